@@ -1,0 +1,71 @@
+# Everything a contributor types. `make` alone lists it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 8765
+UV ?= uv
+READY := $(VENV)/.ready
+CONFORMANCE := tests/conformance
+CONFORMANCE_READY := $(if $(wildcard $(CONFORMANCE)/package.json),$(CONFORMANCE)/node_modules/.ready)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format bench docs wheel lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## build .venv with the pinned dependencies and the command .venv/bin/tallystick
+
+run: $(READY) ## serve a small sample memory over HTTP on this machine
+	@test -d .sample/_system/log || $(BIN)/tallystick import --base .sample src/tallystick/sample.jsonl
+	@exec $(BIN)/tallystick serve --base .sample --http 127.0.0.1:$(PORT) --next-free-port
+
+test: $(READY) $(CONFORMANCE_READY) ## run every test
+	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+check: $(READY) ## style, types, import directions, lock files
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo --no-cache
+	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints.txt constraints-dev.txt; then \
+	  echo 'constraints*.txt name an index, a host or a path: run make lock'; exit 1; fi
+
+format: $(READY) ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(READY) ## measure, and print ratios (ARGS=--quick for a short run)
+	@$(BIN)/python -m bench $(ARGS)
+
+docs: $(READY) ## write docs/reference from the code
+	@$(BIN)/python docs/reference.py
+
+wheel: $(READY) ## build dist/*.whl
+	@rm -rf dist
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+lock: ## renew constraints*.txt from pyproject.toml (needs uv)
+	@$(UV) pip compile pyproject.toml $(LOCK) -o constraints.txt
+	@$(UV) pip compile pyproject.toml --group dev $(LOCK) -c constraints.txt -o constraints-dev.txt \
+	  $$(sed -nE 's/^([a-z0-9.-]+)==.*/--no-emit-package \1/p' constraints.txt)
+LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes --upgrade \
+  --no-emit-index-url --no-emit-find-links --no-annotate --no-header
+
+clean: ## remove what the other targets made
+	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis $(CONFORMANCE)/node_modules
+	@find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Hatchling is among the development pins, so that building needs nothing from outside the lock.
+$(READY): pyproject.toml constraints.txt constraints-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 setup")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r constraints.txt -r constraints-dev.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(CONFORMANCE)/node_modules/.ready: $(CONFORMANCE)/package.json $(wildcard $(CONFORMANCE)/package-lock.json)
+	@command -v npm >/dev/null || { echo 'npm is needed for the MCP conformance suite: install Node.js'; exit 1; }
+	@cd $(CONFORMANCE) && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@

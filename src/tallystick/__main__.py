@@ -1,0 +1,3 @@
+from tallystick.cli import main
+
+main()

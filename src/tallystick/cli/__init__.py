@@ -1,0 +1,124 @@
+"""The command line: a door like any other, for people.
+
+Commands ask the same store and the same tools that agents use; only what concerns the files
+themselves (log, export, import, verify, doctor) goes to the log directly. Imports that take
+time are made inside the commands, so that `serve` starts quickly.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import NoReturn
+
+import typer
+
+from tallystick import __version__, errors
+from tallystick.cli import care, reading, serving, transfer
+from tallystick.errors import TallystickError
+
+EXIT_CODES: dict[type[TallystickError], int] = {
+    errors.InvalidArgument: 2,
+    errors.NotFound: 3,
+    errors.Conflict: 4,
+    errors.Denied: 5,
+    errors.TooMuch: 6,
+    errors.StorageRefused: 7,
+    errors.LogClosed: 7,
+    errors.Corrupt: 1,
+    TallystickError: 1,
+}
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "serve": serving.serve,
+    "log": reading.log,
+    "show": reading.show,
+    "search": reading.search,
+    "lineage": reading.lineage,
+    "verify": care.verify,
+    "doctor": care.doctor,
+    "where": care.where,
+    "snapshot": care.snapshot,
+    "export": transfer.export,
+    "import": transfer.import_,
+}
+
+commands = typer.Typer(
+    help="The memory that AI agents can be trusted with: a versioned, verifiable graph served over MCP.",
+    epilog="Every command explains itself and gives examples: tallystick COMMAND --help",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _pipeable(command: Callable[..., None]) -> Callable[..., None]:
+    """Whoever reads our output may have seen enough: that is no error."""
+
+    @wraps(command)
+    def run(*args: object, **kwargs: object) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # What Python would flush at exit has nowhere to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    return run
+
+
+for name, command in COMMANDS.items():
+    commands.command(name)(_pipeable(command))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tallystick {__version__}")
+        raise typer.Exit
+
+
+@commands.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
+    ),
+) -> None: ...
+
+
+def main() -> None:
+    try:
+        commands()
+    except TallystickError as error:
+        _leave(exit_code(type(error)), *_sentences(error))
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:
+        import logging
+
+        logging.getLogger("tallystick").debug("a bug", exc_info=True)
+        _leave(
+            EXIT_BUG,
+            f"this is a bug in tallystick {__version__}: {type(error).__name__}: {error}",
+            "nothing is lost; run it again with TALLYSTICK_LOG_LEVEL=debug for the details, and please report them",
+        )
+
+
+def exit_code(kind: type[TallystickError]) -> int:
+    return next(EXIT_CODES[base] for base in kind.__mro__ if base in EXIT_CODES)
+
+
+def _sentences(error: TallystickError) -> list[str]:
+    problems = [problem for problem in getattr(error, "problems", []) if problem != error.message]
+    return [f"{error.message} [{error.code}]", *problems, *([error.hint] if error.hint else [])]
+
+
+def _leave(code: int, first: str, *others: str) -> NoReturn:
+    typer.echo(f"{typer.style('error:', fg='red', bold=True)} {first}", err=True)
+    for sentence in others:
+        typer.echo(f"  {sentence}", err=True)
+    sys.exit(code)

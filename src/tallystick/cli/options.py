@@ -1,0 +1,46 @@
+"""The options that many commands share, and the settings that come of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tallystick.config import Settings, load
+from tallystick.errors import NotFound
+from tallystick.telemetry import log_to_stderr
+
+Base = Annotated[
+    Path | None,
+    typer.Option(
+        "--base",
+        metavar="DIR",
+        help="Where the memory lies. [env: BASE_PATH; default: your data directory, see 'tallystick where']",
+        show_default=False,
+    ),
+]
+Tenant = Annotated[
+    str | None, typer.Option("--tenant", metavar="NAME", help="Whose memory. [default: default]", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")]
+
+
+def settled(**flags: Any) -> Settings:
+    """The settings for this call; what the process says from now on goes to standard error."""
+    settings = load(flags)
+    log_to_stderr(settings.log_level)
+    return settings
+
+
+def existing(**flags: Any) -> Settings:
+    """For commands that look: they never make a base where there was none."""
+    settings = settled(**flags)
+    if not (settings.system / "log").is_dir():
+        raise NotFound(
+            f"there is no memory in {settings.home}",
+            code="NO_MEMORY",
+            hint="name another place with --base, or begin one: an agent's first write does, or 'tallystick import'",
+        )
+    return settings

@@ -1,0 +1,265 @@
+"""The commands that look: log, show, search, lineage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from tallystick.cli.asking import ask, ask_pages
+from tallystick.cli.filters import parse_filters, parse_moment
+from tallystick.cli.options import Base, Json, Limit, Tenant, existing
+from tallystick.cli.output import emit, note, table, visible
+from tallystick.errors import NotFound
+from tallystick.log import head_after
+
+if TYPE_CHECKING:
+    from tallystick.commits import Commit
+    from tallystick.log import Entry, Head, Log
+
+_POLL_SECONDS = 0.1
+
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", metavar="MOMENT", help="As it was: a commit id, a position or an ISO 8601 time."),
+]
+Offset = Annotated[int, typer.Option("--offset", min=0, help="Skip this many.")]
+
+
+def log(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written from now on.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="The newest so many.")] = 20,
+    actor: Annotated[str | None, typer.Option("--actor", metavar="NAME", help="Only what this one wrote.")] = None,
+    entity: Annotated[
+        str | None, typer.Option("--entity", metavar="ID", help="Only what concerns this node or edge.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the stored lines, one JSON object each.")] = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Show the newest commits: who wrote what, when, why.
+
+    The newest come last.
+
+    \b
+    Examples:
+      tallystick log
+      tallystick log -f --actor planner
+      tallystick log --entity task-7 --limit 5
+      tallystick log --json --limit 100
+    """
+    from tallystick.cli.newest import newest
+    from tallystick.log.files import FilesLog
+
+    def wanted(commit: Commit) -> bool:
+        return (actor is None or commit.actor == actor) and (entity is None or entity in subjects(commit))
+
+    show_entry = _print_line if json else _draw
+    settings = existing(base=base, tenant=tenant)
+    opened = FilesLog(settings.system)
+    try:
+        head = opened.head()
+        for entry in newest(settings.system / "log", head, limit=limit, wanted=wanted):
+            show_entry(entry)
+        if follow:
+            for entry in _from_now_on(opened, head):
+                if wanted(entry.commit):
+                    show_entry(entry)
+    finally:
+        opened.close()
+
+
+def show(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Of a node or an edge.")],
+    as_of: AsOf = None,
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Show one entity, now or at a moment of the past.
+
+    With its edges, and who wrote it.
+
+    \b
+    Examples:
+      tallystick show task-7
+      tallystick show task-7 --as-of 2026-03-01
+      tallystick show task-7 --as-of 41 --json
+    """
+    settings = existing(base=base, tenant=tenant)
+    asked = {"entity_id": id, "as_of": parse_moment(as_of), "include_edges": True}
+    answer = ask(settings, "memory.read", asked)
+    if json:
+        emit(answer)
+    if answer["entity"] is None:
+        when = f" as of {as_of}" if as_of else ""
+        raise NotFound(f"there is no '{id}'{when} in {settings.home}", hint=f"its history: tallystick lineage {id}")
+    if not json:
+        _draw_entity(answer)
+
+
+def search(
+    terms: Annotated[
+        list[str] | None, typer.Argument(metavar="[TYPE] [KEY=VALUE]...", help="A type, and tests on attributes.")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Last written then or later.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Last written before then.")] = None,
+    limit: Limit = 20,
+    offset: Offset = 0,
+    as_of: AsOf = None,
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Find nodes by type, attributes and time.
+
+    \b
+    key=value  equal           key>5  key>=5  key<5  key<=5   larger, smaller
+    key!=value different       key~pattern                    regular expression
+    key=["a","b"] one of them  key?                           is there at all
+    Keys may be dotted (address.city). Quote what your shell would take for itself.
+
+    \b
+    Examples:
+      tallystick search Task
+      tallystick search Task status=open 'priority>=3'
+      tallystick search 'title~^Fix' --since 2026-01-01 --limit 50
+      tallystick search Task 'status=["open","late"]' --json
+    """
+    settings = existing(base=base, tenant=tenant)
+    window = {"since": since, "until": until, "as_of": parse_moment(as_of), "offset": offset}
+    pages = ask_pages(settings, "memory.search", {**parse_filters(terms or []), **window, "limit": limit}, limit=limit)
+    found = [node for page in pages for node in page["entities"]]
+    if json:
+        emit({**pages[-1], "entities": found})
+        return
+    table(("id", "type", "attributes"), ((node["id"], node["type"], node.get("attrs")) for node in found))
+    _tell_more(pages[-1]["pagination"], len(found))
+
+
+def lineage(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Of a node or an edge, also of a deleted one.")],
+    depth: Annotated[
+        Literal["direct", "full", "summary"],
+        typer.Option("--depth", help="direct: its own commits; full: those of its edges too; summary: only counts."),
+    ] = "direct",
+    limit: Limit = 100,
+    offset: Offset = 0,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")] = False,
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Show how an entity came to be what it is.
+
+    Every commit, by whom, and what it changed.
+
+    \b
+    Examples:
+      tallystick lineage task-7
+      tallystick lineage task-7 --depth full --limit 500
+      tallystick lineage task-7 --csv > task-7.csv
+    """
+    settings = existing(base=base, tenant=tenant)
+    if depth == "summary":
+        _draw_summary(ask(settings, "memory.lineage", {"entity_id": id, "depth": depth}), json=json)
+        return
+    asked = {"entity_id": id, "depth": depth, "limit": limit, "offset": offset, "format": "csv" if csv else "json"}
+    pages = ask_pages(settings, "memory.lineage", asked, limit=limit)
+    if csv:
+        _print_csv(pages)
+        return
+    steps = [step for page in pages for step in page["lineage"]]
+    if json:
+        emit({**pages[-1], "lineage": steps})
+        return
+    table(("position", "time", "actor", "operation", "what changed"), map(_step_row, steps))
+    _tell_more(pages[-1]["pagination"], len(steps))
+
+
+def subjects(commit: Commit) -> set[str]:
+    """The ids that a commit speaks of."""
+    said = commit.document()
+    return {said[key] for key in ("id", "node_id", "from", "to", "edge_id") if isinstance(said.get(key), str)}
+
+
+def sentence(commit: Commit) -> str:
+    """What a commit says, in a few words."""
+    said = commit.document()
+    if "from" in said:
+        return f"{said['from']} -{said['rel']}-> {said['to']}"
+    return f"{said['id']} ({said['type']})" if "id" in said else str(said.get("node_id"))
+
+
+def _from_now_on(log: Log, head: Head) -> Iterator[Entry]:
+    """Ends only when it is interrupted."""
+    while True:
+        for entry in log.read(head):
+            yield entry
+            head = head_after([entry], head)
+        time.sleep(_POLL_SECONDS)
+
+
+def _print_line(entry: Entry) -> None:
+    typer.echo(entry.line)
+
+
+def _draw(entry: Entry) -> None:
+    commit = entry.commit
+    typer.echo(
+        f"{commit.lamport:>8}  {commit.timestamp[:19].replace('T', ' ')}  "
+        f"{typer.style(visible(commit.actor), fg='cyan')}  {typer.style(commit.operation, bold=True)}  "
+        f"{visible(sentence(commit))}  {typer.style(commit.commit_id[:12], dim=True)}"
+        + (f"  {visible(commit.reason)}" if commit.reason else "")
+    )
+
+
+def _draw_entity(answer: dict[str, Any]) -> None:
+    entity, provenance = answer["entity"], answer["provenance"]
+    heading = entity.get("type") or f"{entity['from']} -{entity['rel']}-> {entity['to']}"
+    typer.echo(f"{typer.style(visible(entity['id']), bold=True)}  {visible(heading)}")
+    for key, value in entity["attrs"].items():
+        typer.echo(f"  {visible(key)}: {visible(value)}")
+    for edge in answer.get("edges", []):
+        typer.echo(f"  {_arrow(edge, entity['id'])}")
+    if provenance:
+        typer.echo(
+            f"written by {visible(provenance['updated_by'])} at {provenance['timestamp']}, first by "
+            f"{visible(provenance['created_by'])}; position {provenance['lamport']}, commit {provenance['commit_id']}"
+        )
+
+
+def _arrow(edge: dict[str, Any], id: str) -> str:
+    outwards = edge["from"] == id
+    return f"{'→' if outwards else '←'} {visible(edge['rel'])} {visible(edge['to'] if outwards else edge['from'])}"
+
+
+def _draw_summary(answer: dict[str, Any], *, json: bool) -> None:
+    if json:
+        emit(answer)
+        return
+    table(("", answer["entity"]["id"]), ((name.replace("_", " "), value) for name, value in answer["summary"].items()))
+
+
+def _print_csv(pages: list[dict[str, Any]]) -> None:
+    header = pages[0]["csv"].partition("\r\n")[0] + "\r\n"
+    typer.echo(header + "".join(page["csv"].removeprefix(header) for page in pages), nl=False)
+
+
+def _step_row(step: dict[str, Any]) -> tuple[object, ...]:
+    edge = step.get("edge")
+    parts = [
+        f"{edge['from']} -{edge['rel']}-> {edge['to']}" if edge else "",
+        ", ".join(f"{key}: {visible(value)}" for key, value in (step.get("changes") or {}).items()),
+        ", ".join(step.get("redacted_fields", [])),
+        f"({step['reason']})" if step.get("reason") else "",
+    ]
+    told = " ".join(part for part in parts if part)
+    return step["lamport"], step["timestamp"], step["actor"], step["operation"], told
+
+
+def _tell_more(pagination: dict[str, Any], shown: int) -> None:
+    if pagination["next_offset"] is not None:
+        note(f"{shown} of {pagination['total']}; go on with --offset {pagination['next_offset']}")

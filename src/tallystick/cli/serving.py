@@ -1,0 +1,136 @@
+"""The command that serves agents, over stdio or HTTP."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Annotated
+
+import typer
+
+from tallystick import __version__
+from tallystick.cli.options import Base, Tenant, settled
+from tallystick.cli.output import note
+from tallystick.config import Settings
+from tallystick.errors import InvalidArgument
+
+DEFAULT_PORT = 8765
+_PORTS_TRIED = 50
+_ADDRESS_ERRORS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
+
+
+def serve(
+    http: Annotated[
+        str | None, typer.Option("--http", metavar="HOST:PORT", help="Serve HTTP there instead of stdio.")
+    ] = None,
+    toolsets: Annotated[
+        str | None, typer.Option("--toolsets", metavar="NAMES", help="Vocabularies to offer, comma-separated, or all.")
+    ] = None,
+    tools: Annotated[
+        str | None, typer.Option("--tools", metavar="NAMES", help="Only these tools of them, comma-separated.")
+    ] = None,
+    read_only: Annotated[
+        bool | None, typer.Option("--read-only", help="Offer only tools that change nothing.", show_default=False)
+    ] = None,
+    tool_names: Annotated[
+        str | None,
+        typer.Option("--tool-names", metavar="auto|dotted|underscore", help="memory.write or memory_write."),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="NAME", help="Who writes when nobody says so.")
+    ] = None,
+    next_free_port: Annotated[
+        bool, typer.Option("--next-free-port", help="If the port is taken, use the next one that is free.")
+    ] = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Serve the memory to agents, over stdio or HTTP.
+
+    \b
+    Any number of these may run on one base at the same time.
+    Without --http this is what an MCP client starts by itself:
+      claude mcp add tallystick -- tallystick serve
+    Over HTTP: MCP at /mcp and /sse, plain REST at /v1/tools/NAME, its description at /v1/openapi.json.
+
+    \b
+    Examples:
+      tallystick serve
+      tallystick serve --base ./memory --agent planner
+      tallystick serve --http 127.0.0.1:8765
+      tallystick serve --read-only --tools memory.read,memory.search
+    """
+    settings = settled(
+        base=base,
+        tenant=tenant,
+        agent_identity=agent,
+        http=http,
+        toolsets=toolsets,
+        tools=tools,
+        read_only=read_only,
+        tool_names=tool_names,
+    )
+    if not settings.http:
+        from tallystick import app
+
+        app.serve_stdio(settings)
+        return
+    host, port = parse_address(settings.http)
+    if next_free_port:
+        port = find_free_port(host, port)
+    _serve_http(settings, host, port)
+
+
+def _serve_http(settings: Settings, host: str, port: int) -> None:
+    from tallystick import app
+    from tallystick.server.guards import check_binding
+
+    check_binding(host, issuer=None)
+    try:
+        app.serve_http(settings, host=host, port=port, announce=lambda host, port: note(welcome(settings, host, port)))
+    except OSError as error:
+        if error.errno not in _ADDRESS_ERRORS:
+            raise
+        raise InvalidArgument(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            code="ADDRESS_REFUSED",
+            hint="choose another port, or let --next-free-port choose one",
+        ) from error
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `HOST`, `:PORT`, `PORT`, `[::1]:PORT`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = ("", text) if text.isdigit() else (text, str(DEFAULT_PORT))
+    if not port.isdigit() or int(port) > 65535:
+        raise InvalidArgument(f"'{text}' is not HOST:PORT", hint="for example --http 127.0.0.1:8765")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def find_free_port(host: str, port: int) -> int:
+    """The first at or after `port` that can be had now; `port` itself when none can, so that its error is told."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for candidate in range(port, min(port + _PORTS_TRIED, 65536)):
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, candidate))
+                return candidate
+            except OSError:
+                continue
+    return port
+
+
+def welcome(settings: Settings, host: str, port: int) -> str:
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return "\n".join(
+        [
+            f"Tallystick {__version__} serves {settings.home}",
+            f"  address  {url}/mcp",
+            f"  connect  claude mcp add --transport http tallystick {url}/mcp",
+            f'  others   {{"mcpServers": {{"tallystick": {{"type": "http", "url": "{url}/mcp"}}}}}}',
+            f"  REST     {url}/v1/openapi.json",
+            "  stop     Ctrl-C",
+        ]
+    )

@@ -1,0 +1,413 @@
+"""The commands that carry a memory from one place to another: export, import.
+
+An export is the log itself, line by line, so it carries its own proof. Imported into an
+empty base it becomes that very log again. Imported into another one, or written by hand as
+the arguments of memory.write, its lines are written anew, in order, as if an agent did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import orjson
+import typer
+
+from tallystick.cli.asking import principal, tool
+from tallystick.cli.options import Base, Json, Tenant, existing, settled
+from tallystick.cli.output import counted, emit, note, progress
+from tallystick.errors import Conflict, Corrupt, InvalidArgument, TallystickError
+
+if TYPE_CHECKING:
+    from tallystick.commits import Commit
+    from tallystick.config import Settings
+    from tallystick.log import Entry, Head
+    from tallystick.store import Store
+
+_TOGETHER_LINES = 256
+_TOGETHER_BYTES = 8 << 20
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to; - is standard output.")] = Path("-"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Write every commit to a file: a whole backup.
+
+    One JSON object a line, verified as it is read.
+    The file appears under its name only when it is complete. Servers may go on writing meanwhile.
+
+    \b
+    Examples:
+      tallystick export backup.jsonl
+      tallystick export | gzip > backup.jsonl.gz
+    """
+    from tallystick.log.files import FilesLog
+
+    settings = existing(base=base, tenant=tenant)
+    to_stdout = str(file) == "-"
+    if not to_stdout and file.exists() and not force:
+        raise Conflict(f"{file} is already there", code="FILE_EXISTS", hint="choose another name, or add --force")
+    log = FilesLog(settings.system)
+    try:
+        with _stdout() if to_stdout else _whole_file(file) as target:
+            count = _copy_lines(log, target)
+    finally:
+        log.close()
+    if not to_stdout:
+        note(f"{counted(count, 'commit')} in {file}; to prove them, import them into an empty base and verify that")
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to read; - is standard input.")],
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Write an export's commits anew, as additions to what is there.")
+    ] = False,
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Read an export back, or operations written by hand.
+
+    \b
+    An export into an empty base: the very same log again, all of it or nothing, verified.
+    An export with --replay: new commits that keep actor, reason and run_context; the old commit id is
+      their nonce, so that importing the same file twice adds nothing.
+    Other lines: the arguments of memory.write, for example
+      {"op": "UPSERT_NODE", "node": {"id": "ada", "type": "Person", "attrs": {"name": "Ada"}}}
+      They are written in order; at the first that is refused it stops and names the line.
+
+    \b
+    Examples:
+      tallystick import backup.jsonl --base ./restored
+      zcat backup.jsonl.gz | tallystick import - --base ./restored
+      tallystick import facts.jsonl
+    """
+    settings = settled(base=base, tenant=tenant)
+    with _opened(file) as (source, size):
+        first = source.readline()
+        source.seek(0)
+        if not _is_commit(first):
+            told = _write_all(settings, source, size, _operation_of)
+        elif replay:
+            told = _write_all(settings, source, size, _operation_again)
+        else:
+            told = _restore(settings, source, size)
+    if json:
+        emit(told)
+    else:
+        note(f"{counted(told['commits'], 'commit')} {told['how']} into {settings.home}" + _already(told))
+
+
+def _already(told: dict[str, Any]) -> str:
+    return f"; {told['duplicates']} were there already" if told.get("duplicates") else ""
+
+
+# -- the exact copy
+
+
+def _copy_lines(log: Any, target: BinaryIO) -> int:
+    from tallystick.log import Head
+
+    count = 0
+    with progress("exporting", log.head().end) as tell:
+        for entry in log.read(Head()):
+            target.write(entry.line + b"\n")
+            count += 1
+            if count % _TOGETHER_LINES == 0:
+                tell(entry.end)
+    return count
+
+
+def _restore(settings: Settings, source: BinaryIO, size: int) -> dict[str, Any]:
+    """Built beside and moved into place under the lock: a crash leaves the base as it was, or whole."""
+    from tallystick.log.files import FilesLog
+    from tallystick.log.mark import Mark, sync_directory
+
+    target = FilesLog(settings.system)
+    _require_empty(settings, target.head())
+    beside = Path(tempfile.mkdtemp(prefix="importing-", dir=settings.system))
+    try:
+        head = _build(settings, beside, source, size)
+        if not target.claim(timeout_seconds=30):
+            raise Conflict("another process holds the lock of this base", hint="try again when it is done")
+        try:
+            _require_empty(settings, target.head())
+            os.rename(beside / "log", settings.system / "log")
+            sync_directory(settings.system)
+            mark = Mark(settings.system / "head")
+            mark.write(head)
+            mark.close()
+        finally:
+            target.release()
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+        target.close()
+    return {"commits": head.count, "how": "restored exactly", "position": head.lamport}
+
+
+def _require_empty(settings: Settings, head: Head) -> None:
+    if head.count:
+        raise Conflict(
+            f"{settings.home} already holds {head.count} commits; an exact copy needs an empty base",
+            code="NOT_EMPTY",
+            hint="name an empty one with --base, or add --replay to write the commits anew behind these",
+        )
+
+
+def _build(settings: Settings, system: Path, source: BinaryIO, size: int) -> Head:
+    from tallystick.log import Head
+    from tallystick.log.files import FilesLog
+
+    head = Head()
+    log = FilesLog(system, segment_bytes_max=settings.segment_bytes_max)
+    try:
+        with progress("importing", size) as tell:
+            for entries in _verified_groups(settings, source):
+                head = log.append(entries, expected=head)
+                tell(head.end)
+    finally:
+        log.close()
+    return head
+
+
+def _verified_groups(settings: Settings, source: BinaryIO) -> Iterator[list[Entry]]:
+    """Whole batches, as many as go into one append."""
+    from tallystick.commits import chain
+    from tallystick.log import Entry
+
+    verifier = chain.Verifier()
+    group: list[Entry] = []
+    offset = 0
+    for number, raw in enumerate(source, 1):
+        line = raw.removesuffix(b"\n")
+        with _naming(number, "the export is damaged there; nothing was imported"):
+            commit = verifier.feed(line)
+            _require_tenant(settings, commit)
+        group.append(Entry(offset, commit, line))
+        offset += len(line) + 1
+        closed = commit.batch is None or commit.batch[0] == commit.batch[1]
+        if closed and (len(group) >= _TOGETHER_LINES * 16 or offset - group[0].offset >= _TOGETHER_BYTES):
+            yield group
+            group = []
+    with _naming(None, "the export is damaged; nothing was imported"):
+        verifier.finish()
+    if group:
+        yield group
+
+
+def _require_tenant(settings: Settings, commit: Commit) -> None:
+    if commit.tenant != settings.tenant:
+        raise Conflict(
+            f"this export is of tenant '{commit.tenant}', not of '{settings.tenant}'",
+            code="OTHER_TENANT",
+            hint=f"add --tenant {commit.tenant}, or --replay to write its commits anew",
+        )
+
+
+@contextmanager
+def _naming(number: int | None, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except Corrupt as error:
+        place = f"line {number}: " if number else ""
+        raise Corrupt(place + error.message, hint=hint, details={**error.details, "line": number}) from None
+
+
+# -- writing anew
+
+
+def _write_all(
+    settings: Settings, source: BinaryIO, size: int, operation_of: Callable[[bytes], dict[str, Any]]
+) -> dict[str, Any]:
+    async def write() -> dict[str, Any]:
+        from tallystick import app
+
+        told = {"commits": 0, "how": "written", "duplicates": 0}
+        async with app.opened(settings) as store:
+            with progress("importing", size) as tell:
+                for first, lines in _windows(source):
+                    await _write_window(settings, store, first, lines, operation_of, told)
+                    tell(source.tell())
+        return told
+
+    return asyncio.run(write())
+
+
+def _windows(source: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
+    """Lines that are made durable together, with the number of the first."""
+    first, lines = 1, []
+    while line := source.readline():
+        lines.append(line)
+        if len(lines) == _TOGETHER_LINES or sum(map(len, lines)) >= _TOGETHER_BYTES:
+            yield first, lines
+            first, lines = first + len(lines), []
+    if lines:
+        yield first, lines
+
+
+async def _write_window(
+    settings: Settings,
+    store: Store,
+    first: int,
+    lines: list[bytes],
+    operation_of: Callable[[bytes], dict[str, Any]],
+    told: dict[str, Any],
+) -> None:
+    from tallystick.server.dispatch import prepare
+
+    word = tool(settings, "memory.write")
+    calls: list[Awaitable[Any]] = []
+    gate: Any = _InOrder(store)
+    refused: tuple[int, TallystickError] | None = None
+    for number, line in enumerate(lines, first):
+        if not line.strip():
+            continue
+        try:
+            prepared = prepare(word, operation_of(line))
+        except TallystickError as error:
+            refused = number, error
+            break
+        calls.append(_numbered(number, word.call(gate, principal(settings), prepared)))
+    for number, outcome in await asyncio.gather(*calls):
+        if isinstance(outcome, _Skipped):
+            continue
+        if isinstance(outcome, TallystickError):
+            refused = number, outcome
+            break
+        told["duplicates" if outcome.data["duplicate"] else "commits"] += 1
+    if refused:
+        raise _refusal(*refused, told["commits"])
+
+
+async def _numbered(number: int, call: Awaitable[Any]) -> tuple[int, Any]:
+    try:
+        return number, await call
+    except TallystickError as error:
+        return number, error
+
+
+class _Skipped(TallystickError):
+    """Not tried, since a line before it was refused."""
+
+
+class _InOrder:
+    """A store through which nothing is written once something was refused, though all wait together."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._refused = False
+
+    async def write(self, principal: Any, action: Any, propose: Any, **where: Any) -> Any:
+        def in_order(state: Any) -> Any:
+            if self._refused:
+                raise _Skipped("an earlier line was refused")
+            try:
+                return propose(state)
+            except TallystickError:
+                self._refused = True
+                raise
+
+        return await self._store.write(principal, action, in_order, **where)
+
+
+def _refusal(number: int, error: TallystickError, written: int) -> TallystickError:
+    message = f"line {number}: {error.message}"
+    hint = f"{error.hint + '; ' if error.hint else ''}the {written} commits before it are written, nothing after it"
+    if isinstance(error, InvalidArgument):
+        return InvalidArgument(message, problems=error.problems, code=error.code, hint=hint)
+    return type(error)(message, code=error.code, hint=hint, details=error.details)
+
+
+def _operation_of(line: bytes) -> dict[str, Any]:
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise InvalidArgument(f"not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidArgument("not a JSON object", hint="each line holds the arguments of memory.write")
+    return found
+
+
+def _operation_again(line: bytes) -> dict[str, Any]:
+    """An exported commit as the arguments of memory.write."""
+    from tallystick.commits import chain
+
+    commit = chain.decode(line.removesuffix(b"\n"))
+    said = commit.document()
+    arguments: dict[str, Any] = {
+        "op": str(commit.operation),
+        "actor": commit.actor,
+        "nonce": f"import:{commit.commit_id}",
+        **_AGAIN[commit.operation](said),
+    }
+    reason = said.get("reason") or commit.reason
+    return {
+        **arguments,
+        **({"reason": reason} if reason else {}),
+        **({"run_context": commit.run_context} if commit.run_context else {}),
+    }
+
+
+_AGAIN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "UPSERT_NODE": lambda said: {"node": said},
+    "UPSERT_EDGE": lambda said: {"edge": said},
+    "DELETE_NODE": lambda said: {"node_id": said["node_id"]},
+    "DELETE_EDGE": lambda said: {"edge": said},
+    # original_commit_id stays behind: in the new log that commit has another id.
+    "REDACT_NODE": lambda said: {key: said[key] for key in ("node_id", "redacted_fields") if key in said},
+}
+
+
+def _is_commit(line: bytes) -> bool:
+    return b'"record_hash":"' in line and b'"payload":' in line
+
+
+# -- files
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Something that can be read twice: standard input is set aside first."""
+    if str(file) != "-":
+        try:
+            with file.open("rb") as source:
+                yield source, file.stat().st_size
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise InvalidArgument(f"cannot read {file}: {error.strerror}", code="FILE_UNREADABLE") from None
+        return
+    with tempfile.TemporaryFile() as source:
+        shutil.copyfileobj(sys.stdin.buffer, source)
+        size = source.tell()
+        source.seek(0)
+        yield source, size
+
+
+@contextmanager
+def _stdout() -> Iterator[BinaryIO]:
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _whole_file(path: Path) -> Iterator[BinaryIO]:
+    partial = path.with_name(f".{path.name}.part-{os.getpid()}")
+    try:
+        with partial.open("wb") as target:
+            yield target
+            target.flush()
+            os.fsync(target.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from error
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,28 @@
+"""The one clock: UTC, milliseconds, "Z". Tests pass their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+Clock = Callable[[], int]
+"""Returns milliseconds since the epoch."""
+
+
+def wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def to_text(milliseconds: int) -> str:
+    """ISO 8601 in UTC; texts of this form sort as the times do."""
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:03d}Z"
+
+
+def from_text(text: str) -> int:
+    """Accepts any ISO 8601 date or time; without an offset it is UTC. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,90 @@
+"""What is written: operations, drafts and commits.
+
+Knows the fields of a fact and nothing of where it is kept. `canonical` gives the exact
+bytes, `chain` the hashes and the stored line.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+SCHEMA_VERSION = "1"
+
+
+class Verb(StrEnum):
+    """Every name has 11 characters, so that actor and operation cannot run into each other in commit_id."""
+
+    UPSERT_NODE = "UPSERT_NODE"
+    UPSERT_EDGE = "UPSERT_EDGE"
+    DELETE_NODE = "DELETE_NODE"
+    DELETE_EDGE = "DELETE_EDGE"
+    REDACT_NODE = "REDACT_NODE"
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One elementary statement. Payload by verb:
+
+    UPSERT_NODE  {"id", "type", "attrs"}               the whole node; replaces what was there
+    UPSERT_EDGE  {"from", "rel", "to", "attrs", "id"?} the whole edge; id only if the caller chose one
+    DELETE_NODE  {"node_id"}
+    DELETE_EDGE  {"from", "rel", "to"}
+    REDACT_NODE  {"node_id", "reason", "redacted_fields"?, "original_commit_id"?}
+    """
+
+    verb: Verb
+    payload: dict[str, Any]
+    nonce: str | None = None
+    redacts: dict[str, str] | None = None
+    """REDACT_NODE only: decimal lamport of each masked commit → SHA-256 of what is left of its payload."""
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """Operations proposed together: all of them become commits, or none does."""
+
+    operations: tuple[Operation, ...]
+    actor: str
+    tool: str
+    reason: str | None = None
+    run_context: dict[str, str] | None = None
+    policy_version: str = "none"
+    masks: dict[int, bytes] | None = None
+    """REDACT_NODE only: offset in the log → the payload that takes the place of the one there."""
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation accepted: numbered, timed, hashed, chained; never altered."""
+
+    lamport: int
+    commit_id: str
+    prev: str | None
+    timestamp: str
+    tenant: str
+    actor: str
+    operation: Verb
+    content_hash: str
+    tool: str
+    policy_version: str
+    schema_version: str
+    record_hash: str
+    payload: bytes
+    """Exact canonical bytes; what is left of them after a redaction."""
+    nonce: str | None = None
+    batch: tuple[int, int] | None = None
+    run_context: dict[str, str] | None = None
+    reason: str | None = None
+    redacts: dict[str, str] | None = None
+    group: int | None = None
+    """Lamport of the first commit that was written and synced together with this one, where that is an
+    earlier draft's: it tells a torn end of the log from damage."""
+
+    def first_of_group(self) -> int:
+        if self.group is not None:
+            return self.group
+        return self.lamport - (self.batch[0] - 1 if self.batch else 0)
+
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(self.payload)
+        return found

@@ -1,0 +1,378 @@
+"""The stored line of a commit, its hashes, and the proof that a log is whole.
+
+A line is `HEAD,"record_hash":"…","payload":PAYLOAD}` where `HEAD}` is the canonical JSON
+of the commit without those two fields, and PAYLOAD the canonical JSON of the payload. So
+everything that is hashed is a slice of the line:
+
+    content_hash  SHA-256(PAYLOAD)
+    commit_id     SHA-256(PAYLOAD + decimal lamport + actor + operation)
+    record_hash   SHA-256(record_hash of the line before, "" for the first + `HEAD}`)
+
+record_hash leaves the payload out, so that a redaction can mask it (spaces before the last
+brace keep the length) and the chain still holds.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from tallystick.commits import SCHEMA_VERSION, Commit, Draft, Operation, Verb
+from tallystick.commits.canonical import INTEGER_MAX, canonical_bytes
+from tallystick.errors import Corrupt, InvalidArgument
+
+
+def content_hash(payload: dict[str, Any] | bytes) -> str:
+    """Equal for equal payloads. Bytes are taken to be canonical already."""
+    return sha256(_bytes_of(payload)).hexdigest()
+
+
+def commit_id(payload: dict[str, Any] | bytes, lamport: int, actor: str, operation: str) -> str:
+    return sha256(_bytes_of(payload) + _suffix(lamport, actor, operation)).hexdigest()
+
+
+def seal(
+    draft: Draft,
+    operation: Operation,
+    *,
+    tenant: str,
+    lamport: int,
+    timestamp: str,
+    prev: str | None,
+    prev_record_hash: str,
+    batch: tuple[int, int] | None = None,
+    group: int | None = None,
+) -> Commit:
+    """Make the operation of a draft a commit behind the one that `prev` and `prev_record_hash` name.
+
+    Raises InvalidArgument when something in it has no canonical form.
+    """
+    payload = canonical_bytes(operation.payload)
+    hashed = sha256(payload)
+    content = hashed.hexdigest()
+    hashed.update(_suffix(lamport, draft.actor, operation.verb))
+    commit = Commit(
+        lamport=lamport,
+        commit_id=hashed.hexdigest(),
+        prev=prev,
+        timestamp=timestamp,
+        tenant=tenant,
+        actor=draft.actor,
+        operation=operation.verb,
+        content_hash=content,
+        tool=draft.tool,
+        policy_version=draft.policy_version,
+        schema_version=SCHEMA_VERSION,
+        record_hash="",
+        payload=payload,
+        nonce=operation.nonce,
+        batch=batch,
+        run_context=draft.run_context,
+        reason=draft.reason,
+        redacts=operation.redacts,
+        group=group,
+    )
+    # Nobody has seen this commit yet: still ours to finish.
+    msgspec.structs.force_setattr(commit, "record_hash", _record_hash(prev_record_hash, _head(commit)))
+    return commit
+
+
+def encode(commit: Commit) -> bytes:
+    """The stored line with its newline; without padding if the payload was masked."""
+    return b'%b,"record_hash":"%b","payload":%b}\n' % (
+        _head(commit)[:-1],
+        commit.record_hash.encode(),
+        commit.payload,
+    )
+
+
+def decode(line: bytes) -> Commit:
+    """Read a stored line, given without its newline. Raises Corrupt; hashes are left to `verify`."""
+    head_end, start = _seams(line)
+    try:
+        record = _records.decode(line[:head_end] + b"}")
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"the line is not a commit: {error}") from None
+    if record.schema_version != SCHEMA_VERSION:
+        raise Corrupt(
+            f"the line has schema_version {record.schema_version!r}, this program reads {SCHEMA_VERSION!r}",
+            hint="a newer version of tallystick may have written it",
+            details={"lamport": record.lamport},
+        )
+    try:
+        record_hash = line[head_end + len(_HASH_KEY) : start - len(_PAYLOAD_KEY)].decode("ascii")
+    except UnicodeDecodeError:
+        raise Corrupt("the line's record_hash is not hexadecimal", details={"lamport": record.lamport}) from None
+    return Commit(
+        lamport=record.lamport,
+        commit_id=record.commit_id,
+        prev=record.prev,
+        timestamp=record.timestamp,
+        tenant=record.tenant,
+        actor=record.actor,
+        operation=record.operation,
+        content_hash=record.content_hash,
+        tool=record.tool,
+        policy_version=record.policy_version,
+        schema_version=record.schema_version,
+        record_hash=record_hash,
+        payload=line[start:-1].rstrip(b" "),
+        nonce=record.nonce,
+        batch=record.batch,
+        run_context=record.run_context,
+        reason=record.reason,
+        redacts=record.redacts,
+        group=record.group,
+    )
+
+
+def payload_of(line: bytes) -> bytes:
+    """What `decode(line).payload` is, without reading the rest of the line."""
+    _, start = _seams(line)
+    return line[start:-1].rstrip(b" ")
+
+
+def mask(line: bytes, payload: bytes) -> bytes:
+    """The line, given without its newline, with another payload in place and its length kept.
+
+    Raises ValueError when the payload is longer than the one it would replace.
+    """
+    _, start = _seams(line)
+    room = len(line) - 1 - start
+    if len(payload) > room:
+        raise ValueError(f"a payload of {len(payload)} bytes does not fit into {room}")
+    return line[:start] + payload.ljust(room) + b"}"
+
+
+def verify(line: bytes, commit: Commit, *, prev: str | None, prev_record_hash: str, after_lamport: int) -> bool:
+    """Whether the payload is the one that was committed. Everything else that is false raises Corrupt.
+
+    False is not yet damage: a REDACT_NODE further on may name this lamport and the SHA-256 of
+    what is left (`Verifier` sees to that). A masked payload's commit_id cannot be recomputed,
+    record_hash vouches for it.
+    """
+    if commit.lamport <= after_lamport:
+        raise _falsity(commit, f"lamport {commit.lamport} does not come after {after_lamport}")
+    if commit.prev != prev:
+        raise _falsity(commit, f"prev is {commit.prev}, the commit before it is {prev}")
+    head = _head(commit)
+    if not line.startswith(head[:-1] + _HASH_KEY):
+        raise _falsity(commit, "its fields are not written in canonical form")
+    if _record_hash(prev_record_hash, head) != commit.record_hash:
+        raise _falsity(commit, "record_hash does not match its fields and the record before it")
+    hashed = sha256(commit.payload)
+    if hashed.hexdigest() != commit.content_hash:
+        return False
+    hashed.update(_suffix(commit.lamport, commit.actor, commit.operation))
+    if hashed.hexdigest() != commit.commit_id:
+        raise _falsity(commit, "commit_id does not match payload, lamport, actor and operation")
+    if line[-2:-1] == b" ":
+        raise _falsity(commit, "spaces follow a payload that was never masked")
+    return True
+
+
+class Verifier:
+    """Reads a log line by line and names the first thing that is false.
+
+    Memory grows with redactions only. Begin at the start of a log, or behind a commit that is trusted.
+    """
+
+    def __init__(
+        self, *, prev: str | None = None, prev_record_hash: str = "", after_lamport: int = 0, timestamp: str = ""
+    ) -> None:
+        self.count = 0
+        self.commit_id = prev
+        self.record_hash = prev_record_hash
+        self.lamport = after_lamport
+        self.timestamp = timestamp
+        self._start = after_lamport
+        self._tenant: str | None = None
+        self._batch: tuple[int, int] | None = None
+        self._masked: dict[int, str] = {}
+        self._named: dict[int, str] = {}
+
+    def feed(self, line: bytes) -> Commit:
+        """Verify the next line, given without its newline. After Corrupt the verifier stands where it stood before."""
+        commit = decode(line)
+        intact = verify(
+            line, commit, prev=self.commit_id, prev_record_hash=self.record_hash, after_lamport=self.lamport
+        )
+        if commit.timestamp < self.timestamp:
+            raise _falsity(commit, f"timestamp {commit.timestamp} is before that of the last, {self.timestamp}")
+        if self._tenant is not None and commit.tenant != self._tenant:
+            raise _falsity(commit, f"tenant is {commit.tenant!r} in a log of {self._tenant!r}")
+        batch = _next_batch(commit, self._batch)
+        named = _named_by(commit)
+
+        if not intact:
+            self._masked[commit.lamport] = content_hash(commit.payload)
+        self._named.update(named)
+        self._batch = batch
+        self._tenant = commit.tenant
+        self.timestamp = commit.timestamp
+        self.lamport = commit.lamport
+        self.commit_id = commit.commit_id
+        self.record_hash = commit.record_hash
+        self.count += 1
+        return commit
+
+    def finish(self) -> None:
+        """Raise Corrupt for what only the end of the log can show."""
+        for lamport in self.unexplained:
+            problem = (
+                "what is left of the redacted payload is not what its redaction left"
+                if lamport in self._named
+                else "the payload does not match content_hash, and no redaction names it"
+            )
+            raise Corrupt(f"lamport {lamport}: {problem}", details={"lamport": lamport})
+        if self._batch is not None:
+            part, whole = self._batch
+            raise Corrupt(
+                f"lamport {self.lamport}: the log ends after commit {part} of a batch of {whole}",
+                details={"lamport": self.lamport},
+            )
+
+    @property
+    def redacted(self) -> int:
+        """How many payloads were found masked."""
+        return len(self._masked)
+
+    @property
+    def unexplained(self) -> list[int]:
+        """Lamports whose payload is not the committed one, nor what a redaction so far says is left of it."""
+        return [lamport for lamport, left in self._masked.items() if self._named.get(lamport) != left]
+
+    @property
+    def unmasked(self) -> dict[int, str]:
+        """Lamport → SHA-256 for payloads that a redaction names and that were read unharmed.
+
+        Either masking changed nothing (the hash is the commit's content_hash), or it has not
+        been done: telling which takes a second look at those lines.
+        """
+        return {
+            lamport: left
+            for lamport, left in self._named.items()
+            if lamport > self._start and lamport not in self._masked
+        }
+
+
+_HASH_KEY = b',"record_hash":"'
+_PAYLOAD_KEY = b'","payload":'
+_OPENING = _PAYLOAD_KEY + b"{"
+_TAIL = len(_HASH_KEY) + 64
+
+_Count = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
+_Hash = Annotated[str, Meta(min_length=64, max_length=64)]
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the head says, and nothing else."""
+
+    lamport: _Count
+    commit_id: _Hash
+    prev: _Hash | None
+    timestamp: str
+    tenant: str
+    actor: str
+    operation: Verb
+    content_hash: _Hash
+    tool: str
+    policy_version: str
+    schema_version: str
+    nonce: str | None = None
+    batch: tuple[_Count, _Count] | None = None
+    run_context: dict[str, str] | None = None
+    reason: str | None = None
+    redacts: dict[str, str] | None = None
+    group: _Count | None = None
+
+
+_records = msgspec.json.Decoder(_Record)
+
+
+def _seams(line: bytes) -> tuple[int, int]:
+    """Where the head ends and where the payload starts."""
+    # In the head no text follows an unescaped `","payload":{`: its only objects hold texts, not objects.
+    # The payload may well contain it, hence the first.
+    at = line.find(_OPENING)
+    head_end = at - _TAIL
+    if head_end < 1 or not line.startswith(_HASH_KEY, head_end) or not line.endswith(b"}"):
+        raise Corrupt("the line is not a commit: it does not end in record_hash and payload")
+    return head_end, at + len(_PAYLOAD_KEY)
+
+
+def _head(commit: Commit) -> bytes:
+    """The canonical JSON that record_hash covers."""
+    record: dict[str, Any] = {
+        "actor": commit.actor,
+        "commit_id": commit.commit_id,
+        "content_hash": commit.content_hash,
+        "lamport": commit.lamport,
+        "operation": str(commit.operation),
+        "policy_version": commit.policy_version,
+        "prev": commit.prev,
+        "schema_version": commit.schema_version,
+        "tenant": commit.tenant,
+        "timestamp": commit.timestamp,
+        "tool": commit.tool,
+    }
+    for name in _OPTIONAL:
+        value = getattr(commit, name)
+        if value is not None:
+            record[name] = value
+    return canonical_bytes(record)
+
+
+_OPTIONAL = ("nonce", "batch", "group", "run_context", "reason", "redacts")
+
+
+def _record_hash(previous: str, head: bytes) -> str:
+    return sha256(previous.encode() + head).hexdigest()
+
+
+def _bytes_of(payload: dict[str, Any] | bytes) -> bytes:
+    return payload if isinstance(payload, bytes) else canonical_bytes(payload)
+
+
+def _suffix(lamport: int, actor: str, operation: str) -> bytes:
+    try:
+        return f"{lamport}{actor}{operation}".encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument("actor holds half of a surrogate pair, which is not text") from None
+
+
+def _next_batch(commit: Commit, open_batch: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The batch that is still open after this commit."""
+    part, whole = commit.batch or (1, 1)
+    last_part, expected_whole = open_batch or (0, whole)
+    if part != last_part + 1 or whole != expected_whole:
+        raise _falsity(
+            commit, f"it is {part} of a batch of {whole} where {last_part + 1} of {expected_whole} should be"
+        )
+    return None if part == whole else (part, whole)
+
+
+def _named_by(commit: Commit) -> dict[int, str]:
+    """The masked payloads that a redaction answers for."""
+    if not commit.redacts:
+        return {}
+    if commit.operation is not Verb.REDACT_NODE:
+        raise _falsity(commit, f"{commit.operation} cannot redact")
+    named = {}
+    for text, left in commit.redacts.items():
+        lamport = int(text) if _is_decimal(text) else 0
+        if not 0 < lamport < commit.lamport:
+            raise _falsity(commit, f"it redacts {text!r}, which is not a lamport before its own")
+        named[lamport] = left
+    return named
+
+
+def _is_decimal(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 16 and text[0] != "0"
+
+
+def _falsity(commit: Commit, problem: str) -> Corrupt:
+    return Corrupt(f"lamport {commit.lamport}: {problem}", details={"lamport": commit.lamport})

@@ -1,0 +1,223 @@
+"""The settings: one table, read from flags, then the environment, then the base's `tallystick.toml`.
+
+A field here is the whole definition of a setting: its type checks it, its description and
+its variables are what `docs/reference/settings.md` is generated from.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from tallystick.errors import InvalidArgument
+
+FILE_NAME = "tallystick.toml"
+DEFAULT_TENANT = "default"
+TENANT_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+
+
+def _meaning(text: str, *variables: str) -> Meta:
+    return Meta(description=text, extra={"variables": variables})
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    base: Annotated[
+        Path,
+        _meaning(
+            "The directory that holds everything; a relative path counts from the working directory.", "BASE_PATH"
+        ),
+    ]
+    tenant: Annotated[
+        str,
+        _meaning("Whose memory: each tenant has a log of its own.", "TALLYSTICK_TENANT"),
+        Meta(pattern=TENANT_PATTERN),
+    ] = DEFAULT_TENANT
+    agent_identity: Annotated[
+        str,
+        _meaning("Who writes, where no token and no argument says so.", "TALLYSTICK_AGENT", "GRAPH_AGENT"),
+        Meta(pattern="."),
+    ] = "default-agent"
+
+    toolsets: Annotated[
+        tuple[str, ...], _meaning("Vocabularies offered to agents, or `all`.", "TALLYSTICK_TOOLSETS")
+    ] = ("memory",)
+    tools: Annotated[
+        tuple[str, ...], _meaning("Only these tools of the chosen toolsets; empty means every one.", "TALLYSTICK_TOOLS")
+    ] = ()
+    read_only: Annotated[bool, _meaning("Offer only tools that change nothing.", "TALLYSTICK_READ_ONLY")] = False
+    tool_names: Annotated[
+        Literal["auto", "dotted", "underscore"],
+        _meaning(
+            "How tools are listed; `auto` shows underscores to clients known to refuse dots.", "TALLYSTICK_TOOL_NAMES"
+        ),
+    ] = "auto"
+    validation_errors: Annotated[
+        Literal["auto", "rpc", "result"],
+        _meaning(
+            "How malformed arguments are answered: JSON-RPC error, result, or (`auto`) as each toolset's spec says.",
+            "TALLYSTICK_VALIDATION_ERRORS",
+        ),
+    ] = "auto"
+    max_hops: Annotated[
+        int,
+        _meaning("The longest traversal; a longer one is cut short and says so.", "TALLYSTICK_MAX_HOPS"),
+        Meta(ge=1, le=10),
+    ] = 3
+
+    http: Annotated[str, _meaning("HOST:PORT to serve HTTP on; empty means stdio.", "TALLYSTICK_HTTP")] = ""
+    http_hosts: Annotated[
+        tuple[str, ...],
+        _meaning(
+            "Names that HTTP clients may call this server by, besides this machine's own.", "TALLYSTICK_HTTP_HOSTS"
+        ),
+    ] = ()
+    http_origins: Annotated[
+        tuple[str, ...],
+        _meaning("Origins of web pages that may call, besides this machine's own.", "TALLYSTICK_HTTP_ORIGINS"),
+    ] = ()
+    body_bytes_max: Annotated[
+        int, _meaning("The largest request that is read.", "TALLYSTICK_BODY_BYTES_MAX"), Meta(ge=1024)
+    ] = 8 << 20
+
+    segment_bytes_max: Annotated[
+        int,
+        _meaning(
+            "A file of the log that has grown past this is followed by a new one.", "TALLYSTICK_SEGMENT_BYTES_MAX"
+        ),
+        Meta(ge=1024),
+    ] = 64 << 20
+    group_drafts_max: Annotated[
+        int, _meaning("Drafts made durable by one sync at most.", "TALLYSTICK_GROUP_DRAFTS_MAX"), Meta(ge=1)
+    ] = 256
+    group_bytes_max: Annotated[
+        int, _meaning("Bytes made durable by one sync, about.", "TALLYSTICK_GROUP_BYTES_MAX"), Meta(ge=1024)
+    ] = 8 << 20
+    snapshot_every: Annotated[
+        int,
+        _meaning("Commits between two snapshots of the state; 0 takes none.", "TALLYSTICK_SNAPSHOT_EVERY"),
+        Meta(ge=0),
+    ] = 100_000
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        _meaning("How much is told on standard error.", "TALLYSTICK_LOG_LEVEL"),
+    ] = "warning"
+
+    @property
+    def home(self) -> Path:
+        """The tenant's part of the base."""
+        return self.base if self.tenant == DEFAULT_TENANT else self.base / "tenants" / self.tenant
+
+    @property
+    def system(self) -> Path:
+        return self.home / "_system"
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A row of the table."""
+
+    name: str
+    type: Any
+    variables: tuple[str, ...]
+    default: Any
+    meaning: str
+
+
+def table() -> list[Setting]:
+    hints = get_type_hints(Settings, include_extras=True)
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+    return [_row(name, hints[name], defaults[name]) for name in Settings.__struct_fields__]
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    working: Path | None = None,
+) -> Settings:
+    """The first that speaks wins: a flag, the environment, the base's file, the default. None is silence."""
+    environ = os.environ if environ is None else environ
+    rows = {row.name: row for row in table()}
+    found: dict[str, Any] = {}
+    for name, value, source in _spoken(rows, flags or {}, environ, ("base",)):
+        found.setdefault(name, _converted(rows[name], value, source))
+    base = (working or Path.cwd()) / Path(found.get("base") or default_base()).expanduser()
+    others = tuple(name for name in rows if name != "base")
+    for name, value, source in (*_spoken(rows, flags or {}, environ, others), *_from_file(rows, base / FILE_NAME)):
+        found.setdefault(name, _converted(rows[name], value, source))
+    return Settings(**{**found, "base": Path(os.path.normpath(base))})
+
+
+def default_base() -> Path:
+    import platformdirs
+
+    return platformdirs.user_data_path("tallystick", appauthor=False)
+
+
+def _row(name: str, hint: Any, default: Any) -> Setting:
+    meta: Meta = get_args(hint)[1]
+    return Setting(name, hint, (meta.extra or {})["variables"], default, meta.description or "")
+
+
+def _spoken(
+    rows: Mapping[str, Setting], flags: Mapping[str, Any], environ: Mapping[str, str], names: tuple[str, ...]
+) -> Iterator[tuple[str, Any, str]]:
+    for name in names:
+        if flags.get(name) is not None:
+            yield name, flags[name], f"--{name.replace('_', '-')}"
+        for variable in rows[name].variables:
+            if environ.get(variable):
+                yield name, environ[variable], f"the environment variable {variable}"
+
+
+def _from_file(rows: Mapping[str, Setting], path: Path) -> Iterator[tuple[str, Any, str]]:
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"{path} is not TOML: {error}", code="SETTING_INVALID") from error
+    for name, value in content.items():
+        if name not in rows:
+            raise _unknown(name, rows, path)
+        if name == "base":
+            raise InvalidArgument(
+                f"{path}: 'base' is where this file lies and cannot be set in it", code="SETTING_INVALID"
+            )
+        yield name, value, str(path)
+
+
+def _unknown(name: str, rows: Mapping[str, Setting], path: Path) -> InvalidArgument:
+    near = get_close_matches(name, rows, n=1, cutoff=0.5)
+    hint = (
+        f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(row for row in rows if row != 'base')}"
+    )
+    return InvalidArgument(f"{path}: there is no setting '{name}'", code="SETTING_UNKNOWN", hint=hint)
+
+
+def _converted(row: Setting, value: Any, source: str) -> Any:
+    if isinstance(value, str) and get_args(row.type)[0] == tuple[str, ...]:
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if row.name == "base":
+        return Path(value)
+    try:
+        return msgspec.convert(value, row.type, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(
+            f"{row.name} from {source} is {value!r}: {_wanted(row, error)}",
+            code="SETTING_INVALID",
+            hint=row.meaning,
+        ) from error
+
+
+def _wanted(row: Setting, error: msgspec.ValidationError) -> str:
+    kind = get_args(row.type)[0]
+    if get_origin(kind) is Literal:
+        return f"expected one of {', '.join(get_args(kind))}"
+    return f"{str(error)[:1].lower()}{str(error)[1:]}"

@@ -1,0 +1,96 @@
+"""Everything that can go wrong on purpose, and who can mend it.
+
+TallystickError
+├── InvalidArgument      the caller: say it differently
+├── NotFound             the caller: name something that exists
+├── Conflict             the caller: look again, then decide
+├── Denied               whoever writes the policy
+├── TooMuch              the caller: ask for less, or page
+└── LogError             the operator
+    ├── HeadMoved        nobody: the partition catches up and tries again
+    ├── Corrupt          restore from a backup; the log is never overwritten
+    ├── LogClosed        find out why the disk failed, then restart
+    └── StorageRefused   free space, or make the file system writable
+
+A bug of ours is not in this tree: the door logs it once and answers with an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class TallystickError(Exception):
+    """`code` is stable and may be matched on; `message` is for reading; `details` is JSON-ready."""
+
+    code = "ERROR"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        hint: str | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details or {}
+        if code is not None:
+            self.code = code
+
+
+class InvalidArgument(TallystickError):
+    """The call itself is malformed; `problems` lists every fault found, one sentence each."""
+
+    code = "INVALID_ARGUMENT"
+
+    def __init__(self, message: str, *, problems: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(message, **kwargs)
+        self.problems = list(problems) or [message]
+
+
+class NotFound(TallystickError):
+    code = "ENTITY_NOT_FOUND"
+
+
+class Conflict(TallystickError):
+    code = "CONFLICT"
+
+
+class Denied(TallystickError):
+    code = "AUTHORIZATION_DENIED"
+
+
+class TooMuch(TallystickError):
+    code = "TOO_MUCH"
+
+
+class LogError(TallystickError):
+    code = "LOG_ERROR"
+
+
+class HeadMoved(LogError):
+    """Another writer was first. Nothing was appended."""
+
+    code = "HEAD_MOVED"
+
+
+class Corrupt(LogError):
+    """The log says something false. `details` has file, line, lamport where known."""
+
+    code = "LOG_CORRUPT"
+
+
+class LogClosed(LogError):
+    """A sync failed: what reached the disk is unknown, so this process writes no more."""
+
+    code = "LOG_CLOSED"
+
+
+class StorageRefused(LogError):
+    """The disk is full or read-only. Nothing was appended; reads go on."""
+
+    code = "STORAGE_REFUSED"

@@ -1,0 +1,96 @@
+"""Where commits are kept: the contract that every log fulfils.
+
+A log knows order, durability and places. It knows nothing of what commits mean.
+Offsets are logical: the place of a line's first byte counted from the start of the log,
+whatever files it is spread over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from tallystick.commits import Commit, chain
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The durable end of a log, enough to chain the next commit to it."""
+
+    lamport: int = 0
+    count: int = 0
+    end: int = 0
+    """Logical offset just past the last line."""
+    record_hash: str = ""
+    commit_id: str | None = None
+    timestamp: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A commit with the place and the bytes it is kept in."""
+
+    offset: int
+    commit: Commit
+    line: bytes
+    """Without its newline."""
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.line) + 1
+
+
+class Log(Protocol):
+    def head(self) -> Head:
+        """The durable head, other writers' included. Cheap: called before every read."""
+        ...
+
+    def claim(self, *, timeout_seconds: float) -> bool:
+        """Try to be the only writer until `release`. Logs whose append alone decides return True."""
+        ...
+
+    def release(self) -> None: ...
+
+    def append(self, entries: Sequence[Entry], *, expected: Head, masks: Mapping[int, bytes] | None = None) -> Head:
+        """Append all or nothing; on return they would survive a power cut.
+
+        `masks` (offset → payload) then take the place of older payloads, in bytes of the same
+        length; a crash in between is finished when the log is next opened.
+
+        `entries` are whole batches, chained to `expected`. Raises HeadMoved when the head is
+        another one, StorageRefused when nothing was written and it may be tried again later,
+        LogClosed when it is unknown what was written: then this log writes no more.
+        """
+        ...
+
+    def read(self, after: Head) -> Iterator[Entry]:
+        """In order from `after` up to the durable head, each verified as it is read. Raises Corrupt."""
+        ...
+
+    def line(self, offset: int) -> bytes:
+        """The stored line that starts at `offset`, without its newline. Not verified."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def head_after(entries: Sequence[Entry], head: Head) -> Head:
+    """Where the log ends once these are appended to it."""
+    last = entries[-1]
+    return Head(
+        lamport=last.commit.lamport,
+        count=head.count + len(entries),
+        end=last.end,
+        record_hash=last.commit.record_hash,
+        commit_id=last.commit.commit_id,
+        timestamp=last.commit.timestamp,
+    )
+
+
+def verifier_after(head: Head) -> chain.Verifier:
+    return chain.Verifier(
+        prev=head.commit_id,
+        prev_record_hash=head.record_hash,
+        after_lamport=head.lamport,
+        timestamp=head.timestamp,
+    )

@@ -1,0 +1,265 @@
+"""The files log: JSONL segments on a local disk, opened by any number of processes at once.
+
+Always true: the bytes before the mark are whole, chained, durable groups. Only the process
+that holds the lock writes behind the mark, and it moves the mark when those bytes are
+durable; so a reader that stops at the mark sees nothing that a power cut could take back.
+A process that dies leaves the lock free and at worst some bytes behind the mark: whoever
+claims the log next adopts the whole batches among them and cuts off the rest.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tallystick.errors import Corrupt, HeadMoved, LogClosed, StorageRefused
+from tallystick.log import Entry, Head, head_after, verifier_after
+from tallystick.log.mark import Mark, sync_directory
+from tallystick.log.recovery import PendingMasks, recover
+from tallystick.log.segments import Segments
+
+SEGMENT_BYTES_MAX = 64 << 20
+_PATIENCE_SECONDS = 30.0
+_REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+
+logger = logging.getLogger(__name__)
+
+
+class FilesLog:
+    def __init__(self, system: Path, *, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> None:
+        """`system` is the partition's `_system` directory; it is made when it is not there."""
+        self.system = system
+        self._segment_bytes_max = segment_bytes_max
+        self._closed: str | None = None
+        self._claimed = False
+        self._writer = -1
+        self._writer_path: Path | None = None
+        self._lock = _open_lock(system)
+        self._mark = Mark(system / "head")
+        self._masks = PendingMasks(system / "redaction.pending")
+        self._segments = Segments(system / "log")
+        self._settle_what_a_crash_left()
+
+    # -- reading
+
+    def head(self) -> Head:
+        return self._mark.read() or Head()
+
+    def read(self, after: Head) -> Iterator[Entry]:
+        head = self.head()
+        if head.end > self._segments.size:
+            self._segments.refresh()
+        if head.end > self._segments.size:
+            raise self._cut_off(head)
+        verifier = verifier_after(after)
+        offset = after.end
+        try:
+            for offset, line in self._segments.lines(after.end, head.end):
+                yield Entry(offset, verifier.feed(line), line)
+            verifier.finish()
+        except Corrupt as error:
+            raise self._named(error, offset) from None
+
+    def line(self, offset: int) -> bytes:
+        return self._segments.line(offset)
+
+    # -- writing
+
+    def claim(self, *, timeout_seconds: float = _PATIENCE_SECONDS) -> bool:
+        """May block for as long as the timeout: not on an event loop unless it is zero."""
+        if self._lock < 0:
+            raise StorageRefused(
+                f"{self.system} cannot be written", hint="make the file system writable; reads go on meanwhile"
+            )
+        deadline = time.monotonic() + timeout_seconds
+        pause = 0.0002
+        while not self._try_lock():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(pause * random.random())
+            pause = min(pause * 2, 0.005)
+        return True
+
+    def release(self) -> None:
+        self._claimed = False
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def append(self, entries: Sequence[Entry], *, expected: Head, masks: Mapping[int, bytes] | None = None) -> Head:
+        if self._closed:
+            raise LogClosed(self._closed, hint="restart this process; it reads the log anew and goes on")
+        if not self._claimed:
+            with_lock = self.claim(timeout_seconds=_PATIENCE_SECONDS)
+            if not with_lock:
+                raise StorageRefused("another process has held the log's lock for too long")
+            try:
+                return self.append(entries, expected=expected, masks=masks)
+            finally:
+                self.release()
+        self._settle_bytes_behind_the_mark()
+        if self.head() != expected:
+            raise HeadMoved(f"the log is at {self.head().lamport}, not at {expected.lamport}")
+        if masks:
+            # Before the append: a crash behind it finishes the masking from this note.
+            self._masks.note(entries[-1].commit.lamport, masks)
+        self._write(entries, expected)
+        head = head_after(entries, expected)
+        self._move_mark(head)
+        if masks:
+            self._masks.carry_out(self._segments)
+        return head
+
+    def close(self) -> None:
+        for fd in (self._writer, self._lock):
+            if fd >= 0:
+                os.close(fd)
+        self._writer = self._lock = -1
+        self._closed = "the log was closed"
+        self._segments.close()
+        self._mark.close()
+
+    # -- below
+
+    def _try_lock(self) -> bool:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        self._claimed = True
+        return True
+
+    def _write(self, entries: Sequence[Entry], expected: Head) -> None:
+        data = b"".join([entry.line + b"\n" for entry in entries])
+        try:
+            self._ready_segment(entries[0].commit.lamport)
+            _write_all(self._writer, data)
+        except OSError as error:
+            self._cut_back_to(expected, error)
+            if error.errno not in _REFUSALS:
+                raise self._close_writer(f"writing to the log failed: {error.strerror}") from error
+            raise StorageRefused(
+                f"the log could not be written: {error.strerror}",
+                hint="free some space or make the file system writable; nothing was lost and reads go on",
+            ) from error
+        try:
+            os.fdatasync(self._writer)
+        except OSError as error:
+            # Never tried again: the kernel may have dropped the dirty pages and would say yes.
+            self._cut_back_to(expected, error)
+            raise self._close_writer(f"the log could not be synced: {error.strerror}") from error
+
+    def _ready_segment(self, lamport: int) -> None:
+        """Have the segment open that the next group goes to; start another when the last is full."""
+        paths = self._segments.paths
+        if paths and self._segments.size - self._segments.last_start < self._segment_bytes_max:
+            if self._writer_path != paths[-1]:
+                self._open_writer(paths[-1])
+            return
+        path = self._segments.directory / f"{lamport:020d}.jsonl"
+        self._segments.directory.mkdir(parents=True, exist_ok=True)
+        self._open_writer(path)
+        sync_directory(path.parent)
+        self._segments.refresh()
+
+    def _open_writer(self, path: Path) -> None:
+        if self._writer >= 0:
+            os.close(self._writer)
+            self._writer, self._writer_path = -1, None
+        self._writer = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._writer_path = path
+
+    def _cut_back_to(self, head: Head, cause: OSError) -> None:
+        """Take half-written bytes off again, so that nobody adopts what its writer was refused."""
+        if self._writer < 0:
+            return
+        try:
+            os.ftruncate(self._writer, max(0, head.end - self._segments.last_start))
+        except OSError as error:
+            why = f"a failed write ({cause.strerror}) could not be undone: {error.strerror}"
+            raise self._close_writer(why) from error
+
+    def _move_mark(self, head: Head) -> None:
+        try:
+            self._mark.write(head)
+        except OSError as error:
+            raise self._close_writer(f"the position could not be kept: {error.strerror}") from error
+
+    def _close_writer(self, why: str) -> LogClosed:
+        self._closed = why
+        logger.error("%s; this process writes no more", why)
+        return LogClosed(why, hint="look at the disk, then restart this process; it reads the log anew and goes on")
+
+    # -- after a crash
+
+    def _settle_what_a_crash_left(self) -> None:
+        """Not while another process writes: it settles that itself, and its bytes are not ours."""
+        if self._lock < 0:
+            return
+        head = self._mark.read()
+        if head is not None and head.end == self._segments.size and not self._masks.exist():
+            return
+        if not self.claim(timeout_seconds=_PATIENCE_SECONDS):
+            return
+        try:
+            self._settle_bytes_behind_the_mark()
+            self._masks.finish(self._segments, self.head())
+        finally:
+            self.release()
+
+    def _settle_bytes_behind_the_mark(self) -> None:
+        marked = self._mark.read()
+        if marked is not None and marked.end == self._segments.size:
+            return
+        # Not necessarily a crash: another process may have started a segment.
+        self._segments.refresh()
+        size = self._segments.size
+        if marked is not None and marked.end == size:
+            return
+        if marked is not None and marked.end > size:
+            raise self._cut_off(marked)
+        if marked is None and size:
+            logger.warning("no kept position beside the log in %s: reading all of it", self.system)
+        head = recover(self._segments, marked or Head())
+        if marked is None or head != marked:
+            self._move_mark(head)
+
+    def _cut_off(self, head: Head) -> Corrupt:
+        return Corrupt(
+            f"the log ends at byte {self._segments.size}, but position {head.lamport} was acknowledged up to "
+            f"byte {head.end}: its end was cut off",
+            hint="restore the missing segments from a backup; nothing was changed",
+            details={"file": str(self._segments.paths[-1] if self._segments.paths else self._segments.directory)},
+        )
+
+    def _named(self, error: Corrupt, offset: int) -> Corrupt:
+        path, number = self._segments.place(offset, error)
+        return Corrupt(
+            f"{path.name}, line {number}: {error.message}",
+            hint="run 'tallystick verify', then restore this segment from a backup; nothing was changed",
+            details={**error.details, "file": str(path), "line": number},
+        )
+
+
+def _open_lock(system: Path) -> int:
+    """A file of its own, never removed; -1 where nothing can be written."""
+    try:
+        system.mkdir(parents=True, exist_ok=True)
+        return os.open(system / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno not in _REFUSALS or not system.is_dir():
+            raise StorageRefused(
+                f"{system} cannot be made: {error.strerror}", hint="choose another base directory with --base"
+            ) from error
+        logger.warning("%s is read-only: serving reads", system)
+        return -1
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

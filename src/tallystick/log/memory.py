@@ -1,0 +1,57 @@
+"""The memory log: the contract without a disk, for tests and for throw-away stores."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+
+from tallystick.commits import chain
+from tallystick.errors import Corrupt, HeadMoved
+from tallystick.log import Entry, Head, head_after, verifier_after
+
+
+class MemoryLog:
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._lines: list[bytes] = []
+        self._head = Head()
+
+    def head(self) -> Head:
+        return self._head
+
+    def claim(self, *, timeout_seconds: float = 0) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+    def append(self, entries: Sequence[Entry], *, expected: Head, masks: Mapping[int, bytes] | None = None) -> Head:
+        if self._head != expected:
+            raise HeadMoved(f"the log is at {self._head.lamport}, not at {expected.lamport}")
+        for entry in entries:
+            self._offsets.append(entry.offset)
+            self._lines.append(entry.line)
+        for offset, payload in (masks or {}).items():
+            index = self._index(offset)
+            self._lines[index] = chain.mask(self._lines[index], payload)
+        self._head = head_after(entries, expected)
+        return self._head
+
+    def read(self, after: Head) -> Iterator[Entry]:
+        verifier = verifier_after(after)
+        start = bisect_left(self._offsets, after.end)
+        for offset, line in list(zip(self._offsets[start:], self._lines[start:], strict=True)):
+            yield Entry(offset, verifier.feed(line), line)
+        verifier.finish()
+
+    def line(self, offset: int) -> bytes:
+        return self._lines[self._index(offset)]
+
+    def close(self) -> None:
+        pass
+
+    def _index(self, offset: int) -> int:
+        index = bisect_left(self._offsets, offset)
+        if index == len(self._offsets) or self._offsets[index] != offset:
+            raise Corrupt(f"no line starts at {offset}")
+        return index

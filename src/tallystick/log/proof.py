@@ -1,0 +1,154 @@
+"""The proof: read a files log from its first byte and name the first thing that is false.
+
+Reads only: no lock is taken for long, nothing is repaired. Servers may go on writing; what
+they append meanwhile is left for the next proof.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from tallystick.commits import chain
+from tallystick.errors import Corrupt
+from tallystick.log import Head, verifier_after
+from tallystick.log.mark import Mark
+from tallystick.log.segments import Segments
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes read so far and the bytes there are."""
+
+_PROGRESS_EVERY = 2_000
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """`problem` is None when everything that was checked is true."""
+
+    commits: int
+    position: int
+    record_hash: str
+    segments: int
+    bytes: int
+    redacted: int
+    problem: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+    @property
+    def sound(self) -> bool:
+        return self.problem is None
+
+
+def prove(system: Path, progress: Progress = lambda done, total: None) -> Proof:
+    """Constant memory: it grows with redactions only."""
+    segments, mark = Segments(system / "log"), Mark(system / "head")
+    try:
+        return _Reading(segments, mark, system / "lock").prove(progress)
+    finally:
+        segments.close()
+        mark.close()
+
+
+class _Reading:
+    def __init__(self, segments: Segments, mark: Mark, lock: Path) -> None:
+        self._segments = segments
+        self._mark = mark
+        self._lock = lock
+        self._verifier = verifier_after(Head())
+        self._offset = 0
+        self._end = 0
+
+    def prove(self, progress: Progress) -> Proof:
+        try:
+            kept = self._kept()
+            if kept is not None:
+                self._read(kept, progress)
+                self._compare(kept)
+        except Corrupt as error:
+            return self._falsity(error)
+        return self._proof()
+
+    def _kept(self) -> Head | None:
+        """The position kept apart from the log; None where nothing was ever written."""
+        kept = self._mark.read()
+        self._segments.refresh()
+        if kept is None and self._segments.size:
+            raise Corrupt(f"there are commits but no kept position in {self._mark.path}: the end may have been cut off")
+        return kept
+
+    def _read(self, kept: Head, progress: Progress) -> None:
+        size = self._segments.size
+        # Behind the kept position lies what a writer is busy with, unless nobody is writing.
+        end = size if size > kept.end and not self._is_being_written() else min(size, kept.end)
+        for number, (offset, line) in enumerate(self._segments.lines(0, end)):
+            self._offset = offset
+            if offset + len(line) >= end:
+                raise Corrupt("the line has no end")
+            if offset == kept.end and self._mark.read() == kept:
+                raise Corrupt(
+                    f"it lies behind position {kept.lamport}, the last that was acknowledged: either a writer died "
+                    "before it could acknowledge this (opening the store settles it), or it was added by hand"
+                )
+            self._verifier.feed(line)
+            self._end = offset + len(line) + 1
+            if number % _PROGRESS_EVERY == 0:
+                progress(self._end, end)
+        self._verifier.finish()
+        self._check_masked()
+        progress(end, end)
+
+    def _check_masked(self) -> None:
+        """What a redaction names must be gone from the disk, not only be said to be."""
+        for lamport, left in self._verifier.unmasked.items():
+            offset = self._segments.find(lamport)
+            if offset is not None and chain.decode(self._segments.line(offset)).content_hash != left:
+                raise Corrupt(
+                    f"lamport {lamport}: a redaction names it, but its payload is still there "
+                    "(opening the store finishes a redaction that was cut short)",
+                    details={"lamport": lamport},
+                )
+
+    def _compare(self, kept: Head) -> None:
+        if self._end < kept.end or self._verifier.count < kept.count:
+            raise Corrupt(
+                f"the log ends at lamport {self._verifier.lamport}, but {kept.lamport} was acknowledged: "
+                f"{kept.count - self._verifier.count} commits are missing from its end"
+            )
+        if self._verifier.count == kept.count and self._verifier.record_hash != kept.record_hash:
+            raise Corrupt(f"the last commit is not the one that was acknowledged as {kept.record_hash}")
+
+    def _is_being_written(self) -> bool:
+        try:
+            fd = os.open(self._lock, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def _falsity(self, error: Corrupt) -> Proof:
+        if not self._segments.paths:
+            return self._proof(problem=error.message)
+        path, line = self._segments.place(self._offset, error)
+        return self._proof(problem=error.message, file=str(path), line=line)
+
+    def _proof(self, problem: str | None = None, file: str | None = None, line: int | None = None) -> Proof:
+        return Proof(
+            commits=self._verifier.count,
+            position=self._verifier.lamport,
+            record_hash=self._verifier.record_hash,
+            segments=len(self._segments.paths),
+            bytes=self._end,
+            redacted=self._verifier.redacted,
+            problem=problem,
+            file=file,
+            line=line,
+        )

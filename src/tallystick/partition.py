@@ -1,0 +1,380 @@
+"""The writer: check → append → apply, in groups.
+
+One partition is the log of one tenant, its one writer in this process and its one state.
+Drafts that wait together are checked one after the other, each against the state as the
+earlier ones would leave it, and appended as one group: one sync acknowledges them all.
+
+Always true when nobody waits: the state is what the log's durable head says. While a group
+is being appended the state is ahead of the log, so reads wait; if the append fails, the
+group is undone and nobody has seen it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from tallystick.clock import Clock, from_text, to_text, wall_clock
+from tallystick.commits import Commit, Draft, chain
+from tallystick.commits.canonical import INTEGER_MAX
+from tallystick.errors import HeadMoved, InvalidArgument, StorageRefused, TooMuch
+from tallystick.log import Entry, Head, Log
+from tallystick.snapshots import Snapshots
+from tallystick.state.state import State
+
+T = TypeVar("T")
+Look = Callable[[State], T | Generator[None, None, T]]
+"""A question to the state; a generator is driven to its end, with pauses in which others run."""
+
+Propose = Callable[[State], Draft | Commit]
+"""Judges at the head and says what to write, or raises; a Commit means that it was written before.
+
+May be called again when another writer was first, so it has no side effects.
+"""
+
+LOOK_SECONDS_MAX = 1.0
+_BREATH_SECONDS = 0.005
+_CATCH_UP_AT_ONCE = 2_000
+_CLAIM_SECONDS = 30.0
+_POSITION_WAIT_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    commits: list[Commit]
+    duplicate: bool = False
+
+
+class Limits(msgspec.Struct, frozen=True):
+    group_drafts_max: int = 256
+    group_bytes_max: int = 8 << 20
+
+
+class _Waiting(msgspec.Struct):
+    propose: Propose
+    answer: asyncio.Future[Receipt]
+
+
+class _Group(msgspec.Struct):
+    """Drafts that were accepted together and are on their way into the log."""
+
+    before: Head
+    entries: list[Entry]
+    receipts: list[tuple[_Waiting, Receipt]]
+    masks: dict[int, bytes]
+    bytes: int = 0
+
+
+class Partition:
+    def __init__(
+        self,
+        log: Log,
+        *,
+        tenant: str = "default",
+        snapshots: Snapshots | None = None,
+        clock: Clock = wall_clock,
+        limits: Limits | None = None,
+    ) -> None:
+        self.tenant = tenant
+        self._log = log
+        self._snapshots = snapshots
+        self._clock = clock
+        self._limits = limits or Limits()
+        self._broken = False
+        self._observed = 0
+        # The log's head, the very object, when the state was last found to be there: a quick look at most reads.
+        self._looked_at: Head | None = None
+        self._queue: deque[_Waiting] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        # Set while the state is ahead of the log or on its way to the head; reads wait for it.
+        self._moving: asyncio.Future[None] | None = None
+        # Lines of the group under way, by offset: the state may ask for them before the log has them.
+        self._pending: dict[int, bytes] = {}
+        self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"log-{tenant}")
+        self._state = self._begin()
+
+    # -- for everybody
+
+    @property
+    def position(self) -> int:
+        return self._log.head().lamport
+
+    async def commit(self, propose: Propose) -> Receipt:
+        """Returns when the draft is durable; raises what `propose` raised, or LogError, and then it is not there."""
+        waiting = _Waiting(propose, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write())
+        return await waiting.answer
+
+    async def look(self, ask: Look[T], *, min_position: int | None = None) -> T:
+        if self._moving is not None or self._log.head() is not self._looked_at:
+            await self._settled()
+        if min_position is not None:
+            await self._reach(min_position)
+        found = ask(self._state)
+        return await _drive(found) if isinstance(found, Generator) else found
+
+    def observe(self, lamport: int) -> None:
+        """A foreign commit was seen: the next one of ours comes after it."""
+        if not 0 <= lamport < INTEGER_MAX:
+            raise InvalidArgument(f"lamport {lamport} is not between 0 and 2^53−2")
+        self._observed = max(self._observed, lamport)
+
+    async def open(self) -> None:
+        """Bring the state to the head of the log. Raises Corrupt, and then nothing may be read or written."""
+        await self._settled()
+        self._grown()
+
+    def save_snapshot(self) -> Path:
+        """Of the state as it is; the caller sees to it that nothing is written meanwhile."""
+        if self._snapshots is None:
+            raise ValueError("this partition keeps no snapshots")
+        return self._snapshots.save(self._state)
+
+    async def close(self) -> None:
+        """Waits for the drafts that were handed in; none is lost."""
+        while self._writer is not None:
+            await asyncio.shield(self._writer)
+        self._disk.shutdown()
+        self._log.close()
+
+    # -- reading
+
+    async def _settled(self) -> None:
+        while True:
+            while self._moving is not None:
+                await asyncio.shield(self._moving)
+            head = self._log.head()
+            if head == self._state.head:
+                self._looked_at = head
+                return
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Apply what other processes appended. A long tail is applied in slices while reads wait."""
+        if self._log.head().count - self._state.count <= _CATCH_UP_AT_ONCE:
+            for entry in self._log.read(self._state.head):
+                self._state.apply(entry.commit, entry.offset, entry.end)
+            return
+        self._moving = asyncio.get_running_loop().create_future()
+        try:
+            for number, entry in enumerate(self._log.read(self._state.head)):
+                self._state.apply(entry.commit, entry.offset, entry.end)
+                if number % 500 == 0:
+                    await asyncio.sleep(0)
+        finally:
+            self._moved()
+
+    async def _reach(self, position: int) -> None:
+        deadline = time.monotonic() + _POSITION_WAIT_SECONDS
+        while self._state.position < position:
+            if time.monotonic() > deadline:
+                raise TooMuch(
+                    f"position {position} was not reached; the head is at {self._state.position}",
+                    code="POSITION_NOT_REACHED",
+                    hint="ask again later, or without min_lamport",
+                    details={"position": self._state.position},
+                )
+            await asyncio.sleep(0.01)
+            await self._settled()
+
+    def _begin(self) -> State:
+        return State(self._line) if self._snapshots is None else self._snapshots.begin(self._log, self._line)
+
+    def _grown(self) -> None:
+        if self._snapshots is not None:
+            self._snapshots.grown(self._state.count)
+
+    def _line(self, offset: int) -> bytes:
+        pending = self._pending.get(offset)
+        return self._log.line(offset) if pending is None else pending
+
+    # -- writing
+
+    async def _write(self) -> None:
+        try:
+            while self._queue:
+                await self._write_group()
+                # Reads that waited for this group go before the next one starts.
+                await asyncio.sleep(0)
+        finally:
+            self._writer = None
+
+    async def _write_group(self) -> None:
+        try:
+            await self._claim()
+        except Exception as error:
+            self._refuse_queue(error)
+            return
+        try:
+            while self._moving is not None:
+                await asyncio.shield(self._moving)
+            await self._catch_up()
+            group = self._check_group()
+            if self._broken:
+                await self._begin_anew(group)
+            elif group.entries:
+                await self._append(group)
+            for waiting, receipt in group.receipts:
+                _settle(waiting, receipt)
+        except Exception as error:
+            self._refuse_queue(error)
+        finally:
+            self._log.release()
+
+    async def _claim(self) -> None:
+        if self._log.claim(timeout_seconds=0):
+            return
+        if not await self._on_disk(lambda: self._log.claim(timeout_seconds=_CLAIM_SECONDS)):
+            raise StorageRefused(
+                "another process has held this log's lock for too long", hint="'tallystick doctor' says which"
+            )
+
+    def _check_group(self) -> _Group:
+        """Take drafts off the queue, judge each where the ones before it lead, and apply what is accepted."""
+        group = _Group(self._state.head, [], [], {})
+        while self._queue and len(group.receipts) < self._limits.group_drafts_max:
+            if group.masks or group.bytes > self._limits.group_bytes_max:
+                break
+            waiting = self._queue.popleft()
+            if waiting.answer.done():
+                continue
+            try:
+                proposed = waiting.propose(self._state)
+                if isinstance(proposed, Draft) and proposed.masks and group.entries:
+                    # A redaction goes alone, so that its note and its commit stand or fall together.
+                    self._queue.appendleft(waiting)
+                    break
+                receipt = self._accept(proposed, group)
+            except Exception as error:
+                _settle(waiting, error)
+                if self._broken:
+                    break
+            else:
+                group.receipts.append((waiting, receipt))
+        return group
+
+    def _accept(self, proposed: Draft | Commit, group: _Group) -> Receipt:
+        if isinstance(proposed, Commit):
+            return Receipt([proposed], duplicate=True)
+        entries = self._seal(proposed, group)
+        # If applying fails half-way, which is a bug of ours, the state cannot be trusted any more.
+        self._broken = True
+        for entry in entries:
+            self._pending[entry.offset] = entry.line
+            self._state.apply(entry.commit, entry.offset, entry.end)
+        self._broken = False
+        group.entries.extend(entries)
+        group.bytes += sum(len(entry.line) for entry in entries)
+        group.masks.update(proposed.masks or {})
+        return Receipt([entry.commit for entry in entries])
+
+    def _seal(self, draft: Draft, group: _Group) -> list[Entry]:
+        head = self._state.head
+        timestamp = to_text(max(self._clock(), from_text(head.timestamp) if head.timestamp else 0))
+        total = len(draft.operations)
+        lamport, offset = max(head.lamport, self._observed), head.end
+        prev, prev_record_hash = head.commit_id, head.record_hash
+        entries: list[Entry] = []
+        for number, operation in enumerate(draft.operations, 1):
+            lamport += 1
+            commit = chain.seal(
+                draft,
+                operation,
+                tenant=self.tenant,
+                lamport=lamport,
+                timestamp=timestamp,
+                prev=prev,
+                prev_record_hash=prev_record_hash,
+                batch=(number, total) if total > 1 else None,
+                group=group.entries[0].commit.lamport if group.entries else None,
+            )
+            entries.append(Entry(offset, commit, chain.encode(commit)[:-1]))
+            offset = entries[-1].end
+            prev, prev_record_hash = commit.commit_id, commit.record_hash
+        return entries
+
+    async def _append(self, group: _Group) -> None:
+        """On failure nothing of the group remains, in the state or in `group.receipts`."""
+        self._moving = asyncio.get_running_loop().create_future()
+        try:
+            await self._on_disk(
+                lambda: self._log.append(group.entries, expected=group.before, masks=group.masks or None)
+            )
+            if group.masks and self._snapshots is not None:
+                self._snapshots.forget()
+            self._grown()
+        except Exception as error:
+            self._state.undo(len(group.entries))
+            for waiting, _ in reversed(group.receipts):
+                if isinstance(error, HeadMoved):
+                    self._queue.appendleft(waiting)
+                else:
+                    _settle(waiting, error)
+            group.receipts.clear()
+        finally:
+            self._pending.clear()
+            self._moved()
+
+    async def _begin_anew(self, group: _Group) -> None:
+        """The log is right: read the state from it again, then try the drafts of the group once more."""
+        logger.error("the state of %s could not apply a draft and is read anew from the log", self.tenant)
+        self._pending.clear()
+        self._queue.extendleft(waiting for waiting, _ in reversed(group.receipts))
+        group.receipts.clear()
+        self._state = self._begin()
+        self._broken = False
+        await self._catch_up()
+
+    def _moved(self) -> None:
+        moving, self._moving = self._moving, None
+        if moving is not None:
+            moving.set_result(None)
+
+    def _refuse_queue(self, error: Exception) -> None:
+        while self._queue:
+            _settle(self._queue.popleft(), error)
+
+    async def _on_disk(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+
+def _settle(waiting: _Waiting, outcome: Receipt | Exception) -> None:
+    if waiting.answer.done():
+        return  # The caller went away meanwhile.
+    if isinstance(outcome, Receipt):
+        waiting.answer.set_result(outcome)
+    else:
+        waiting.answer.set_exception(outcome)
+
+
+async def _drive(answer: Generator[None, None, T]) -> T:
+    started = breath = time.monotonic()
+    try:
+        while True:
+            next(answer)
+            now = time.monotonic()
+            if now - started > LOOK_SECONDS_MAX:
+                raise TooMuch(
+                    f"the question took longer than {LOOK_SECONDS_MAX:g} s",
+                    code="QUERY_TIMEOUT",
+                    hint="narrow it by id, type, an attribute or a time window, or take fewer hops",
+                )
+            if now - breath > _BREATH_SECONDS:
+                await asyncio.sleep(0)
+                breath = time.monotonic()
+    except StopIteration as done:
+        found: T = done.value
+        return found
+    finally:
+        answer.close()

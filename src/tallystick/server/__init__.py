@@ -1,0 +1,43 @@
+"""How they reach us: MCP over stdio and HTTP, and the same tools as plain REST.
+
+Knows protocols and no rules: it is handed toolsets and a store, checks the shape of what
+arrives, calls the tool, and puts the outcome into the words of the protocol. It never looks
+into the store. `dispatch` is common to all doors; `mcp` and `rest` are the doors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from tallystick.policy import Principal
+
+if TYPE_CHECKING:
+    from tallystick.server.dispatch import Tools
+    from tallystick.store import Store
+
+ToolNames = Literal["auto", "dotted", "underscore"]
+ValidationErrors = Literal["auto", "rpc", "result"]
+
+BODY_BYTES_MAX = 8 * 1024 * 1024
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """What every door offers, and to whom."""
+
+    tools: Tools
+    store: Store
+    principal_of: Callable[[Any], Principal]
+    """From the Starlette request, or None on stdio. May raise Denied."""
+    version: str
+    name: str = "tallystick"
+    instructions: str | None = None
+    """What a client's agent reads first; by default written from the toolsets."""
+    tool_names: ToolNames = "auto"
+    validation_errors: ValidationErrors = "auto"
+    """`auto` leaves it to each toolset whether bad arguments are a JSON-RPC error or a result (L23)."""
+    body_bytes_max: int = BODY_BYTES_MAX
+    position: Callable[[], int] | None = None
+    """Where the log stands, for /health."""

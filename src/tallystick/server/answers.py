@@ -1,0 +1,47 @@
+"""The answers of HTTP: compact JSON, and one table from errors to statuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+from tallystick import errors
+
+STATUS_BY_CODE = {
+    "RATE_LIMITED": 429,
+}
+"""Looked up first: codes that need another status than their class has."""
+
+STATUS_BY_CLASS: Mapping[type[errors.TallystickError], int] = {
+    errors.InvalidArgument: 400,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.Denied: 403,
+    errors.TooMuch: 413,
+    errors.LogError: 503,
+    errors.TallystickError: 500,
+}
+
+STATUS_WORDS = {
+    400: "The arguments are not as the tool wants them; every fault is listed.",
+    403: "The policy says no.",
+    404: "The tool, or what the arguments name, does not exist.",
+    409: "It stands against what is there; look again.",
+    413: "The body or the answer would be too large.",
+    415: "The body is not application/json.",
+    429: "Too many calls; wait.",
+    500: "A bug of ours, known by its id.",
+    503: "The log can't take or give anything now.",
+}
+
+
+def status_of(error: errors.TallystickError) -> int:
+    by_class = next(STATUS_BY_CLASS[kind] for kind in type(error).__mro__ if kind in STATUS_BY_CLASS)
+    return STATUS_BY_CODE.get(error.code, by_class)
+
+
+def json_answer(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(data), status, headers, "application/json")

@@ -1,0 +1,231 @@
+"""The tool table: which tools there are, and what becomes of a call.
+
+Knows no protocol. A call ends in one of three outcomes: the tool's answer, a refusal in the
+toolset's own words, or a bug of ours, logged here once with its traceback and known outside
+only by an id.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import orjson
+from pydantic import ValidationError
+
+from tallystick.errors import InvalidArgument, NotFound, TallystickError, TooMuch
+from tallystick.policy import Principal
+from tallystick.server.faults import sentences
+from tallystick.toolsets import Answer, Tool, Toolset
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+logger = logging.getLogger(__name__)
+
+TOKENS_MAX = 25_000
+BYTES_PER_TOKEN = 3
+"""Fewer than any tokenizer needs for JSON, so that the count errs towards too many tokens."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    data: dict[str, Any]
+    text: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    error: TallystickError
+    shape: dict[str, Any]
+    """The error as its toolset says it."""
+
+    @property
+    def problems(self) -> list[str]:
+        """The argument faults, one sentence each; empty for any other refusal."""
+        return self.error.problems if isinstance(self.error, InvalidArgument) else []
+
+
+class Broken(msgspec.Struct, frozen=True):
+    error_id: str
+
+
+Outcome = Done | Refused | Broken
+
+
+class Entry(msgspec.Struct, frozen=True):
+    toolset: Toolset
+    tool: Tool
+
+    @property
+    def dotted(self) -> str:
+        return self.tool.name
+
+    @property
+    def underscored(self) -> str:
+        return underscored(self.tool.name)
+
+
+class Tools:
+    """The tools that are on. Names may be dotted or underscored, always both."""
+
+    def __init__(self, entries: Iterable[Entry], *, known: Sequence[Toolset]) -> None:
+        self.entries = tuple(entries)
+        self.known = tuple(known)
+        """Every toolset there is, on or off: to say where a tool that is off could be found."""
+        self._by_name = _index(self.entries)
+        self._known = _index(_entries(known))
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def get(self, name: str) -> Entry:
+        """Raises NotFound, telling the tools there are."""
+        entry = self._by_name.get(underscored(name))
+        if entry is None:
+            there_are = [entry.dotted for entry in self.entries]
+            raise NotFound(self._why_not(name), code="UNKNOWN_TOOL", details={"tools": there_are})
+        return entry
+
+    @property
+    def toolsets_on(self) -> list[Toolset]:
+        names = {entry.toolset.name for entry in self.entries}
+        return [toolset for toolset in self.known if toolset.name in names]
+
+    @property
+    def toolsets_off(self) -> list[Toolset]:
+        names = {entry.toolset.name for entry in self.entries}
+        return [toolset for toolset in self.known if toolset.name not in names]
+
+    def _why_not(self, name: str) -> str:
+        elsewhere = self._known.get(underscored(name))
+        if elsewhere is None:
+            return f"there is no tool '{name[:100]}'; the tools are {', '.join(e.dotted for e in self.entries)}"
+        return f"tool '{elsewhere.dotted}' of toolset '{elsewhere.toolset.name}' is not on in this server"
+
+
+def choose(
+    toolsets: Sequence[Toolset],
+    *,
+    names: Sequence[str] | None = None,
+    tools: Sequence[str] | None = None,
+    read_only: bool = False,
+) -> Tools:
+    """The tools of the toolsets in `names` (None or "all": every one), only those in `tools` if given.
+
+    Raises InvalidArgument for a name that matches nothing, since a typo must not switch a tool off unseen.
+    """
+    on = _chosen_toolsets(toolsets, names)
+    entries = list(_entries(on))
+    if tools is not None:
+        wanted = dict.fromkeys(map(underscored, tools))
+        entries = [_chosen_tool(name, on, toolsets, read_only=read_only) for name in wanted]
+    return Tools((e for e in entries if e.tool.reads_only or not read_only), known=toolsets)
+
+
+async def call(
+    entry: Entry, arguments: Mapping[str, Any], store: Store, principal_of: Callable[[], Principal]
+) -> Outcome:
+    """Check the arguments, run the tool, and say what became of it. Raises nothing but cancellation."""
+    try:
+        prepared = prepare(entry.tool, arguments)
+        answer = await entry.tool.call(store, principal_of(), prepared)
+        return _done(answer)
+    except TallystickError as error:
+        return _refused(entry, error)
+    except Exception:
+        return broken(entry.dotted)
+
+
+def prepare(tool: Tool, arguments: Mapping[str, Any]) -> Any:
+    """The tool's input model, or InvalidArgument with every fault.
+
+    Validated as JSON, not as Python objects: only so do strict models take a string for an
+    enum, or an array for a tuple, and still refuse "1" for 1.
+    """
+    try:
+        return tool.input.model_validate_json(_json_bytes(arguments))
+    except ValidationError as error:
+        problems = sentences(error, arguments)
+        raise InvalidArgument("; ".join(problems), problems=problems) from None
+
+
+def broken(what: str) -> Broken:
+    """Log the exception being handled, once, under an id that may leave the house."""
+    error_id = secrets.token_hex(8)
+    logger.exception("bug in %s, error id %s", what, error_id)
+    return Broken(error_id)
+
+
+def underscored(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _done(answer: Answer) -> Done:
+    encoded = orjson.dumps(answer.data)
+    text = encoded.decode() if answer.text is None else answer.text
+    if not answer.exempt:
+        _check_size(max(len(encoded), len(text.encode())))
+    return Done(answer.data, text)
+
+
+def _check_size(size: int) -> None:
+    if size > TOKENS_MAX * BYTES_PER_TOKEN:
+        raise TooMuch(
+            f"the answer has about {size // BYTES_PER_TOKEN} tokens, more than {TOKENS_MAX}:"
+            " narrow the question, ask for fewer fields, or page with limit and offset",
+            details={"tokens": size // BYTES_PER_TOKEN, "tokens_max": TOKENS_MAX},
+        )
+
+
+def _refused(entry: Entry, error: TallystickError) -> Outcome:
+    try:
+        return Refused(error, entry.toolset.say_error(error))
+    except Exception:
+        return broken(f"{entry.toolset.name}.say_error")
+
+
+def _json_bytes(arguments: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(arguments)
+    except TypeError:
+        # Integers past 64 bits: the model or the store refuses them by name, not this encoder.
+        return json.dumps(arguments).encode()
+
+
+def _index(entries: Iterable[Entry]) -> dict[str, Entry]:
+    index: dict[str, Entry] = {}
+    for entry in entries:
+        if index.setdefault(entry.underscored, entry) is not entry:
+            raise ValueError(f"two tools are called {entry.underscored}")
+    return index
+
+
+def _entries(toolsets: Iterable[Toolset]) -> Iterator[Entry]:
+    return (Entry(toolset, tool) for toolset in toolsets for tool in toolset.tools)
+
+
+def _chosen_toolsets(toolsets: Sequence[Toolset], names: Sequence[str] | None) -> list[Toolset]:
+    if names is None or "all" in names:
+        return list(toolsets)
+    unknown = [name for name in names if name not in {toolset.name for toolset in toolsets}]
+    if unknown:
+        there_are = ", ".join(toolset.name for toolset in toolsets)
+        raise InvalidArgument(f"there is no toolset '{unknown[0]}'; the toolsets are {there_are}, or all")
+    return [toolset for toolset in toolsets if toolset.name in names]
+
+
+def _chosen_tool(name: str, on: Sequence[Toolset], known: Sequence[Toolset], *, read_only: bool) -> Entry:
+    entry = _index(_entries(on)).get(name)
+    if entry is None:
+        elsewhere = _index(_entries(known)).get(name)
+        if elsewhere is None:
+            raise InvalidArgument(f"there is no tool '{name}'")
+        raise InvalidArgument(
+            f"tool '{elsewhere.dotted}' is in toolset '{elsewhere.toolset.name}', which is not chosen"
+        )
+    if read_only and not entry.tool.reads_only:
+        raise InvalidArgument(f"tool '{entry.dotted}' writes, and only reading is allowed")
+    return entry

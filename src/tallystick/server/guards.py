@@ -1,0 +1,186 @@
+"""The guards before every HTTP route: who may call us by which name, and what body is let in.
+
+Host and Origin: a web page that its author points at our address (DNS rebinding) carries its
+own name in both, so only our own names are answered. Bodies: bounded and, where JSON-RPC is
+spoken, strictly read before the SDK sees them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tallystick.errors import InvalidArgument
+from tallystick.server.answers import json_answer
+from tallystick.server.dispatch import broken
+from tallystick.server.wire import INVALID_REQUEST, WireFault, error_reply, parse_message
+
+
+def check_binding(host: str, issuer: str | None) -> None:
+    """Refuse to open the memory to a network with nobody asked who they are (L31)."""
+    if issuer is None and not is_loopback(host):
+        raise InvalidArgument(
+            f"will not listen on '{host}' without an issuer: anyone who can reach this address could read and write",
+            code="UNSAFE_BINDING",
+            hint="listen on 127.0.0.1, or configure the issuer whose tokens are to be trusted",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class BugGuard:
+    """Outermost: what nobody else caught is logged once, and the caller gets its id."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watch(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        except Exception:
+            error_id = broken(scope.get("path", scope["type"])).error_id
+            if started or scope["type"] != "http":
+                raise
+            body = {"error": "INTERNAL_ERROR", "message": "a bug of ours", "error_id": error_id}
+            await json_answer(body, 500)(scope, receive, send)
+
+
+class NameGuard:
+    """Answers 421 to a foreign Host and 403 to a foreign Origin. No Origin is fine: browsers always send one."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str], origins: Collection[str], rpc: Collection[str]) -> None:
+        self._app = app
+        self._hosts = {host.strip("[]").lower() for host in hosts}
+        self._origins = {origin.rstrip("/").lower() for origin in origins}
+        self._rpc = rpc
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        # Blanks around a value are no part of it, but the HTTP parser leaves the trailing ones.
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        await (self._refusal(scope) or self._app)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._is_ours(_host_name(hosts[0])):
+            return _refuse(
+                scope, self._rpc, 421, "HOST_NOT_ALLOWED", "this server does not answer under the name in Host"
+            )
+        if not all(self._is_welcome(origin) for origin in headers.getlist("origin")):
+            return _refuse(
+                scope, self._rpc, 403, "ORIGIN_NOT_ALLOWED", "web pages of this Origin may not call this server"
+            )
+        return None
+
+    def _is_ours(self, name: str | None) -> bool:
+        return name is not None and (is_loopback(name) or name in self._hosts)
+
+    def _is_welcome(self, origin: str) -> bool:
+        if origin.lower() in self._origins:
+            return True
+        parts = urlsplit(origin)
+        return parts.scheme in ("http", "https") and is_loopback(_host_name(parts.netloc) or "")
+
+
+class BodyGuard:
+    """Reads the whole body first: 413 past the limit; on JSON-RPC paths 400 for what is no proper message."""
+
+    def __init__(self, app: ASGIApp, *, bytes_max: int, rpc: Collection[str]) -> None:
+        self._app = app
+        self._bytes_max = bytes_max
+        self._rpc = rpc
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return await self._app(scope, receive, send)
+        body = await _read_body(receive, self._declared(scope), self._bytes_max)
+        if body is None:
+            words = f"a body may have at most {self._bytes_max} bytes"
+            return await _refuse(scope, self._rpc, 413, "BODY_TOO_LARGE", words)(scope, receive, send)
+        fault = _rpc_fault(body) if scope["path"] in self._rpc else None
+        if fault is not None:
+            return await json_answer(fault.reply(), 400)(scope, receive, send)
+        await self._app(scope, _replay(body, receive), send)
+
+    def _declared(self, scope: Scope) -> int:
+        length = Headers(scope=scope).get("content-length", "")
+        return int(length) if length.isdecimal() else 0
+
+
+def _host_name(netloc: str) -> str | None:
+    """The name without port and brackets, or None for what is no host."""
+    try:
+        parts = urlsplit(f"//{netloc}")
+        _ = parts.port  # raises when it is no number
+    except ValueError:
+        return None
+    if "@" in netloc or parts.netloc != netloc:
+        return None
+    return parts.hostname
+
+
+def _refuse(scope: Scope, rpc: Collection[str], status: int, code: str, message: str) -> Response:
+    if scope["path"] in rpc:
+        return json_answer(error_reply(None, INVALID_REQUEST, f"Invalid Request: {message}", {"error": code}), status)
+    return json_answer({"error": code, "message": message}, status)
+
+
+async def _read_body(receive: Receive, declared: int, bytes_max: int) -> bytes | None:
+    """None when it is, or claims to be, too large; a client that leaves early has sent what it has sent."""
+    if declared > bytes_max:
+        return None
+    parts: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        part = message.get("body", b"")
+        size += len(part)
+        if size > bytes_max:
+            return None
+        parts.append(part)
+        more = message["type"] == "http.request" and message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _rpc_fault(body: bytes) -> WireFault | None:
+    try:
+        parse_message(body)
+    except WireFault as fault:
+        return fault
+    return None
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

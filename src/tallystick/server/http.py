@@ -1,0 +1,131 @@
+"""HTTP: all doors behind one address, and the process that serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
+
+from tallystick.server import Offer
+from tallystick.server.guards import BodyGuard, BugGuard, NameGuard
+from tallystick.server.mcp import http_doors
+from tallystick.server.rest import not_served, rest_routes
+
+MCP_PATH, SSE_PATH, MESSAGES_PATH = "/mcp", "/sse", "/messages/"
+RPC_PATHS = frozenset({MCP_PATH, MESSAGES_PATH})
+GRACE_SECONDS = 3
+_LOOPBACK_ORIGIN = r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?"
+
+
+def http_app(offer: Offer, *, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> Starlette:
+    """`hosts` are the names, besides loopback, that clients may call us by; `origins` the web pages that may."""
+    doors = http_doors(offer, messages_path=MESSAGES_PATH)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with doors.run():
+            yield
+
+    return Starlette(
+        routes=[
+            Route(MCP_PATH, _Endpoint(doors.streamable), methods=["GET", "POST", "DELETE"]),
+            Route(SSE_PATH, _Endpoint(doors.sse), methods=["GET"]),
+            Route(MESSAGES_PATH, _Endpoint(doors.messages), methods=["POST"]),
+            *rest_routes(offer),
+        ],
+        middleware=[
+            Middleware(BugGuard),
+            Middleware(NameGuard, hosts=hosts, origins=origins, rpc=RPC_PATHS),
+            Middleware(
+                CORSMiddleware,
+                allow_origins=list(origins),
+                allow_origin_regex=_LOOPBACK_ORIGIN,
+                allow_methods=["GET", "POST", "DELETE"],
+                allow_headers=["*"],
+                expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
+            ),
+            Middleware(BodyGuard, bytes_max=offer.body_bytes_max, rpc=RPC_PATHS),
+        ],
+        exception_handlers={HTTPException: not_served},
+        lifespan=lifespan,
+    )
+
+
+async def run_http(
+    app: Starlette,
+    *,
+    host: str,
+    port: int,
+    announce: Callable[[str, int], None],
+    access_log: bool = False,
+) -> None:
+    """Serve until SIGINT or SIGTERM. `announce` is told the real address once connections are accepted.
+
+    Raises OSError when the address can't be had, RuntimeError when the application does not start.
+    """
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        lifespan="on",
+        log_config=None,
+        access_log=access_log,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    listening = await _listen(host, port)
+    await _Server(config, announce).serve(sockets=listening)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, announce: Callable[[str, int], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except SystemExit:  # so that whoever called us can close what they opened
+            raise RuntimeError("the HTTP application did not start; its log says why") from None
+        if sockets:
+            address = sockets[0].getsockname()
+            self._announce(address[0], address[1])
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but a signal that was obeyed is not raised again: ending when asked is no failure."""
+        loop = asyncio.get_running_loop()
+        caught: list[signal.Signals] = []
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self.handle_exit, number, None)
+                caught.append(number)
+        try:
+            yield
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
+
+
+class _Endpoint:
+    """An ASGI application as a route's endpoint: Starlette takes a bare function for a request handler."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+
+async def _listen(host: str, port: int) -> list[socket.socket]:
+    family, *_, address = (await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+    return [socket.create_server(address[:2], family=family, backlog=2048)]

@@ -1,0 +1,146 @@
+"""What is true now: pure functions of the log, in memory.
+
+The shapes that questions and answers have. No I/O and no clock here: documents stay in
+the log, and the state asks for a line by its offset through the function it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from tallystick.commits import Commit
+
+T = TypeVar("T")
+Breathing = Generator[None, None, T]
+"""A long answer that yields now and then, so that whoever drives it can let others run."""
+
+Direction = Literal["out", "in", "both"]
+Test = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "regex", "exists"]
+
+
+class Provenance(msgspec.Struct, frozen=True):
+    """Of an entity: its newest commit, and who made it first."""
+
+    commit_id: str
+    created_by: str
+    updated_by: str
+    timestamp: str
+    lamport: int
+    content_hash: str
+
+
+class Node(msgspec.Struct, frozen=True):
+    id: str
+    type: str
+    attrs: dict[str, Any]
+    provenance: Provenance
+
+
+class Edge(msgspec.Struct, frozen=True):
+    id: str
+    source: str
+    rel: str
+    target: str
+    attrs: dict[str, Any]
+    lamport: int
+    timestamp: str
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A test on one attribute; `key` is dotted from below attrs (`preferences.theme`)."""
+
+    key: str
+    test: Test
+    value: Any
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    ids: tuple[str, ...] | None = None
+    type: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    since: int | None = None
+    """Milliseconds; the newest commit of the node is at or after it."""
+    until: int | None = None
+    """Milliseconds; before it."""
+    at: int | None = None
+    """A sequence number: the state after that many commits. None is the head."""
+    offset: int = 0
+    limit: int = 100
+
+
+class Page(msgspec.Struct, frozen=True):
+    nodes: list[Node]
+    total: int
+    indexed: bool
+    """False when documents had to be looked at one by one."""
+
+
+class Walk(msgspec.Struct, frozen=True, kw_only=True):
+    start: str
+    hops: int
+    min_hops: int | None = None
+    """Paths of fewer than `hops` edges are listed down to this length; None: only exactly `hops`."""
+    edge_types: tuple[str, ...] = ()
+    direction: Direction = "out"
+    since: int | None = None
+    until: int | None = None
+    """The window is on each edge's newest commit."""
+    at: int | None = None
+    entities_max: int = 100
+    paths_max: int = 100
+
+
+class Path(msgspec.Struct, frozen=True):
+    ids: list[str]
+    edges: list[Edge]
+
+
+class Walked(msgspec.Struct, frozen=True):
+    nodes: list[Node]
+    """What was reached, nearest first; the start is not among it."""
+    paths: list[Path]
+    edges_traversed: int
+    """Different edges that were crossed, to new nodes or to known ones."""
+    truncated: bool
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One commit in the life of an entity."""
+
+    commit: Commit
+    action: str
+    """CREATE_NODE, UPDATE_NODE, DELETE_NODE, REDACT_NODE, and the same for edges."""
+    changes: dict[str, Any] | None
+    """UPDATE only: flattened difference to the version before ("attrs.a.b": new value, removed → None)."""
+
+
+class Lineage(msgspec.Struct, frozen=True):
+    id: str
+    type: str
+    """Of a node; the relation of an edge."""
+    current: Node | None
+    """None when it was deleted, and for an edge."""
+    steps: list[Step]
+    total: int
+    edge: Edge | None = None
+    """What an edge is now."""
+
+
+class Summary(msgspec.Struct, frozen=True):
+    created_at: str
+    """Of a node that was deleted and made again: the last time."""
+    last_modified: str
+    modification_count: int
+    unique_actors: int
+
+
+class Redaction(msgspec.Struct, frozen=True):
+    """What must be masked so that a node's fields are forgotten."""
+
+    redacts: dict[str, str]
+    """Decimal lamport → SHA-256 of the masked payload: goes into the commit."""
+    masks: dict[int, bytes]
+    """Offset → masked payload, never longer than the one it replaces: goes into the log."""

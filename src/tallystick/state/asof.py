@@ -1,0 +1,251 @@
+"""The past: entities as they were after some commit, and time turned into places in the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from pyroaring import BitMap
+
+from tallystick.clock import from_text, to_text
+from tallystick.commits import Verb
+from tallystick.errors import InvalidArgument
+from tallystick.state import Breathing, Edge, Node, Provenance, T
+from tallystick.state.columns import Columns
+from tallystick.state.documents import EdgeLine, Line, NodeLine, read_edge, read_node, read_target
+from tallystick.state.redaction import mask, paths_of
+
+_COMMIT_ID = re.compile("[0-9a-f]{64}")
+_TIME_MAX = 253_402_300_799_999
+_BREATH = 20_000
+
+
+class Version(msgspec.Struct, frozen=True, gc=False):
+    """A living node at some moment."""
+
+    seq: int
+    """Its newest commit then."""
+    newest: NodeLine | Line
+    lamport: int
+    """Of the commit that holds the document."""
+    type: str
+    attrs: dict[str, Any]
+
+
+def version(columns: Columns, handle: int, at: int) -> Version | None:
+    """None when there was no such node after `at` commits."""
+    seq = columns.nodes.last[handle]
+    if seq <= at:
+        if handle not in columns.nodes.alive:
+            return None
+        if columns.nodes.doc[handle] == seq:
+            line = columns.node_line(seq)
+            return Version(seq, line, line.lamport, line.payload.type, line.payload.attrs)
+    return _past_version(columns, columns.history.newest(seq, at))
+
+
+def _past_version(columns: Columns, seq: int) -> Version | None:
+    if seq == 0:
+        return None
+    newest = line = columns.line(seq)
+    place = seq
+    redactions: list[Line] = []
+    while line.operation is Verb.REDACT_NODE:
+        redactions.append(line)
+        place = columns.history.prev[place]
+        line = columns.line(place)
+    if line.operation is Verb.DELETE_NODE:
+        return None
+    document = read_node(line.payload)
+    attrs = document.attrs
+    for redaction in reversed(redactions):
+        attrs = redacted(attrs, line.lamport, redaction.redacts, read_target(redaction.payload).redacted_fields)
+    return Version(seq, newest, line.lamport, document.type, attrs)
+
+
+def redacted(
+    attrs: dict[str, Any], lamport: int, redacts: dict[str, str] | None, fields: list[str] | None
+) -> dict[str, Any]:
+    """What a REDACT_NODE makes of the attributes that the commit with this lamport holds."""
+    return mask(attrs, paths_of(fields), fill=str(lamport) in (redacts or ()))
+
+
+def node_at(columns: Columns, handle: int, at: int) -> Node | None:
+    found = version(columns, handle, at)
+    if found is None:
+        return None
+    said = found.newest
+    made_by = creator(columns, handle, found.seq)
+    provenance = Provenance(said.commit_id, made_by, said.actor, said.timestamp, said.lamport, said.content_hash)
+    return Node(columns.nodes.ids[handle], found.type, found.attrs, provenance)
+
+
+def creator(columns: Columns, handle: int, seq: int) -> str:
+    """Who made the node as it was at one of its commits."""
+    if columns.nodes.created[handle] <= seq:
+        return columns.nodes.owner_of(handle)
+    return life(columns, seq).creator
+
+
+class Life(msgspec.Struct, frozen=True):
+    """From a creation to the deletion, or to the newest commit."""
+
+    created: int
+    creator: str
+    doc: int
+    type: str
+
+
+def life(columns: Columns, seq: int) -> Life:
+    """The last life of a node up to one of its commits. Reads each line of it: for the rare case only."""
+    doc = created = 0
+    creator = ""
+    while seq:
+        line = columns.line(seq)
+        if line.operation is Verb.UPSERT_NODE:
+            doc = doc or seq
+            created, creator = seq, line.actor
+        elif line.operation is Verb.DELETE_NODE and doc:
+            break
+        seq = columns.history.prev[seq]
+    return Life(created, creator, doc, columns.node_line(doc).payload.type)
+
+
+def edge_seq(columns: Columns, handle: int, at: int) -> int:
+    """The commit that holds the edge's document after `at` commits; 0 when there was no such edge."""
+    seq = columns.edges.last[handle]
+    if seq <= at:
+        return seq if columns.edges.alive[handle] else 0
+    seq = columns.history.newest(seq, at)
+    return seq if seq and columns.line(seq).operation is Verb.UPSERT_EDGE else 0
+
+
+def edge_at(columns: Columns, handle: int, at: int) -> Edge | None:
+    seq = edge_seq(columns, handle, at)
+    return edge_of(columns.edge_line(seq)) if seq else None
+
+
+def edge_of(line: EdgeLine) -> Edge:
+    said = line.payload
+    return Edge(said.name(), said.source, said.rel, said.target, said.attrs, line.lamport, line.timestamp)
+
+
+def custom_id_at(columns: Columns, seq: int) -> str | None:
+    """The id that an edge was given last, up to one of its commits."""
+    while True:
+        line = columns.line(seq)
+        if line.operation is Verb.UPSERT_EDGE:
+            return read_edge(line.payload).id
+        seq = columns.history.prev[seq]
+
+
+# -- moments
+
+
+def clamped(columns: Columns, at: int | None) -> int:
+    """A sequence number that there is; None is the head."""
+    return columns.history.count if at is None else max(0, min(at, columns.history.count))
+
+
+class Moment:
+    """The nodes after `at` commits, for a question that lets others write before it has its answer.
+
+    The index knows the head only. For a node that no commit after `at` is about it is right,
+    whenever it is asked; all others are in `touched`, and have to be judged by their past.
+    """
+
+    def __init__(self, columns: Columns, at: int | None) -> None:
+        self._history = columns.history
+        self.at = clamped(columns, at)
+        self.touched = BitMap()
+        self._seen = self.at
+        self._count = self._history.count
+        self._moves = self._history.moves
+
+    def begin(self) -> Breathing[None]:
+        """Find what was touched since. Costs as much as there were commits since."""
+        while self._seen < self._history.count:
+            self._look(min(self._seen + _BREATH, self._history.count))
+            yield
+            self._refresh()
+
+    def during(self, work: Breathing[T]) -> Breathing[T]:
+        """Do the work, and note after each breath what others did meanwhile."""
+        while True:
+            try:
+                next(work)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            yield
+            self._refresh()
+            yield from self.begin()
+
+    def _refresh(self) -> None:
+        moves, count = self._history.moves, self._history.count
+        if moves - self._moves != count - self._count:
+            self._seen = self.at  # Commits were undone, and others may have been made in their place.
+        self._moves, self._count = moves, count
+
+    def _look(self, until: int) -> None:
+        rows = self._history.entity[self._seen + 1 : until + 1]
+        self.touched.update([row >> 1 for row in rows if not row & 1])
+        self._seen = until
+
+
+def window(columns: Columns, since: int | None, until: int | None, at: int) -> range:
+    """The sequence numbers, up to `at`, of the commits from `since` to before `until`."""
+    start = 1 if since is None else first_not_before(columns, since, at)
+    stop = at + 1 if until is None else first_not_before(columns, until, at)
+    return range(start, max(start, stop))
+
+
+def first_not_before(columns: Columns, milliseconds: int, at: int) -> int:
+    """By bisection over lines: timestamps never go backwards."""
+    moment = to_text(min(max(milliseconds, 0), _TIME_MAX))
+    return _bisect(columns, at, lambda timestamp: timestamp < moment)
+
+
+def _bisect(columns: Columns, at: int, is_before: Callable[[str], bool]) -> int:
+    low, high = 1, at + 1
+    while low < high:
+        middle = (low + high) // 2
+        if is_before(columns.timestamp(middle)):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def resolve(columns: Columns, as_of: str | int, position: int) -> int:
+    """How many commits there were at a lamport, a commit_id or a time."""
+    if isinstance(as_of, int):
+        return _resolve_lamport(columns, as_of, position)
+    if _COMMIT_ID.fullmatch(as_of):
+        return _resolve_commit(columns, as_of)
+    try:
+        milliseconds = from_text(as_of)
+    except (ValueError, OverflowError):
+        raise _unknown(as_of, f"'{as_of[:100]}' is no lamport, commit_id or ISO 8601 time") from None
+    return first_not_before(columns, milliseconds + 1, columns.history.count) - 1
+
+
+def _resolve_lamport(columns: Columns, lamport: int, position: int) -> int:
+    if isinstance(lamport, bool) or lamport < 0:
+        raise _unknown(lamport, f"{lamport} is no lamport")
+    if lamport > position:
+        raise _unknown(lamport, f"lamport {lamport} is beyond the head, which is at {position}")
+    return columns.history.lamports.seq(lamport, columns.history.count)
+
+
+def _resolve_commit(columns: Columns, commit_id: str) -> int:
+    for seq in columns.history.commit_ids.candidates(commit_id):
+        if columns.line(seq).commit_id == commit_id:
+            return seq
+    raise _unknown(commit_id, f"there is no commit {commit_id}")
+
+
+def _unknown(as_of: str | int, problem: str) -> InvalidArgument:
+    return InvalidArgument(problem, code="UNKNOWN_AS_OF", details={"as_of": as_of})

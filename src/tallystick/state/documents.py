@@ -1,0 +1,99 @@
+"""The documents: what stored lines say, as far as the state wants to know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tallystick.commits import Verb
+
+REDACTED = "[REDACTED]"
+
+
+class NodeDocument(msgspec.Struct, gc=False, frozen=True):
+    id: str
+    type: str
+    attrs: dict[str, Any] = {}
+
+
+class EdgeDocument(msgspec.Struct, gc=False, frozen=True, rename={"source": "from", "target": "to"}):
+    source: str
+    rel: str
+    target: str
+    attrs: dict[str, Any] = {}
+    id: str | None = None
+
+    def name(self) -> str:
+        return self.id if self.id is not None else edge_name(self.source, self.rel, self.target)
+
+
+class NodeTarget(msgspec.Struct, gc=False, frozen=True):
+    """Of DELETE_NODE and REDACT_NODE."""
+
+    node_id: str
+    redacted_fields: list[str] | None = None
+
+
+class NodeLine(msgspec.Struct, gc=False, frozen=True):
+    """The line of an UPSERT_NODE."""
+
+    lamport: int
+    commit_id: str
+    timestamp: str
+    actor: str
+    content_hash: str
+    payload: NodeDocument
+
+
+class EdgeLine(msgspec.Struct, gc=False, frozen=True):
+    """The line of an UPSERT_EDGE."""
+
+    lamport: int
+    timestamp: str
+    payload: EdgeDocument
+
+
+class Line(msgspec.Struct, gc=False, frozen=True):
+    """Any line; its payload is left for whoever knows the verb."""
+
+    lamport: int
+    commit_id: str
+    timestamp: str
+    actor: str
+    operation: Verb
+    content_hash: str
+    record_hash: str
+    payload: msgspec.Raw
+    nonce: str | None = None
+    redacts: dict[str, str] | None = None
+
+
+class Stamp(msgspec.Struct, gc=False, frozen=True):
+    timestamp: str
+
+
+read_node_line = msgspec.json.Decoder(NodeLine).decode
+read_edge_line = msgspec.json.Decoder(EdgeLine).decode
+read_line = msgspec.json.Decoder(Line).decode
+read_stamp = msgspec.json.Decoder(Stamp).decode
+read_node = msgspec.json.Decoder(NodeDocument).decode
+read_edge = msgspec.json.Decoder(EdgeDocument).decode
+read_target = msgspec.json.Decoder(NodeTarget).decode
+
+
+def edge_name(source: str, rel: str, target: str) -> str:
+    """The id of an edge that was given none: `from|rel|to`, with `|` and `\\` escaped by `\\`."""
+    return "|".join(part.replace("\\", "\\\\").replace("|", "\\|") for part in (source, rel, target))
+
+
+def edge_triple(name: str) -> tuple[str, str, str] | None:
+    """What `edge_name` was made of; None when it is no such name."""
+    parts = [""]
+    letters = iter(name)
+    for letter in letters:
+        if letter == "|":
+            parts.append("")
+        else:
+            parts[-1] += next(letters, "") if letter == "\\" else letter
+    return (parts[0], parts[1], parts[2]) if len(parts) == 3 else None

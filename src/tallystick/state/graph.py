@@ -1,0 +1,245 @@
+"""The graph in columns: a row for each node and each edge that ever was.
+
+Rows are numbered by handles and are never freed: what was deleted keeps its row and its
+history, and what is made again takes it up. Only `undo` of a first creation drops the last row.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+from pyroaring import BitMap
+
+Adjacent = list["array[int] | int | None"]
+"""By node: its edges, oldest first, dead ones included. A bare handle until the second: most nodes have few."""
+
+
+class Names:
+    """Texts that recur, numbered in the order they were first seen."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self.texts = list(texts)
+        self._numbers = {text: number for number, text in enumerate(self.texts)}
+
+    def number(self, text: str) -> int:
+        found = self._numbers.get(text)
+        if found is None:
+            found = self._numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return found
+
+    def find(self, text: str) -> int | None:
+        return self._numbers.get(text)
+
+
+class Nodes:
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.handles: dict[str, int] = {}
+        self.types = Names()
+        self.actors = Names()
+        self.type = array("I")
+        self.owner = array("I")
+        self.created = array("I")
+        """Sequence number of the creation; of the newest one when it was made more than once."""
+        self.last = array("I")
+        self.doc = array("I")
+        """Its newest UPSERT_NODE, which holds the document."""
+        self.commits = array("I")
+        self.alive = BitMap()
+        self.by_type: dict[str, BitMap] = {}
+        self.extra_actors: dict[int, dict[int, int]] = {}
+        """Actor → its first commit, for nodes that more than one actor wrote; 0 for the very first one."""
+
+    def columns(self) -> tuple[array[int], ...]:
+        return self.type, self.owner, self.created, self.last, self.doc, self.commits
+
+    def add(self, node_id: str) -> int:
+        handle = len(self.ids)
+        self.ids.append(node_id)
+        self.handles[node_id] = handle
+        for column in self.columns():
+            column.append(0)
+        return handle
+
+    def pop(self) -> None:
+        handle = len(self.ids) - 1
+        self.bury(handle)
+        for column in self.columns():
+            column.pop()
+        del self.handles[self.ids.pop()]
+
+    def type_of(self, handle: int) -> str:
+        return self.types.texts[self.type[handle]]
+
+    def owner_of(self, handle: int) -> str:
+        return self.actors.texts[self.owner[handle]]
+
+    def raise_(self, handle: int, node_type: str) -> None:
+        """Alive from now on, and of this type."""
+        if handle in self.alive:
+            if self.type_of(handle) == node_type:
+                return
+            self._leave_type(handle)
+        self.alive.add(handle)
+        self.type[handle] = self.types.number(node_type)
+        members = self.by_type.get(node_type)
+        if members is None:
+            members = self.by_type[node_type] = BitMap()
+        members.add(handle)
+
+    def bury(self, handle: int) -> None:
+        self._leave_type(handle)
+        self.alive.discard(handle)
+
+    def _leave_type(self, handle: int) -> None:
+        name = self.type_of(handle)
+        members = self.by_type[name]
+        members.discard(handle)
+        if not members:
+            del self.by_type[name]
+
+    def meet(self, handle: int, actor: int, seq: int) -> None:
+        """Note who writes; before the commit is counted and before `owner` changes."""
+        met = self.extra_actors.get(handle)
+        if met is None:
+            if self.commits[handle] == 0 or self.owner[handle] == actor:
+                return
+            met = self.extra_actors[handle] = {self.owner[handle]: 0}
+        met.setdefault(actor, seq)
+
+    def forget(self, handle: int, actor: int, seq: int) -> None:
+        """The inverse of `meet`."""
+        met = self.extra_actors.get(handle)
+        if met is not None and met.get(actor) == seq:
+            del met[actor]
+            if len(met) == 1:
+                del self.extra_actors[handle]
+
+    def actors_of(self, handle: int) -> int:
+        return len(self.extra_actors.get(handle, (0,)))
+
+
+class Edges:
+    def __init__(self) -> None:
+        self.rels = Names()
+        self.source = array("I")
+        self.rel = array("I")
+        self.target = array("I")
+        self.last = array("I")
+        """Its newest commit, which holds the document while it is alive."""
+        self.alive = bytearray()
+        self.out: Adjacent = []
+        self.into: Adjacent = []
+        self.custom: dict[int, str] = {}
+        self.holders: dict[str, tuple[int, ...]] = {}
+        """Custom id → the edges that have it: at most one alive, and dead ones that had it last."""
+
+    def columns(self) -> tuple[array[int], ...]:
+        return self.source, self.rel, self.target, self.last
+
+    def add(self, source: int, rel: str, target: int) -> int:
+        handle = len(self.source)
+        self.source.append(source)
+        self.rel.append(self.rels.number(rel))
+        self.target.append(target)
+        self.last.append(0)
+        self.alive.append(0)
+        _link(self.out, source, handle)
+        _link(self.into, target, handle)
+        return handle
+
+    def pop(self) -> None:
+        handle = len(self.source) - 1
+        self.rename(handle, None)
+        _unlink(self.out, self.source[handle])
+        _unlink(self.into, self.target[handle])
+        for column in self.columns():
+            column.pop()
+        self.alive.pop()
+
+    def find(self, source: int, rel: str, target: int) -> int | None:
+        """Dead or alive. Costs a walk along the shorter of the two adjacency lists."""
+        number = self.rels.find(rel)
+        if number is None:
+            return None
+        leaving, entering = linked(self.out, source), linked(self.into, target)
+        for edge in leaving if len(leaving) <= len(entering) else entering:
+            if self.rel[edge] == number and self.source[edge] == source and self.target[edge] == target:
+                return edge
+        return None
+
+    def around(self, node: int) -> list[int]:
+        """All edges of a node, dead or alive, oldest first, loops once."""
+        leaving, entering = linked(self.out, node), linked(self.into, node)
+        if not leaving or not entering:
+            return list(leaving or entering)
+        return sorted({*leaving, *entering})
+
+    def rel_of(self, handle: int) -> str:
+        return self.rels.texts[self.rel[handle]]
+
+    def holder(self, custom_id: str) -> int | None:
+        """The edge that this custom id names now, or named last."""
+        found = self.holders.get(custom_id)
+        return max(found, key=self.last.__getitem__) if found else None
+
+    def rename(self, handle: int, custom_id: str | None) -> None:
+        old = self.custom.get(handle)
+        if old == custom_id:
+            return
+        if old is not None:
+            del self.custom[handle]
+            left = tuple(edge for edge in self.holders[old] if edge != handle)
+            if left:
+                self.holders[old] = left
+            else:
+                del self.holders[old]
+        if custom_id is not None:
+            self.custom[handle] = custom_id
+            self.holders[custom_id] = tuple(sorted((*self.holders.get(custom_id, ()), handle)))
+
+
+def linked(adjacent: Adjacent, node: int) -> Sequence[int]:
+    found = adjacent[node] if node < len(adjacent) else None
+    if found is None:
+        return ()
+    return (found,) if isinstance(found, int) else found
+
+
+def link_all(ends: array[int], nodes: int) -> Adjacent:
+    """What adding the edges one by one would have built: `ends` has the node at one end of each."""
+    adjacent: Adjacent = [None] * nodes
+    for edge, node in enumerate(ends):
+        found = adjacent[node]
+        if found is None:
+            adjacent[node] = edge
+        elif isinstance(found, int):
+            adjacent[node] = array("I", (found, edge))
+        else:
+            found.append(edge)
+    return adjacent
+
+
+def _link(adjacent: Adjacent, node: int, edge: int) -> None:
+    while len(adjacent) <= node:
+        adjacent.append(None)
+    found = adjacent[node]
+    if found is None:
+        adjacent[node] = edge
+    elif isinstance(found, int):
+        adjacent[node] = array("I", (found, edge))
+    else:
+        found.append(edge)
+
+
+def _unlink(adjacent: Adjacent, node: int) -> None:
+    """Take away the newest edge of a node."""
+    found = adjacent[node]
+    if isinstance(found, array):
+        found.pop()
+        if len(found) == 1:
+            adjacent[node] = found[0]
+    else:
+        adjacent[node] = None

@@ -1,0 +1,131 @@
+"""The lineage of an entity: its commits, what each did, and what it changed.
+
+Walking an entity's commits costs no line; only those of the page, and for updates the one
+before, are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from tallystick.commits import Verb
+from tallystick.state import Lineage, Step, Summary
+from tallystick.state.asof import edge_at, node_at
+from tallystick.state.changes import EDGE
+from tallystick.state.columns import Columns
+from tallystick.state.conditions import is_same
+from tallystick.state.documents import edge_triple
+
+_NAMES = ("id", "from", "rel", "to")
+"""What an entity is called is not what it says."""
+
+
+def lineage(
+    columns: Columns, entity_id: str, depth: Literal["direct", "full"], offset: int, limit: int
+) -> Lineage | None:
+    """Also of what was deleted. `depth` full adds the commits on the edges of a node, dead ones included."""
+    entity = find(columns, entity_id)
+    if entity is None:
+        return None
+    seqs = _commits(columns, entity)
+    if depth == "full" and not entity & EDGE:
+        for edge in columns.edges.around(entity >> 1):
+            seqs += _commits(columns, edge << 1 | EDGE)
+        seqs.sort()
+    offset = max(offset, 0)
+    steps = [_step(columns, seq) for seq in seqs[offset : offset + max(limit, 0)]]
+    handle, head = entity >> 1, columns.history.count
+    if entity & EDGE:
+        rel = columns.edges.rel_of(handle)
+        return Lineage(entity_id, rel, None, steps, len(seqs), edge=edge_at(columns, handle, head))
+    return Lineage(entity_id, columns.nodes.type_of(handle), node_at(columns, handle, head), steps, len(seqs))
+
+
+def summary(columns: Columns, entity_id: str) -> Summary | None:
+    """For a node from its columns; an edge has none of these, its own commits are read."""
+    entity = find(columns, entity_id)
+    if entity is None:
+        return None
+    handle = entity >> 1
+    if entity & EDGE:
+        lines = [columns.line(seq) for seq in _commits(columns, entity)]
+        actors = {line.actor for line in lines}
+        return Summary(lines[0].timestamp, lines[-1].timestamp, len(lines), len(actors))
+    nodes = columns.nodes
+    return Summary(
+        created_at=columns.timestamp(nodes.created[handle]),
+        last_modified=columns.timestamp(nodes.last[handle]),
+        modification_count=nodes.commits[handle],
+        unique_actors=nodes.actors_of(handle),
+    )
+
+
+def find(columns: Columns, entity_id: str) -> int | None:
+    """Handle shifted left by one, the lowest bit set for an edge. Dead or alive; nodes go first."""
+    handle = columns.nodes.handles.get(entity_id)
+    if handle is not None:
+        return handle << 1
+    edge = find_edge(columns, entity_id)
+    return None if edge is None else edge << 1 | EDGE
+
+
+def find_edge(columns: Columns, edge_id: str) -> int | None:
+    holder = columns.edges.holder(edge_id)
+    if holder is not None:
+        return holder
+    triple = edge_triple(edge_id)
+    return None if triple is None else find_triple(columns, *triple)
+
+
+def find_triple(columns: Columns, source: str, rel: str, target: str) -> int | None:
+    handles = columns.nodes.handles
+    start, end = handles.get(source), handles.get(target)
+    return None if start is None or end is None else columns.edges.find(start, rel, end)
+
+
+def _commits(columns: Columns, entity: int) -> list[int]:
+    last = (columns.edges if entity & EDGE else columns.nodes).last[entity >> 1]
+    return columns.history.chain(last)
+
+
+def _step(columns: Columns, seq: int) -> Step:
+    commit = columns.commit(seq)
+    verb, _, kind = commit.operation.partition("_")
+    if verb != "UPSERT":
+        return Step(commit, commit.operation.value, None)
+    before = _version_before(columns, seq)
+    if before is None:
+        return Step(commit, f"CREATE_{kind}", None)
+    return Step(commit, f"UPDATE_{kind}", difference(before, commit.document()))
+
+
+def _version_before(columns: Columns, seq: int) -> dict[str, Any] | None:
+    """What the entity was before an upsert; None if it was not there."""
+    while seq := columns.history.prev[seq]:
+        commit = columns.commit(seq)
+        if commit.operation in (Verb.UPSERT_NODE, Verb.UPSERT_EDGE):
+            return commit.document()
+        if commit.operation is not Verb.REDACT_NODE:
+            return None
+    return None
+
+
+def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Dotted path → new value, None where it was removed. Lists are compared as a whole."""
+    before, after = dict(_leaves(old)), dict(_leaves(new))
+    changes: dict[str, Any] = {path: None for path in before if path not in after}
+    for path, value in after.items():
+        if path not in before or not is_same(before[path], value):
+            changes[path] = value
+    return changes
+
+
+def _leaves(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in document.items():
+        if not prefix and name in _NAMES:
+            continue
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif prefix or value != {}:
+            yield f"{prefix}{name}", value

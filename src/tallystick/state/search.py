@@ -1,0 +1,152 @@
+"""The search: nodes by id, type, attributes and time, at the head or at any commit before it.
+
+Results are in the order in which the nodes were first made. Everything the index is sure of
+costs no document; documents are read for the page, and where the index says "perhaps".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from pyroaring import BitMap
+
+from tallystick.state import Breathing, Node, Page, Query
+from tallystick.state.asof import Moment, Version, node_at, version, window
+from tallystick.state.columns import Columns
+from tallystick.state.conditions import Criterion, Facts, Found, Matching, ready
+
+_DOCUMENTS = 256
+_ROWS = 20_000
+_DOCUMENT_EFFORT = 100
+"""Judging by a document takes about as long as looking up this many values in an index."""
+
+
+class _Question(msgspec.Struct, frozen=True):
+    columns: Columns
+    query: Query
+    criteria: list[Criterion]
+    moment: Moment
+    window: range | None
+
+    def holds(self, handle: int) -> bool:
+        """By the document, as it was at the moment."""
+        # A node that others made and took back while we were looking has no row any more.
+        if handle >= len(self.columns.nodes.ids):
+            return False
+        found = version(self.columns, handle, self.moment.at)
+        return found is not None and self._accepts(found)
+
+    def _accepts(self, found: Version) -> bool:
+        if self.query.type is not None and found.type != self.query.type:
+            return False
+        if self.window is not None and found.seq not in self.window:
+            return False
+        if not self.criteria:
+            return True
+        facts = Facts(found.attrs)
+        return all(criterion.holds(facts) for criterion in self.criteria)
+
+
+def search(columns: Columns, query: Query) -> Breathing[Page]:
+    question = _question(columns, query)
+    if query.ids is not None:
+        handles = {columns.nodes.handles.get(node_id) for node_id in query.ids}
+        hits = yield from _judge(question, sorted(handle for handle in handles if handle is not None))
+        indexed = True
+    else:
+        hits, indexed = yield from _sift(question)
+    nodes = yield from _read(question, hits[max(query.offset, 0) : max(query.offset, 0) + max(query.limit, 0)])
+    return Page(nodes, len(hits), indexed)
+
+
+def _question(columns: Columns, query: Query) -> _Question:
+    criteria = [ready(condition) for condition in query.conditions]
+    moment = Moment(columns, query.at)
+    timed = query.since is not None or query.until is not None
+    return _Question(
+        columns, query, criteria, moment, window(columns, query.since, query.until, moment.at) if timed else None
+    )
+
+
+def _sift(question: _Question) -> Breathing[tuple[BitMap, bool]]:
+    """The index for what is as it was, the past for what was touched since."""
+    moment = question.moment
+    yield from moment.begin()
+    in_the_past = bool(moment.touched)
+    found = yield from moment.during(_ask_index(question))
+    touched = moment.touched.copy()
+    hits = found.sure - touched
+    hits |= yield from _judge(question, found.perhaps - touched)
+    hits |= yield from _judge(question, touched)
+    return hits, not in_the_past and not found.perhaps
+
+
+def _ask_index(question: _Question) -> Breathing[Found]:
+    """Cheapest first; what is left over is all that the dearer ones have to look at."""
+    columns = question.columns
+    left = _start(question)
+    doubtful = BitMap()
+    for criterion in sorted(question.criteria, key=lambda each: each.effort(columns.attributes)):
+        if not left:
+            break
+        if len(left) * _DOCUMENT_EFFORT < criterion.effort(columns.attributes):
+            doubtful |= left
+        else:
+            found = yield from criterion.find(columns.attributes, columns.nodes.alive)
+            left &= found.sure | found.perhaps
+            doubtful |= found.perhaps
+    if question.window is not None:
+        left = yield from _in_window(question, left, question.window)
+    return Found(left - doubtful, left & doubtful)
+
+
+def _start(question: _Question) -> BitMap:
+    nodes, wanted = question.columns.nodes, question.query.type
+    return (nodes.alive if wanted is None else nodes.by_type.get(wanted, BitMap())).copy()
+
+
+def _in_window(question: _Question, handles: BitMap, window: range) -> Breathing[BitMap]:
+    """By whichever is shorter: the nodes in question, or the commits in the window."""
+    history, last = question.columns.history, question.columns.nodes.last
+    found = BitMap()
+    if len(window) < len(handles):
+        for part in _parts(window, _ROWS):
+            found.update([row >> 1 for row in history.entity[part.start : part.stop] if not row & 1])
+            yield
+        handles = handles & found
+        found = BitMap()
+    start, stop = window.start, window.stop
+    rows = handles.to_array()
+    for part in _parts(range(len(rows)), _ROWS):
+        limit = len(last)  # Rows may go while others run, and what came after the moment is judged apart.
+        found.update([row for row in rows[part.start : part.stop] if row < limit and start <= last[row] < stop])
+        yield
+    return found
+
+
+def _parts(whole: range, size: int) -> Iterable[range]:
+    return (range(start, min(start + size, whole.stop)) for start in range(whole.start, whole.stop, size))
+
+
+def _judge(question: _Question, handles: Iterable[int]) -> Breathing[BitMap]:
+    # A document may hold texts that take long to match.
+    breath = 1 if any(isinstance(criterion, Matching) for criterion in question.criteria) else _DOCUMENTS
+    found = BitMap()
+    for number, handle in enumerate(handles, 1):
+        if question.holds(handle):
+            found.add(handle)
+        if number % breath == 0:
+            yield
+    return found
+
+
+def _read(question: _Question, handles: BitMap) -> Breathing[list[Node]]:
+    nodes: list[Node] = []
+    for number, handle in enumerate(handles, 1):
+        node = node_at(question.columns, handle, question.moment.at)
+        if node is not None:
+            nodes.append(node)
+        if number % _DOCUMENTS == 0:
+            yield
+    return nodes

@@ -1,0 +1,202 @@
+"""The state of one partition: the graph, its indexes and its history at one position.
+
+It follows from the log alone, and documents stay there: the state keeps where they are and
+what to find them by. `apply` goes forwards by one commit, `undo` back; both are exact, so
+two states at the same position answer alike, however they got there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from tallystick.commits import Commit
+from tallystick.errors import Corrupt
+from tallystick.log import Head
+from tallystick.state import (
+    Breathing,
+    Direction,
+    Edge,
+    Lineage,
+    Node,
+    Page,
+    Query,
+    Redaction,
+    Summary,
+    Walk,
+    Walked,
+    asof,
+    changes,
+    lineage,
+    redaction,
+    search,
+    snapshot,
+    walk,
+)
+from tallystick.state.columns import Columns, Lines
+from tallystick.state.graph import linked
+
+__all__ = ["Lines", "State"]
+
+
+class State:
+    def __init__(self, lines: Lines) -> None:
+        self._columns = Columns(lines)
+        self._head = Head()
+
+    # -- moving
+
+    def apply(self, commit: Commit, offset: int, end: int | None = None) -> None:
+        """`end` is the offset just past its line; without it the line is asked for.
+
+        Raises Corrupt, and changes nothing, for a commit that cannot follow from what is here.
+        """
+        if commit.lamport <= self._head.lamport:
+            raise Corrupt(
+                f"lamport {commit.lamport} does not come after {self._head.lamport}",
+                details={"lamport": commit.lamport},
+            )
+        if end is None:
+            end = offset + len(self._columns.lines(offset)) + 1
+        changes.apply(self._columns, commit, offset)
+        self._head = Head(
+            lamport=commit.lamport,
+            count=self._columns.history.count,
+            end=end,
+            record_hash=commit.record_hash,
+            commit_id=commit.commit_id,
+            timestamp=commit.timestamp,
+        )
+
+    def undo(self, commits: int) -> None:
+        """Take back the newest commits, whose lines must still be there to read."""
+        history = self._columns.history
+        if not 0 <= commits <= history.count:
+            raise ValueError(f"cannot undo {commits} of {history.count} commits")
+        end = self._head.end
+        for _ in range(commits):
+            end = history.offset[history.count]
+            changes.undo(self._columns)
+        if history.count == 0:
+            self._head = Head()
+        elif commits:
+            last = self._columns.line(history.count)
+            self._head = Head(last.lamport, history.count, end, last.record_hash, last.commit_id, last.timestamp)
+
+    # -- where we are
+
+    @property
+    def head(self) -> Head:
+        return self._head
+
+    @property
+    def count(self) -> int:
+        return self._head.count
+
+    @property
+    def position(self) -> int:
+        return self._head.lamport
+
+    def resolve(self, as_of: str | int) -> int:
+        """The sequence number that a lamport, a commit_id or an ISO time stands for: what `at` wants.
+
+        Raises InvalidArgument with code UNKNOWN_AS_OF. A time before the first commit is 0, one
+        after the last is the head.
+        """
+        return asof.resolve(self._columns, as_of, self.position)
+
+    # -- what is there
+
+    def node(self, node_id: str, at: int | None = None) -> Node | None:
+        handle = self._columns.nodes.handles.get(node_id)
+        return None if handle is None else asof.node_at(self._columns, handle, asof.clamped(self._columns, at))
+
+    def owner(self, node_id: str) -> tuple[str, str] | None:
+        """Type and owner of a living node, without reading its document."""
+        nodes = self._columns.nodes
+        handle = nodes.handles.get(node_id)
+        if handle is None or handle not in nodes.alive:
+            return None
+        return nodes.type_of(handle), nodes.owner_of(handle)
+
+    def edge(self, source: str, rel: str, target: str, at: int | None = None) -> Edge | None:
+        return self._edge(lineage.find_triple(self._columns, source, rel, target), at)
+
+    def edge_by_id(self, edge_id: str, at: int | None = None) -> Edge | None:
+        """By the id it was given, or by its default one, `from|rel|to`."""
+        return self._edge(lineage.find_edge(self._columns, edge_id), at)
+
+    def edges(
+        self, node_id: str, direction: Direction = "both", at: int | None = None, limit: int | None = None
+    ) -> list[Edge]:
+        """Oldest first, loops once. Reads a line for each: give a limit where that could be many."""
+        found: list[Edge] = []
+        for handle in self._around(node_id, direction):
+            if limit is not None and len(found) >= limit:
+                break
+            edge = self._edge(handle, at)
+            if edge is not None:
+                found.append(edge)
+        return found
+
+    def triples(self, node_id: str) -> list[tuple[str, str, str]]:
+        """Source, relation and target of a node's living edges, without reading a line."""
+        edges, ids = self._columns.edges, self._columns.nodes.ids
+        return [
+            (ids[edges.source[edge]], edges.rel_of(edge), ids[edges.target[edge]])
+            for edge in self._around(node_id, "both")
+            if edges.alive[edge]
+        ]
+
+    def search(self, query: Query) -> Breathing[Page]:
+        """As at `query.at`, or as when it was asked, whatever is committed before it is answered."""
+        return search.search(self._columns, query)
+
+    def walk(self, walk_: Walk) -> Breathing[Walked]:
+        """From a node that is not there nothing is reached."""
+        return walk.walk(self._columns, walk_)
+
+    def lineage(self, entity_id: str, depth: Literal["direct", "full"], offset: int, limit: int) -> Lineage | None:
+        return lineage.lineage(self._columns, entity_id, depth, offset, limit)
+
+    def summary(self, entity_id: str) -> Summary | None:
+        return lineage.summary(self._columns, entity_id)
+
+    def nonce(self, actor: str, nonce: str) -> Commit | None:
+        columns = self._columns
+        seq = columns.nonces.find(actor, nonce, self._head.timestamp, columns.timestamp)
+        return None if seq is None else columns.commit(seq)
+
+    def redaction(self, node_id: str, fields: tuple[str, ...] | None) -> Redaction:
+        """What to mask so that these attributes ("attrs.email"; None: all) are forgotten.
+
+        Raises NotFound for a node that never was, InvalidArgument for what is no attribute.
+        """
+        return redaction.plan(self._columns, node_id, fields)
+
+    # -- cache
+
+    def dump(self) -> Iterator[bytes]:
+        """A snapshot in chunks, of this very moment even if commits are applied before the last chunk is taken."""
+        return snapshot.dump(self._columns, self._head)
+
+    @classmethod
+    def load(cls, data: bytes | memoryview, lines: Lines) -> State:
+        """What `dump` wrote, in one piece. Raises ValueError for anything else: then replay the log."""
+        state = cls(lines)
+        state._columns, state._head = snapshot.load(data, lines)
+        return state
+
+    # -- inside
+
+    def _edge(self, handle: int | None, at: int | None) -> Edge | None:
+        return None if handle is None else asof.edge_at(self._columns, handle, asof.clamped(self._columns, at))
+
+    def _around(self, node_id: str, direction: Direction) -> list[int]:
+        edges = self._columns.edges
+        handle = self._columns.nodes.handles.get(node_id)
+        if handle is None:
+            return []
+        if direction == "both":
+            return edges.around(handle)
+        return list(linked(edges.out if direction == "out" else edges.into, handle))

@@ -1,0 +1,114 @@
+"""The gate: decide, then route to the partition of the principal's tenant.
+
+The only way in, for every door. Denied means: nothing read, nothing appended, the reason said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+
+from tallystick.commits import Commit, Draft
+from tallystick.errors import Denied, InvalidArgument
+from tallystick.partition import Look, Partition, Propose, Receipt
+from tallystick.policy import Action, Decision, Policy, Principal, Request
+from tallystick.state.state import State
+
+T = TypeVar("T")
+_TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+class Store:
+    def __init__(self, open_partition: Callable[[str], Awaitable[Partition]], policy: Policy) -> None:
+        self._open_partition = open_partition
+        self._policy = policy
+        self._partitions: dict[str, asyncio.Future[Partition]] = {}
+
+    async def read(
+        self,
+        principal: Principal,
+        action: Action,
+        look: Look[T],
+        *,
+        resource: str | None = None,
+        min_position: int | None = None,
+    ) -> T:
+        """Catch up with the log, ask the policy, then `look` at the state."""
+        partition = await self._partition(principal.tenant)
+
+        def decided(state: State) -> object:
+            self._decide(principal, action, resource, state)
+            return look(state)
+
+        return await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]  # look's own union
+
+    async def write(
+        self, principal: Principal, action: Action, propose: Propose, *, resource: str | None = None
+    ) -> Receipt:
+        """Commit what `propose` drafts at the head, if the policy allows it there."""
+        partition = await self._partition(principal.tenant)
+
+        def decided(state: State) -> Draft | Commit:
+            decision = self._decide(principal, action, resource, state)
+            proposed = propose(state)
+            if isinstance(proposed, Commit):
+                return proposed
+            return msgspec.structs.replace(proposed, policy_version=decision.policy_version)
+
+        return await partition.commit(decided)
+
+    async def partition(self, principal: Principal) -> Partition:
+        """For work on a partition as a whole, which no policy speaks of: snapshots, following the log."""
+        return await self._partition(principal.tenant)
+
+    def position(self, principal: Principal) -> int:
+        """Where the log of the principal's tenant stands; 0 while it is not open."""
+        opened = self._partitions.get(principal.tenant)
+        return opened.result().position if opened is not None and _is_open(opened) else 0
+
+    async def close(self) -> None:
+        for opened in self._partitions.values():
+            if _is_open(opened):
+                await opened.result().close()
+        self._partitions.clear()
+
+    async def _partition(self, tenant: str) -> Partition:
+        opened = self._partitions.get(tenant)
+        if opened is None:
+            if not _TENANT.fullmatch(tenant):
+                raise InvalidArgument(f"{tenant!r} is not a tenant id: lower-case letters, digits, - and _ only")
+            opened = asyncio.ensure_future(self._open_partition(tenant))
+            self._partitions[tenant] = opened
+        try:
+            return await asyncio.shield(opened)
+        except Exception:
+            # Not remembered: what stood against it (a lock, a full disk) may be gone next time.
+            self._partitions.pop(tenant, None)
+            raise
+
+    def _decide(self, principal: Principal, action: Action, resource: str | None, state: State) -> Decision:
+        known = state.owner(resource) if resource is not None else None
+        resource_type, owner = known or (None, None)
+        decision = self._policy.decide(Request(principal, action, resource, resource_type, owner))
+        if decision.allowed:
+            return decision
+        owned = f" (owned by '{owner}')" if owner else ""
+        raise Denied(
+            f"actor '{principal.actor}' cannot {action}" + (f" resource '{resource}'{owned}" if resource else ""),
+            details={
+                "policy_decision": {
+                    "result": False,
+                    "reason": decision.reason,
+                    "policy_version": decision.policy_version,
+                },
+                "status": 403,
+            },
+        )
+
+
+def _is_open(opened: asyncio.Future[Partition]) -> bool:
+    return opened.done() and not opened.cancelled() and opened.exception() is None

@@ -1,0 +1,54 @@
+"""What agents say: a toolset is one vocabulary, a tool is one word in it.
+
+A tool knows words and shapes. It knows no protocol: `server` turns what it returns and
+raises into MCP or HTTP answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from pydantic import BaseModel
+
+from tallystick.errors import TallystickError
+from tallystick.policy import Principal
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`text` is what a reader without structured content sees; by default the compact JSON of `data`."""
+
+    data: dict[str, Any]
+    text: str | None = None
+    exempt: bool = False
+    """True for contents asked for by id: they leave whole, whatever their size (X15)."""
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    """As the spec writes it: `memory.write`. Doors may show it with underscores."""
+    title: str
+    description: str
+    input: type[BaseModel]
+    """Strict, extra forbidden. The door validates against it before `call`."""
+    output: dict[str, Any]
+    """JSON Schema 2020-12 of the answer; the door adds the error shape."""
+    call: Callable[[Store, Principal, Any], Awaitable[Answer]]
+    reads_only: bool
+    destructive: bool = False
+    idempotent: bool = False
+
+
+class Toolset(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    summary: str
+    """One line for the server's instructions."""
+    tools: tuple[Tool, ...]
+    faults: Literal["rpc", "result"] = "result"
+    """Where bad arguments are answered: as a JSON-RPC error, or as a result with isError."""
+    say_error: Callable[[TallystickError], dict[str, Any]]
+    """An error in this vocabulary's own shape: the structured content beside isError."""

@@ -1,0 +1,143 @@
+"""The memory vocabulary: a governed graph of entities with every version of them.
+
+Four words: write, read, search, lineage. This file is their table; `arguments` says what
+may be asked, `answers` what is said back, and each tool has a file of its own.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tallystick.errors import InvalidArgument, TallystickError
+from tallystick.toolsets import Tool, Toolset
+from tallystick.toolsets.memory import lineage, read, search, write
+from tallystick.toolsets.memory.arguments import LineageArguments, ReadArguments, SearchArguments, WriteArguments
+
+
+def say_error(error: TallystickError) -> dict[str, Any]:
+    hint = {"hint": error.hint} if error.hint else {}
+    problems = {"validation_errors": error.problems} if isinstance(error, InvalidArgument) else {}
+    return {**error.details, "error": error.code, "message": error.message, **hint, **problems}
+
+
+_TEXT = {"type": "string"}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_COUNT = {"type": "integer"}
+_FLAG = {"type": "boolean"}
+_OBJECT = {"type": "object"}
+_OBJECT_OR_NULL = {"type": ["object", "null"]}
+_OBJECTS = {"type": "array", "items": _OBJECT}
+_PAGE = {"total": _COUNT, "offset": _COUNT, "limit": _COUNT, "next_offset": {"type": ["integer", "null"]}}
+
+# A name means the same in the answer of every tool.
+_ANSWERS: dict[str, dict[str, Any]] = {
+    "batch": _OBJECT,
+    "cache_hit": _FLAG,
+    "commit_id": _TEXT,
+    "content_hash": _TEXT,
+    "csv": _TEXT,
+    "delegated_to": _TEXT_OR_NULL,
+    "duplicate": _FLAG,
+    "edges": _OBJECTS,
+    "edges_traversed": _COUNT,
+    "edges_truncated": _FLAG,
+    "entities": _OBJECTS,
+    "entity": _OBJECT_OR_NULL,
+    "export_format": _TEXT,
+    "lamport": _COUNT,
+    "lineage": _OBJECTS,
+    "pagination": {"type": "object", "properties": _PAGE},
+    "paths": _OBJECTS,
+    "position": _COUNT,
+    "prev": _TEXT_OR_NULL,
+    "provenance": _OBJECT_OR_NULL,
+    "query_latency_ms": {"type": "number"},
+    "redacted_commits": _COUNT,
+    "summary": _OBJECT,
+    "timestamp": _TEXT,
+    "truncated": _FLAG,
+    "unchanged": _FLAG,
+}
+
+
+def _answer(always: str, sometimes: str) -> dict[str, Any]:
+    names = f"{always} {sometimes}".split()
+    return {"type": "object", "properties": {name: _ANSWERS[name] for name in names}, "required": always.split()}
+
+
+def toolset(*, hops_max: int = search.HOPS_MAX) -> Toolset:
+    """Longer traversals than `hops_max` are cut short and say so."""
+    tools = tuple(
+        msgspec.structs.replace(tool, call=partial(search.search, hops_max=hops_max))
+        if tool.name == "memory.search"
+        else tool
+        for tool in TOOLSET.tools
+    )
+    return msgspec.structs.replace(TOOLSET, tools=tools)
+
+
+TOOLSET = Toolset(
+    name="memory",
+    summary="a versioned graph of entities: write nodes and edges, read and search them now or as of any"
+    " past moment, and prove who changed what",
+    faults="rpc",
+    say_error=say_error,
+    tools=(
+        Tool(
+            name="memory.write",
+            title="Write to memory",
+            description="Write or delete one ledger entity (node) or edge. UPSERT replaces the whole document."
+            " DELETE keeps history; REDACT_NODE also erases values from it.",
+            input=WriteArguments,
+            output=_answer(
+                "commit_id lamport timestamp content_hash prev duplicate",
+                "batch redacted_commits",
+            ),
+            call=write.write,
+            reads_only=False,
+            destructive=True,
+        ),
+        Tool(
+            name="memory.read",
+            title="Read one entity",
+            description="Get one ledger entity by id, with provenance; null if there is none."
+            " Without an id use memory.search.",
+            input=ReadArguments,
+            output=_answer(
+                "position",
+                "entity provenance edges edges_truncated unchanged query_latency_ms cache_hit",
+            ),
+            call=read.read,
+            reads_only=True,
+            idempotent=True,
+        ),
+        Tool(
+            name="memory.search",
+            title="Search entities",
+            description="Find ledger entities by type, attributes or time, or by walking edges from one (traversal).",
+            input=SearchArguments,
+            output=_answer(
+                "position",
+                "entities provenance pagination paths edges_traversed truncated delegated_to"
+                " unchanged query_latency_ms cache_hit",
+            ),
+            call=search.search,
+            reads_only=True,
+            idempotent=True,
+        ),
+        Tool(
+            name="memory.lineage",
+            title="History of an entity",
+            description="List the commits that made an entity what it is, oldest first: who, when, what changed, why."
+            " Also for deleted ones.",
+            input=LineageArguments,
+            output=_answer("", "entity lineage summary csv export_format pagination"),
+            call=lineage.lineage,
+            reads_only=True,
+            idempotent=True,
+        ),
+    ),
+)

@@ -1,0 +1,275 @@
+"""The arguments of the four tools: what may be said, and how long it may be.
+
+Every call shape is listed here, so that an unknown field is refused and never ignored.
+What one field alone cannot tell (which fields belong to which op, the same thing said in
+two places) is judged by the tools, which then list every problem at once.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import PydanticCustomError, core_schema
+
+from tallystick.clock import from_text, wall_clock
+from tallystick.errors import InvalidArgument
+
+ID_CHARACTERS_MAX = 256
+NAME_CHARACTERS_MAX = 128
+REASON_CHARACTERS_MAX = 2048
+PAGE_DEFAULT = 100
+PAGE_MAX = 1000
+FIELDS_MAX = 100
+CLOCKS_DIFFER_MILLISECONDS = 60_000
+COMMIT_ID = re.compile("[0-9a-f]{64}")
+
+T = TypeVar("T")
+
+
+class CompactSchema(GenerateJsonSchema):
+    """The same schema in fewer tokens, since every agent reads it in every session; doors take out more.
+
+    Null is taken for "not given" wherever a field may be left out, and need not be told.
+    """
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        return _without(super().dict_schema(schema), "additionalProperties")
+
+
+def _without(schema: JsonSchemaValue, *keys: str) -> JsonSchemaValue:
+    return {key: value for key, value in schema.items() if key not in keys}
+
+
+LENGTHS = ("minLength", "maxLength", "minItems", "maxItems")
+
+
+def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Without references, which several clients cannot follow, and without lengths: who passes those is told."""
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]] | _without(schema, "$ref")
+    return {key: _plain(value, definitions) for key, value in _without(schema, *LENGTHS).items()}
+
+
+class Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        found = super().model_json_schema(*args, **{"schema_generator": CompactSchema, **kwargs})
+        plain: dict[str, Any] = _plain(found, found.pop("$defs", {}))
+        return plain
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable() and any(unicodedata.category(character) == "Cc" for character in text):
+        raise PydanticCustomError("printable", "must not contain control characters")
+    return text
+
+
+def _time(text: str) -> str:
+    try:
+        from_text(text)
+    except (ValueError, OverflowError):
+        raise PydanticCustomError("time", "must be an ISO 8601 time") from None
+    return text
+
+
+def _moment(value: Any) -> str | int | None:
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str) and (COMMIT_ID.fullmatch(value) or _is_past(value)):
+        return value
+    raise PydanticCustomError("moment", "must be a commit_id, a lamport or an ISO 8601 time up to now")
+
+
+def _is_past(text: str) -> bool:
+    """What is still to come may change, so nothing is read as of it; clocks may differ a little."""
+    try:
+        return from_text(text) <= wall_clock() + CLOCKS_DIFFER_MILLISECONDS
+    except (ValueError, OverflowError):
+        return False
+
+
+Id = Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS_MAX), AfterValidator(_printable)]
+Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARACTERS_MAX), AfterValidator(_printable)]
+CommitId = Annotated[str, Field(pattern=f"^{COMMIT_ID.pattern}$")]
+Time = Annotated[str, AfterValidator(_time)]
+Moment = Annotated[
+    Any,
+    PlainValidator(_moment),
+    WithJsonSchema({"type": ["string", "integer"], "description": "past state: commit_id, lamport or time"}),
+]
+Position = Annotated[int, Field(ge=0)]
+Fields = Annotated[list[Name], Field(min_length=1, max_length=FIELDS_MAX)]
+
+FIELDS_HELP = "return only these, e.g. attrs.title"
+IF_POSITION_HELP = "position of an earlier answer; only unchanged: true if nothing was written since"
+
+
+# -- memory.write
+
+Op = Literal["UPSERT_NODE", "UPSERT_EDGE", "DELETE_NODE", "DELETE_EDGE", "REDACT_NODE"]
+
+
+class NodeArgument(Arguments):
+    id: Id
+    type: Name
+    attrs: dict[str, Any]
+
+
+class EdgeArgument(Arguments):
+    source: Id = Field(alias="from")
+    to: Id
+    rel: Name
+    attrs: dict[str, Any] | None = None
+    id: Id | None = None
+
+
+class RunContext(Arguments):
+    run_id: Id | None = None
+    job_id: Id | None = None
+    dataset_id: Id | None = None
+
+
+class WriteArguments(Arguments):
+    op: Op
+    node: NodeArgument | None = Field(default=None, description="UPSERT_NODE: the whole node, replaces the old one")
+    edge: EdgeArgument | None = Field(default=None, description="UPSERT_EDGE, or DELETE_EDGE by from, rel, to")
+    node_id: Id | None = Field(default=None, description="DELETE_NODE, REDACT_NODE")
+    edge_id: Id | None = Field(default=None, description="DELETE_EDGE")
+    reason: Annotated[str, Field(min_length=1, max_length=REASON_CHARACTERS_MAX)] | None = Field(
+        default=None, description="why; required by REDACT_NODE"
+    )
+    redacted_fields: Fields | None = Field(default=None, description="REDACT_NODE: e.g. attrs.email; default all attrs")
+    original_commit_id: CommitId | None = None
+    nonce: Id | None = Field(default=None, description="makes a retry safe")
+    actor: Id | None = None
+    run_context: RunContext | None = None
+
+
+# -- memory.read
+
+
+class ReadFilters(Arguments):
+    id: Id | None = None
+    entity_id: Id | None = None
+    type: Name | None = None
+
+
+class ReadArguments(Arguments):
+    entity_id: Id | None = Field(default=None, description="of a node or an edge")
+    filters: ReadFilters | None = Field(default=None, description="the same, nested")
+    type: Name | None = Field(default=None, description="null unless of this type")
+    as_of: Moment | None = None
+    include_edges: bool = False
+    fields: Fields | None = Field(default=None, description=FIELDS_HELP)
+    min_lamport: Position | None = Field(default=None, description="wait until this write is visible")
+    if_position: Position | None = Field(default=None, description=IF_POSITION_HELP)
+
+
+# -- memory.search
+
+
+class TimeWindow(Arguments):
+    since: Time | None = None
+    until: Time | None = None
+
+
+class Traversal(Arguments):
+    hops: int = Field(default=1, ge=1, le=100, description="edges per path")
+    min_hops: int | None = Field(default=None, ge=1, le=100, description="also list shorter paths")
+    edge_types: list[Name] | None = Field(default=None, max_length=FIELDS_MAX)
+    direction: Literal["out", "in", "both"] = "out"
+
+
+class SearchFilters(Arguments):
+    id: Id | None = None
+    entity_id: Id | None = None
+    type: Name | None = None
+    attrs: dict[str, Any] | None = None
+    since: Time | None = None
+    until: Time | None = None
+    time_window: TimeWindow | None = None
+    traversal: Traversal | None = None
+    limit: int | None = Field(default=None, ge=1, le=PAGE_MAX)
+    offset: int | None = Field(default=None, ge=0)
+
+
+class SearchArguments(Arguments):
+    entity_id: Id | None = Field(default=None, description="one entity, or where the traversal starts")
+    id: Id | None = Field(default=None, description="same as entity_id")
+    type: Name | None = None
+    attrs: dict[str, Any] | None = Field(
+        default=None,
+        description="{key: value} or {key: {eq|ne|gt|gte|lt|lte|in|regex|exists: …}}; dotted keys for nested values",
+    )
+    since: Time | None = Field(default=None, description="last written at or after; in a traversal: edges")
+    until: Time | None = Field(default=None, description="before")
+    time_window: TimeWindow | None = None
+    traversal: Traversal | None = None
+    limit: int | None = Field(default=None, ge=1, le=PAGE_MAX, description=f"default {PAGE_DEFAULT}")
+    offset: int | None = Field(default=None, ge=0)
+    filters: SearchFilters | None = Field(default=None, description="the same, nested")
+    as_of: Moment | None = None
+    fields: Fields | None = Field(default=None, description=FIELDS_HELP)
+    if_position: Position | None = Field(default=None, description=IF_POSITION_HELP)
+
+
+# -- memory.lineage
+
+Depth = Literal["direct", "full", "summary"]
+Format = Literal["json", "csv"]
+
+
+class LineageArguments(Arguments):
+    entity_id: Id
+    depth: Depth = Field(default="direct", description="full adds commits on its edges; summary only counts")
+    limit: int | None = Field(default=None, ge=1, le=PAGE_MAX, description=f"default {PAGE_DEFAULT}")
+    offset: int | None = Field(default=None, ge=0)
+    export_format: Format | None = Field(default=None, description="default json")
+    format: Format | None = Field(default=None, description="same as export_format")
+
+
+# -- what was said in two places
+
+
+def agree(problems: list[str], **said: T | None) -> T | None:
+    """The one value among several places to say it; two different ones are a problem.
+
+    Places are named as the caller knows them, `filters__id` for `filters.id`.
+    """
+    given = {place.replace("__", "."): value for place, value in said.items() if value is not None}
+    values = list(given.values())
+    if any(value != values[0] for value in values[1:]):
+        problems.append("fields " + " and ".join(f"'{place}'" for place in given) + " differ")
+    return values[0] if values else None
+
+
+def refuse(problems: list[str]) -> None:
+    if problems:
+        raise InvalidArgument("; ".join(problems), problems=problems)
+
+
+def required(field: str) -> str:
+    return f"field '{field}' is required"
+
+
+FIELD_ROOTS = ("id", "type", "attrs", "created_by", "updated_by", "from", "to", "rel", "provenance")
+
+
+def check_fields(problems: list[str], fields: list[str] | None) -> None:
+    for field in fields or ():
+        root, dot, rest = field.partition(".")
+        if root not in FIELD_ROOTS or (dot and (root != "attrs" or not rest)):
+            problems.append(f"field 'fields': '{field}' is none of {', '.join(FIELD_ROOTS)}, attrs.<key>")

@@ -1,0 +1,170 @@
+"""memory.lineage: who changed an entity, when, how and why."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from tallystick.commits import Verb
+from tallystick.errors import NotFound
+from tallystick.policy import Action, Principal
+from tallystick.state import Lineage, Step
+from tallystick.state.state import State
+from tallystick.toolsets import Answer
+from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, fitting, pagination, size_of, slim
+from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, LineageArguments, agree, refuse
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+Shape = Callable[[Lineage, int, int], dict[str, Any]]
+
+
+async def lineage(store: Store, principal: Principal, asked: LineageArguments) -> Answer:
+    problems: list[str] = []
+    form = agree(problems, export_format=asked.export_format, format=asked.format) or "json"
+    if asked.depth == "summary":
+        given = {"limit": asked.limit, "offset": asked.offset, "export_format": None if form == "json" else form}
+        problems += [f"field '{name}' does not go with depth 'summary'" for name in given if given[name] is not None]
+    refuse(problems)
+
+    def look(state: State) -> dict[str, Any]:
+        if asked.depth == "summary":
+            return _summary(state, asked.entity_id)
+        limit = PAGE_DEFAULT if asked.limit is None else asked.limit
+        return _history(state, asked.entity_id, asked.depth, asked.offset or 0, limit, SHAPES[form])
+
+    return Answer(await store.read(principal, Action.READ, look, resource=asked.entity_id))
+
+
+def _history(
+    state: State, entity_id: str, depth: Literal["direct", "full"], offset: int, limit: int, shape: Shape
+) -> dict[str, Any]:
+    found = state.lineage(entity_id, depth, offset, limit)
+    if found is None:
+        raise _unknown(entity_id)
+    return shape(found, offset, limit)
+
+
+def _summary(state: State, entity_id: str) -> dict[str, Any]:
+    summary = state.summary(entity_id)
+    found = state.lineage(entity_id, "direct", 0, 1)
+    if summary is None or found is None:
+        raise _unknown(entity_id)
+    return {"entity": _entity(found), "summary": msgspec.to_builtins(summary)}
+
+
+def _unknown(entity_id: str) -> NotFound:
+    return NotFound(f"no entity '{entity_id}' was ever written", hint="memory.search finds entities by type and attrs")
+
+
+# -- as JSON
+
+
+def _as_json(found: Lineage, offset: int, limit: int) -> dict[str, Any]:
+    entity = _entity(found)
+    records = fitting(map(record_of, found.steps), ANSWER_BYTES_MAX - size_of(entity))
+    return {
+        "entity": entity,
+        "lineage": records,
+        "pagination": pagination(total=found.total, offset=offset, limit=limit, shown=len(records)),
+        "export_format": "json",
+    }
+
+
+def _entity(found: Lineage) -> dict[str, Any]:
+    current = entity_of(found.current) if found.current else edge_of(found.edge) if found.edge else None
+    state = slim(current, "attrs", ANSWER_BYTES_MAX // 4) if current else None
+    return {"id": found.id, "type": found.type, "current_state": state}
+
+
+def record_of(step: Step) -> dict[str, Any]:
+    commit = step.commit
+    record: dict[str, Any] = {
+        "commit_id": commit.commit_id,
+        "timestamp": commit.timestamp,
+        "actor": commit.actor,
+        "operation": step.action,
+        "lamport": commit.lamport,
+        "content_hash": commit.content_hash,
+        "tool": commit.tool,
+        "run_context": commit.run_context,
+    }
+    if commit.reason is not None:
+        record["reason"] = commit.reason
+    if step.changes is not None:
+        record["changes"] = step.changes
+    record |= _subject(step)
+    return slim(record, "changes", ANSWER_BYTES_MAX // 4)
+
+
+def _subject(step: Step) -> dict[str, Any]:
+    """What the commit speaks of, where that is not the whole entity itself."""
+    verb = step.commit.operation
+    if verb in (Verb.UPSERT_EDGE, Verb.DELETE_EDGE):
+        document = step.commit.document()
+        return {"edge": {key: document[key] for key in ("from", "rel", "to")}}
+    if verb is Verb.REDACT_NODE:
+        return {"redacted_fields": step.commit.document().get("redacted_fields", ["attrs"])}
+    return {}
+
+
+# -- as CSV
+
+COLUMNS = (
+    "commit_id",
+    "timestamp",
+    "actor",
+    "operation",
+    "lamport",
+    "entity_id",
+    "edge",
+    "run_id",
+    "job_id",
+    "dataset_id",
+    "tool",
+    "reason",
+    "changes",
+    "content_hash",
+)
+
+
+def _as_csv(found: Lineage, offset: int, limit: int) -> dict[str, Any]:
+    rows = fitting(({"row": csv_line(row_of(found.id, step))} for step in found.steps), ANSWER_BYTES_MAX)
+    return {
+        "export_format": "csv",
+        "csv": csv_line(list(COLUMNS)) + "".join(row["row"] for row in rows),
+        "pagination": pagination(total=found.total, offset=offset, limit=limit, shown=len(rows)),
+    }
+
+
+def row_of(entity_id: str, step: Step) -> list[str]:
+    record = record_of(step)
+    told: dict[str, Any] = {"entity_id": entity_id, **(record["run_context"] or {}), **record}
+    return [_cell(told.get(column)) for column in COLUMNS]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    # Spreadsheets run what starts like a formula, after blanks too; an apostrophe makes it text.
+    return f"'{text}" if text.startswith(_BLANKS) or text.lstrip().startswith(_FORMULAS) else text
+
+
+_BLANKS = ("\t", "\r", "\n")
+_FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""The last four are the same signs in full width, which some spreadsheets run too."""
+
+
+def csv_line(cells: list[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue()
+
+
+SHAPES: dict[str, Shape] = {"json": _as_json, "csv": _as_csv}

@@ -1,0 +1,96 @@
+"""memory.read: one entity by its id, now or at a moment of the past."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tallystick.commits import Commit
+from tallystick.policy import Action, Principal
+from tallystick.state import Edge, Provenance
+from tallystick.state.state import State
+from tallystick.toolsets import Answer
+from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, fitting, only, provenance_of, slim
+from tallystick.toolsets.memory.arguments import ReadArguments, ReadFilters, agree, check_fields, refuse, required
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+EDGES_MAX = 100
+STEPS = 100
+
+
+async def read(store: Store, principal: Principal, asked: ReadArguments) -> Answer:
+    problems: list[str] = []
+    nested = asked.filters or ReadFilters()
+    entity_id = agree(problems, entity_id=asked.entity_id, filters__id=nested.id, filters__entity_id=nested.entity_id)
+    kind = agree(problems, type=asked.type, filters__type=nested.type)
+    if entity_id is None:
+        problems.append(required("entity_id"))
+    check_fields(problems, asked.fields)
+    refuse(problems)
+
+    def look(state: State) -> dict[str, Any]:
+        if asked.if_position == state.position:
+            return {"unchanged": True, "position": state.position}
+        return _looked(state, str(entity_id), kind, asked)
+
+    data = await store.read(principal, Action.READ, look, resource=entity_id, min_position=asked.min_lamport)
+    return Answer(data, exempt=True)
+
+
+def _looked(state: State, entity_id: str, kind: str | None, asked: ReadArguments) -> dict[str, Any]:
+    started = time.perf_counter()
+    at = state.resolve(asked.as_of) if asked.as_of is not None else None
+    entity, provenance = _find(state, entity_id, kind, at)
+    answer: dict[str, Any] = {
+        "entity": only(asked.fields, entity) if entity else None,
+        "provenance": provenance,
+        "position": state.position,
+    }
+    if asked.include_edges:
+        answer |= _edges(state.edges(entity_id, at=at, limit=EDGES_MAX + 1) if entity and "type" in entity else [])
+    answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
+    answer["cache_hit"] = at is None
+    return answer
+
+
+Found = tuple[dict[str, Any] | None, dict[str, Any] | None]
+NOTHING: Found = (None, None)
+
+
+def _find(state: State, entity_id: str, kind: str | None, at: int | None) -> Found:
+    """A node, or an edge by its id; where both have the id, the node."""
+    node = state.node(entity_id, at)
+    if node is not None:
+        return (entity_of(node), provenance_of(node.provenance)) if kind in (None, node.type) else NOTHING
+    edge = state.edge_by_id(entity_id, at)
+    if edge is None or kind not in (None, edge.rel):
+        return NOTHING
+    provenance = _provenance_of_edge(state, edge)
+    authors = {key: provenance[key] for key in ("created_by", "updated_by")} if provenance else {}
+    return edge_of(edge) | authors, provenance
+
+
+def _provenance_of_edge(state: State, edge: Edge) -> dict[str, Any] | None:
+    """From its commits, newest first up to the one that made it: no column holds this for edges."""
+    newest: Commit | None = None
+    lineage = state.lineage(edge.id, "direct", 0, 0)
+    end = lineage.total if lineage else 0
+    while end > 0 and (lineage := state.lineage(edge.id, "direct", max(end - STEPS, 0), min(STEPS, end))):
+        for step in reversed(lineage.steps):
+            if step.commit.lamport == edge.lamport:
+                newest = step.commit
+            if newest and step.action == "CREATE_EDGE":
+                return provenance_of(_provenance(newest, step.commit.actor))
+        end -= STEPS
+    return None
+
+
+def _provenance(commit: Commit, created_by: str) -> Provenance:
+    return Provenance(commit.commit_id, created_by, commit.actor, commit.timestamp, commit.lamport, commit.content_hash)
+
+
+def _edges(found: list[Edge]) -> dict[str, Any]:
+    shown = fitting((slim(edge_of(edge), "attrs", ANSWER_BYTES_MAX) for edge in found[:EDGES_MAX]), ANSWER_BYTES_MAX)
+    return {"edges": shown, "edges_truncated": len(shown) < len(found)}

@@ -1,0 +1,333 @@
+"""memory.write: what an agent wants written, judged at the head and drafted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tallystick.commits import Commit, Draft, Operation, Verb
+from tallystick.commits.canonical import canonical_bytes
+from tallystick.commits.chain import content_hash
+from tallystick.errors import Conflict, Denied, NotFound, TooMuch
+from tallystick.partition import Receipt
+from tallystick.policy import Action, Principal
+from tallystick.state import Edge
+from tallystick.state.documents import edge_name
+from tallystick.state.state import State
+from tallystick.toolsets import Answer
+from tallystick.toolsets.memory.arguments import EdgeArgument, WriteArguments, refuse, required
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+TOOL = "memory.write"
+PAYLOAD_BYTES_MAX = 1024 * 1024
+
+
+async def write(store: Store, principal: Principal, asked: WriteArguments) -> Answer:
+    refuse(problems_of(asked))
+    author = speaker(principal, asked.actor)
+    payload = PAYLOADS[asked.op](asked)
+    check_size(payload)
+
+    def propose(state: State) -> Draft | Commit:
+        written = find_written(state, author.actor, asked, payload)
+        return written or DRAFTS[asked.op](state, author.actor, asked, payload)
+
+    action = Action.WRITE if asked.op.startswith("UPSERT") else Action.DELETE
+    receipt = await store.write(author, action, propose, resource=resource_of(asked))
+    return Answer(receipt_of(receipt))
+
+
+# -- what is asked
+
+REQUIRED: dict[str, tuple[str, ...]] = {
+    "UPSERT_NODE": ("node",),
+    "UPSERT_EDGE": ("edge",),
+    "DELETE_NODE": ("node_id",),
+    "DELETE_EDGE": (),
+    "REDACT_NODE": ("node_id", "reason"),
+}
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "DELETE_EDGE": ("edge", "edge_id"),
+    "REDACT_NODE": ("node_id", "redacted_fields", "original_commit_id"),
+}
+SPECIFIC = ("node", "edge", "node_id", "edge_id", "redacted_fields", "original_commit_id")
+
+
+def problems_of(asked: WriteArguments) -> list[str]:
+    found = [required(field) for field in REQUIRED[asked.op] if getattr(asked, field) is None]
+    allowed = ALLOWED.get(asked.op, REQUIRED[asked.op])
+    for field in SPECIFIC:
+        if field not in allowed and getattr(asked, field) is not None:
+            found.append(f"field '{field}' does not belong to {asked.op}")
+    return found + (EXTRA[asked.op](asked) if asked.op in EXTRA else [])
+
+
+def _problems_of_upsert_edge(asked: WriteArguments) -> list[str]:
+    if asked.edge and asked.edge.id and "|" in asked.edge.id:
+        return ["field 'edge.id' must not contain '|', which the ids made from from|rel|to do"]
+    return []
+
+
+def _problems_of_delete_edge(asked: WriteArguments) -> list[str]:
+    if asked.edge is None and asked.edge_id is None:
+        return ["field 'edge' or 'edge_id' is required"]
+    if asked.edge is not None and asked.edge_id is not None:
+        return ["fields 'edge' and 'edge_id' cannot both name the edge"]
+    if asked.edge is not None and (asked.edge.attrs is not None or asked.edge.id is not None):
+        return ["field 'edge' of DELETE_EDGE holds from, rel and to only"]
+    return []
+
+
+def _problems_of_redact(asked: WriteArguments) -> list[str]:
+    return [
+        f"field 'redacted_fields': '{field}' must be attrs or attrs.<key>"
+        for field in asked.redacted_fields or ()
+        if field != "attrs" and not (field.startswith("attrs.") and len(field) > len("attrs."))
+    ]
+
+
+EXTRA: dict[str, Callable[[WriteArguments], list[str]]] = {
+    "UPSERT_EDGE": _problems_of_upsert_edge,
+    "DELETE_EDGE": _problems_of_delete_edge,
+    "REDACT_NODE": _problems_of_redact,
+}
+
+
+def speaker(principal: Principal, actor: str | None) -> Principal:
+    """A proven identity cannot be argued away; where nobody proves one, the caller may name itself."""
+    if actor is None or actor == principal.actor:
+        return principal
+    if principal.trusted:
+        return msgspec.structs.replace(principal, actor=actor)
+    raise Denied(
+        f"actor '{principal.actor}' cannot write as '{actor}'",
+        hint="leave out 'actor': it is taken from the access token",
+        details={"status": 403},
+    )
+
+
+def resource_of(asked: WriteArguments) -> str:
+    if asked.node is not None:
+        return asked.node.id
+    if asked.edge is not None:
+        return asked.edge.id or edge_name(*triple_of(asked.edge))
+    return asked.node_id or asked.edge_id or ""
+
+
+def triple_of(edge: EdgeArgument) -> tuple[str, str, str]:
+    return edge.source, edge.rel, edge.to
+
+
+# -- what is written for it
+
+Payload = dict[str, Any]
+
+
+def _node_payload(asked: WriteArguments) -> Payload:
+    assert asked.node is not None
+    return {"id": asked.node.id, "type": asked.node.type, "attrs": asked.node.attrs}
+
+
+def _edge_payload(asked: WriteArguments) -> Payload:
+    assert asked.edge is not None
+    source, rel, target = triple_of(asked.edge)
+    payload: Payload = {"from": source, "rel": rel, "to": target, "attrs": asked.edge.attrs or {}}
+    return payload | ({"id": asked.edge.id} if asked.edge.id else {})
+
+
+def _redact_payload(asked: WriteArguments) -> Payload:
+    payload: Payload = {"node_id": asked.node_id, "reason": asked.reason}
+    if asked.redacted_fields is not None:
+        payload["redacted_fields"] = asked.redacted_fields
+    if asked.original_commit_id is not None:
+        payload["original_commit_id"] = asked.original_commit_id
+    return payload
+
+
+def _edge_name(asked: WriteArguments) -> Payload:
+    """Empty when the edge is named by its id: only the head knows which one that is."""
+    if asked.edge is None:
+        return {}
+    return dict(zip(("from", "rel", "to"), triple_of(asked.edge), strict=True))
+
+
+PAYLOADS: dict[str, Callable[[WriteArguments], Payload]] = {
+    "UPSERT_NODE": _node_payload,
+    "UPSERT_EDGE": _edge_payload,
+    "DELETE_NODE": lambda asked: {"node_id": asked.node_id},
+    "DELETE_EDGE": _edge_name,
+    "REDACT_NODE": _redact_payload,
+}
+
+
+def check_size(payload: Payload) -> None:
+    size = len(canonical_bytes(payload))
+    if size > PAYLOAD_BYTES_MAX:
+        raise TooMuch(
+            f"the payload has {size:,} bytes, the limit is {PAYLOAD_BYTES_MAX:,}",
+            code="PAYLOAD_TOO_LARGE",
+            hint="keep large content elsewhere and write a reference to it, or split it over several nodes",
+            details={"bytes": size, "bytes_max": PAYLOAD_BYTES_MAX},
+        )
+
+
+# -- written before?
+
+
+def find_written(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Commit | None:
+    """The commit that this nonce stands for. Asked before anything else, so that a retried delete finds itself."""
+    commit = state.nonce(actor, asked.nonce) if asked.nonce is not None else None
+    if commit is None or _says_the_same(state, commit, asked, payload):
+        return commit
+    raise Conflict(
+        f"nonce '{asked.nonce}' was used by actor '{actor}' for another write",
+        code="NONCE_REUSED",
+        hint="a nonce belongs to one write: use a new one",
+        details={"commit_id": commit.commit_id, "lamport": commit.lamport},
+    )
+
+
+def _says_the_same(state: State, commit: Commit, asked: WriteArguments, payload: Payload) -> bool:
+    if commit.operation != asked.op:
+        return False
+    if asked.edge_id is not None:
+        return _edge_id_before(state, commit) == asked.edge_id
+    if commit.operation is Verb.UPSERT_EDGE and "id" not in payload:
+        return {key: value for key, value in commit.document().items() if key != "id"} == payload
+    return commit.content_hash == content_hash(payload)
+
+
+def _edge_id_before(state: State, commit: Commit) -> str | None:
+    name = commit.document()
+    edge = state.edge(name["from"], name["rel"], name["to"], at=state.resolve(commit.lamport) - 1)
+    return edge.id if edge else None
+
+
+# -- drafts
+
+
+def _upsert_node(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
+    return _draft(actor, asked, Operation(Verb.UPSERT_NODE, payload, nonce=asked.nonce))
+
+
+def _upsert_edge(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
+    missing = [node_id for node_id in (payload["from"], payload["to"]) if state.owner(node_id) is None]
+    if missing:
+        raise NotFound(
+            "no node " + " and no node ".join(f"'{node_id}'" for node_id in dict.fromkeys(missing)),
+            hint="write both ends of an edge before the edge",
+            details={"missing": list(dict.fromkeys(missing))},
+        )
+    edge_id = _settled_edge_id(state, payload)
+    whole = payload if edge_id is None else payload | {"id": edge_id}
+    return _draft(actor, asked, Operation(Verb.UPSERT_EDGE, whole, nonce=asked.nonce))
+
+
+def _settled_edge_id(state: State, payload: Payload) -> str | None:
+    """The id its author chose, once and for all; None when it is the one made from from|rel|to."""
+    name = (payload["from"], payload["rel"], payload["to"])
+    edge = state.edge(*name)
+    chosen = edge.id if edge and edge.id != edge_name(*name) else None
+    wanted = payload.get("id")
+    if wanted is None:
+        return chosen
+    if edge is not None and edge.id != wanted:
+        raise _edge_id_taken(f"edge {_arrow(edge)} already has the id '{edge.id}'", edge)
+    other = state.edge_by_id(wanted)
+    if other is not None and (other.source, other.rel, other.target) != name:
+        raise _edge_id_taken(f"edge id '{wanted}' belongs to {_arrow(other)}", other)
+    return str(wanted)
+
+
+def _edge_id_taken(message: str, edge: Edge) -> Conflict:
+    details = {"edge": {"id": edge.id, "from": edge.source, "rel": edge.rel, "to": edge.target}}
+    return Conflict(message, code="EDGE_ID_TAKEN", hint="leave out 'edge.id', or choose another", details=details)
+
+
+def _arrow(edge: Edge) -> str:
+    return f"'{edge.source}' -{edge.rel}-> '{edge.target}'"
+
+
+def _delete_node(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
+    if state.owner(payload["node_id"]) is None:
+        raise NotFound(f"no node '{payload['node_id']}'")
+    names = state.triples(payload["node_id"])
+    edges = (Operation(Verb.DELETE_EDGE, {"from": a, "rel": rel, "to": b}) for a, rel, b in names)
+    return _draft(actor, asked, *edges, Operation(Verb.DELETE_NODE, payload, nonce=asked.nonce))
+
+
+def _delete_edge(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
+    if asked.edge_id is not None:
+        edge = state.edge_by_id(asked.edge_id)
+        sought = f"no edge with the id '{asked.edge_id}'"
+    else:
+        edge = state.edge(payload["from"], payload["rel"], payload["to"])
+        sought = f"no edge '{payload['from']}' -{payload['rel']}-> '{payload['to']}'"
+    if edge is None:
+        raise NotFound(sought)
+    name = {"from": edge.source, "rel": edge.rel, "to": edge.target}
+    return _draft(actor, asked, Operation(Verb.DELETE_EDGE, name, nonce=asked.nonce))
+
+
+def _redact_node(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
+    node_id = payload["node_id"]
+    # A deleted node has a history too, and that is what must be forgotten.
+    if state.summary(node_id) is None:
+        raise NotFound(f"no node '{node_id}' was ever written")
+    _check_original(state, node_id, asked.original_commit_id)
+    fields = tuple(asked.redacted_fields) if asked.redacted_fields is not None else None
+    redaction = state.redaction(node_id, fields)
+    operation = Operation(Verb.REDACT_NODE, payload, nonce=asked.nonce, redacts=redaction.redacts)
+    return msgspec.structs.replace(_draft(actor, asked, operation), masks=redaction.masks)
+
+
+def _check_original(state: State, node_id: str, commit_id: str | None) -> None:
+    if commit_id is None:
+        return
+    lineage = state.lineage(node_id, "direct", 0, state.count)
+    if lineage is None or all(step.commit.commit_id != commit_id for step in lineage.steps):
+        raise NotFound(
+            f"no commit '{commit_id}' of node '{node_id}'",
+            code="COMMIT_NOT_FOUND",
+            hint="memory.lineage lists the commits of a node",
+        )
+
+
+Drafting = Callable[[State, str, WriteArguments, Payload], Draft]
+DRAFTS: dict[str, Drafting] = {
+    "UPSERT_NODE": _upsert_node,
+    "UPSERT_EDGE": _upsert_edge,
+    "DELETE_NODE": _delete_node,
+    "DELETE_EDGE": _delete_edge,
+    "REDACT_NODE": _redact_node,
+}
+
+
+def _draft(actor: str, asked: WriteArguments, *operations: Operation) -> Draft:
+    context = asked.run_context.model_dump(exclude_none=True) if asked.run_context else None
+    return Draft(operations, actor=actor, tool=TOOL, reason=asked.reason, run_context=context or None)
+
+
+# -- what is answered
+
+
+def receipt_of(receipt: Receipt) -> dict[str, Any]:
+    commit = receipt.commits[-1]
+    answer: dict[str, Any] = {
+        "commit_id": commit.commit_id,
+        "lamport": commit.lamport,
+        "timestamp": commit.timestamp,
+        "content_hash": commit.content_hash,
+        "prev": commit.prev,
+        "duplicate": receipt.duplicate,
+    }
+    if commit.batch is not None:
+        place, size = commit.batch
+        answer["batch"] = {"commits": size, "first_lamport": commit.lamport - place + 1}
+    if commit.redacts is not None:
+        answer["redacted_commits"] = len(commit.redacts)
+    return answer

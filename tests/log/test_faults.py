@@ -1,0 +1,135 @@
+"""Real faults on real processes: every acknowledged commit is found again, nothing is half there."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tallystick.log import Head
+from tallystick.log.files import FilesLog
+from tallystick.log.proof import prove
+
+ROOT = Path(__file__).parents[2]
+WRITER = [sys.executable, "-m", "tests.log.writer"]
+
+
+def run(command: list[str], before: Callable[[], None] | None = None) -> list[str]:
+    """The lines a writer printed before it ended, however it ended."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, preexec_fn=before, check=False)
+    return done.stdout.splitlines()
+
+
+def acknowledged(lines: list[str]) -> set[str]:
+    return {line.split()[1] for line in lines if line.split()[0].isdigit()}
+
+
+def found(system: Path) -> set[str]:
+    """Names of drafts, each with both of its commits."""
+    log = FilesLog(system)
+    ids = [msgspec.json.decode(entry.commit.payload)["id"] for entry in log.read(Head())]
+    log.close()
+    assert {i[:-2] for i in ids if i.endswith("-a")} == {i[:-2] for i in ids if i.endswith("-b")}
+    return {i[:-2] for i in ids}
+
+
+INJECTED = {
+    "a sync fails": ("fdatasync:error=EIO:when=4", "LOG_CLOSED"),
+    "no room for a write": ("write:error=ENOSPC:when=4", "STORAGE_REFUSED"),
+    "a write fails": ("write:error=EIO:when=4", "LOG_CLOSED"),
+    "killed in a sync": ("fdatasync:signal=SIGKILL:when=4", None),
+    "killed in a write": ("write:signal=SIGKILL:when=4", None),
+    "the undoing fails too": ("write:error=ENOSPC:when=4 ftruncate:error=EIO", "LOG_CLOSED"),
+}
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace injects the faults: apt-get install strace")
+@pytest.mark.parametrize("fault", INJECTED)
+def test_an_injected_fault_loses_nothing_that_was_acknowledged(tmp_path: Path, fault: str) -> None:
+    inject, code = INJECTED[fault]
+    segment = tmp_path / "log" / f"{1:020d}.jsonl"
+    options = [f"--inject={each}" for each in inject.split()]
+    lines = run(
+        ["strace", "-f", "-qq", "-o", os.devnull, "-P", str(segment), *options, *WRITER, str(tmp_path), "w", "10"]
+    )
+    assert len(acknowledged(lines)) >= 3
+    assert code is None or code in lines
+    assert acknowledged(lines) <= found(tmp_path)
+    assert prove(tmp_path).sound
+
+
+def test_a_file_size_limit_is_a_short_write_that_is_taken_back(tmp_path: Path) -> None:
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
+
+    lines = run([*WRITER, str(tmp_path), "w", "10", "1000000"], limit)
+    assert "STORAGE_REFUSED" in lines
+    assert acknowledged(lines) == found(tmp_path)
+    assert prove(tmp_path).sound
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False)
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk_refuses_writes_keeps_reads_and_goes_on_when_there_is_room(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(30_000))
+    lines = run([*WRITER, str(small_disk / "s"), "w", "40", "1000000"])
+    assert "STORAGE_REFUSED" in lines
+    assert acknowledged(lines) == found(small_disk / "s")
+    ballast.unlink()
+    assert len(acknowledged(run([*WRITER, str(small_disk / "s"), "again", "3", "1000000"]))) == 3
+    assert prove(small_disk / "s").sound
+
+
+def test_a_read_only_disk_serves_reads(small_disk: Path) -> None:
+    system = small_disk / "s"
+    lines = run([*WRITER, str(system), "w", "3"])
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert found(system) == acknowledged(lines)
+    assert run([*WRITER, str(system), "w", "1"]) == ["STORAGE_REFUSED"]
+    assert prove(system).sound
+
+
+def test_a_writer_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
+    kept: set[str] = set()
+    for life in range(12):
+        with subprocess.Popen(
+            [*WRITER, str(tmp_path), f"life{life}", "100000"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(5 + 7 * life)]
+            process.kill()
+            lines += process.stdout.readlines()
+        kept |= acknowledged([line for line in lines if line.endswith("\n")])
+        assert kept <= found(tmp_path)
+        assert prove(tmp_path).sound
+    assert len(kept) > 500
+
+
+def test_two_processes_write_at_once_and_both_find_everything(tmp_path: Path) -> None:
+    writers = [
+        subprocess.Popen([*WRITER, str(tmp_path), name, "200"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for name in ("one", "two")
+    ]
+    lines = [line for writer in writers for line in writer.communicate(timeout=60)[0].splitlines()]
+    assert len(acknowledged(lines)) == 400
+    assert found(tmp_path) == acknowledged(lines)
+    assert prove(tmp_path).sound

@@ -1,0 +1,260 @@
+"""The files log under crashes, damage and several processes."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tallystick.commits import Operation, Verb, chain
+from tallystick.commits.canonical import canonical_bytes
+from tallystick.errors import Corrupt, LogClosed, StorageRefused
+from tallystick.log import Head
+from tallystick.log.files import FilesLog
+from tallystick.log.proof import prove
+from tests.making import append, draft, entries, filled, node
+
+
+def segments(system: Path) -> list[Path]:
+    return sorted((system / "log").glob("*.jsonl"))
+
+
+def test_segments_roll_over_and_are_named_by_their_first_lamport(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path, segment_bytes_max=1_500)
+    made = filled(log, 12)
+    names = [path.name for path in segments(tmp_path)]
+    assert len(names) > 2
+    starts = [int(name.removesuffix(".jsonl")) for name in names]
+    assert starts[0] == 1
+    assert [chain.decode(path.read_bytes().split(b"\n")[0]).lamport for path in segments(tmp_path)] == starts
+    assert list(FilesLog(tmp_path).read(Head())) == made
+
+
+def test_two_openings_of_one_log_see_each_others_commits(tmp_path: Path) -> None:
+    one, other = FilesLog(tmp_path, segment_bytes_max=1_500), FilesLog(tmp_path, segment_bytes_max=1_500)
+    made = []
+    for number in range(10):
+        made += append(one, draft(node(f"one{number}")))
+        made += append(other, draft(node(f"other{number}")))
+    assert list(one.read(Head())) == made
+    assert list(other.read(Head())) == made
+    assert one.line(made[-1].offset) == made[-1].line
+
+
+def test_bytes_behind_the_mark_are_not_shown(tmp_path: Path) -> None:
+    """Another process has written them, but they are not durable yet."""
+    log = FilesLog(tmp_path)
+    made = filled(log, 2)
+    under_way = entries(log.head(), draft(node("later")))
+    with segments(tmp_path)[0].open("ab") as file:
+        file.write(under_way[0].line + b"\n")
+    assert list(log.read(Head())) == made
+
+
+TORN: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "half a line": lambda line, rest: line[: len(line) // 2],
+    "a line without its newline": lambda line, rest: line[:-1],
+    "zeros": lambda line, rest: bytes(len(line)),
+    "zeros, then the other lines of the group": lambda line, rest: bytes(len(line) - 1) + b"\n" + rest,
+    "a broken line, then the other lines of the group": lambda line, rest: line.replace(b"note", b"nope") + rest,
+    "a newline": lambda line, rest: b"\n",
+}
+
+
+@pytest.mark.parametrize("tear", TORN)
+def test_a_torn_end_is_set_aside_and_writing_goes_on(tmp_path: Path, tear: str) -> None:
+    log = FilesLog(tmp_path)
+    made = filled(log, 3)
+    group = entries(log.head(), draft(node("x")), draft(node("y")), draft(node("z")))
+    log.close()
+    torn = TORN[tear](group[0].line + b"\n", b"".join(entry.line + b"\n" for entry in group[1:]))
+    with segments(tmp_path)[0].open("ab") as file:
+        file.write(torn)
+
+    again = FilesLog(tmp_path)
+    assert list(again.read(Head())) == made
+    (kept,) = (tmp_path / "log").glob("*.torn-*")
+    assert kept.read_bytes() == torn
+    made += append(again, draft(node("after")))
+    assert list(FilesLog(tmp_path).read(Head())) == made
+    assert prove(tmp_path).sound
+
+
+def test_an_incomplete_batch_at_the_end_never_happened(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    made = filled(log, 1)
+    batch = entries(log.head(), draft(node("a"), node("b"), node("c")))
+    log.close()
+    with segments(tmp_path)[0].open("ab") as file:
+        file.write(b"".join(entry.line + b"\n" for entry in batch[:2]))
+    assert list(FilesLog(tmp_path).read(Head())) == made
+
+
+def test_whole_batches_behind_the_mark_are_adopted(tmp_path: Path) -> None:
+    """Their writer died after the sync and before it could move the mark: a power cut leaves the same."""
+    log = FilesLog(tmp_path)
+    made = filled(log, 2)
+    group = entries(log.head(), draft(node("a"), node("b")), draft(node("c"), node("d")))
+    log.close()
+    with segments(tmp_path)[0].open("ab") as file:
+        file.write(b"".join(entry.line + b"\n" for entry in group[:3]))
+    again = FilesLog(tmp_path)
+    assert list(again.read(Head())) == made + group[:2]
+    assert again.head().lamport == 4
+
+
+def test_an_intact_commit_of_a_later_group_behind_a_bad_one_is_damage(tmp_path: Path) -> None:
+    """Not a crash: a group is begun only when the one before it is durable. The mark is lost too."""
+    log = FilesLog(tmp_path)
+    filled(log, 5)
+    log.close()
+    (tmp_path / "head").unlink()
+    path = segments(tmp_path)[0]
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2].replace(b"note", b"nope")
+    path.write_bytes(b"".join(lines))
+    before = path.read_bytes()
+    with pytest.raises(Corrupt, match=r"line 3.*intact commits follow"):
+        FilesLog(tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_damage_before_the_mark_names_file_and_line_and_touches_nothing(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    filled(log, 5)
+    path = segments(tmp_path)[0]
+    data = bytearray(path.read_bytes())
+    at = data.index(b"n3")
+    data[at + 1] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(Corrupt) as caught:
+        list(FilesLog(tmp_path).read(Head()))
+    assert caught.value.details["line"] == 4
+    assert caught.value.details["file"] == str(path)
+    assert path.read_bytes() == bytes(data)
+
+
+def test_a_cut_off_end_is_noticed_by_the_mark(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    filled(log, 5)
+    log.close()
+    path = segments(tmp_path)[0]
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(Corrupt, match="cut off"):
+        FilesLog(tmp_path)
+
+
+def test_a_lost_mark_is_made_again_from_the_log(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    made = filled(log, 5)
+    head = log.head()
+    log.close()
+    (tmp_path / "head").unlink()
+    again = FilesLog(tmp_path)
+    assert again.head() == head
+    assert list(again.read(Head())) == made
+
+
+def failing(call: str, error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, call, fail)
+
+
+def test_a_failed_sync_closes_the_writer_and_keeps_the_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = FilesLog(tmp_path)
+    made = filled(log, 2)
+    with monkeypatch.context() as patched:
+        failing("fdatasync", errno.EIO, patched)
+        with pytest.raises(LogClosed):
+            append(log, draft(node("lost")))
+    with pytest.raises(LogClosed):
+        append(log, draft(node("refused")))
+    assert list(log.read(Head())) == made
+    assert list(FilesLog(tmp_path).read(Head())) == made
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])
+def test_a_refused_write_leaves_nothing_and_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    log = FilesLog(tmp_path)
+    made = filled(log, 2)
+    real = os.write
+
+    def half(fd: int, data: bytes) -> int:
+        if len(data) < 100:
+            raise OSError(error, os.strerror(error))
+        return real(fd, bytes(data[:50]))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", half)
+        with pytest.raises(StorageRefused):
+            append(log, draft(node("no room")))
+    assert list(log.read(Head())) == made
+    made += append(log, draft(node("room again")))
+    assert list(FilesLog(tmp_path).read(Head())) == made
+
+
+def redaction(log: FilesLog) -> tuple[int, bytes, list[Operation]]:
+    secret = append(log, draft(node("person", email="ada@example.org")))[0]
+    masked = canonical_bytes({"id": "person", "type": "note", "attrs": {}})
+    redacts = {str(secret.commit.lamport): chain.content_hash(masked)}
+    operation = Operation(Verb.REDACT_NODE, {"node_id": "person", "reason": "asked"}, redacts=redacts)
+    return secret.offset, masked, [operation]
+
+
+def test_a_redaction_cut_short_by_a_crash_is_finished_on_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = FilesLog(tmp_path)
+    filled(log, 2)
+    offset, masked, operations = redaction(log)
+    with monkeypatch.context() as patched:
+        failing("pwrite", errno.EIO, patched)
+        # The mark is written with pwrite too: let that one fail, as if the process died right after the sync.
+        with pytest.raises(LogClosed):
+            log.append(
+                entries(log.head(), draft(*operations)),
+                expected=log.head(),
+                masks={offset: masked},
+            )
+    log.close()
+    assert b"ada@example.org" in segments(tmp_path)[0].read_bytes()
+    assert not prove(tmp_path).sound
+
+    again = FilesLog(tmp_path)
+    assert b"ada@example.org" not in segments(tmp_path)[0].read_bytes()
+    assert again.head().lamport == 4
+    assert prove(tmp_path).sound
+    assert not (tmp_path / "redaction.pending").exists()
+
+
+def test_a_redaction_whose_commit_was_refused_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = FilesLog(tmp_path)
+    offset, masked, operations = redaction(log)
+    with monkeypatch.context() as patched:
+        failing("fdatasync", errno.EIO, patched)
+        with pytest.raises(LogClosed):
+            log.append(
+                entries(log.head(), draft(*operations)),
+                expected=log.head(),
+                masks={offset: masked},
+            )
+    log.close()
+    FilesLog(tmp_path)
+    assert b"ada@example.org" in segments(tmp_path)[0].read_bytes()
+    assert not (tmp_path / "redaction.pending").exists()
+    assert prove(tmp_path).sound
+
+
+def test_only_one_of_two_can_claim(tmp_path: Path) -> None:
+    one, other = FilesLog(tmp_path), FilesLog(tmp_path)
+    assert one.claim(timeout_seconds=0)
+    assert not other.claim(timeout_seconds=0.01)
+    one.release()
+    assert other.claim(timeout_seconds=0)

@@ -1,0 +1,157 @@
+"""`prove` finds whatever was done to a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tallystick.commits import chain
+from tallystick.log import Head
+from tallystick.log.files import FilesLog
+from tallystick.log.proof import prove
+from tests.log.test_files import redaction
+from tests.making import append, draft, entries, filled, node
+
+
+def written(system: Path, count: int = 6) -> Path:
+    log = FilesLog(system)
+    filled(log, count - 2)
+    append(log, draft(node("batch-a"), node("batch-b")))
+    log.close()
+    (path,) = (system / "log").glob("*.jsonl")
+    return path
+
+
+def test_an_untouched_log_is_sound(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    seen: list[tuple[int, int]] = []
+    proof = prove(tmp_path, lambda done, total: seen.append((done, total)))
+    assert proof.sound
+    assert (proof.commits, proof.position, proof.bytes) == (6, 6, path.stat().st_size)
+    assert seen[-1] == (proof.bytes, proof.bytes)
+
+
+def test_an_empty_store_is_sound(tmp_path: Path) -> None:
+    FilesLog(tmp_path).close()
+    assert prove(tmp_path).sound
+    assert prove(tmp_path / "nothing here").sound
+
+
+def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
+    path = written(tmp_path, 3)
+    original = path.read_bytes()
+    unseen = []
+    for at in range(len(original)):
+        path.write_bytes(original[:at] + bytes([original[at] ^ 0x01]) + original[at + 1 :])
+        if prove(tmp_path).sound:
+            unseen.append(at)
+    assert unseen == []
+
+
+def without(number: int) -> Callable[[list[bytes]], list[bytes]]:
+    return lambda lines: lines[:number] + lines[number + 1 :]
+
+
+def swapped(one: int, other: int) -> Callable[[list[bytes]], list[bytes]]:
+    def swap(lines: list[bytes]) -> list[bytes]:
+        lines[one], lines[other] = lines[other], lines[one]
+        return lines
+
+    return swap
+
+
+LIES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    **{f"line {number + 1} removed": without(number) for number in range(6)},
+    **{f"lines {number + 1} and {number + 2} swapped": swapped(number, number + 1) for number in range(5)},
+    **{f"line {number + 1} doubled": lambda lines, n=number: lines[: n + 1] + lines[n:] for number in range(6)},  # type: ignore[misc]
+    "everything removed": lambda lines: [],
+    "an empty line added": lambda lines: [*lines, b"\n"],
+    "a text added": lambda lines: [*lines, b"hello\n"],
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_removed_swapped_or_added_line_is_found(tmp_path: Path, lie: str) -> None:
+    path = written(tmp_path)
+    path.write_bytes(b"".join(LIES[lie](path.read_bytes().splitlines(keepends=True))))
+    proof = prove(tmp_path)
+    assert proof.problem
+    assert proof.file == str(path)
+
+
+def test_a_well_made_commit_added_at_the_end_is_found(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    log = FilesLog(tmp_path)
+    (forged,) = entries(log.head(), draft(node("forged")))
+    log.close()
+    with path.open("ab") as file:
+        file.write(forged.line + b"\n")
+    proof = prove(tmp_path)
+    assert proof.problem is not None
+    assert "behind position 6" in proof.problem
+    assert proof.line == 7
+
+
+def test_a_removed_segment_is_found_wherever_it_lay(tmp_path: Path) -> None:
+    for number in range(3):
+        system = tmp_path / str(number)
+        log = FilesLog(system, segment_bytes_max=1_000)
+        filled(log, 6)
+        log.close()
+        paths = sorted((system / "log").glob("*.jsonl"))
+        assert len(paths) == 3
+        paths[number].unlink()
+        assert not prove(system).sound
+
+
+def test_a_removed_mark_is_found(tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "head").unlink()
+    problem = prove(tmp_path).problem
+    assert problem is not None
+    assert "no kept position" in problem
+
+
+def test_a_rewritten_history_that_chains_is_found_by_the_mark(tmp_path: Path) -> None:
+    """Whoever recomputes every hash still has to forge the position that is kept apart."""
+    path = written(tmp_path)
+    forged = entries(Head(), *[draft(node(f"lie{number}")) for number in range(6)])
+    path.write_bytes(b"".join(entry.line + b"\n" for entry in forged))
+    assert not prove(tmp_path).sound
+
+
+def test_the_proof_names_the_line_whose_payload_was_altered(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b'"id":"n1"', b'"id":"n9"'))
+    proof = prove(tmp_path)
+    assert proof.line == 2
+    assert proof.problem is not None
+    assert "content_hash" in proof.problem
+
+
+def test_what_is_left_of_a_redacted_payload_cannot_be_altered_unseen(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    offset, masked, operations = redaction(log)
+    log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+    log.close()
+    assert prove(tmp_path).sound
+    (path,) = (tmp_path / "log").glob("*.jsonl")
+    path.write_bytes(
+        chain.mask(path.read_bytes().split(b"\n")[0], masked.replace(b"note", b"nope"))
+        + b"\n"
+        + path.read_bytes().split(b"\n", 1)[1]
+    )
+    assert not prove(tmp_path).sound
+
+
+def test_a_redaction_that_was_never_carried_out_is_found(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    _, _, operations = redaction(log)
+    log.append(entries(log.head(), draft(*operations)), expected=log.head())
+    log.close()
+    proof = prove(tmp_path)
+    assert proof.problem is not None
+    assert "still there" in proof.problem
+    assert proof.line == 1

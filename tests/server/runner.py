@@ -1,0 +1,32 @@
+"""The sample toolsets served by a process of their own: `python -m tests.server.runner stdio|http [JSON settings]`.
+
+Over HTTP the first line on stdout is the address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from typing import Any
+
+from tallystick.server.http import http_app, run_http
+from tallystick.server.mcp import serve_stdio
+from tests.server.sample import offer
+
+
+def main(door: str, settings: dict[str, Any]) -> None:
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    if door == "stdio":
+        asyncio.run(serve_stdio(offer(**settings)))
+    else:
+        asyncio.run(run_http(http_app(offer(**settings)), host="127.0.0.1", port=0, announce=_announce))
+
+
+def _announce(host: str, port: int) -> None:
+    print(f"http://{host}:{port}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]) if len(sys.argv) > 2 else {})

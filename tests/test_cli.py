@@ -1,0 +1,611 @@
+"""The command line: what a person types, sees, and is told when it goes wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tallystick import cli
+from tallystick.cli.filters import parse_filters, parse_moment
+from tallystick.cli.newest import backwards
+from tallystick.cli.serving import find_free_port, parse_address
+from tallystick.errors import InvalidArgument
+from tallystick.log import Head
+from tallystick.log.files import FilesLog
+from tallystick.log.segments import Segments
+from tests.making import append, draft, filled, node
+
+ROOT = Path(__file__).parent.parent
+SAMPLE = ROOT / "src" / "tallystick" / "sample.jsonl"
+
+
+class Outcome(msgspec.Struct):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Tally = Callable[..., Outcome]
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith(("TALLYSTICK_", "GRAPH_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("BASE_PATH", str(tmp_path / "memory"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "memory"
+
+
+@pytest.fixture
+def tally(base: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tally:
+    """The command in this process: what it prints and leaves with."""
+
+    def run(*arguments: object, stdin: str = "") -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["tallystick", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        out, err = capfdbinary.readouterr()
+        return Outcome(int(left.value.code or 0), out.decode(), err.decode())
+
+    return run
+
+
+@pytest.fixture
+def sample(tally: Tally) -> Tally:
+    assert tally("import", SAMPLE).code == 0
+    return tally
+
+
+# -- what people see
+
+
+def test_the_version_and_the_commands_are_told(tally: Tally) -> None:
+    assert tally("--version").out.startswith("tallystick 0.")
+    told = tally("--help").out
+    assert [name for name in cli.COMMANDS if f"  {name} " not in told] == []
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_teaches_by_example(tally: Tally, name: str) -> None:
+    told = tally(name, "--help").out
+    assert "Examples:" in told
+    assert f"tallystick {name}" in told or name in told.split("Examples:")[1]
+    assert "--base" in told
+
+
+def test_show_tells_what_is_known_and_who_wrote_it(sample: Tally) -> None:
+    told = sample("show", "decision-retries").out
+    for words in ("Decision", "status: accepted", "→ concerns billing", "← implements task-idempotency", "by ada"):
+        assert words in told
+
+
+def test_show_tells_what_was_known_then(sample: Tally) -> None:
+    assert sample("show", "decision-retries", "--as-of", 7, "--json").json["entity"]["attrs"]["status"] == "proposed"
+    assert sample("show", "decision-retries", "--json").json["entity"]["attrs"]["status"] == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("terms", "found"),
+    [
+        (["Person"], {"ada", "grace"}),
+        (["Person", "role=maintainer"], {"ada"}),
+        (["tier>=1"], {"billing", "ledger-db"}),
+        (["tier>1"], set()),
+        (["preferences.language=Go"], {"grace"}),
+        (["name~^(Ada|Led)"], {"ada", "ledger-db"}),
+        (['role=["maintainer","on call"]'], {"ada", "grace"}),
+        (["priority?"], {"task-idempotency"}),
+        (["Task", "status!=open"], set()),
+        (["Nothing"], set()),
+        (["--since", "2000-01-01", "Decision"], {"decision-retries"}),
+        (["--until", "2000-01-01", "Decision"], set()),
+    ],
+)
+def test_search_finds_by_what_is_typed(sample: Tally, terms: list[str], found: set[str]) -> None:
+    assert {entity["id"] for entity in sample("search", *terms, "--json").json["entities"]} == found
+
+
+def test_search_draws_a_table_and_says_how_to_go_on(sample: Tally) -> None:
+    first = sample("search", "Person", "--limit", 1)
+    assert first.out.splitlines()[0].split() == ["id", "type", "attributes"]
+    assert "--offset 1" in first.err
+    second = sample("search", "Person", "--limit", 1, "--offset", 1)
+    assert second.err == ""
+    assert {line.split()[0] for told in (first, second) for line in told.out.splitlines()[1:]} == {"ada", "grace"}
+
+
+def test_lineage_tells_every_change_and_its_reason(sample: Tally) -> None:
+    told = sample("lineage", "decision-retries")
+    assert "CREATE_NODE" in told.out
+    assert "attrs.status: accepted" in told.out
+    assert "(agreed in review)" in told.out
+    assert len(sample("lineage", "decision-retries", "--depth", "full", "--json").json["lineage"]) == 4
+    summary = sample("lineage", "decision-retries", "--depth", "summary", "--json").json["summary"]
+    assert (summary["modification_count"], summary["unique_actors"]) == (2, 2)
+
+
+def test_lineage_as_csv_has_one_header_however_many_pages_it_takes(tally: Tally) -> None:
+    write = {"op": "UPSERT_NODE", "node": {"id": "n", "type": "T", "attrs": {}}}
+    lines = []
+    for number in range(120):
+        write["node"] = {"id": "n", "type": "T", "attrs": {"text": f"{number} " * 300}}
+        lines.append(json.dumps(write))
+    assert tally("import", "-", stdin="\n".join(lines)).code == 0
+    rows = tally("lineage", "n", "--csv", "--limit", 1000).out.splitlines()
+    assert rows[0].startswith("commit_id,")
+    assert len(rows) == 121
+    assert len(set(rows)) == 121
+
+
+def test_the_log_shows_the_newest_last(sample: Tally) -> None:
+    lines = sample("log", "--limit", 2).out.splitlines()
+    assert [line.split()[0] for line in lines] == ["11", "12"]
+    assert "grace -works_on-> task-idempotency" in lines[1]
+
+
+def test_the_log_can_be_narrowed(sample: Tally) -> None:
+    assert [c["lamport"] for c in sample("log", "--json", "--actor", "ada").lines] == [9]
+    assert [c["lamport"] for c in sample("log", "--json", "--entity", "decision-retries").lines] == [7, 8, 9, 11]
+    assert sample("log", "--limit", 0).out == ""
+
+
+def test_what_agents_wrote_cannot_steer_the_terminal(tally: Tally) -> None:
+    evil = {
+        "op": "UPSERT_NODE",
+        "node": {"id": "n", "type": "T", "attrs": {"a": "\x1b[2J\u202e"}},
+        "reason": "\x1b]0;x\x07",
+    }
+    tally("import", "-", stdin=json.dumps(evil))
+    for command in (["show", "n"], ["search", "T"], ["log"], ["lineage", "n"]):
+        told = tally(*command)
+        assert told.code == 0
+        assert "\x1b" not in told.out
+        assert "\u202e" not in told.out
+
+
+def test_where_prints_the_directory_alone(tally: Tally, base: Path) -> None:
+    assert tally("where").out == f"{base}\n"
+    assert tally("where", "--base", "elsewhere").out == f"{base.parent / 'elsewhere'}\n"
+    assert tally("where", "--tenant", "acme", "--json").json["log"] == str(
+        base / "tenants" / "acme" / "_system" / "log"
+    )
+    assert not base.exists()
+
+
+def test_each_tenant_sees_its_own(sample: Tally) -> None:
+    line = json.dumps({"op": "UPSERT_NODE", "node": {"id": "x", "type": "Person", "attrs": {}}})
+    assert sample("import", "-", "--tenant", "acme", stdin=line).code == 0
+    assert [e["id"] for e in sample("search", "Person", "--tenant", "acme", "--json").json["entities"]] == ["x"]
+
+
+# -- what they are told when it goes wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["show", "nobody"], 3, ["nobody", "tallystick lineage nobody"]),
+        (["lineage", "nobody"], 3, ["ENTITY_NOT_FOUND"]),
+        (["show", "ada", "--as-of", "9999"], 2, ["9999", "UNKNOWN_AS_OF"]),
+        (["show", "ada", "--as-of", "yesterday"], 2, ["as_of", "ISO 8601"]),
+        (["search", "Person", "Place"], 2, ["Place", "key=value"]),
+        (["search", "name~("], 2, ["INVALID_PATTERN"]),
+        (["search", "--since", "soon"], 2, ["since"]),
+        (["search", "--limit", "0"], 2, ["--limit"]),
+        (["lineage", "ada", "--depth", "deep"], 2, ["deep"]),
+        (["import", "nowhere.jsonl"], 2, ["nowhere.jsonl"]),
+        (["serve", "--http", "0.0.0.0:0"], 2, ["UNSAFE_BINDING"]),
+        (["serve", "--http", "nonsense:port"], 2, ["127.0.0.1:8765"]),
+        (["serve", "--toolsets", "poetry"], 2, ["poetry", "memory"]),
+        (["serve", "--tool-names", "camel"], 2, ["underscore"]),
+        (["where", "--tenant", "../up"], 2, ["tenant"]),
+        (["frobnicate"], 2, ["frobnicate"]),
+    ],
+)
+def test_a_mistake_is_answered_with_a_code_and_the_next_step(
+    sample: Tally, arguments: list[str], code: int, told: list[str]
+) -> None:
+    outcome = sample(*arguments)
+    assert outcome.code == code
+    assert [word for word in told if word not in outcome.err] == []
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize("command", ["log", "verify", "export", "snapshot", "search", ["show", "x"], ["lineage", "x"]])
+def test_looking_where_nothing_is_makes_nothing(tally: Tally, base: Path, command: str | list[str]) -> None:
+    outcome = tally(*([command] if isinstance(command, str) else command))
+    assert outcome.code == 3
+    assert "NO_MEMORY" in outcome.err
+    assert not base.exists()
+
+
+def test_a_bug_of_ours_is_called_one(tally: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr("tallystick.cli.care.settled", broken)
+    outcome = tally("where")
+    assert outcome.code == cli.EXIT_BUG
+    assert "bug" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+# -- verify and doctor
+
+
+def test_verify_leaves_with_0_when_all_is_true(sample: Tally) -> None:
+    assert "12 commits" in sample("verify").out
+    proof = sample("verify", "--json").json
+    assert proof["sound"] is True
+    assert proof["position"] == 12
+
+
+def test_verify_leaves_with_1_and_names_what_is_false(sample: Tally, base: Path) -> None:
+    segment = next((base / "_system" / "log").glob("*.jsonl"))
+    whole = segment.read_bytes()
+    segment.write_bytes(whole.replace(b"on call", b"on cell"))
+    outcome = sample("verify")
+    assert outcome.code == 1
+    assert "line" in outcome.err
+    assert "corrupt-log" in outcome.err
+    assert sample("verify", "--json").json["sound"] is False
+    assert segment.read_bytes() == whole.replace(b"on call", b"on cell")
+
+
+def test_the_doctor_finds_a_sound_memory_sound(sample: Tally) -> None:
+    assert sample("doctor").code == 0
+    found = sample("doctor", "--json").json
+    assert found["sound"] is True
+    told = {finding["what"]: finding for finding in found["findings"]}
+    assert told["position"]["found"].startswith("12 (12 commits)")
+    assert {finding["status"] for finding in found["findings"]} == {"good"}
+
+
+def test_the_doctor_sees_that_the_end_is_missing(sample: Tally, base: Path) -> None:
+    segment = next((base / "_system" / "log").glob("*.jsonl"))
+    segment.write_bytes(b"".join(segment.read_bytes().splitlines(keepends=True)[:-1]))
+    outcome = sample("doctor")
+    assert outcome.code == 1
+    assert "missing" in outcome.out
+    assert "corrupt-log" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("leave", "what"),
+    [
+        (lambda system: (system / "log" / "00000000000000000001.jsonl.torn-x-1").write_bytes(b"half"), "torn pieces"),
+        (lambda system: (system / "importing-x").mkdir(), "import"),
+        (lambda system: (system / "redaction.pending").write_bytes(b"{}"), "redaction"),
+    ],
+)
+def test_the_doctor_tells_what_lies_about(
+    sample: Tally, base: Path, leave: Callable[[Path], object], what: str
+) -> None:
+    leave(base / "_system")
+    outcome = sample("doctor", "--json")
+    assert outcome.code == 0
+    odd = [finding for finding in outcome.json["findings"] if finding["status"] == "odd"]
+    assert [finding["what"] for finding in odd] == [what]
+    assert odd[0]["advice"]
+
+
+def test_the_doctor_changes_nothing(tally: Tally, base: Path) -> None:
+    assert tally("doctor").code == 0
+    assert not base.exists()
+
+
+def test_the_doctor_names_who_writes(sample: Tally, base: Path) -> None:
+    log = FilesLog(base / "_system")
+    assert log.claim(timeout_seconds=5)
+    try:
+        told = {f["what"]: f["found"] for f in sample("doctor", "--json").json["findings"]}
+    finally:
+        log.release()
+        log.close()
+    assert "held by" in told["lock"]
+    if sys.platform == "linux":
+        assert str(os.getpid()) in told["lock"]
+
+
+def test_a_snapshot_is_written_and_seen(sample: Tally) -> None:
+    file = Path(sample("snapshot", "--json").json["file"])
+    assert file.exists()
+    told = {f["what"]: f["found"] for f in sample("doctor", "--json").json["findings"]}
+    assert file.name in told["snapshot"]
+
+
+# -- export and import
+
+
+def test_an_export_imported_into_an_empty_base_is_the_same_log(sample: Tally, base: Path, tmp_path: Path) -> None:
+    assert sample("export", "backup.jsonl").code == 0
+    assert sample("import", "backup.jsonl", "--base", "restored", "--json").json["commits"] == 12
+    assert _bytes_of_log(tmp_path / "restored") == _bytes_of_log(base)
+    assert sample("verify", "--base", "restored").code == 0
+    assert sample("show", "ada", "--base", "restored").out == sample("show", "ada").out
+    line = json.dumps({"op": "UPSERT_NODE", "node": {"id": "z", "type": "T", "attrs": {}}})
+    assert sample("import", "-", "--base", "restored", stdin=line).code == 0
+    assert sample("verify", "--base", "restored", "--json").json["commits"] == 13
+
+
+def test_an_export_goes_through_pipes(sample: Tally, base: Path, tmp_path: Path) -> None:
+    exported = sample("export")
+    assert exported.out.encode() == _bytes_of_log(base)
+    assert sample("import", "-", "--base", "restored", stdin=exported.out).code == 0
+    assert _bytes_of_log(tmp_path / "restored") == _bytes_of_log(base)
+
+
+def test_an_export_keeps_redactions_provable(sample: Tally) -> None:
+    redact = {"op": "REDACT_NODE", "node_id": "grace", "reason": "asked for", "redacted_fields": ["attrs.name"]}
+    assert sample("import", "-", stdin=json.dumps(redact)).code == 0
+    exported = sample("export").out
+    assert '"name":"Grace"' not in exported
+    assert sample("import", "-", "--base", "restored", stdin=exported).code == 0
+    assert sample("verify", "--base", "restored", "--json").json["redacted"] == 1
+
+
+def test_a_damaged_export_imports_nothing(sample: Tally, tmp_path: Path) -> None:
+    lines = sample("export").out.splitlines(keepends=True)
+    damaged = {
+        "changed": "".join(lines).replace("on call", "on cell"),
+        "removed": "".join(lines[:5] + lines[6:]),
+        "swapped": "".join([lines[1], lines[0], *lines[2:]]),
+        "cut": "".join(lines)[:-30],
+    }
+    for how, text in damaged.items():
+        outcome = sample("import", "-", "--base", how, stdin=text)
+        assert (how, outcome.code) == (how, 1)
+        assert "nothing was imported" in outcome.err
+        assert _bytes_of_log(tmp_path / how) == b""
+        assert list((tmp_path / how / "_system").glob("importing-*")) == []
+
+
+def test_an_exact_import_refuses_a_base_that_is_not_empty(sample: Tally, base: Path) -> None:
+    exported = sample("export").out
+    before = _bytes_of_log(base)
+    outcome = sample("import", "-", stdin=exported)
+    assert outcome.code == 4
+    assert "NOT_EMPTY" in outcome.err
+    assert "--replay" in outcome.err
+    assert _bytes_of_log(base) == before
+
+
+def test_a_replay_adds_commits_once_and_keeps_who_and_why(sample: Tally) -> None:
+    exported = sample("export").out
+    line = json.dumps({"op": "UPSERT_NODE", "node": {"id": "own", "type": "T", "attrs": {}}})
+    assert sample("import", "-", "--base", "other", stdin=line).code == 0
+    first = sample("import", "-", "--base", "other", "--replay", "--json", stdin=exported).json
+    again = sample("import", "-", "--base", "other", "--replay", "--json", stdin=exported).json
+    assert (first["commits"], first["duplicates"]) == (12, 0)
+    assert (again["commits"], again["duplicates"]) == (0, 12)
+    commit = sample("log", "--base", "other", "--json", "--actor", "ada").lines[-1]
+    assert (commit["reason"], commit["operation"]) == ("agreed in review", "UPSERT_NODE")
+    assert sample("show", "own", "--base", "other").code == 0
+
+
+def test_a_replay_repeats_deletes_and_redactions(sample: Tally) -> None:
+    more = [
+        {"op": "DELETE_NODE", "node_id": "grace"},
+        {"op": "REDACT_NODE", "node_id": "ada", "reason": "asked for"},
+        {"op": "DELETE_EDGE", "edge": {"from": "billing", "rel": "depends_on", "to": "ledger-db"}},
+    ]
+    assert sample("import", "-", stdin="\n".join(map(json.dumps, more))).code == 0
+    exported = sample("export").out
+    assert sample("import", "-", "--base", "other", "--replay", stdin=exported).code == 0
+    assert sample("show", "grace", "--base", "other").code == 3
+    assert "[REDACTED]" in sample("show", "ada", "--base", "other").out
+    assert sample("verify", "--base", "other").code == 0
+
+
+def test_an_export_of_another_tenant_is_not_mixed_in(sample: Tally) -> None:
+    outcome = sample("import", "-", "--tenant", "acme", stdin=sample("export").out)
+    assert outcome.code == 4
+    assert "OTHER_TENANT" in outcome.err
+
+
+def test_an_import_stops_at_the_line_that_is_refused(tally: Tally) -> None:
+    good = [json.dumps({"op": "UPSERT_NODE", "node": {"id": f"n{i}", "type": "T", "attrs": {}}}) for i in range(6)]
+    bad = {
+        "not JSON": "{",
+        "not an object": "[]",
+        "unknown op": '{"op": "PUT"}',
+        "edge to nowhere": '{"op": "UPSERT_EDGE", "edge": {"from": "n0", "rel": "r", "to": "nowhere"}}',
+    }
+    for how, line in bad.items():
+        outcome = tally("import", "-", "--base", how, stdin="\n".join([*good[:3], line, *good[3:]]))
+        assert (how, outcome.code in (2, 3)) == (how, True)
+        assert "line 4" in outcome.err
+        assert "3 commits before it" in outcome.err
+        assert len(tally("log", "--base", how, "--json").lines) == 3
+
+
+def test_an_export_does_not_replace_a_file_unasked(sample: Tally, tmp_path: Path) -> None:
+    (tmp_path / "backup.jsonl").write_text("precious")
+    assert sample("export", "backup.jsonl").code == 4
+    assert (tmp_path / "backup.jsonl").read_text() == "precious"
+    assert sample("export", "backup.jsonl", "--force").code == 0
+    assert len((tmp_path / "backup.jsonl").read_text().splitlines()) == 12
+
+
+def test_a_failed_export_leaves_no_file_that_looks_whole(sample: Tally, base: Path, tmp_path: Path) -> None:
+    segment = next((base / "_system" / "log").glob("*.jsonl"))
+    segment.write_bytes(segment.read_bytes().replace(b"on call", b"on cell"))
+    assert sample("export", "backup.jsonl").code == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["memory"]
+
+
+def _bytes_of_log(base: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((base / "_system" / "log").glob("*.jsonl")))
+
+
+# -- as processes
+
+
+def _start(*arguments: str, **kwargs: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tallystick", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **kwargs,
+    )
+
+
+def test_the_log_is_followed_until_interrupted(sample: Tally, base: Path) -> None:
+    with _start("log", "-f", "--limit", "1", "--base", str(base)) as following:
+        assert following.stdout is not None
+        assert "works_on" in following.stdout.readline()
+        log = FilesLog(base / "_system")
+        append(log, draft(node("seen", a=1)), draft(node("too", a=1)))
+        log.close()
+        assert "seen (note)" in following.stdout.readline()
+        assert "too (note)" in following.stdout.readline()
+        following.send_signal(signal.SIGINT)
+        assert following.wait(10) == cli.EXIT_INTERRUPTED
+        assert following.stderr is not None
+        assert following.stderr.read() == ""
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(base: Path) -> None:
+    log = FilesLog(base / "_system")
+    append(log, *(draft(node(f"n{i}", text="x" * 2000)) for i in range(200)))
+    log.close()
+    with _start("export", "--base", str(base)) as exporting:
+        assert exporting.stdout is not None
+        exporting.stdout.readline()
+        exporting.stdout.close()
+        assert exporting.wait(20) == 0
+        assert exporting.stderr is not None
+        assert exporting.stderr.read() == ""
+
+
+def test_serve_over_http_tells_where_and_how_to_connect(base: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with _start("serve", "--http", f"127.0.0.1:{port}", "--next-free-port", "--base", str(base)) as serving:
+            assert serving.stderr is not None
+            told = "".join(serving.stderr.readline() for _ in range(4))
+            serving.send_signal(signal.SIGTERM)
+            assert serving.wait(20) == 0
+    assert f"127.0.0.1:{port}/" not in told
+    assert "claude mcp add --transport http tallystick http://127.0.0.1:" in told
+    assert '{"mcpServers"' in told
+
+
+def test_a_taken_port_is_told_with_what_to_do(base: Path, tally: Tally) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        outcome = tally("serve", "--http", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert outcome.code == 2
+    assert "ADDRESS_REFUSED" in outcome.err
+    assert "--next-free-port" in outcome.err
+
+
+def test_serve_imports_no_table_drawing(base: Path) -> None:
+    watch = (
+        "import sys; sys.argv = ['tallystick', 'serve']; from tallystick import app, cli;"
+        "heavy = {'rich', 'uvicorn', 'starlette'};"
+        "app.serve_stdio = lambda settings: print(sorted(heavy & set(sys.modules))); cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# -- the parts
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:8080", ("127.0.0.1", 8080)),
+        ("localhost", ("localhost", 8765)),
+        (":9000", ("127.0.0.1", 9000)),
+        ("9000", ("127.0.0.1", 9000)),
+        ("[::1]:9000", ("::1", 9000)),
+        ("[::1]", ("::1", 8765)),
+    ],
+)
+def test_an_address_may_be_written_in_several_ways(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:http", "127.0.0.1:99999", "a:b:c"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument):
+        parse_address(text)
+
+
+def test_a_free_port_is_found_after_taken_ones() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert port < find_free_port("127.0.0.1", port) <= port + 50
+
+
+@pytest.mark.parametrize(
+    ("terms", "arguments"),
+    [
+        ([], {}),
+        (["Task"], {"type": "Task"}),
+        (["a=1"], {"attrs": {"a": {"eq": 1}}}),
+        (['a="1"'], {"attrs": {"a": {"eq": "1"}}}),
+        (["a=one two"], {"attrs": {"a": {"eq": "one two"}}}),
+        (["a=x=y"], {"attrs": {"a": {"eq": "x=y"}}}),
+        (["a>1", "a<=5"], {"attrs": {"a": {"gt": 1, "lte": 5}}}),
+        (["a=true", "b!=null"], {"attrs": {"a": {"eq": True}, "b": {"ne": None}}}),
+        (["a.b~^x.*=y$"], {"attrs": {"a.b": {"regex": "^x.*=y$"}}}),
+        (["a?"], {"attrs": {"a": {"exists": True}}}),
+        (['a=["x",2]'], {"attrs": {"a": {"in": ["x", 2]}}}),
+    ],
+)
+def test_typed_filters_become_arguments(terms: list[str], arguments: dict[str, Any]) -> None:
+    assert parse_filters(terms) == arguments
+
+
+def test_a_moment_is_a_number_only_when_it_looks_like_one() -> None:
+    moments = [None, "41", "2026-03-01", "ab" * 32, "1" * 64]
+    assert [parse_moment(text) for text in moments] == [None, 41, "2026-03-01", "ab" * 32, "1" * 64]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[FilesLog]:
+    opened = FilesLog(tmp_path / "_system", segment_bytes_max=2000)
+    yield opened
+    opened.close()
+
+
+def test_reading_backwards_is_reading_forwards_reversed(log: FilesLog) -> None:
+    filled(log, 7)
+    append(log, draft(node("long", text="x" * 300_000)))
+    filled(log, 5)
+    segments = Segments(log.system / "log")
+    assert len(segments.paths) > 2
+    forwards = [(entry.offset, entry.line) for entry in log.read(Head())]
+    assert list(backwards(segments, log.head().end)) == forwards[::-1]
+    assert list(backwards(segments, 0)) == []
+    segments.close()

@@ -1,0 +1,139 @@
+"""The house: directions hold, and everything there is has been written down."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+
+from tallystick import app, cli, config, errors
+
+ROOT = Path(__file__).parent.parent
+TOOLSETS = app.toolsets(config.load(environ={}))
+DOCS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_imports_go_downwards_only() -> None:
+    # A process of its own, since the linter sets up logging as it likes.
+    checked = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_is_what_the_code_says(reference: ModuleType) -> None:
+    stale = [path.name for path, text in reference.pages().items() if path.read_text("utf-8") != text]
+    assert stale == [], "run make docs"
+
+
+def test_every_tool_setting_error_and_command_is_documented() -> None:
+    pages = {page.stem: page.read_text("utf-8") for page in (ROOT / "docs" / "reference").glob("*.md")}
+    kinds = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.TallystickError)
+    ]
+    assert [
+        tool.name for toolset in TOOLSETS for tool in toolset.tools if f"### {tool.name}\n" not in pages["tools"]
+    ] == []
+    assert [row.name for row in config.table() if f"`{row.name}`" not in pages["settings"]] == []
+    assert [kind.code for kind in kinds if f"`{kind.code}`" not in pages["errors"]] == []
+    assert [name for name in cli.COMMANDS if f"## {name}\n" not in pages["commands"]] == []
+
+
+def test_every_toolset_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert [toolset.name for toolset in TOOLSETS if f"| {toolset.name} |" not in readme] == []
+
+
+def test_every_error_kind_has_an_exit_code_and_only_bad_news_is_one() -> None:
+    kinds = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.TallystickError)
+    ]
+    assert {cli.exit_code(kind) for kind in kinds} <= set(range(1, 8))
+    assert cli.EXIT_BUG not in cli.EXIT_CODES.values()
+
+
+def _shell_lines() -> Iterator[tuple[str, str]]:
+    for page in DOCS:
+        for block in re.findall(r"```sh\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+            for line in block.splitlines():
+                yield page.name, line.strip()
+
+
+def _commands_in(line: str) -> Iterator[list[str]]:
+    """The words after each `tallystick` that is run in a line of shell."""
+    lexer = shlex.shlex(line.removesuffix("\\"), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    for ends, words in groupby(lexer, lambda word: word == "--" or set(word) <= set("|;&<>()")):
+        found = list(words)
+        if not ends and found[0] == "tallystick":
+            yield found[1:]
+
+
+def _options(name: str) -> dict[str, Any]:
+    group: Any = typer.main.get_command(cli.commands)
+    return {option: param for param in group.commands[name].params for option in (*param.opts, *param.secondary_opts)}
+
+
+def test_the_commands_in_the_documentation_exist() -> None:
+    wrong = [
+        f"{page}: {' '.join(words)}"
+        for page, line in _shell_lines()
+        for words in _commands_in(line)
+        if not (words[0] == "--version" or words[0] in cli.COMMANDS)
+        or any(
+            word.startswith("-") and word not in {"-", "-h", "--help"} and word not in _options(words[0])
+            for word in words[1:]
+        )
+    ]
+    assert wrong == []
+    assert sum(1 for _, line in _shell_lines() for _ in _commands_in(line)) > 30, "the documentation shows how"
+
+
+def test_the_links_in_the_documentation_lead_somewhere() -> None:
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in DOCS
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_every_word_of_the_glossary_stands_in_order() -> None:
+    words = re.findall(r"^\| ([a-z ]+) \|", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)[1:]
+    assert words == sorted(words)
+
+
+def test_the_lock_files_pin_everything_with_hashes_and_name_no_place() -> None:
+    for name in ("constraints.txt", "constraints-dev.txt"):
+        text = (ROOT / name).read_text("utf-8")
+        pinned = re.split(r"(?<!\\)\n", text.strip())
+        assert [pin for pin in pinned if not re.match(r"[a-z0-9.-]+==\S+", pin) or "--hash=sha256:" not in pin] == []
+        assert "://" not in text
+        assert " file:" not in text
+
+
+def test_every_setting_is_heeded_somewhere() -> None:
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py") if path.name != "config.py")
+    assert [row.name for row in config.table() if f"settings.{row.name}" not in source] == []

@@ -1,0 +1,280 @@
+"""The write step: what is acknowledged, what is seen, and what a failure leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.commits import Commit, Draft
+from tallystick.errors import Conflict, HeadMoved, InvalidArgument, StorageRefused, TooMuch
+from tallystick.log import Entry, Head
+from tallystick.log.files import FilesLog
+from tallystick.log.memory import MemoryLog
+from tallystick.partition import Limits, Partition, Propose
+from tallystick.state.state import State
+from tests.making import START, draft, entries, node
+
+
+class Watched(MemoryLog):
+    """A memory log that counts its appends and can be told to wait or to fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[int] = []
+        self.go = threading.Event()
+        self.go.set()
+        self.reached = threading.Event()
+        self.failures: list[Exception] = []
+
+    def append(self, entries: Sequence[Entry], *, expected: Head, masks: Mapping[int, bytes] | None = None) -> Head:
+        self.reached.set()
+        assert self.go.wait(10)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.groups.append(len(entries))
+        return super().append(entries, expected=expected, masks=masks)
+
+
+def writing(node_id: str, **attrs: Any) -> Propose:
+    return lambda state: draft(node(node_id, **attrs))
+
+
+def ids(state: State) -> set[str]:
+    return {name for name in ("a", "b", "c", "d") if state.node(name) is not None}
+
+
+async def test_a_commit_is_answered_with_what_was_appended() -> None:
+    partition = Partition(MemoryLog(), clock=lambda: START)
+    receipt = await partition.commit(writing("a", x=1))
+    (commit,) = receipt.commits
+    assert (commit.lamport, commit.tenant, commit.timestamp) == (1, "default", "2023-11-14T22:13:20.000Z")
+    found = await partition.look(lambda state: state.node("a"))
+    assert found is not None
+    assert found.attrs == {"x": 1}
+    assert found.provenance.commit_id == commit.commit_id
+
+
+async def test_drafts_that_wait_together_are_appended_together() -> None:
+    log = Watched()
+    partition = Partition(log)
+    receipts = await asyncio.gather(*(partition.commit(writing(f"n{number}")) for number in range(64)))
+    assert sorted(receipt.commits[0].lamport for receipt in receipts) == list(range(1, 65))
+    assert len(log.groups) <= 2
+
+
+async def test_a_group_is_no_longer_than_its_limit() -> None:
+    log = Watched()
+    partition = Partition(log, limits=Limits(group_drafts_max=10))
+    await asyncio.gather(*(partition.commit(writing(f"n{number}")) for number in range(25)))
+    assert log.groups == [10, 10, 5]
+
+
+async def test_a_later_draft_of_a_group_is_judged_where_the_earlier_ones_lead() -> None:
+    partition = Partition(MemoryLog())
+
+    def only_once(state: State) -> Draft:
+        if state.node("a") is not None:
+            raise Conflict("it is there already")
+        return draft(node("a"))
+
+    outcomes = await asyncio.gather(*(partition.commit(only_once) for _ in range(5)), return_exceptions=True)
+    assert [isinstance(outcome, Conflict) for outcome in outcomes] == [False, True, True, True, True]
+    assert await partition.look(lambda state: state.count) == 1
+
+
+async def test_a_refused_draft_does_not_hold_up_the_others_of_its_group() -> None:
+    log = Watched()
+    partition = Partition(log)
+
+    def refuse(state: State) -> Draft:
+        raise Conflict("no")
+
+    outcomes = await asyncio.gather(
+        partition.commit(writing("a")), partition.commit(refuse), partition.commit(writing("b")), return_exceptions=True
+    )
+    assert isinstance(outcomes[1], Conflict)
+    assert await partition.look(ids) == {"a", "b"}
+
+
+async def test_a_read_waits_until_what_it_would_see_is_durable() -> None:
+    log = Watched()
+    partition = Partition(log)
+    await partition.commit(writing("a"))
+    log.go.clear()
+    log.reached.clear()
+    write = asyncio.create_task(partition.commit(writing("b")))
+    await asyncio.to_thread(log.reached.wait, 10)
+    read = asyncio.create_task(partition.look(ids))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not read.done()
+    log.go.set()
+    await write
+    assert await read == {"a", "b"}
+
+
+async def test_a_failed_append_is_seen_by_nobody_and_writing_goes_on() -> None:
+    log = Watched()
+    partition = Partition(log)
+    await partition.commit(writing("a", version=1))
+    log.failures.append(StorageRefused("no space"))
+    outcomes = await asyncio.gather(
+        partition.commit(writing("a", version=2)), partition.commit(writing("b")), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes] == [StorageRefused, StorageRefused]
+    found = await partition.look(lambda state: state.node("a"))
+    assert found is not None
+    assert found.attrs == {"version": 1}
+    assert await partition.look(ids) == {"a"}
+    await partition.commit(writing("c"))
+    assert await partition.look(ids) == {"a", "c"}
+
+
+async def test_a_draft_is_judged_again_when_another_writer_was_first() -> None:
+    log = Watched()
+    partition = Partition(log)
+    seen: list[int] = []
+
+    def propose(state: State) -> Draft:
+        seen.append(state.count)
+        return draft(node("b"))
+
+    await partition.commit(writing("a"))
+    log.failures.append(HeadMoved("moved"))
+    MemoryLog.append(log, entries(log.head(), draft(node("foreign"))), expected=log.head())
+    receipt = await partition.commit(propose)
+    assert seen[-1] == 2
+    assert receipt.commits[0].lamport == 3
+
+
+async def test_what_was_written_before_is_answered_and_not_written_again() -> None:
+    log = Watched()
+    partition = Partition(log)
+    first = await partition.commit(writing("a"))
+
+    def again(state: State) -> Commit:
+        return first.commits[0]
+
+    receipt = await partition.commit(again)
+    assert receipt.duplicate
+    assert receipt.commits == first.commits
+    assert log.groups == [1]
+
+
+async def test_a_foreign_lamport_that_was_observed_comes_before_the_next_commit() -> None:
+    partition = Partition(MemoryLog())
+    await partition.commit(writing("a"))
+    partition.observe(10)
+    receipt = await partition.commit(writing("b"))
+    assert receipt.commits[0].lamport == 11
+    assert await partition.look(lambda state: (state.count, state.position)) == (2, 11)
+
+
+@pytest.mark.parametrize("foreign", [-1, 2**53 - 1, 2**64])
+async def test_a_foreign_lamport_that_leaves_no_room_is_refused(foreign: int) -> None:
+    partition = Partition(MemoryLog())
+    with pytest.raises(InvalidArgument):
+        partition.observe(foreign)
+    assert (await partition.commit(writing("a"))).commits[0].lamport == 1
+
+
+async def test_time_never_goes_backwards_in_a_log() -> None:
+    times = iter([START + 5_000, START, START + 9_000])
+    partition = Partition(MemoryLog(), clock=lambda: next(times))
+    stamps = [(await partition.commit(writing(name))).commits[0].timestamp for name in "abc"]
+    assert stamps[0] == stamps[1] < stamps[2]
+
+
+async def test_a_state_that_fails_to_apply_is_read_anew_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Watched()
+    partition = Partition(log)
+    await partition.commit(writing("a"))
+    real = State.apply
+
+    def apply(self: State, commit: Commit, offset: int, end: int) -> None:
+        real(self, commit, offset, end)
+        if commit.document()["id"] == "b":
+            raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(State, "apply", apply)
+        outcomes = await asyncio.gather(
+            partition.commit(writing("c")),
+            partition.commit(writing("b")),
+            partition.commit(writing("d")),
+            return_exceptions=True,
+        )
+    assert isinstance(outcomes[1], ZeroDivisionError)
+    assert await partition.look(ids) == {"a", "c", "d"}
+    assert [entry.commit.document()["id"] for entry in log.read(Head())] == ["a", "c", "d"]
+
+
+async def test_a_question_that_takes_too_long_is_stopped_and_others_run_meanwhile() -> None:
+    partition = Partition(MemoryLog())
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    def endless(state: State) -> Any:
+        while True:
+            yield
+
+    ticking = asyncio.create_task(tick())
+    with pytest.raises(TooMuch) as caught:
+        await partition.look(endless)
+    ticking.cancel()
+    assert caught.value.code == "QUERY_TIMEOUT"
+    assert ticks > 20
+
+
+async def test_a_position_that_is_not_reached_in_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tallystick.partition._POSITION_WAIT_SECONDS", 0.05)
+    partition = Partition(MemoryLog())
+    await partition.commit(writing("a"))
+    assert await partition.look(ids, min_position=1) == {"a"}
+    with pytest.raises(TooMuch) as caught:
+        await partition.look(ids, min_position=2)
+    assert caught.value.code == "POSITION_NOT_REACHED"
+
+
+async def test_a_cancelled_caller_does_not_stop_the_writer() -> None:
+    log = Watched()
+    partition = Partition(log)
+    log.go.clear()
+    gone = asyncio.create_task(partition.commit(writing("a")))
+    await asyncio.to_thread(log.reached.wait, 10)
+    waiting = asyncio.create_task(partition.commit(writing("b")))
+    gone.cancel()
+    log.go.set()
+    assert (await waiting).commits[0].lamport == 2
+    assert await partition.look(ids) == {"a", "b"}
+
+
+async def test_closing_waits_for_what_was_handed_in(tmp_path: Path) -> None:
+    partition = Partition(FilesLog(tmp_path))
+    writes = [asyncio.create_task(partition.commit(writing(name))) for name in "abcd"]
+    await asyncio.sleep(0)
+    await partition.close()
+    assert [(await write).commits[0].lamport for write in writes] == [1, 2, 3, 4]
+
+
+async def test_two_partitions_on_one_base_see_each_other_and_lose_nothing(tmp_path: Path) -> None:
+    one, other = Partition(FilesLog(tmp_path)), Partition(FilesLog(tmp_path))
+    await asyncio.gather(
+        *(one.commit(writing(f"one{number}")) for number in range(50)),
+        *(other.commit(writing(f"other{number}")) for number in range(50)),
+    )
+    for partition in (one, other):
+        assert await partition.look(lambda state: state.count) == 100
+        assert await partition.look(lambda state: state.node("one49") and state.node("other49")) is not None
+    await one.close()
+    await other.close()
