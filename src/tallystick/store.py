@@ -16,6 +16,7 @@ from tallystick.commits import Commit, Draft
 from tallystick.errors import Denied, InvalidArgument
 from tallystick.partition import Look, Partition, Propose, Receipt
 from tallystick.policy import Action, Decision, Policy, Principal, Request
+from tallystick.state.ontology import check
 from tallystick.state.state import State
 
 T = TypeVar("T")
@@ -57,6 +58,7 @@ class Store:
             proposed = propose(state)
             if isinstance(proposed, Commit):
                 return proposed
+            check(state, proposed)
             return msgspec.structs.replace(proposed, policy_version=decision.policy_version)
 
         return await partition.commit(decided)

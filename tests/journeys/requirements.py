@@ -134,7 +134,7 @@ REQUIREMENTS: list[Requirement] = [
         ("L16", "each operation has its own fields, and no others",
          _WRITE + "test_every_fault_of_a_call_is_named"),
         ("L17", "an upsert on the same triple updates the edge",
-         _WRITE + "test_an_upsert_on_the_same_triple_updates_the_edge_and_keeps_its_id"),
+         _WRITE + "test_an_upsert_on_the_same_triple_updates_the_edge"),
         ("L18", "an upsert replaces the whole document",
          _WRITE + "test_an_upsert_replaces_the_whole_node_and_keeps_who_made_it"),
         ("L19", "the first actor stays the owner",

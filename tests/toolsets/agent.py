@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from tallystick.toolsets import Answer
 from tallystick.toolsets.memory import TOOLSET
 
 NOON = from_text("2025-01-04T12:00:00Z")
+T = TypeVar("T")
 TOOLS = {tool.name: tool for tool in TOOLSET.tools}
 
 
@@ -42,8 +43,8 @@ class Agent:
         prepared = prepare(TOOLS[tool], arguments)
         return self.run(TOOLS[tool].call(self.store, self.principal, prepared))
 
-    def run(self, answer: Awaitable[Answer]) -> Answer:
-        async def awaited() -> Answer:
+    def run(self, answer: Awaitable[T]) -> T:
+        async def awaited() -> T:
             return await answer
 
         return self._runner.run(awaited())

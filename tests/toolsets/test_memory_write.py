@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import rfc8785
 
+from tallystick.commits import Draft, Operation, Verb
 from tallystick.commits.chain import commit_id, content_hash
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Decision, Request
@@ -153,29 +154,41 @@ def test_an_edge_cannot_end_in_a_deleted_node(agent: Agent) -> None:
     assert said["missing"] == ["b"]
 
 
-def test_an_upsert_on_the_same_triple_updates_the_edge_and_keeps_its_id(agent: Agent) -> None:
+def test_an_upsert_on_the_same_triple_updates_the_edge(agent: Agent) -> None:
     agent.node("a")
     agent.node("b")
-    agent.write(op="UPSERT_EDGE", edge={"from": "a", "rel": "knows", "to": "b", "id": "e1", "attrs": {"since": 1}})
+    agent.edge("a", "knows", "b", since=1)
     agent.edge("a", "knows", "b", since=2)
-    assert agent.read("e1")["entity"]["attrs"] == {"since": 2}
+    assert agent.read("a|knows|b")["entity"]["attrs"] == {"since": 2}
     assert len(agent.read("a", include_edges=True)["edges"]) == 1
+
+
+def test_edges_with_ids_of_their_own_may_join_the_same_nodes(agent: Agent) -> None:
+    agent.node("a")
+    agent.node("b")
+    agent.edge("a", "paid", "b", amount=0)
+    for number in (1, 2):
+        edge = {"from": "a", "rel": "paid", "to": "b", "id": f"e{number}", "attrs": {"amount": number}}
+        agent.write(op="UPSERT_EDGE", edge=edge)
+    amounts = [edge["attrs"]["amount"] for edge in agent.read("a", include_edges=True)["edges"]]
+    assert amounts == [0, 1, 2]
+    agent.write(op="DELETE_EDGE", edge_id="e1")
+    agent.write(op="DELETE_EDGE", edge={"from": "a", "rel": "paid", "to": "b"})
+    assert [edge["id"] for edge in agent.read("a", include_edges=True)["edges"]] == ["e2"]
+    agent.write(op="DELETE_NODE", node_id="a")
+    assert agent.read("e2")["entity"] is None
 
 
 def test_an_edge_id_names_one_edge_for_good(agent: Agent) -> None:
     agent.node("a")
     agent.node("b")
-    agent.edge("a", "made", "b")
     agent.write(op="UPSERT_EDGE", edge={"from": "a", "rel": "knows", "to": "b", "id": "e1"})
-    for edge in (
-        {"from": "a", "rel": "knows", "to": "b", "id": "e2"},
-        {"from": "b", "rel": "knows", "to": "a", "id": "e1"},
-        {"from": "a", "rel": "made", "to": "b", "id": "e3"},
-    ):
-        assert agent.refusal("memory.write", op="UPSERT_EDGE", edge=edge)["error"] == "EDGE_ID_TAKEN"
+    elsewhere = {"from": "b", "rel": "knows", "to": "a", "id": "e1"}
+    assert agent.refusal("memory.write", op="UPSERT_EDGE", edge=elsewhere)["error"] == "EDGE_ID_TAKEN"
     agent.write(op="DELETE_EDGE", edge_id="e1")
-    agent.write(op="UPSERT_EDGE", edge={"from": "b", "rel": "knows", "to": "a", "id": "e1"})
-    assert agent.read("e1")["entity"]["from"] == "b"
+    assert agent.refusal("memory.write", op="UPSERT_EDGE", edge=elsewhere)["error"] == "EDGE_ID_TAKEN"
+    agent.write(op="UPSERT_EDGE", edge={"from": "a", "rel": "knows", "to": "b", "id": "e1"})
+    assert agent.read("e1")["entity"]["from"] == "a"
 
 
 def test_deleting_a_node_deletes_its_edges_first_in_the_same_batch(agent: Agent) -> None:
@@ -413,3 +426,22 @@ def test_a_payload_past_the_limit_says_its_size_and_the_limit(agent: Agent) -> N
 def test_null_is_the_same_as_not_given(agent: Agent) -> None:
     agent.write(op="UPSERT_NODE", node=NODE, edge=None, nonce=None, actor=None, run_context=None)
     assert agent.read("n", type=None, as_of=None)["entity"]["id"] == "n"
+
+
+def test_what_another_vocabulary_rules_is_not_written_here_but_can_be_erased(agent: Agent) -> None:
+    work = [
+        Operation(Verb.UPSERT_NODE, {"id": name, "type": "work/node", "attrs": {"summary": "secret"}}) for name in "ab"
+    ]
+    edge = Operation(Verb.UPSERT_EDGE, {"from": "a", "rel": "depends_on", "to": "b", "attrs": {}})
+    agent.run(agent.partition.commit(lambda state: Draft((*work, edge), actor="planner", tool="graph_plan")))
+    for refused in (
+        {"op": "UPSERT_NODE", "node": {"id": "c", "type": "work/node", "attrs": {}}},
+        {"op": "UPSERT_NODE", "node": {"id": "a", "type": "note", "attrs": {}}},
+        {"op": "UPSERT_EDGE", "edge": {"from": "b", "rel": "depends_on", "to": "a"}},
+        {"op": "DELETE_EDGE", "edge": {"from": "a", "rel": "depends_on", "to": "b"}},
+        {"op": "DELETE_EDGE", "edge_id": "a|depends_on|b"},
+        {"op": "DELETE_NODE", "node_id": "a"},
+    ):
+        assert agent.refusal("memory.write", **refused)["error"] == "RESERVED_TYPE"
+    agent.write(op="REDACT_NODE", node_id="a", reason="asked")
+    assert agent.read("a")["entity"]["attrs"] == {"summary": "[REDACTED]"}

@@ -37,6 +37,8 @@ class Node(msgspec.Struct, frozen=True):
     type: str
     attrs: dict[str, Any]
     provenance: Provenance
+    content: dict[str, Any] | None = None
+    """What a vocabulary keeps beside the attributes: {"format", "encoding", "text" or "blob"}."""
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -47,6 +49,7 @@ class Edge(msgspec.Struct, frozen=True):
     attrs: dict[str, Any]
     lamport: int
     timestamp: str
+    content: dict[str, Any] | None = None
 
 
 class Condition(msgspec.Struct, frozen=True):

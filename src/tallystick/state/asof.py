@@ -10,12 +10,12 @@ import msgspec
 from pyroaring import BitMap
 
 from tallystick.clock import from_text, to_text
-from tallystick.commits import Verb
+from tallystick.commits import Verb, chain
 from tallystick.errors import InvalidArgument
 from tallystick.state import Breathing, Edge, Node, Provenance, T
 from tallystick.state.columns import Columns
-from tallystick.state.documents import EdgeLine, Line, NodeLine, read_edge, read_node, read_target
-from tallystick.state.redaction import mask, paths_of
+from tallystick.state.documents import EdgeLine, Line, NodeDocument, NodeLine, read_node, read_target
+from tallystick.state.redaction import fill, left_by, mask_content
 
 _COMMIT_ID = re.compile("[0-9a-f]{64}")
 _TIME_MAX = 253_402_300_799_999
@@ -32,6 +32,7 @@ class Version(msgspec.Struct, frozen=True, gc=False):
     """Of the commit that holds the document."""
     type: str
     attrs: dict[str, Any]
+    content: dict[str, Any] | None
 
 
 def version(columns: Columns, handle: int, at: int) -> Version | None:
@@ -42,7 +43,8 @@ def version(columns: Columns, handle: int, at: int) -> Version | None:
             return None
         if columns.nodes.doc[handle] == seq:
             line = columns.node_line(seq)
-            return Version(seq, line, line.lamport, line.payload.type, line.payload.attrs)
+            said = line.payload
+            return Version(seq, line, line.lamport, said.type, said.attrs, said.content)
     return _past_version(columns, columns.history.newest(seq, at))
 
 
@@ -58,18 +60,24 @@ def _past_version(columns: Columns, seq: int) -> Version | None:
         line = columns.line(place)
     if line.operation is Verb.DELETE_NODE:
         return None
-    document = read_node(line.payload)
-    attrs = document.attrs
-    for redaction in reversed(redactions):
-        attrs = redacted(attrs, line.lamport, redaction.redacts, read_target(redaction.payload).redacted_fields)
-    return Version(seq, newest, line.lamport, document.type, attrs)
+    document = read_node(line.payload) if not redactions else _redacted(columns, place, line.lamport, redactions)
+    return Version(seq, newest, line.lamport, document.type, document.attrs, document.content)
 
 
-def redacted(
-    attrs: dict[str, Any], lamport: int, redacts: dict[str, str] | None, fields: list[str] | None
-) -> dict[str, Any]:
-    """What a REDACT_NODE makes of the attributes that the commit with this lamport holds."""
-    return mask(attrs, paths_of(fields), fill=str(lamport) in (redacts or ()))
+def _redacted(columns: Columns, seq: int, lamport: int, redactions: list[Line]) -> NodeDocument:
+    """What redactions, newest first, leave of a document; the same before and after the log is masked."""
+    raw = columns.lines(columns.history.offset[seq])
+    asked = [(read_target(line.payload).redacted_fields, line.redacts or {}) for line in reversed(redactions)]
+    for fields, _ in asked:
+        raw = left_by(raw, fields)
+    document = read_node(chain.payload_of(raw))
+    attrs, content = document.attrs, document.content
+    for fields, redacts in asked:
+        if fields is None:
+            content = mask_content(content)
+        elif str(lamport) in redacts:
+            attrs = fill(attrs, fields)
+    return NodeDocument(document.id, document.type, attrs, content)
 
 
 def node_at(columns: Columns, handle: int, at: int) -> Node | None:
@@ -79,7 +87,7 @@ def node_at(columns: Columns, handle: int, at: int) -> Node | None:
     said = found.newest
     made_by = creator(columns, handle, found.seq)
     provenance = Provenance(said.commit_id, made_by, said.actor, said.timestamp, said.lamport, said.content_hash)
-    return Node(columns.nodes.ids[handle], found.type, found.attrs, provenance)
+    return Node(columns.nodes.ids[handle], found.type, found.attrs, provenance, found.content)
 
 
 def creator(columns: Columns, handle: int, seq: int) -> str:
@@ -129,16 +137,7 @@ def edge_at(columns: Columns, handle: int, at: int) -> Edge | None:
 
 def edge_of(line: EdgeLine) -> Edge:
     said = line.payload
-    return Edge(said.name(), said.source, said.rel, said.target, said.attrs, line.lamport, line.timestamp)
-
-
-def custom_id_at(columns: Columns, seq: int) -> str | None:
-    """The id that an edge was given last, up to one of its commits."""
-    while True:
-        line = columns.line(seq)
-        if line.operation is Verb.UPSERT_EDGE:
-            return read_edge(line.payload).id
-        seq = columns.history.prev[seq]
+    return Edge(said.name(), said.source, said.rel, said.target, said.attrs, line.lamport, line.timestamp, said.content)
 
 
 # -- moments

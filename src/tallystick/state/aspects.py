@@ -7,9 +7,18 @@ and is kept up to date from then on, commit by commit, forwards and back.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import msgspec
+from pyroaring import BitMap
+
+from tallystick.commits import Verb
+from tallystick.state.asof import edge_seq, version
+from tallystick.state.columns import Columns
+from tallystick.state.documents import edge_name
+from tallystick.state.graph import linked
 
 
 class NodeVersion(msgspec.Struct, frozen=True):
@@ -28,7 +37,6 @@ class EdgeVersion(msgspec.Struct, frozen=True):
     source: str
     rel: str
     target: str
-    created: int
     updated: int
 
 
@@ -41,3 +49,99 @@ class Aspect(Protocol):
         ...
 
     def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None: ...
+
+
+A = TypeVar("A", bound=Aspect)
+
+
+class Aspects:
+    """The aspects that were asked for, kept in step with the columns."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._built: dict[type[Aspect], tuple[Aspect, BitMap]] = {}
+        """Each with the handles of the nodes that it knows."""
+
+    def get(self, kind: type[A]) -> A:
+        found = self._built.get(kind)
+        if found is None:
+            found = self._built[kind] = (kind(), BitMap())
+            self._build(*found)
+        return cast(A, found[0])
+
+    def tell(self) -> None:
+        """The newest commit was applied."""
+        for aspect, known in list(self._built.values()):
+            self._change(aspect, known, forwards=True)
+
+    @contextmanager
+    def told_back(self) -> Iterator[None]:
+        """The newest commit is undone inside: what it did can be read only before."""
+        handle = self._columns.history.entity[self._columns.history.count] >> 1
+        for aspect, known in list(self._built.values()):
+            self._change(aspect, known, forwards=False)
+        yield
+        nodes = self._columns.nodes
+        for aspect, known in list(self._built.values()):
+            if handle not in known and handle in nodes.alive and nodes.type_of(handle) in aspect.types:
+                self._drop(aspect)
+
+    def _build(self, aspect: Aspect, known: BitMap) -> None:
+        columns, count = self._columns, self._columns.history.count
+        for name in sorted(aspect.types):
+            known |= columns.nodes.by_type.get(name, BitMap())
+        for handle in known:
+            aspect.node_changed(None, self._node(handle, count))
+        for handle in known:
+            for edge in linked(columns.edges.out, handle):
+                found = self._edge(edge, count)
+                if found is not None:
+                    aspect.edge_changed(None, found)
+
+    def _change(self, aspect: Aspect, known: BitMap, *, forwards: bool) -> None:
+        columns, seq = self._columns, self._columns.history.count
+        entity = columns.history.entity[seq]
+        handle = entity >> 1
+        if entity & 1:
+            if columns.edges.source[handle] in known:
+                edges = self._edge(handle, seq - 1), self._edge(handle, seq)
+                aspect.edge_changed(*(edges if forwards else edges[::-1]))
+            return
+        if handle not in known and columns.nodes.type_of(handle) not in aspect.types:
+            return
+        before, after = self._node(handle, seq - 1), self._node(handle, seq)
+        retyped = before is not None and after is not None and not {before.type, after.type} <= aspect.types
+        if retyped or columns.line(seq).operation is Verb.REDACT_NODE:
+            self._drop(aspect)
+            return
+        if not forwards:
+            before, after = after, before
+        if after is not None:
+            known.add(handle)
+        if before is not None or after is not None:
+            aspect.node_changed(before, after)
+        if after is None:
+            known.discard(handle)
+
+    def _drop(self, aspect: Aspect) -> None:
+        """Build it anew at its next use, after what is rare: a node came from or went to a type that is not
+        followed, its edges with it; or was redacted, and the log has not been masked yet."""
+        self._built.pop(type(aspect), None)
+
+    def _node(self, handle: int, at: int) -> NodeVersion | None:
+        columns = self._columns
+        found = version(columns, handle, at)
+        if found is None:
+            return None
+        created = columns.nodes.created[handle]
+        return NodeVersion(
+            columns.nodes.ids[handle], found.type, found.attrs, min(created, found.seq), found.seq, found.content
+        )
+
+    def _edge(self, handle: int, at: int) -> EdgeVersion | None:
+        columns, edges, ids = self._columns, self._columns.edges, self._columns.nodes.ids
+        seq = edge_seq(columns, handle, at)
+        if not seq:
+            return None
+        source, rel, target = ids[edges.source[handle]], edges.rel_of(handle), ids[edges.target[handle]]
+        return EdgeVersion(edges.chosen.get(handle) or edge_name(source, rel, target), source, rel, target, seq)

@@ -13,10 +13,10 @@ import msgspec
 
 from tallystick.commits import Commit, Verb, chain
 from tallystick.errors import Corrupt, TallystickError
-from tallystick.state.asof import custom_id_at, life, redacted, version
+from tallystick.state.asof import life, version
 from tallystick.state.attributes import flatten
 from tallystick.state.columns import Columns
-from tallystick.state.documents import read_edge, read_node, read_target
+from tallystick.state.documents import EdgeDocument, read_edge, read_node, read_target
 from tallystick.state.redaction import paths_of
 
 EDGE = 1
@@ -126,11 +126,11 @@ def _redact_node(columns: Columns, commit: Commit, offset: int) -> None:
     if _is_masked(columns, commit):
         for path in [None] if paths is None else paths:
             columns.attributes.sweep(handle, path)
-    if before is not None:
-        after = redacted(before.attrs, before.lamport, commit.redacts, target.redacted_fields)
-        columns.attributes.replace(handle, flatten(before.attrs), {})
-        columns.attributes.replace(handle, {}, flatten(after))
     _add_node_row(columns, handle, commit, offset)
+    after = version(columns, handle, columns.history.count)
+    # In two steps: after sweeping, what both have is gone from the index too.
+    columns.attributes.replace(handle, flatten(before.attrs) if before else {}, {})
+    columns.attributes.replace(handle, {}, flatten(after.attrs) if after else {})
 
 
 def _is_masked(columns: Columns, redaction: Commit) -> bool:
@@ -176,14 +176,10 @@ def _upsert_edge(columns: Columns, commit: Commit, offset: int) -> None:
     document = read_edge(commit.payload)
     edges = columns.edges
     source, target = _living(columns, commit, document.source), _living(columns, commit, document.target)
-    handle = edges.find(source, document.rel, target)
-    holder = edges.holder(document.id) if document.id is not None else None
-    if holder is not None and holder != handle and edges.alive[holder]:
-        raise _corrupt(commit, f"its edge takes the id '{document.id}', which another one has")
+    handle = _named(columns, commit, document, source, target)
     if handle is None:
-        handle = edges.add(source, document.rel, target)
+        handle = edges.add(source, document.rel, target, document.id)
     edges.alive[handle] = 1
-    edges.rename(handle, document.id)
     _add_edge_row(columns, handle, commit, offset)
 
 
@@ -191,17 +187,29 @@ def _undo_upsert_edge(columns: Columns, handle: int, seq: int) -> None:
     prev = columns.history.prev[seq]
     if prev:
         columns.edges.alive[handle] = columns.line(prev).operation is Verb.UPSERT_EDGE
-        columns.edges.rename(handle, custom_id_at(columns, prev))
 
 
 def _delete_edge(columns: Columns, commit: Commit, offset: int) -> None:
-    named = read_edge(commit.payload)
-    source, target = _living(columns, commit, named.source), _living(columns, commit, named.target)
-    handle = columns.edges.find(source, named.rel, target)
+    document = read_edge(commit.payload)
+    source, target = _living(columns, commit, document.source), _living(columns, commit, document.target)
+    handle = _named(columns, commit, document, source, target)
     if handle is None or not columns.edges.alive[handle]:
-        raise _corrupt(commit, f"it deletes the edge '{named.name()}', which is not there")
+        raise _corrupt(commit, f"it deletes the edge '{document.name()}', which is not there")
     columns.edges.alive[handle] = 0
     _add_edge_row(columns, handle, commit, offset)
+
+
+def _named(columns: Columns, commit: Commit, document: EdgeDocument, source: int, target: int) -> int | None:
+    """The edge that a payload is about, dead or alive."""
+    edges = columns.edges
+    if document.id is None:
+        return edges.find(source, document.rel, target)
+    handle = edges.by_chosen.get(document.id)
+    if handle is None:
+        return None
+    if (edges.source[handle], edges.rel_of(handle), edges.target[handle]) != (source, document.rel, target):
+        raise _corrupt(commit, f"the edge id '{document.id}' belongs to other ends")
+    return handle
 
 
 def _undo_delete_edge(columns: Columns, handle: int, seq: int) -> None:

@@ -20,8 +20,8 @@ from tallystick.state.history import History
 from tallystick.state.nonces import Nonces
 
 Lines = Callable[[int], bytes]
-"""The stored line at a logical offset, without its newline. Must know every commit that was applied
-and not undone, even those that the log does not hold yet."""
+"""The stored line at a logical offset, without its newline. Must know every commit that is being applied, or
+was and is not undone, even those that the log does not hold yet."""
 
 
 class Columns:

@@ -15,6 +15,7 @@ class NodeDocument(msgspec.Struct, gc=False, frozen=True):
     id: str
     type: str
     attrs: dict[str, Any] = {}
+    content: dict[str, Any] | None = None
 
 
 class EdgeDocument(msgspec.Struct, gc=False, frozen=True, rename={"source": "from", "target": "to"}):
@@ -23,6 +24,8 @@ class EdgeDocument(msgspec.Struct, gc=False, frozen=True, rename={"source": "fro
     target: str
     attrs: dict[str, Any] = {}
     id: str | None = None
+    """Only when its author chose one."""
+    content: dict[str, Any] | None = None
 
     def name(self) -> str:
         return self.id if self.id is not None else edge_name(self.source, self.rel, self.target)

@@ -132,15 +132,18 @@ class Edges:
         self.alive = bytearray()
         self.out: Adjacent = []
         self.into: Adjacent = []
-        self.custom: dict[int, str] = {}
-        self.holders: dict[str, tuple[int, ...]] = {}
-        """Custom id → the edges that have it: at most one alive, and dead ones that had it last."""
+        self.chosen: dict[int, str] = {}
+        """The ids that authors chose; any other edge is known by its ends and its relation."""
+        self.by_chosen: dict[str, int] = {}
 
     def columns(self) -> tuple[array[int], ...]:
         return self.source, self.rel, self.target, self.last
 
-    def add(self, source: int, rel: str, target: int) -> int:
+    def add(self, source: int, rel: str, target: int, chosen: str | None = None) -> int:
         handle = len(self.source)
+        if chosen is not None:
+            self.chosen[handle] = chosen
+            self.by_chosen[chosen] = handle
         self.source.append(source)
         self.rel.append(self.rels.number(rel))
         self.target.append(target)
@@ -152,7 +155,8 @@ class Edges:
 
     def pop(self) -> None:
         handle = len(self.source) - 1
-        self.rename(handle, None)
+        if handle in self.chosen:
+            del self.by_chosen[self.chosen.pop(handle)]
         _unlink(self.out, self.source[handle])
         _unlink(self.into, self.target[handle])
         for column in self.columns():
@@ -160,13 +164,14 @@ class Edges:
         self.alive.pop()
 
     def find(self, source: int, rel: str, target: int) -> int | None:
-        """Dead or alive. Costs a walk along the shorter of the two adjacency lists."""
+        """The one without a chosen id, dead or alive. Costs a walk along the shorter of the two adjacency lists."""
         number = self.rels.find(rel)
         if number is None:
             return None
         leaving, entering = linked(self.out, source), linked(self.into, target)
         for edge in leaving if len(leaving) <= len(entering) else entering:
-            if self.rel[edge] == number and self.source[edge] == source and self.target[edge] == target:
+            joins = self.rel[edge] == number and self.source[edge] == source and self.target[edge] == target
+            if joins and edge not in self.chosen:
                 return edge
         return None
 
@@ -179,26 +184,6 @@ class Edges:
 
     def rel_of(self, handle: int) -> str:
         return self.rels.texts[self.rel[handle]]
-
-    def holder(self, custom_id: str) -> int | None:
-        """The edge that this custom id names now, or named last."""
-        found = self.holders.get(custom_id)
-        return max(found, key=self.last.__getitem__) if found else None
-
-    def rename(self, handle: int, custom_id: str | None) -> None:
-        old = self.custom.get(handle)
-        if old == custom_id:
-            return
-        if old is not None:
-            del self.custom[handle]
-            left = tuple(edge for edge in self.holders[old] if edge != handle)
-            if left:
-                self.holders[old] = left
-            else:
-                del self.holders[old]
-        if custom_id is not None:
-            self.custom[handle] = custom_id
-            self.holders[custom_id] = tuple(sorted((*self.holders.get(custom_id, ()), handle)))
 
 
 def linked(adjacent: Adjacent, node: int) -> Sequence[int]:

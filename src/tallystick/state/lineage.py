@@ -71,9 +71,9 @@ def find(columns: Columns, entity_id: str) -> int | None:
 
 
 def find_edge(columns: Columns, edge_id: str) -> int | None:
-    holder = columns.edges.holder(edge_id)
-    if holder is not None:
-        return holder
+    chosen = columns.edges.by_chosen.get(edge_id)
+    if chosen is not None:
+        return chosen
     triple = edge_triple(edge_id)
     return None if triple is None else find_triple(columns, *triple)
 

@@ -9,10 +9,10 @@ import re2  # type: ignore[import-untyped]  # its author publishes no types
 from tallystick.errors import InvalidArgument, TooMuch
 
 LENGTH_MAX = 1_000
-_SIZE_MAX = 5_000
+_SIZE_MAX = 10_000
 _COMPILE_BYTES = 1 << 20
 _MATCH_BYTES = 64 << 20
-_COST_MAX = 50_000_000
+_COST_MAX = 30_000_000
 
 
 class Pattern:

@@ -14,6 +14,7 @@ from tallystick.state.columns import Columns
 from tallystick.state.documents import REDACTED, read_line
 
 _ATTRS = "attrs"
+_CONTENT = "content"
 
 
 def plan(columns: Columns, node_id: str, fields: Sequence[str] | None) -> Redaction:
@@ -24,7 +25,7 @@ def plan(columns: Columns, node_id: str, fields: Sequence[str] | None) -> Redact
     handle = columns.nodes.handles.get(node_id)
     if handle is None:
         raise NotFound(f"there is no node '{node_id}'", details={"entity_id": node_id})
-    paths = paths_of(fields)
+    paths_of(fields)
     redacts: dict[str, str] = {}
     masks: dict[int, bytes] = {}
     for seq in columns.history.chain(columns.nodes.last[handle]):
@@ -33,7 +34,7 @@ def plan(columns: Columns, node_id: str, fields: Sequence[str] | None) -> Redact
         read = read_line(line)
         if read.operation is not Verb.UPSERT_NODE:
             continue
-        masked = _masked_payload(line, paths)
+        masked = _masked_payload(line, fields)
         if masked is not None:
             masks[offset] = masked
             redacts[str(read.lamport)] = sha256(masked).hexdigest()
@@ -53,34 +54,54 @@ def paths_of(fields: Sequence[str] | None) -> list[str] | None:
     return [field[len(_ATTRS) + 1 :] for field in fields]
 
 
-def mask(attrs: dict[str, Any], paths: Iterable[str] | None, *, fill: bool = False) -> dict[str, Any]:
-    """The attributes with "[REDACTED]" at the paths (None: everywhere). What was given is left as it is.
+def left_by(line: bytes, fields: Sequence[str] | None) -> bytes:
+    """The line as a redaction leaves it, whether or not the log has been masked yet."""
+    masked = _masked_payload(line, fields)
+    return line if masked is None else chain.mask(line, masked)
 
-    `fill` also puts it where a named attribute is gone, as it is when it was shorter than the
-    word: a reader should see that something was redacted.
-    """
-    if paths is None:
-        return dict.fromkeys(attrs, REDACTED)
-    for path in paths:
-        attrs = _without(attrs, path, keep_name=True)
-        if fill:
-            attrs = _filled(attrs, path)
+
+def fill(attrs: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """Say "[REDACTED]" also where a named attribute is gone because the word was too long for its place."""
+    for path in paths_of(fields) or ():
+        attrs = _filled(attrs, path)
     return attrs
 
 
-def _masked_payload(line: bytes, paths: list[str] | None) -> bytes | None:
-    """None when nothing is left to mask. Attributes that the word is too long for are removed."""
-    document = parse(chain.payload_of(line))
-    attrs: dict[str, Any] = document[_ATTRS] if isinstance(document.get(_ATTRS), dict) else {}
-    left = mask(attrs, paths)
-    if left == attrs:
+def mask_content(content: dict[str, Any] | None) -> dict[str, Any] | None:
+    if content is None:
         return None
+    kept = {name: value for name, value in content.items() if name in ("format", "encoding")}
+    return kept | {"text": REDACTED}
+
+
+def _masked_payload(line: bytes, fields: Sequence[str] | None) -> bytes | None:
+    """None when nothing is left to mask. What the word is too long for is removed. Content goes when all does."""
+    payload = chain.payload_of(line)
+    document = parse(payload)
+    paths = paths_of(fields)
+    attrs: dict[str, Any] = document[_ATTRS] if isinstance(document.get(_ATTRS), dict) else {}
+    left = _mask(attrs, paths)
+    content = document.get(_CONTENT)
+    if fields is None and content is not None and content.get("text") not in ("", REDACTED):
+        document |= {_CONTENT: mask_content(content)}
     for path in attrs if paths is None else paths:
         if _fits(line, document, left):
             break
         if _grows(attrs, path):
             left = _without(left, path, keep_name=False)
-    return canonical_bytes(document | {_ATTRS: left})
+    if not _fits(line, document, left):
+        document[_CONTENT]["text"] = ""
+    masked = canonical_bytes(document | {_ATTRS: left})
+    return None if masked == payload else masked
+
+
+def _mask(attrs: dict[str, Any], paths: Iterable[str] | None) -> dict[str, Any]:
+    """The attributes with "[REDACTED]" at the paths (None: everywhere). What was given is left as it is."""
+    if paths is None:
+        return dict.fromkeys(attrs, REDACTED)
+    for path in paths:
+        attrs = _without(attrs, path, keep_name=True)
+    return attrs
 
 
 def _fits(line: bytes, document: dict[str, Any], attrs: dict[str, Any]) -> bool:

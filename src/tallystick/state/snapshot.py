@@ -114,7 +114,7 @@ def _node_parts(nodes: Nodes) -> list[bytes]:
 
 def _edge_parts(edges: Edges) -> list[bytes]:
     return [
-        _pack((edges.rels.texts, edges.custom)),
+        _pack((edges.rels.texts, edges.chosen)),
         *(column.tobytes() for column in edges.columns()),
         bytes(edges.alive),
     ]
@@ -247,7 +247,7 @@ def _load_nodes(reader: _Reader, nodes: Nodes, rows: int) -> None:
 
 
 def _load_edges(reader: _Reader, edges: Edges, header: _Header) -> None:
-    rels, custom = reader.unpack(tuple[list[str], dict[int, str]])
+    rels, chosen = reader.unpack(tuple[list[str], dict[int, str]])
     edges.rels = Names(rels)
     edges.source, edges.rel, edges.target, edges.last = (reader.column("I", header.edges) for _ in range(4))
     edges.alive = bytearray(reader.frame())
@@ -255,8 +255,7 @@ def _load_edges(reader: _Reader, edges: Edges, header: _Header) -> None:
         raise ValueError("the snapshot does not say of every edge whether it is alive")
     edges.out = link_all(edges.source, header.nodes)
     edges.into = link_all(edges.target, header.nodes)
-    for handle, custom_id in custom.items():
-        edges.rename(handle, custom_id)
+    edges.chosen, edges.by_chosen = chosen, {edge_id: handle for handle, edge_id in chosen.items()}
 
 
 def _load_ids(reader: _Reader, nodes: Nodes, rows: int) -> None:

@@ -33,6 +33,7 @@ from tallystick.state import (
     snapshot,
     walk,
 )
+from tallystick.state.aspects import A, Aspects
 from tallystick.state.columns import Columns, Lines
 from tallystick.state.graph import linked
 
@@ -43,6 +44,7 @@ class State:
     def __init__(self, lines: Lines) -> None:
         self._columns = Columns(lines)
         self._head = Head()
+        self._aspects = Aspects(self._columns)
 
     # -- moving
 
@@ -59,6 +61,7 @@ class State:
         if end is None:
             end = offset + len(self._columns.lines(offset)) + 1
         changes.apply(self._columns, commit, offset)
+        self._aspects.tell()
         self._head = Head(
             lamport=commit.lamport,
             count=self._columns.history.count,
@@ -76,7 +79,8 @@ class State:
         end = self._head.end
         for _ in range(commits):
             end = history.offset[history.count]
-            changes.undo(self._columns)
+            with self._aspects.told_back():
+                changes.undo(self._columns)
         if history.count == 0:
             self._head = Head()
         elif commits:
@@ -141,12 +145,17 @@ class State:
 
     def triples(self, node_id: str) -> list[tuple[str, str, str]]:
         """Source, relation and target of a node's living edges, without reading a line."""
-        edges, ids = self._columns.edges, self._columns.nodes.ids
-        return [
-            (ids[edges.source[edge]], edges.rel_of(edge), ids[edges.target[edge]])
-            for edge in self._around(node_id, "both")
-            if edges.alive[edge]
-        ]
+        return [(name["from"], name["rel"], name["to"]) for name in self.edge_names(node_id)]
+
+    def edge_names(self, node_id: str) -> list[dict[str, str]]:
+        """What names each living edge of a node, as a DELETE_EDGE wants it, without reading a line."""
+        edges = self._columns.edges
+        return [self._edge_name(edge) for edge in self._around(node_id, "both") if edges.alive[edge]]
+
+    def edge_name(self, edge_id: str) -> dict[str, str] | None:
+        """What names this edge, dead or alive; None when there never was one."""
+        handle = lineage.find_edge(self._columns, edge_id)
+        return None if handle is None else self._edge_name(handle)
 
     def search(self, query: Query) -> Breathing[Page]:
         """As at `query.at`, or as when it was asked, whatever is committed before it is answered."""
@@ -174,6 +183,10 @@ class State:
         """
         return redaction.plan(self._columns, node_id, fields)
 
+    def aspect(self, kind: type[A]) -> A:
+        """What this vocabulary makes of the graph; built at the first call, which reads all of its nodes."""
+        return self._aspects.get(kind)
+
     # -- cache
 
     def dump(self) -> Iterator[bytes]:
@@ -185,9 +198,15 @@ class State:
         """What `dump` wrote, in one piece. Raises ValueError for anything else: then replay the log."""
         state = cls(lines)
         state._columns, state._head = snapshot.load(data, lines)
+        state._aspects = Aspects(state._columns)
         return state
 
     # -- inside
+
+    def _edge_name(self, edge: int) -> dict[str, str]:
+        edges, ids = self._columns.edges, self._columns.nodes.ids
+        name = {"from": ids[edges.source[edge]], "rel": edges.rel_of(edge), "to": ids[edges.target[edge]]}
+        return name | ({"id": edges.chosen[edge]} if edge in edges.chosen else {})
 
     def _edge(self, handle: int | None, at: int | None) -> Edge | None:
         return None if handle is None else asof.edge_at(self._columns, handle, asof.clamped(self._columns, at))

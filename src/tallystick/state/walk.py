@@ -17,6 +17,7 @@ from tallystick.state.columns import Columns
 from tallystick.state.graph import linked
 
 _BREATH = 512
+_PATHS = 64
 
 
 class _Link(msgspec.Struct, frozen=True, gc=False):
@@ -43,7 +44,7 @@ def walk(columns: Columns, asked: Walk) -> Breathing[Walked]:
                 cut = True
                 break
             paths.append(_path(columns, start, links))
-        if number % _BREATH == 0:
+        if number % _PATHS == 0:
             yield
     nodes: list[Node] = []
     for number, handle in enumerate(reached, 1):

@@ -13,7 +13,6 @@ from tallystick.commits.chain import content_hash
 from tallystick.errors import Conflict, Denied, NotFound, TooMuch
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
-from tallystick.state import Edge
 from tallystick.state.documents import edge_name
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
@@ -175,13 +174,35 @@ def check_size(payload: Payload) -> None:
         )
 
 
+# -- whose it is
+
+RESERVED = ("work/", "knowledge/")
+"""Types whose rules live in another toolset; the ontology's own are guarded wherever they are written."""
+
+
+def check_not_reserved(state: State, asked: WriteArguments, payload: Payload) -> None:
+    """Reading and lineage are for every entity; writing goes by the rules of its own vocabulary. Erasure must not."""
+    if asked.op == "REDACT_NODE":
+        return
+    said = payload or state.edge_name(asked.edge_id or "") or {}
+    named = [said[name] for name in ("id", "node_id", "from") if name in said]
+    types = [known[0] for known in map(state.owner, named) if known] + [payload.get("type", "")]
+    for kind in types:
+        if kind.startswith(RESERVED):
+            raise Conflict(
+                f"'{kind}' belongs to the {kind.partition('/')[0]} toolset, which writes it by its own rules",
+                code="RESERVED_TYPE",
+                hint=f"use the tools of toolset '{kind.partition('/')[0]}', or another type",
+            )
+
+
 # -- written before?
 
 
 def find_written(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Commit | None:
     """The commit that this nonce stands for. Asked before anything else, so that a retried delete finds itself."""
     commit = state.nonce(actor, asked.nonce) if asked.nonce is not None else None
-    if commit is None or _says_the_same(state, commit, asked, payload):
+    if commit is None or _says_the_same(commit, asked, payload):
         return commit
     raise Conflict(
         f"nonce '{asked.nonce}' was used by actor '{actor}' for another write",
@@ -191,20 +212,13 @@ def find_written(state: State, actor: str, asked: WriteArguments, payload: Paylo
     )
 
 
-def _says_the_same(state: State, commit: Commit, asked: WriteArguments, payload: Payload) -> bool:
+def _says_the_same(commit: Commit, asked: WriteArguments, payload: Payload) -> bool:
     if commit.operation != asked.op:
         return False
     if asked.edge_id is not None:
-        return _edge_id_before(state, commit) == asked.edge_id
-    if commit.operation is Verb.UPSERT_EDGE and "id" not in payload:
-        return {key: value for key, value in commit.document().items() if key != "id"} == payload
+        name = commit.document()
+        return asked.edge_id == (name.get("id") or edge_name(name["from"], name["rel"], name["to"]))
     return commit.content_hash == content_hash(payload)
-
-
-def _edge_id_before(state: State, commit: Commit) -> str | None:
-    name = commit.document()
-    edge = state.edge(name["from"], name["rel"], name["to"], at=state.resolve(commit.lamport) - 1)
-    return edge.id if edge else None
 
 
 # -- drafts
@@ -222,41 +236,26 @@ def _upsert_edge(state: State, actor: str, asked: WriteArguments, payload: Paylo
             hint="write both ends of an edge before the edge",
             details={"missing": list(dict.fromkeys(missing))},
         )
-    edge_id = _settled_edge_id(state, payload)
-    whole = payload if edge_id is None else payload | {"id": edge_id}
-    return _draft(actor, asked, Operation(Verb.UPSERT_EDGE, whole, nonce=asked.nonce))
+    _check_edge_id(state, payload)
+    return _draft(actor, asked, Operation(Verb.UPSERT_EDGE, payload, nonce=asked.nonce))
 
 
-def _settled_edge_id(state: State, payload: Payload) -> str | None:
-    """The id its author chose, once and for all; None when it is the one made from from|rel|to."""
-    name = (payload["from"], payload["rel"], payload["to"])
-    edge = state.edge(*name)
-    chosen = edge.id if edge and edge.id != edge_name(*name) else None
-    wanted = payload.get("id")
-    if wanted is None:
-        return chosen
-    if edge is not None and edge.id != wanted:
-        raise _edge_id_taken(f"edge {_arrow(edge)} already has the id '{edge.id}'", edge)
-    other = state.edge_by_id(wanted)
-    if other is not None and (other.source, other.rel, other.target) != name:
-        raise _edge_id_taken(f"edge id '{wanted}' belongs to {_arrow(other)}", other)
-    return str(wanted)
-
-
-def _edge_id_taken(message: str, edge: Edge) -> Conflict:
-    details = {"edge": {"id": edge.id, "from": edge.source, "rel": edge.rel, "to": edge.target}}
-    return Conflict(message, code="EDGE_ID_TAKEN", hint="leave out 'edge.id', or choose another", details=details)
-
-
-def _arrow(edge: Edge) -> str:
-    return f"'{edge.source}' -{edge.rel}-> '{edge.target}'"
+def _check_edge_id(state: State, payload: Payload) -> None:
+    """A chosen id belongs to its ends for good: lineage by that id must tell one story."""
+    held = state.edge_name(payload["id"]) if "id" in payload else None
+    if held is not None and any(held[end] != payload[end] for end in ("from", "rel", "to")):
+        raise Conflict(
+            f"edge id '{held['id']}' belongs to '{held['from']}' -{held['rel']}-> '{held['to']}'",
+            code="EDGE_ID_TAKEN",
+            hint="leave out 'edge.id', or choose another",
+            details={"edge": held},
+        )
 
 
 def _delete_node(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
     if state.owner(payload["node_id"]) is None:
         raise NotFound(f"no node '{payload['node_id']}'")
-    names = state.triples(payload["node_id"])
-    edges = (Operation(Verb.DELETE_EDGE, {"from": a, "rel": rel, "to": b}) for a, rel, b in names)
+    edges = (Operation(Verb.DELETE_EDGE, name) for name in state.edge_names(payload["node_id"]))
     return _draft(actor, asked, *edges, Operation(Verb.DELETE_NODE, payload, nonce=asked.nonce))
 
 
@@ -267,9 +266,9 @@ def _delete_edge(state: State, actor: str, asked: WriteArguments, payload: Paylo
     else:
         edge = state.edge(payload["from"], payload["rel"], payload["to"])
         sought = f"no edge '{payload['from']}' -{payload['rel']}-> '{payload['to']}'"
-    if edge is None:
-        raise NotFound(sought)
-    name = {"from": edge.source, "rel": edge.rel, "to": edge.target}
+    name = state.edge_name(edge.id) if edge is not None else None
+    if name is None:
+        raise NotFound(sought, hint="an edge with an id of its own is deleted by edge_id")
     return _draft(actor, asked, Operation(Verb.DELETE_EDGE, name, nonce=asked.nonce))
 
 

@@ -1,0 +1,22 @@
+"""What is true of work: projects, their tree of work nodes, what waits for what, and what comes next.
+
+`facts` reads a work node's attributes, `graph` keeps everything that follows from them up to
+date commit by commit, `cycles` finds the way from one node to another along dependencies,
+`questions` answers filters, and `sketch` tries a draft out before it is handed in. Nothing
+here knows a clock: who asks says what time it is.
+
+A project is a node of type `work/project`: {name, root, summary}. A work node is of type
+`work/node`: {project, parent, summary, resolved, rev, state?, properties?, context_links?,
+evidence?, merged?, merged_into?}. The tree is made by `parent`; a dependency is an edge
+`depends_on` from the node that waits to the one it waits for.
+"""
+
+from __future__ import annotations
+
+PROJECT = "work/project"
+NODE = "work/node"
+DEPENDS_ON = "depends_on"
+
+CLAIMED_BY = "_claimed_by"
+CLAIMED_AT = "_claimed_at"
+"""The properties that say who works on a node, and since when."""

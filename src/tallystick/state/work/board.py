@@ -1,0 +1,153 @@
+"""The board of a project: its work nodes as rows, sorted into everything that is asked for often.
+
+A row's number is that of the commit that made it, so sets of rows are bitmaps in the order
+of creation.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from pyroaring import BitMap
+from sortedcontainers import SortedList
+
+from tallystick.state.work.facts import Mark
+
+Rank = tuple[float, int, int, int]
+"""What comes first: higher priority, deeper, less recently updated, made earlier."""
+
+_BELOW_KEPT = 8
+
+
+class Row:
+    """A work node; or only a name, where something points to a node that is not there."""
+
+    __slots__ = (
+        "board",
+        "children",
+        "claimed",
+        "created",
+        "dependents",
+        "depends_on",
+        "depth",
+        "id",
+        "kinds",
+        "level",
+        "links",
+        "marks",
+        "open",
+        "open_children",
+        "open_dependencies",
+        "owner",
+        "parent",
+        "priority",
+        "rank",
+        "resolved",
+        "text",
+        "updated",
+    )
+
+    def __init__(self, node_id: str) -> None:
+        self.id = node_id
+        self.board: Board | None = None
+        """None while the node is not there."""
+        self.parent: Row | None = None
+        self.children: list[Row] = []
+        self.depends_on: list[Row] = []
+        """Once for each edge."""
+        self.dependents: list[Row] = []
+        self.created = 0
+        self.updated = 0
+        self.depth = 0
+        self.resolved = False
+        self.open = False
+        """There and not resolved: what a parent or a dependent waits for."""
+        self.open_children = 0
+        self.open_dependencies = 0
+        self.priority = 0.0
+        self.owner: str | None = None
+        self.claimed = 0
+        self.text = ""
+        self.links: tuple[str, ...] = ()
+        self.kinds: tuple[str, ...] = ()
+        self.marks: tuple[Mark, ...] = ()
+        self.rank: Rank | None = None
+        """Its place among the actionable ones; None when it is none of them."""
+        self.level = 0
+        """Above that of every node it depends on, as long as the graph's `leveled` says so."""
+
+    def is_held(self, agent: str | None, now: int, ttl: int) -> bool:
+        """Whether somebody else's claim is live. All in milliseconds."""
+        return self.owner is not None and self.owner != agent and now - self.claimed < ttl
+
+    def above(self) -> Iterator[Row]:
+        """From the parent up to the root."""
+        row = self.parent
+        # By its depth: a foreign hand could have closed the chain into a ring.
+        for _ in range(self.depth):
+            if row is None or row.board is None:
+                return
+            yield row
+            row = row.parent
+
+    def below(self) -> Iterator[Row]:
+        """All descendants, each parent before its children; oldest first among siblings is not promised."""
+        waiting = list(self.children)
+        while waiting:
+            row = waiting.pop()
+            if row is self:
+                continue
+            yield row
+            waiting.extend(row.children)
+
+
+class Board:
+    def __init__(self, project_id: str) -> None:
+        self.id = project_id
+        self.name: str | None = None
+        """None while nodes speak of a project that is not there."""
+        self.root: str | None = None
+        self.created = 0
+        self.members = BitMap()
+        self.resolved = BitMap()
+        self.leaves = BitMap()
+        """No unresolved children."""
+        self.blocked = BitMap()
+        self.actionable = BitMap()
+        self.ranked: SortedList = SortedList()
+        """Ranks of the actionable ones; the last part of a rank is the row's number."""
+        self.updates: SortedList = SortedList()
+        self.depths: dict[int, BitMap] = {}
+        self.links: dict[str, int] = {}
+        """Each context link, and how many nodes have it."""
+        self._below: OrderedDict[Row, BitMap] = OrderedDict()
+
+    def counts(self) -> dict[str, int]:
+        total, resolved = len(self.members), len(self.resolved)
+        return {
+            "total": total,
+            "resolved": resolved,
+            "unresolved": total - resolved,
+            "blocked": len(self.blocked),
+            "actionable": len(self.actionable),
+        }
+
+    def below(self, row: Row) -> BitMap:
+        """The numbers of all descendants. Found once, and kept until the tree changes."""
+        found = self._below.get(row)
+        if found is None:
+            found = self._below[row] = BitMap([each.created for each in row.below()])
+            if len(self._below) > _BELOW_KEPT:
+                self._below.popitem(last=False)
+        return found
+
+    def reshaped(self) -> None:
+        self._below.clear()
+
+
+def put(bits: BitMap, number: int, wanted: bool) -> None:
+    if wanted:
+        bits.add(number)
+    else:
+        bits.discard(number)

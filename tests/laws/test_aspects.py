@@ -1,0 +1,52 @@
+"""An aspect that was kept up to date is what it would be if it were built now."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.state.aspects import EdgeVersion, NodeVersion
+from tests.laws.test_replay import STORIES, Step, written
+
+
+class Mirror:
+    """Remembers what it was told, and objects when it is told twice or out of order."""
+
+    types: ClassVar[frozenset[str]] = frozenset({"note"})
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeVersion] = {}
+        self.edges: dict[str, EdgeVersion] = {}
+
+    def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
+        named = after or before
+        assert named is not None
+        assert self.nodes.pop(named.id, None) == before
+        if after is not None:
+            self.nodes[after.id] = after
+
+    def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None:
+        named = after or before
+        assert named is not None
+        assert self.edges.pop(named.id, None) == before
+        if after is not None:
+            self.edges[after.id] = after
+
+
+def portrait(mirror: Mirror) -> tuple[dict[str, NodeVersion], dict[str, EdgeVersion]]:
+    return mirror.nodes, mirror.edges
+
+
+@given(STORIES, STORIES, st.data())
+def test_an_aspect_kept_up_to_date_equals_one_built_now(
+    first: list[Step], then: list[Step], data: st.DataObject
+) -> None:
+    book = written(first)
+    book.state.aspect(Mirror)
+    for step in then:
+        step(book)
+        assert portrait(book.state.aspect(Mirror)) == portrait(book.replayed().aspect(Mirror))
+    book.undo(data.draw(st.integers(0, book.state.count)))
+    assert portrait(book.state.aspect(Mirror)) == portrait(book.replayed().aspect(Mirror))

@@ -1,0 +1,175 @@
+"""What a search finds, and how; that it finds the same as reading everything is a law (tests/laws)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tallystick.errors import InvalidArgument
+from tallystick.state import Condition, Page, Query
+from tests.state.book import HOUR, START, Book, drive
+
+LONG = "x" * 200
+
+
+@pytest.fixture(scope="module")
+def book() -> Book:
+    book = Book()
+    book.node("a", "task", title="Alpha", rank=1, open=True, tags=["red", "blue"], at={"city": "Graz", "floor": 2})
+    book.now += HOUR
+    book.node("b", "task", title="Beta", rank=1.5, open=False, tags=[], at={"city": "Linz"}, body=LONG + "b")
+    book.now += HOUR
+    book.node("c", "note", title="Gamma", rank="1", open=1, at=None, body=LONG + "c")
+    book.now += HOUR
+    book.node("d", "note", title=["Alpha", 7], rank=None)
+    return book
+
+
+def ids(page: Page) -> str:
+    return "".join(node.id for node in page.nodes)
+
+
+def found(book: Book, **query: Any) -> str:
+    return ids(drive(book.state.search(Query(**query))))
+
+
+CONDITIONS: list[tuple[str, Any, Any, str]] = [
+    ("title", "eq", "Alpha", "ad"),
+    ("title", "eq", "alpha", ""),
+    ("title", "eq", 7, "d"),
+    ("title", "eq", ["Alpha", 7], "d"),
+    ("title", "eq", ["Alpha"], ""),
+    ("rank", "eq", 1, "a"),
+    ("rank", "eq", 1.0, "a"),
+    ("rank", "eq", "1", "c"),
+    ("rank", "eq", None, "d"),
+    ("open", "eq", True, "a"),
+    ("open", "eq", 1, "c"),
+    ("open", "ne", True, "bc"),
+    ("tags", "eq", "blue", "a"),
+    ("tags", "eq", [], "b"),
+    ("tags", "exists", True, "ab"),
+    ("tags", "exists", False, "cd"),
+    ("at", "exists", True, "abc"),
+    ("at", "eq", {"city": "Linz"}, "b"),
+    ("at", "eq", None, "c"),
+    ("at.city", "eq", "Graz", "a"),
+    ("at.city", "in", ["Graz", "Linz", "Wien"], "ab"),
+    ("at.city", "in", [], ""),
+    ("rank", "gt", 1, "b"),
+    ("rank", "gte", 1, "ab"),
+    ("rank", "lt", 1.5, "a"),
+    ("rank", "lte", "2", "c"),
+    ("title", "gt", "Alpha", "bc"),
+    ("title", "regex", "^.lph", "ad"),
+    ("title", "regex", "m{2}", "c"),
+    ("body", "eq", LONG + "b", "b"),
+    ("body", "ne", LONG + "b", "c"),
+    ("body", "in", ["?", LONG + "c"], "c"),
+    ("body", "regex", "c$", "c"),
+    ("body", "gt", LONG + "b", "c"),
+    ("nothing", "ne", 1, ""),
+    ("nothing", "exists", False, "abcd"),
+]
+
+
+@pytest.mark.parametrize(("key", "test", "value", "expected"), CONDITIONS)
+def test_conditions(book: Book, key: str, test: Any, value: Any, expected: str) -> None:
+    assert found(book, conditions=(Condition(key, test, value),)) == expected
+
+
+def test_everything_asked_for_must_hold(book: Book) -> None:
+    assert found(book) == "abcd"
+    assert found(book, type="task") == "ab"
+    assert found(book, type="nobody's") == ""
+    assert found(book, type="task", conditions=(Condition("rank", "gt", 0), Condition("open", "eq", False))) == "b"
+    assert found(book, ids=("d", "a", "x", "a")) == "ad"
+    assert found(book, ids=("d", "a"), type="note") == "d"
+
+
+def test_a_window_takes_in_its_start_and_leaves_out_its_end(book: Book) -> None:
+    assert found(book, since=START + HOUR) == "bcd"
+    assert found(book, until=START + HOUR) == "a"
+    assert found(book, since=START + HOUR, until=START + 2 * HOUR) == "b"
+    assert found(book, since=START + 1, until=START + HOUR) == ""
+    assert found(book, since=-1, until=10**18) == "abcd"
+    assert found(book, since=10**18) == found(book, until=-(10**18)) == ""
+
+
+def test_pages_follow_each_other_and_know_the_total(book: Book) -> None:
+    pages = [drive(book.state.search(Query(offset=offset, limit=3))) for offset in (0, 3, 6, 2**40)]
+    assert [(ids(page), page.total) for page in pages] == [("abc", 4), ("d", 4), ("", 4), ("", 4)]
+    assert drive(book.state.search(Query(limit=0))).total == 4
+
+
+@pytest.mark.parametrize(
+    ("query", "indexed"),
+    [
+        (Query(type="task"), True),
+        (Query(ids=("a",)), True),
+        (Query(conditions=(Condition("rank", "gte", 1),)), True),
+        (Query(conditions=(Condition("title", "regex", "a"),)), True),
+        (Query(since=START + HOUR), True),
+        (Query(conditions=(Condition("body", "eq", LONG + "b"),)), False),
+        (Query(conditions=(Condition("tags", "eq", ["red", "blue"]),)), False),
+        (Query(at=4), True),
+        (Query(at=3), False),
+    ],
+)
+def test_a_page_says_whether_documents_had_to_be_looked_at(book: Book, query: Query, indexed: bool) -> None:
+    assert drive(book.state.search(query)).indexed is indexed
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("in", "text"),
+    ("exists", 1),
+    ("gt", True),
+    ("lte", None),
+    ("gte", [1]),
+    ("regex", 7),
+    ("regex", "("),
+    ("like", "x"),
+]
+
+
+@pytest.mark.parametrize(("test", "value"), WRONG)
+def test_a_condition_that_makes_no_sense_is_refused(book: Book, test: Any, value: Any) -> None:
+    with pytest.raises(InvalidArgument):
+        found(book, conditions=(Condition("rank", test, value),))
+
+
+def test_few_candidates_are_judged_by_their_documents_rather_than_all_values_of_a_key() -> None:
+    book = Book()
+    book.node("wanted", "rare", title="title 7")
+    for number in range(100):
+        book.node(f"n{number}", title=f"title {number}")
+    page = drive(book.state.search(Query(type="rare", conditions=(Condition("title", "regex", "7$"),))))
+    assert (ids(page), page.indexed) == ("wanted", False)
+
+
+def test_an_answer_is_of_the_moment_it_was_asked_for() -> None:
+    book = Book()
+    for number in range(2_000):
+        book.node(f"n{number}", text=LONG)
+    answer = book.state.search(Query(conditions=(Condition("text", "eq", LONG),)))
+    next(answer)
+    book.node("n1999", text="other")
+    book.delete("n1998")
+    book.node("new", text=LONG)
+    assert drive(answer).total == 2_000
+
+
+def test_an_order_that_was_given_up_half_way_is_made_by_the_next_who_asks() -> None:
+    book = Book()
+    for number in range(20_000):
+        book.node(f"n{number}", rank=number)
+    query = Query(conditions=(Condition("rank", "gte", 19_990),))
+    abandoned = book.state.search(query)
+    next(abandoned)
+    second = book.state.search(query)
+    next(second)
+    abandoned.close()
+    assert drive(second).total == 10
+    book.node("late", rank=30_000)
+    assert drive(book.state.search(query)).total == 11
