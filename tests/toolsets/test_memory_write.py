@@ -430,7 +430,8 @@ def test_null_is_the_same_as_not_given(agent: Agent) -> None:
 
 def test_what_another_vocabulary_rules_is_not_written_here_but_can_be_erased(agent: Agent) -> None:
     work = [
-        Operation(Verb.UPSERT_NODE, {"id": name, "type": "work/node", "attrs": {"summary": "secret"}}) for name in "ab"
+        Operation(Verb.UPSERT_NODE, {"id": name, "type": "work/node", "attrs": {"summary": "quite secret"}})
+        for name in "ab"
     ]
     edge = Operation(Verb.UPSERT_EDGE, {"from": "a", "rel": "depends_on", "to": "b", "attrs": {}})
     agent.run(agent.partition.commit(lambda state: Draft((*work, edge), actor="planner", tool="graph_plan")))

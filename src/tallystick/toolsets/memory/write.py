@@ -33,7 +33,10 @@ async def write(store: Store, principal: Principal, asked: WriteArguments) -> An
 
     def propose(state: State) -> Draft | Commit:
         written = find_written(state, author.actor, asked, payload)
-        return written or DRAFTS[asked.op](state, author.actor, asked, payload)
+        if written is not None:
+            return written
+        check_not_reserved(state, asked, payload)
+        return DRAFTS[asked.op](state, author.actor, asked, payload)
 
     action = Action.WRITE if asked.op.startswith("UPSERT") else Action.DELETE
     receipt = await store.write(author, action, propose, resource=resource_of(asked))
