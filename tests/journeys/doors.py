@@ -32,17 +32,31 @@ async def client_at(door: str, base: Path, *, agent: str = "agent_alpha") -> Asy
 @contextmanager
 def serving_http(base: Path, *, agent: str = "agent_alpha") -> Iterator[str]:
     """Its address. On leaving it is asked to end, and must do so well."""
-    command = [sys.executable, *_arguments(base, agent), "--http", "127.0.0.1:0"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"NO_COLOR": "1"})
-    assert process.stderr is not None
+    process, address = start_http(base, agent=agent)
     try:
-        yield _address(iter(process.stderr))
+        yield address
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=20)
         assert process.returncode == 0
     finally:
-        process.kill()
-        process.wait()
+        kill(process)
+
+
+def start_http(base: Path, *, agent: str = "agent_alpha") -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, *_arguments(base, agent), "--http", "127.0.0.1:0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"NO_COLOR": "1"})
+    assert process.stderr is not None
+    try:
+        return process, _address(iter(process.stderr))
+    except BaseException:
+        kill(process)
+        raise
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    if process.stderr is not None:
         process.stderr.close()
 
 

@@ -1,0 +1,61 @@
+"""Servers killed with SIGKILL while agents write: nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from mcp.client import Client
+
+from tallystick.log.proof import prove
+from tests.journeys.doors import client_at, kill, serving_http, start_http, told
+
+LIVES = 4
+AGENTS = 8
+
+
+async def test_whatever_was_acknowledged_before_a_kill_is_found_after_it(tmp_path: Path) -> None:
+    """One server is killed again and again under load; a second one on the same base lives on beside it."""
+    kept: set[str] = set()
+    with serving_http(tmp_path) as witness:
+        for life in range(LIVES):
+            kept |= await _killed_at_work(tmp_path, life)
+            async with Client(f"{witness}/mcp") as client:
+                assert [name for name in sorted(kept) if not await _remembers(client, name)] == []
+    assert len(kept) > LIVES * 20
+    assert prove(tmp_path / "_system").sound
+    async with client_at("stdio", tmp_path) as client:
+        assert [name for name in sorted(kept) if not await _remembers(client, name)] == []
+
+
+async def _remembers(client: Client, name: str) -> bool:
+    entity = (await told(client, "memory.read", entity_id=name))["entity"]
+    return entity is not None and entity["attrs"] == {"name": name}
+
+
+async def _killed_at_work(base: Path, life: int) -> set[str]:
+    """The names whose writes were acknowledged before the server was killed."""
+    process, address = start_http(base)
+    acknowledged: set[str] = set()
+    enough = asyncio.Event()
+
+    async def work(agent: int) -> None:
+        try:
+            async with Client(f"{address}/mcp") as client:
+                for number in range(100_000):
+                    name = f"life{life}-{agent}-{number}"
+                    node = {"id": name, "type": "note", "attrs": {"name": name}}
+                    await told(client, "memory.write", op="UPSERT_NODE", node=node, nonce=name)
+                    acknowledged.add(name)
+                    if len(acknowledged) >= 30 + 20 * life:
+                        enough.set()
+        except Exception:
+            return  # The server is gone: whatever was not acknowledged may or may not be there.
+
+    workers = [asyncio.create_task(work(agent)) for agent in range(AGENTS)]
+    await asyncio.wait_for(enough.wait(), 60)
+    kill(process)
+    for worker in workers:
+        worker.cancel()
+    await asyncio.gather(*workers, return_exceptions=True)
+    return acknowledged
