@@ -8,6 +8,8 @@ UV ?= uv
 READY := $(VENV)/.ready
 CONFORMANCE := tests/conformance
 CONFORMANCE_READY := $(if $(wildcard $(CONFORMANCE)/package.json),$(CONFORMANCE)/node_modules/.ready)
+IDENTITY := tests/identity
+IDENTITY_READY := $(if $(wildcard $(IDENTITY)/package.json),$(IDENTITY)/node_modules/.ready)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check format bench docs wheel lock clean
@@ -21,7 +23,7 @@ run: $(READY) ## serve a small sample memory over HTTP on this machine
 	@test -d .sample/_system/log || $(BIN)/tallystick import --base .sample src/tallystick/sample.jsonl
 	@exec $(BIN)/tallystick serve --base .sample --http 127.0.0.1:$(PORT) --next-free-port
 
-test: $(READY) $(CONFORMANCE_READY) ## run every test
+test: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) ## run every test
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
 check: $(READY) ## style, types, import directions, lock files
@@ -54,7 +56,7 @@ LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes 
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis $(CONFORMANCE)/node_modules
+	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules
 	@find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Hatchling is among the development pins, so that building needs nothing from outside the lock.
@@ -65,7 +67,7 @@ $(READY): pyproject.toml constraints.txt constraints-dev.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(CONFORMANCE)/node_modules/.ready: $(CONFORMANCE)/package.json $(wildcard $(CONFORMANCE)/package-lock.json)
-	@command -v npm >/dev/null || { echo 'npm is needed for the MCP conformance suite: install Node.js'; exit 1; }
-	@cd $(CONFORMANCE) && npm ci --no-audit --no-fund --loglevel=error
+tests/%/node_modules/.ready: tests/%/package.json tests/%/package-lock.json
+	@command -v npm >/dev/null || { echo 'npm is needed for the tests in tests/$*: install Node.js'; exit 1; }
+	@cd tests/$* && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import click
 import typer
 
 from tallystick import app, cli, config, errors
@@ -177,16 +178,20 @@ def _default(row: config.Setting) -> str:
 
 
 def commands() -> str:
-    group = typer.main.get_command(cli.commands)
-    blocks = [f"## {name}\n\n```\n{_help(group, name)}\n```\n" for name in cli.COMMANDS]
+    root = typer.main.get_command(cli.commands)
+    blocks = [f"## {' '.join(words)}\n\n```\n{text}\n```\n" for words, text in _helps(root)]
     return "\n".join(["# Commands\n", "What `tallystick COMMAND --help` says.\n", *blocks])
 
 
-def _help(group: Any, name: str) -> str:
-    parent = group.make_context("tallystick", ["where"], terminal_width=WIDTH, max_content_width=WIDTH)
-    command = group.get_command(parent, name)
-    context = type(parent)(command, info_name=name, parent=parent)
-    return str(command.get_help(context)).strip()
+def _helps(group: Any, above: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each command with its help, those of a group after the group's own."""
+    name = words[-1] if words else "tallystick"
+    context = click.Context(group, info_name=name, parent=above, max_content_width=WIDTH, terminal_width=WIDTH)
+    for name, command in group.commands.items():
+        inner = click.Context(command, info_name=name, parent=context)
+        yield (*words, name), str(command.get_help(inner)).strip()
+        if hasattr(command, "commands"):
+            yield from _helps(command, context, (*words, name))
 
 
 def _cell(text: str) -> str:

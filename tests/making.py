@@ -45,8 +45,9 @@ def entries(head: Head, *drafts: Draft, tenant: str = "default", now: int = STAR
 
 
 def append(log: Log, *drafts: Draft) -> list[Entry]:
-    made = entries(log.head(), *drafts)
-    log.append(made, expected=log.head())
+    head = log.head()
+    made = entries(head, *drafts)
+    log.append(made, expected=head)
     return made
 
 

@@ -57,7 +57,7 @@ def test_every_tool_setting_error_and_command_is_documented() -> None:
     ] == []
     assert [row.name for row in config.table() if f"`{row.name}`" not in pages["settings"]] == []
     assert [kind.code for kind in kinds if f"`{kind.code}`" not in pages["errors"]] == []
-    assert [name for name in cli.COMMANDS if f"## {name}\n" not in pages["commands"]] == []
+    assert [name for name in (*cli.COMMANDS, *cli.GROUPS) if f"## {name}\n" not in pages["commands"]] == []
 
 
 def test_every_toolset_is_in_the_readme() -> None:
@@ -90,9 +90,22 @@ def _commands_in(line: str) -> Iterator[list[str]]:
             yield found[1:]
 
 
-def _options(name: str) -> dict[str, Any]:
-    group: Any = typer.main.get_command(cli.commands)
-    return {option: param for param in group.commands[name].params for option in (*param.opts, *param.secondary_opts)}
+def _command(words: list[str]) -> Any:
+    """The command that the first words name; None when there is none."""
+    found: Any = typer.main.get_command(cli.commands)
+    for word in words:
+        if not hasattr(found, "commands") or (word not in found.commands and found.params and words[0] != word):
+            break
+        found = found.commands.get(word)
+    return found
+
+
+def _is_right(words: list[str]) -> bool:
+    command = _command(words)
+    if words[0] == "--version" or command is None:
+        return words[0] == "--version"
+    options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+    return all(word in options | {"-", "-h", "--help"} for word in words if word.startswith("-"))
 
 
 def test_the_commands_in_the_documentation_exist() -> None:
@@ -100,11 +113,7 @@ def test_the_commands_in_the_documentation_exist() -> None:
         f"{page}: {' '.join(words)}"
         for page, line in _shell_lines()
         for words in _commands_in(line)
-        if not (words[0] == "--version" or words[0] in cli.COMMANDS)
-        or any(
-            word.startswith("-") and word not in {"-", "-h", "--help"} and word not in _options(words[0])
-            for word in words[1:]
-        )
+        if not _is_right(words)
     ]
     assert wrong == []
     assert sum(1 for _, line in _shell_lines() for _ in _commands_in(line)) > 30, "the documentation shows how"

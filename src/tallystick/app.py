@@ -4,53 +4,111 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tallystick import __version__
 from tallystick.config import Settings
+from tallystick.homes import Homes
 from tallystick.log.files import FilesLog
 from tallystick.partition import Limits, Partition
 from tallystick.policy import Principal
 from tallystick.policy.single_user import SingleUser
+from tallystick.projections.views.shelf import Edit
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose
+from tallystick.server.limits import Quota, Quotas, read_overrides
+from tallystick.server.oauth import principal_of
 from tallystick.snapshots import Snapshots
 from tallystick.store import Store
-from tallystick.toolsets import Toolset, memory
+from tallystick.toolsets import Toolset, files, knowledge, memory, ontology, work
+from tallystick.toolsets.files import rewriting
+from tallystick.toolsets.knowledge.context import knowledge_for_paths
+from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_settings
+
+if TYPE_CHECKING:
+    from tallystick.server.oauth.guard import Admission
 
 
-def toolsets(settings: Settings) -> tuple[Toolset, ...]:
-    """Every vocabulary there is, whether it is offered or not."""
-    return (memory.toolset(hops_max=settings.max_hops),)
+def toolsets(settings: Settings, homes: Homes | None = None) -> tuple[Toolset, ...]:
+    """Every vocabulary there is, whether it is offered or not. Without `homes` they can be shown, not all be called."""
+    return (
+        memory.toolset(hops_max=settings.max_hops),
+        work.toolset(settings=_work_settings(settings), knowledge=knowledge_for_paths),
+        knowledge.make_toolset(
+            knowledge.make_desk(
+                repo=Path(settings.repo) if settings.repo else None, pin_knowledge=settings.pin_knowledge
+            )
+        ),
+        ontology.make_toolset(
+            homes.contents if homes else None,
+            homes.text if homes else None,
+            published=homes.published if homes else None,
+            adopt=homes.adopted if homes else None,
+            content_bytes_max=settings.content_bytes_max,
+        ),
+        files.make_toolset(
+            homes.path if homes else None,
+            views=homes.views if homes else lambda tenant: None,
+            adopt=homes.adopted if homes else None,
+            published=homes.published if homes else None,
+        ),
+    )
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Store]:
+async def opened(settings: Settings, homes: Homes | None = None) -> AsyncIterator[Store]:
     """The store over the base directory; closed with what was handed in safely in the log."""
 
     async def open_partition(tenant: str) -> Partition:
         return await _open_partition(msgspec.structs.replace(settings, tenant=tenant))
 
-    store = Store(open_partition, SingleUser())
+    store = Store(open_partition, SingleUser(), committed=homes.committed if homes else None)
     try:
         yield store
     finally:
         await store.close()
 
 
+@asynccontextmanager
+async def served(settings: Settings) -> AsyncIterator[Offer]:
+    """The store with everything that follows it, offered to agents."""
+    adopts = settings.adopt_file_edits == "on" or (settings.adopt_file_edits == "auto" and not settings.http)
+
+    async def adopt(tenant: str, edit: Edit) -> None:
+        await rewriting.adopt(store, homes.contents, tenant, edit)
+
+    homes = Homes(settings, adopt=adopt if adopts else None, database=_work_settings(settings).db_path)
+    async with opened(settings, homes) as store:
+        # A log that cannot be opened is said now, not at the first call.
+        await store.partition(local_user(settings))
+        homes.of(settings.tenant).serve()
+        try:
+            yield _offer(settings, store, homes)
+        finally:
+            await homes.close()
+
+
+async def publish(settings: Settings) -> None:
+    """Bring the views to the head of the log, for commands that wrote and are about to end."""
+    homes = Homes(settings)
+    await asyncio.to_thread(homes.of(settings.tenant).publish)
+    await homes.close()
+
+
 def serve_stdio(settings: Settings) -> None:
     from tallystick.server.mcp import serve_stdio as serve
 
     async def run() -> None:
-        async with opened(settings) as store:
-            await serve(_offer(settings, store))
+        async with served(settings) as offer:
+            await serve(offer)
 
     asyncio.run(run())
 
@@ -60,22 +118,27 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     import uvloop
 
     from tallystick.server.http import http_app, run_http
+    from tallystick.server.tls import tls_context
+
+    tls = tls_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
+    admission = _admission(settings, host, port)
 
     async def run() -> None:
-        async with opened(settings) as store:
-            # A log that cannot be opened is said now, not at the first call.
-            await store.partition(_local_user(settings))
+        async with served(settings) as offer:
             application = http_app(
-                _offer(settings, store), hosts=[host, *settings.http_hosts], origins=settings.http_origins
+                offer if admission is None else _guarded(settings, offer),
+                hosts=[host, *settings.http_hosts],
+                origins=settings.http_origins,
+                admission=admission,
             )
-            await run_http(application, host=host, port=port, announce=announce)
+            await run_http(application, host=host, port=port, announce=announce, tls=tls)
 
     uvloop.run(run())
 
 
 async def take_snapshot(settings: Settings) -> Path:
     async with opened(msgspec.structs.replace(settings, snapshot_every=0)) as store:
-        return (await store.partition(_local_user(settings))).save_snapshot()
+        return (await store.partition(local_user(settings))).save_snapshot()
 
 
 async def _open_partition(settings: Settings) -> Partition:
@@ -106,21 +169,18 @@ def _snapshot_elsewhere(settings: Settings) -> None:
     )
 
 
-def _offer(settings: Settings, store: Store) -> Offer:
-    user = _local_user(settings)
-
-    def principal_of(request: Any) -> Principal:
-        return user
+def _offer(settings: Settings, store: Store, homes: Homes) -> Offer:
+    user = local_user(settings)
 
     return Offer(
         tools=choose(
-            toolsets(settings),
+            toolsets(settings, homes),
             names=settings.toolsets,
             tools=settings.tools or None,
             read_only=settings.read_only,
         ),
         store=store,
-        principal_of=principal_of,
+        principal_of=lambda request: user,
         version=__version__,
         tool_names=settings.tool_names,
         validation_errors=settings.validation_errors,
@@ -129,5 +189,45 @@ def _offer(settings: Settings, store: Store) -> Offer:
     )
 
 
-def _local_user(settings: Settings) -> Principal:
-    return Principal(actor=settings.agent_identity, tenant=settings.tenant)
+def _admission(settings: Settings, host: str, port: int) -> Admission | None:
+    if not settings.issuers:
+        return None
+    from tallystick.server.oauth.guard import build_admission, public_address
+    from tallystick.server.oauth.introspection import find_client
+
+    return build_admission(
+        settings.issuers,
+        public_url=public_address(settings.public_url, host=host, port=port, tls=bool(settings.tls_cert)),
+        audience=settings.audience,
+        scopes=settings.scopes,
+        tenant_claim=settings.tenant_claim,
+        roles_claim=settings.roles_claim,
+        clock_skew_seconds=settings.clock_skew_seconds,
+        token_cache_seconds=settings.token_cache_seconds,
+        jwks_seconds=settings.jwks_seconds,
+        jwks_stale_seconds=settings.jwks_stale_seconds,
+        introspect_as=find_client(settings.introspection_client, settings.introspection_secret_file),
+        introspection_seconds=settings.introspection_seconds,
+    )
+
+
+def _guarded(settings: Settings, offer: Offer) -> Offer:
+    """What is offered to callers who prove who they are, each tenant within its quota."""
+    return msgspec.structs.replace(
+        offer,
+        principal_of=principal_of,
+        quotas=Quotas(Quota(settings.quota_writes, settings.quota_reads), read_overrides(settings.quota_overrides)),
+        # Anybody may ask /health: how much a tenant has written is not for them.
+        position=None,
+    )
+
+
+def local_user(settings: Settings) -> Principal:
+    """Whoever can start this process. The name is that of the settings, else that of `graph.config.yaml`."""
+    named = settings.agent_identity != DEFAULT_AGENT
+    actor = settings.agent_identity if named else _work_settings(settings).agent_identity
+    return Principal(actor=actor, tenant=settings.tenant)
+
+
+def _work_settings(settings: Settings) -> WorkSettings:
+    return read_settings(base=settings.base, working=Path.cwd(), environ=os.environ)

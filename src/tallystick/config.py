@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     toolsets: Annotated[
         tuple[str, ...], _meaning("Vocabularies offered to agents, or `all`.", "TALLYSTICK_TOOLSETS")
-    ] = ("memory",)
+    ] = ("memory", "work", "knowledge")
     tools: Annotated[
         tuple[str, ...], _meaning("Only these tools of the chosen toolsets; empty means every one.", "TALLYSTICK_TOOLS")
     ] = ()
@@ -85,6 +85,127 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes_max: Annotated[
         int, _meaning("The largest request that is read.", "TALLYSTICK_BODY_BYTES_MAX"), Meta(ge=1024)
     ] = 8 << 20
+    tls_cert: Annotated[
+        str, _meaning("PEM file with the certificate to serve HTTPS with; empty means HTTP.", "TALLYSTICK_TLS_CERT")
+    ] = ""
+    tls_key: Annotated[
+        str, _meaning("PEM file with the certificate's key, if it is not in the same file.", "TALLYSTICK_TLS_KEY")
+    ] = ""
+
+    issuers: Annotated[
+        tuple[str, ...],
+        _meaning(
+            "Whose access tokens are asked for over HTTP, spelled as in the tokens; none means this machine only.",
+            "TALLYSTICK_ISSUERS",
+        ),
+    ] = ()
+    public_url: Annotated[
+        str,
+        _meaning(
+            "Where clients find this server, without `/mcp`; empty means the address it listens on.",
+            "TALLYSTICK_PUBLIC_URL",
+        ),
+    ] = ""
+    audience: Annotated[
+        tuple[str, ...],
+        _meaning(
+            "What tokens must be issued for; empty means `public_url`, with or without `/mcp` or `/sse`.",
+            "TALLYSTICK_AUDIENCE",
+        ),
+    ] = ()
+    scopes: Annotated[tuple[str, ...], _meaning("Scopes that every token must have.", "TALLYSTICK_SCOPES")] = ()
+    tenant_claim: Annotated[
+        str,
+        _meaning(
+            "The claim, or the path to it, that names the tenant; without it the tenant is `default`.",
+            "TALLYSTICK_TENANT_CLAIM",
+        ),
+        Meta(pattern="."),
+    ] = "tenant_id"
+    roles_claim: Annotated[
+        str,
+        _meaning("The claim, or the path to it, that lists roles.", "TALLYSTICK_ROLES_CLAIM"),
+        Meta(pattern="."),
+    ] = "roles"
+    clock_skew_seconds: Annotated[
+        int,
+        _meaning("How far the issuer's clock may be off ours.", "TALLYSTICK_CLOCK_SKEW_SECONDS"),
+        Meta(ge=0, le=300),
+    ] = 10
+    token_cache_seconds: Annotated[
+        int,
+        _meaning("How long a token that was checked is not checked again.", "TALLYSTICK_TOKEN_CACHE_SECONDS"),
+        Meta(ge=0, le=3600),
+    ] = 60
+    jwks_seconds: Annotated[
+        int,
+        _meaning("How long an issuer's keys are used before they are asked for again.", "TALLYSTICK_JWKS_SECONDS"),
+        Meta(ge=1),
+    ] = 300
+    jwks_stale_seconds: Annotated[
+        int,
+        _meaning("How much longer they are used if the issuer does not answer.", "TALLYSTICK_JWKS_STALE_SECONDS"),
+        Meta(ge=0),
+    ] = 3600
+    introspection_client: Annotated[
+        str,
+        _meaning(
+            "The client id to ask the issuer with whether a token was revoked; empty means not to ask.",
+            "TALLYSTICK_INTROSPECTION_CLIENT",
+        ),
+    ] = ""
+    introspection_secret_file: Annotated[
+        str, _meaning("The file that holds that client's secret.", "TALLYSTICK_INTROSPECTION_SECRET_FILE")
+    ] = ""
+    introspection_seconds: Annotated[
+        int,
+        _meaning("How long the issuer's word on a token is relied upon.", "TALLYSTICK_INTROSPECTION_SECONDS"),
+        Meta(ge=0, le=3600),
+    ] = 60
+    quota_writes: Annotated[
+        int,
+        _meaning(
+            "Calls a minute that may write, for each tenant, where tokens are asked for; 0 means any number.",
+            "TALLYSTICK_QUOTA_WRITES",
+        ),
+        Meta(ge=0),
+    ] = 1000
+    quota_reads: Annotated[
+        int, _meaning("The same for calls that only read.", "TALLYSTICK_QUOTA_READS"), Meta(ge=0)
+    ] = 10_000
+    quota_overrides: Annotated[
+        tuple[str, ...],
+        _meaning("Other quotas for some tenants, as `tenant=writes/reads`.", "TALLYSTICK_QUOTA_OVERRIDES"),
+    ] = ()
+
+    content_bytes_max: Annotated[
+        int,
+        _meaning(
+            "The largest content of a node or connection; a request that carries it must fit `body_bytes_max` too.",
+            "TALLYSTICK_CONTENT_BYTES_MAX",
+        ),
+        Meta(ge=1024),
+    ] = 100_000_000
+    repo: Annotated[
+        str,
+        _meaning(
+            "The git work tree that knowledge is about; empty means the one of the working directory.",
+            "TALLYSTICK_REPO",
+        ),
+    ] = ""
+    pin_knowledge: Annotated[
+        bool,
+        _meaning(
+            "Whether knowledge is pinned to the files it is about without being asked to.", "TALLYSTICK_PIN_KNOWLEDGE"
+        ),
+    ] = False
+    adopt_file_edits: Annotated[
+        Literal["auto", "on", "off"],
+        _meaning(
+            "Whether content files that people edit become commits by `file-edit`; `auto`: on stdio.",
+            "TALLYSTICK_ADOPT_FILE_EDITS",
+        ),
+    ] = "auto"
 
     segment_bytes_max: Annotated[
         int,

@@ -24,9 +24,16 @@ _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 class Store:
-    def __init__(self, open_partition: Callable[[str], Awaitable[Partition]], policy: Policy) -> None:
+    def __init__(
+        self,
+        open_partition: Callable[[str], Awaitable[Partition]],
+        policy: Policy,
+        committed: Callable[[str], None] | None = None,
+    ) -> None:
+        """`committed` is told the tenant after each commit: something may follow it."""
         self._open_partition = open_partition
         self._policy = policy
+        self._committed = committed
         self._partitions: dict[str, asyncio.Future[Partition]] = {}
 
     async def read(
@@ -61,7 +68,10 @@ class Store:
             check(state, proposed)
             return msgspec.structs.replace(proposed, policy_version=decision.policy_version)
 
-        return await partition.commit(decided)
+        receipt = await partition.commit(decided)
+        if self._committed is not None:
+            self._committed(principal.tenant)
+        return receipt
 
     async def partition(self, principal: Principal) -> Partition:
         """For work on a partition as a whole, which no policy speaks of: snapshots, following the log."""

@@ -62,6 +62,14 @@ def test_the_slower_of_two_writers_is_told_and_leaves_nothing(log: Log) -> None:
     assert list(log.read(Head())) == fast
 
 
+def test_entries_that_do_not_follow_on_the_head_are_refused(log: Log) -> None:
+    stale = entries(log.head(), draft(node("stale")))
+    kept = append(log, draft(node("kept")))
+    with pytest.raises(ValueError, match="follow position 1"):
+        log.append(stale, expected=log.head())
+    assert list(log.read(Head())) == kept
+
+
 def test_a_group_of_batches_is_appended_as_one(log: Log) -> None:
     made = append(log, draft(node("a"), node("b")), draft(node("c")))
     assert [entry.commit.batch for entry in log.read(Head())] == [(1, 2), (2, 2), None]

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tests.journeys.requirements_knowledge import KNOWLEDGE_REQUIREMENTS
+from tests.journeys.requirements_ontology import ONTOLOGY_REQUIREMENTS
+from tests.journeys.requirements_work import WORK_REQUIREMENTS
+
 
 class Requirement(NamedTuple):
     id: str
@@ -187,5 +191,36 @@ REQUIREMENTS: list[Requirement] = [
          _WRITE + "test_a_payload_past_the_limit_says_its_size_and_the_limit"),
         ("bad input, depth", "nesting without end is refused",
          _WRITE + "test_nesting_without_end_is_refused"),
+    )
+]  # fmt: skip
+REQUIREMENTS += [
+    Requirement(*row)
+    for row in (
+        # -- the log
+        ("durability, kill", "what was acknowledged before a SIGKILL is found after it, by a client",
+         "tests/journeys/test_kill_stories.py::"
+         "test_whatever_was_acknowledged_before_a_kill_is_found_after_it"),
+        ("durability, faults", "failing writes and syncs lose nothing that was acknowledged",
+         "tests/log/test_faults.py::test_an_injected_fault_loses_nothing_that_was_acknowledged"),
+        ("L55, torn end", "a torn end is set aside and writing goes on",
+         "tests/log/test_files.py::test_a_torn_end_is_set_aside_and_writing_goes_on"),
+        ("L55, damage", "damage elsewhere stops the log, names file and line, and touches nothing",
+         "tests/log/test_files.py::test_damage_before_the_mark_names_file_and_line_and_touches_nothing"),
+        ("L54", "drafts that wait together are synced together",
+         "tests/test_partition.py::test_drafts_that_wait_together_are_appended_together"),
+        ("L63", "a state that fails to apply is read anew from the log",
+         "tests/test_partition.py::test_a_state_that_fails_to_apply_is_read_anew_from_the_log"),
+        ("M23, log", "two processes write at once and both find everything",
+         "tests/log/test_faults.py::test_two_processes_write_at_once_and_both_find_everything"),
+        ("proof, bytes", "verify finds every flipped byte",
+         "tests/log/test_proof.py::test_every_flipped_byte_is_found"),
+        ("proof, lines", "verify finds a removed, swapped or added line, the last ones included",
+         "tests/log/test_proof.py::test_a_removed_swapped_or_added_line_is_found"),
+        ("L8, partition", "a commit comes after every foreign commit that was observed",
+         "tests/test_partition.py::"
+         "test_a_foreign_lamport_that_was_observed_comes_before_the_next_commit"),
+        *KNOWLEDGE_REQUIREMENTS,
+        *ONTOLOGY_REQUIREMENTS,
+        *WORK_REQUIREMENTS,
     )
 ]  # fmt: skip

@@ -78,6 +78,15 @@ def test_what_never_was_has_no_lineage(book: Book) -> None:
         assert book.state.summary(name) is None
 
 
+def test_what_is_written_after_a_redaction_is_an_update_of_what_was_left() -> None:
+    book = Book()
+    book.node("a", mail="somebody@example.org", n=1)
+    book.scrub(book.redact("a", ["attrs.mail"]))
+    book.node("a", mail="somebody.else@example.org", n=1)
+    assert told(lineage(book, "a"))[-1] == (3, "UPDATE_NODE", {"attrs.mail": "somebody.else@example.org"})
+    assert book.commits[0].payload not in book.lines[0]
+
+
 def test_a_deleted_node_still_says_what_it_was(book: Book) -> None:
     book.delete("a")
     found = lineage(book, "a")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.errors import InvalidArgument
-from tallystick.state import Condition, Page, Query
+from tallystick.state import Condition, Page, Query, conditions, order
 from tests.state.book import HOUR, START, Book, drive
 
 LONG = "x" * 200
@@ -173,3 +173,33 @@ def test_an_order_that_was_given_up_half_way_is_made_by_the_next_who_asks() -> N
     assert drive(second).total == 10
     book.node("late", rank=30_000)
     assert drive(book.state.search(query)).total == 11
+
+
+def test_values_that_come_and_go_while_an_order_is_made_find_their_place_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_RUN", 1)
+    book = Book()
+    for number in range(10):
+        book.node(f"n{number}", rank=number)
+    answer = book.state.search(Query(conditions=(Condition("rank", "gte", 0),)))
+    next(answer)
+    book.node("new", rank=4.5)
+    book.node("n7", rank=-1)
+    assert drive(answer).total == 10
+    assert found(book, conditions=(Condition("rank", "gt", 4), Condition("rank", "lte", 5))) == "n5new"
+    assert found(book, conditions=(Condition("rank", "gte", 7),)) == "n8n9"
+
+
+def test_an_answer_is_not_misled_by_commits_that_were_undone_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "_BREATH", 1)
+    book = Book()
+    for number in range(10):
+        book.node(f"n{number}", rank=number)
+    query = Query(conditions=(Condition("rank", "gte", 0),))
+    assert drive(book.state.search(query)).total == 10
+    answer = book.state.search(query)
+    next(answer)
+    book.node("n8", rank=-1)
+    next(answer)
+    book.undo(1)
+    book.node("n9", rank=-1)
+    assert drive(answer).total == 10

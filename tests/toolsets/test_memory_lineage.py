@@ -217,7 +217,10 @@ def test_nothing_in_a_csv_starts_like_a_formula(agent: Agent, start: str) -> Non
             ["field 'export_format' does not go with depth 'summary'"],
         ),
         ({"entity_id": "n", "limit": 0}, ["field 'limit' must be greater than or equal to 1"]),
-        ({"entity_id": "n", "export_format": "openlineage_v1"}, ["field 'export_format' must be 'json' or 'csv'"]),
+        (
+            {"entity_id": "n", "export_format": "xml"},
+            ["field 'export_format' must be 'json', 'csv' or 'openlineage_v1'"],
+        ),
         ({"entity_id": "n", "depth": "all"}, ["field 'depth' must be 'direct', 'full' or 'summary'"]),
     ],
     ids=str,

@@ -16,7 +16,7 @@ from typing import NoReturn
 import typer
 
 from tallystick import __version__, errors
-from tallystick.cli import care, reading, serving, transfer
+from tallystick.cli import care, knowledge, ontology, reading, serving, transfer, work
 from tallystick.errors import TallystickError
 
 EXIT_CODES: dict[type[TallystickError], int] = {
@@ -47,6 +47,13 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "import": transfer.import_,
 }
 
+GROUPS: dict[str, typer.Typer] = {
+    "work": work.commands,
+    "knowledge": knowledge.commands,
+    "ontology": ontology.commands,
+}
+"""Words with words of their own: `tallystick work next`."""
+
 commands = typer.Typer(
     help="The memory that AI agents can be trusted with: a versioned, verifiable graph served over MCP.",
     epilog="Every command explains itself and gives examples: tallystick COMMAND --help",
@@ -74,6 +81,8 @@ def _pipeable(command: Callable[..., None]) -> Callable[..., None]:
 
 for name, command in COMMANDS.items():
     commands.command(name)(_pipeable(command))
+for name, group in GROUPS.items():
+    commands.add_typer(group, name=name)
 
 
 def _version(wanted: bool) -> None:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from tallystick.config import Settings
-from tallystick.policy import Principal
 
 if TYPE_CHECKING:
+    from tallystick.policy import Principal
     from tallystick.toolsets import Tool
 
 
@@ -31,7 +31,9 @@ def tool(settings: Settings, name: str) -> Tool:
 
 
 def principal(settings: Settings) -> Principal:
-    return Principal(actor=settings.agent_identity, tenant=settings.tenant)
+    from tallystick import app
+
+    return app.local_user(settings)
 
 
 def _pages_of(settings: Settings, name: str, arguments: dict[str, Any], *, limit: int) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from tallystick.errors import InvalidArgument
 
 DEFAULT_PORT = 8765
 _PORTS_TRIED = 50
+ALONE = "this machine only, and nobody is asked who they are; a team needs --issuer"
 _ADDRESS_ERRORS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
 
 
@@ -39,6 +40,22 @@ def serve(
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="NAME", help="Who writes when nobody says so.")
     ] = None,
+    issuer: Annotated[
+        str | None,
+        typer.Option("--issuer", metavar="URLS", help="Over HTTP, ask for access tokens of these, comma-separated."),
+    ] = None,
+    audience: Annotated[
+        str | None,
+        typer.Option("--audience", metavar="NAMES", help="What tokens must be issued for. [default: the public URL]"),
+    ] = None,
+    public_url: Annotated[
+        str | None,
+        typer.Option("--public-url", metavar="URL", help="Where clients find this server, without /mcp."),
+    ] = None,
+    tls_cert: Annotated[
+        str | None, typer.Option("--tls-cert", metavar="FILE", help="Serve HTTPS with this PEM certificate.")
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's PEM key.")] = None,
     next_free_port: Annotated[
         bool, typer.Option("--next-free-port", help="If the port is taken, use the next one that is free.")
     ] = False,
@@ -59,6 +76,8 @@ def serve(
       tallystick serve --base ./memory --agent planner
       tallystick serve --http 127.0.0.1:8765
       tallystick serve --read-only --tools memory.read,memory.search
+      tallystick serve --http 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem \\
+        --issuer https://login.example --public-url https://memory.example
     """
     settings = settled(
         base=base,
@@ -69,6 +88,11 @@ def serve(
         tools=tools,
         read_only=read_only,
         tool_names=tool_names,
+        issuers=issuer,
+        audience=audience,
+        public_url=public_url,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
     )
     if not settings.http:
         from tallystick import app
@@ -85,7 +109,7 @@ def _serve_http(settings: Settings, host: str, port: int) -> None:
     from tallystick import app
     from tallystick.server.guards import check_binding
 
-    check_binding(host, issuer=None)
+    check_binding(host, issuer=next(iter(settings.issuers), None))
     try:
         app.serve_http(settings, host=host, port=port, announce=lambda host, port: note(welcome(settings, host, port)))
     except OSError as error:
@@ -123,7 +147,9 @@ def find_free_port(host: str, port: int) -> int:
 
 
 def welcome(settings: Settings, host: str, port: int) -> str:
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme, name = "https" if settings.tls_cert else "http", f"[{host}]" if ":" in host else host
+    url = settings.public_url.rstrip("/") if settings.issuers and settings.public_url else f"{scheme}://{name}:{port}"
+    access = f"tokens of {', '.join(settings.issuers)}" if settings.issuers else ALONE
     return "\n".join(
         [
             f"Tallystick {__version__} serves {settings.home}",
@@ -131,6 +157,7 @@ def welcome(settings: Settings, host: str, port: int) -> str:
             f"  connect  claude mcp add --transport http tallystick {url}/mcp",
             f'  others   {{"mcpServers": {{"tallystick": {{"type": "http", "url": "{url}/mcp"}}}}}}',
             f"  REST     {url}/v1/openapi.json",
+            f"  access   {access}",
             "  stop     Ctrl-C",
         ]
     )

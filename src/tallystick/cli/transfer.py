@@ -51,6 +51,7 @@ def export(
       tallystick export backup.jsonl
       tallystick export | gzip > backup.jsonl.gz
     """
+    from tallystick.log.backups import note_backup
     from tallystick.log.files import FilesLog
 
     settings = existing(base=base, tenant=tenant)
@@ -60,11 +61,15 @@ def export(
     log = FilesLog(settings.system)
     try:
         with _stdout() if to_stdout else _whole_file(file) as target:
-            count = _copy_lines(log, target)
+            count, position = _copy_lines(log, target)
     finally:
         log.close()
+    note_backup(settings.system, "-" if to_stdout else str(file.absolute()), position=position, commits=count)
     if not to_stdout:
         note(f"{counted(count, 'commit')} in {file}; to prove them, import them into an empty base and verify that")
+    blobs = sum(1 for _ in (settings.home / "_content" / "blobs").glob("*"))
+    if blobs:
+        note(f"{counted(blobs, 'large content')} beside the log: copy {settings.home / '_content' / 'blobs'} as well")
 
 
 def import_(
@@ -115,17 +120,18 @@ def _already(told: dict[str, Any]) -> str:
 # -- the exact copy
 
 
-def _copy_lines(log: Any, target: BinaryIO) -> int:
+def _copy_lines(log: Any, target: BinaryIO) -> tuple[int, int]:
+    """How many, and the lamport of the last."""
     from tallystick.log import Head
 
-    count = 0
+    count = position = 0
     with progress("exporting", log.head().end) as tell:
         for entry in log.read(Head()):
             target.write(entry.line + b"\n")
-            count += 1
+            count, position = count + 1, entry.commit.lamport
             if count % _TOGETHER_LINES == 0:
                 tell(entry.end)
-    return count
+    return count, position
 
 
 def _restore(settings: Settings, source: BinaryIO, size: int) -> dict[str, Any]:

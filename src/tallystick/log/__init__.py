@@ -74,6 +74,13 @@ class Log(Protocol):
     def close(self) -> None: ...
 
 
+def check_chained(entries: Sequence[Entry], head: Head) -> None:
+    """What a log must never hold, whoever calls: entries that do not follow on its head."""
+    first = entries[0]
+    if first.offset != head.end or first.commit.prev != head.commit_id or first.commit.lamport <= head.lamport:
+        raise ValueError(f"the entries were not made to follow position {head.lamport}")
+
+
 def head_after(entries: Sequence[Entry], head: Head) -> Head:
     """Where the log ends once these are appended to it."""
     last = entries[-1]

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tallystick.errors import Corrupt, HeadMoved, LogClosed, StorageRefused
-from tallystick.log import Entry, Head, head_after, verifier_after
+from tallystick.log import Entry, Head, check_chained, head_after, verifier_after
 from tallystick.log.mark import Mark, sync_directory
 from tallystick.log.recovery import PendingMasks, recover
 from tallystick.log.segments import Segments
@@ -104,6 +104,7 @@ class FilesLog:
         self._settle_bytes_behind_the_mark()
         if self.head() != expected:
             raise HeadMoved(f"the log is at {self.head().lamport}, not at {expected.lamport}")
+        check_chained(entries, expected)
         if masks:
             # Before the append: a crash behind it finishes the masking from this note.
             self._masks.note(entries[-1].commit.lamport, masks)

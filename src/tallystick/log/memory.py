@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved
-from tallystick.log import Entry, Head, head_after, verifier_after
+from tallystick.log import Entry, Head, check_chained, head_after, verifier_after
 
 
 class MemoryLog:
@@ -28,6 +28,7 @@ class MemoryLog:
     def append(self, entries: Sequence[Entry], *, expected: Head, masks: Mapping[int, bytes] | None = None) -> Head:
         if self._head != expected:
             raise HeadMoved(f"the log is at {self._head.lamport}, not at {expected.lamport}")
+        check_chained(entries, expected)
         for entry in entries:
             self._offsets.append(entry.offset)
             self._lines.append(entry.line)

@@ -134,6 +134,9 @@ class PendingMasks:
         note = msgspec.json.decode(self._path.read_bytes(), type=_Note)
         for offset, payload in note.masks.items():
             _overwrite(segments, offset, payload)
+        # Torn ends may hold an earlier try to write what is masked now.
+        for torn in segments.directory.glob("*.torn-*"):
+            torn.unlink(missing_ok=True)
         self._drop()
 
     def finish(self, segments: Segments, head: Head) -> None:

@@ -1,12 +1,13 @@
 """Who may: the principal, the decision, and what every policy engine answers.
 
-Knows actions and resources, nothing of tools or storage.
+Knows actions and resources, nothing of tools or storage. What roles may do is written in Rego
+(`rules/`, or an operator's own), never here.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -26,6 +27,18 @@ class Principal(msgspec.Struct, frozen=True):
     roles: tuple[str, ...] = ()
     trusted: bool = True
     """True where the caller may name its own actor (stdio and loopback without an issuer)."""
+    tool: str | None = None
+    """The tool it asks through."""
+    ip_address: str | None = None
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What the state says of a resource; nothing where there is none."""
+
+    type: str | None = None
+    owner: str | None = None
+    tenant: str | None = None
+    """Whose log it is in."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -34,13 +47,39 @@ class Request(msgspec.Struct, frozen=True):
     resource: str | None = None
     resource_type: str | None = None
     resource_owner: str | None = None
+    resource_owner_tenant: str | None = None
+    timestamp: str = ""
+
+
+Fault = Literal["undefined", "malformed", "error", "unreachable", "timeout", "breaker"]
+"""Why there was no answer to go by; whichever it is, the decision is no."""
 
 
 class Decision(msgspec.Struct, frozen=True):
     allowed: bool
     reason: str
     policy_version: str
+    fault: Fault | None = None
+    cacheable: bool = True
+    """False where the policy says that its answer holds for this moment only."""
 
 
+@runtime_checkable
 class Policy(Protocol):
+    """Answers at once, and raises nothing: whatever goes wrong inside is a decision that denies."""
+
     def decide(self, request: Request) -> Decision: ...
+
+
+@runtime_checkable
+class DistantPolicy(Protocol):
+    """Has to be waited for. Raises nothing but cancellation."""
+
+    async def ask(self, request: Request) -> Decision: ...
+
+    async def close(self) -> None: ...
+
+
+def denial(fault: Fault, reason: str, policy_version: str) -> Decision:
+    """No answer means no, and is never kept for later."""
+    return Decision(False, reason, policy_version, fault, cacheable=False)

@@ -16,6 +16,7 @@ from tallystick.policy import Principal
 
 if TYPE_CHECKING:
     from tallystick.server.dispatch import Tools
+    from tallystick.server.limits import Quotas
     from tallystick.store import Store
 
 ToolNames = Literal["auto", "dotted", "underscore"]
@@ -32,6 +33,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     principal_of: Callable[[Any], Principal]
     """From the Starlette request, or None on stdio. May raise Denied."""
     version: str
+    quotas: Quotas | None = None
+    """What each tenant may ask for in a minute; None where nobody is counted."""
     name: str = "tallystick"
     instructions: str | None = None
     """What a client's agent reads first; by default written from the toolsets."""
@@ -41,3 +44,10 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes_max: int = BODY_BYTES_MAX
     position: Callable[[], int] | None = None
     """Where the log stands, for /health."""
+
+    def caller(self, request: Any, *, writes: bool) -> Principal:
+        """Who calls, and counted. Raises Denied, or TooMuch(RATE_LIMITED)."""
+        principal = self.principal_of(request)
+        if self.quotas is not None:
+            self.quotas.check(principal, writes=writes)
+        return principal

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -21,19 +22,31 @@ from tallystick.server.guards import BodyGuard, BugGuard, NameGuard
 from tallystick.server.mcp import http_doors
 from tallystick.server.rest import not_served, rest_routes
 
+if TYPE_CHECKING:
+    from tallystick.server.oauth.guard import Admission
+
 MCP_PATH, SSE_PATH, MESSAGES_PATH = "/mcp", "/sse", "/messages/"
 RPC_PATHS = frozenset({MCP_PATH, MESSAGES_PATH})
 GRACE_SECONDS = 3
 _LOOPBACK_ORIGIN = r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?"
 
 
-def http_app(offer: Offer, *, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> Starlette:
-    """`hosts` are the names, besides loopback, that clients may call us by; `origins` the web pages that may."""
+def http_app(
+    offer: Offer, *, hosts: Sequence[str] = (), origins: Sequence[str] = (), admission: Admission | None = None
+) -> Starlette:
+    """`hosts` are the names, besides loopback, that clients may call us by; `origins` the web pages that may.
+
+    With an `admission` nobody is answered without a token, and `offer.principal_of` should be that of `oauth`.
+    """
     doors = http_doors(offer, messages_path=MESSAGES_PATH)
+    names = [*hosts, admission.host] if admission is not None else hosts
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with doors.run():
+        async with AsyncExitStack() as running:
+            if admission is not None:
+                await running.enter_async_context(admission.run())
+            await running.enter_async_context(doors.run())
             yield
 
     return Starlette(
@@ -42,10 +55,11 @@ def http_app(offer: Offer, *, hosts: Sequence[str] = (), origins: Sequence[str] 
             Route(SSE_PATH, _Endpoint(doors.sse), methods=["GET"]),
             Route(MESSAGES_PATH, _Endpoint(doors.messages), methods=["POST"]),
             *rest_routes(offer),
+            *(admission.routes() if admission is not None else []),
         ],
         middleware=[
             Middleware(BugGuard),
-            Middleware(NameGuard, hosts=hosts, origins=origins, rpc=RPC_PATHS),
+            Middleware(NameGuard, hosts=names, origins=origins, rpc=RPC_PATHS),
             Middleware(
                 CORSMiddleware,
                 allow_origins=list(origins),
@@ -54,6 +68,8 @@ def http_app(offer: Offer, *, hosts: Sequence[str] = (), origins: Sequence[str] 
                 allow_headers=["*"],
                 expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
             ),
+            # Before the guard of bodies: of a caller who is not known nothing is read.
+            *([admission.middleware()] if admission is not None else []),
             Middleware(BodyGuard, bytes_max=offer.body_bytes_max, rpc=RPC_PATHS),
         ],
         exception_handlers={HTTPException: not_served},
@@ -68,6 +84,7 @@ async def run_http(
     port: int,
     announce: Callable[[str, int], None],
     access_log: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `announce` is told the real address once connections are accepted.
 
@@ -81,6 +98,7 @@ async def run_http(
         access_log=access_log,
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
+        ssl_context_factory=None if tls is None else lambda config, default: tls,
     )
     listening = await _listen(host, port)
     await _Server(config, announce).serve(sockets=listening)

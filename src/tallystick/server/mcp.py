@@ -12,12 +12,15 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from functools import lru_cache
 from typing import Any
 
 import anyio
 import mcp_types as types
 import msgspec
 import orjson
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -35,6 +38,7 @@ from tallystick.server.dispatch import Broken, Done, Entry, Outcome, Refused, br
 from tallystick.server.faults import sentences
 from tallystick.server.instructions import write_instructions
 from tallystick.server.names import listed_name
+from tallystick.server.oauth import SCOPE_KEY, Identity
 from tallystick.server.schemas import input_schema, output_schema
 from tallystick.server.stdio import Inlet, Outlet, claimed_stdio
 from tallystick.server.wire import (
@@ -68,7 +72,10 @@ def mcp_server(offer: Offer) -> Server[Any]:
 
     async def on_call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         entry = _entry(offer, params.name)
-        outcome = await call(entry, params.arguments or {}, offer.store, lambda: offer.principal_of(context.request))
+        writes = not entry.tool.reads_only
+        outcome = await call(
+            entry, params.arguments or {}, offer.store, lambda: offer.caller(context.request, writes=writes)
+        )
         return _result(offer, entry, outcome)
 
     server: Server[Any] = Server(
@@ -136,7 +143,29 @@ def http_doors(offer: Offer, *, messages_path: str) -> HttpDoors:
         async with transport.connect_sse(scope, receive, send) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
 
-    return HttpDoors(manager.run, manager.handle_request, sse, transport.handle_post_message)
+    return HttpDoors(manager.run, _owned(manager.handle_request), _owned(sse), _owned(transport.handle_post_message))
+
+
+def _owned(app: ASGIApp) -> ASGIApp:
+    """Tell the SDK who calls: a session is then served to whoever began it, and to others does not exist."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        identity: Identity | None = scope.get(SCOPE_KEY)
+        if identity is not None:
+            principal = identity.principal
+            scope["user"] = _owner(identity.issuer, identity.client, principal.tenant, principal.actor)
+        await app(scope, receive, send)
+
+    return serve
+
+
+@lru_cache(maxsize=10_000)
+def _owner(issuer: str, client: str, tenant: str, actor: str) -> AuthenticatedUser:
+    # The tenant too: the same person, logged in to another one, is another principal.
+    subject = f"{tenant}/{actor}"
+    return AuthenticatedUser(
+        AccessToken(token="", client_id=client, scopes=[], subject=subject, claims={"iss": issuer})
+    )
 
 
 def _listing(entry: Entry, schema: dict[str, Any]) -> types.Tool:

@@ -59,7 +59,8 @@ async def _call(offer: Offer, entry: Entry, request: Request) -> Response:
     if not isinstance(arguments, dict):
         words = "the arguments must be an object"
         return _refusal(400, "INVALID_ARGUMENT", words, validation_errors=[words])
-    return _answer(await call(entry, arguments, offer.store, lambda: offer.principal_of(request)))
+    writes = not entry.tool.reads_only
+    return _answer(await call(entry, arguments, offer.store, lambda: offer.caller(request, writes=writes)))
 
 
 def _answer(outcome: Outcome) -> Response:

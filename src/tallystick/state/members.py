@@ -22,6 +22,7 @@ from tallystick.state.changes import EDGE
 from tallystick.state.columns import Columns
 from tallystick.state.documents import edge_name
 from tallystick.state.graph import linked
+from tallystick.state.ontology import ConnectionType, Ontology, is_foreign
 from tallystick.state.state import State
 
 Properties = Mapping[str, Any]
@@ -58,7 +59,7 @@ def find_nodes(
 
 def find_connections(
     state: State,
-    kinds: Iterable[str],
+    kinds: Iterable[ConnectionType],
     properties: Properties,
     *,
     source: str | None = None,
@@ -66,34 +67,36 @@ def find_connections(
     offset: int,
     limit: int,
 ) -> Breathing[Found]:
-    """Edges of these relations that join these ends and have all these properties."""
+    """Connections of these types that join these ends and have all these properties."""
     columns, index = state._columns, state.aspect(_Connections)
     yield from index.follow(columns, columns.history.count)
     around = _around(columns, source, target)
     found = BitMap()
     for kind in kinds:
-        members = index.members(columns, kind)
+        members = index.members(columns, kind.name)
         if around is not None:
             members = members & around
+        members = _governed(columns, kind, members)
         if properties and members:
-            members = yield from index.having(columns, kind, members, properties)
+            members = yield from index.having(columns, kind.name, members, properties)
         found |= members
     return Found([_name(columns, edge) for edge in found[offset : offset + limit]], len(found))
 
 
 def find_neighbours(
-    state: State, node_id: str, kinds: Iterable[str], direction: Literal["out", "in", "both"]
+    state: State, node_id: str, kinds: Iterable[ConnectionType], direction: Literal["out", "in", "both"]
 ) -> list[str]:
-    """Where the edges of these relations lead, oldest first and each once. Reads no line."""
+    """Where the connections of these types lead, oldest first and each once. Reads no line."""
     columns = state._columns
     edges, ids, handle = columns.edges, columns.nodes.ids, columns.nodes.handles.get(node_id)
     if handle is None:
         return []
-    rels = {edges.rels.find(kind) for kind in kinds}
+    rels = {edges.rels.find(kind.name): kind for kind in kinds}
+    chosen = [edge for edge in edges.around(handle) if edges.alive[edge] and edges.rel[edge] in rels]
+    if foreign := _foreign_types(columns):
+        chosen = [edge for edge in chosen if _is_governed(columns, rels[edges.rel[edge]], foreign, edge)]
     found: dict[int, None] = {}
-    for edge in edges.around(handle):
-        if not edges.alive[edge] or edges.rel[edge] not in rels:
-            continue
+    for edge in chosen:
         if direction != "in" and edges.source[edge] == handle:
             found[edges.target[edge]] = None
         if direction != "out" and edges.target[edge] == handle:
@@ -225,6 +228,24 @@ def _judge_nodes(columns: Columns, handles: BitMap, properties: Properties, at: 
 def _judge_edges(columns: Columns, edges: BitMap, properties: Properties, at: int) -> BitMap:
     seqs = ((edge, edge_seq(columns, edge, at)) for edge in edges)
     return BitMap([edge for edge, seq in seqs if seq and _has(columns.edge_line(seq).payload.attrs, properties)])
+
+
+def _governed(columns: Columns, kind: ConnectionType, edges: BitMap) -> BitMap:
+    """Those that are connections: the rest, between nodes of other toolsets, only has the same name."""
+    foreign = _foreign_types(columns)
+    return BitMap([edge for edge in edges if _is_governed(columns, kind, foreign, edge)]) if foreign else edges
+
+
+def _foreign_types(columns: Columns) -> set[int | None]:
+    nodes = columns.nodes
+    return {nodes.types.find(name) for name in nodes.by_type if is_foreign(name) and name not in Ontology.types}
+
+
+def _is_governed(columns: Columns, kind: ConnectionType, foreign: set[int | None], edge: int) -> bool:
+    nodes, source, target = columns.nodes, columns.edges.source[edge], columns.edges.target[edge]
+    if nodes.type[source] not in foreign or nodes.type[target] not in foreign:
+        return True
+    return kind.governs(nodes.type_of(source), nodes.type_of(target))
 
 
 def _around(columns: Columns, source: str | None, target: str | None) -> BitMap | None:

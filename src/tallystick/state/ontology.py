@@ -34,10 +34,24 @@ class ConnectionType(msgspec.Struct, frozen=True):
     to_types: tuple[str, ...]
     required_properties: tuple[str, ...] = ()
 
+    def governs(self, from_type: str, to_type: str) -> bool:
+        """Whether an edge of this name between such nodes is a connection.
+
+        Between two nodes of other toolsets it is theirs, unless this type names both.
+        """
+        if is_foreign(from_type) and is_foreign(to_type):
+            return from_type in self.from_types and to_type in self.to_types
+        return True
+
     def attrs(self) -> dict[str, Any]:
         """As it is written and shown: without what it does not require."""
         required = {"required_properties": list(self.required_properties)} if self.required_properties else {}
         return {"name": self.name, "from_types": list(self.from_types), "to_types": list(self.to_types), **required}
+
+
+def is_foreign(node_type: str) -> bool:
+    """The types of other toolsets have a slash; the ontology's own have none."""
+    return "/" in node_type
 
 
 class Ontology:
@@ -47,12 +61,12 @@ class Ontology:
 
     def __init__(self) -> None:
         self.exists = False
-        self._node_types: dict[str, int] = {}
+        self._node_types: dict[str, tuple[int, str]] = {}
         self._connection_types: dict[str, tuple[int, ConnectionType]] = {}
 
     @property
     def node_types(self) -> list[str]:
-        return sorted(self._node_types, key=self._node_types.__getitem__)
+        return [name for _, name in sorted(self._node_types.values())]
 
     @property
     def connection_types(self) -> list[ConnectionType]:
@@ -66,30 +80,33 @@ class Ontology:
         return found[1] if found else None
 
     def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
-        if before is not None:
-            self._forget(before)
-        if after is not None:
-            self._learn(after)
+        for version in (before, after):
+            if version is not None and version.type == ROOT:
+                self.exists = after is not None
+        if before is not None and (defined := _read(before)):
+            self._kept_in(defined).pop(_name(defined), None)
+        if after is not None and (defined := _read(after)):
+            self._kept_in(defined)[_name(defined)] = (after.created, defined)
 
     def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None:
         """Definitions have no edges of their own."""
 
-    def _learn(self, version: NodeVersion) -> None:
-        if version.type == ROOT:
-            self.exists = True
-        elif version.type == NODE_TYPE:
-            self._node_types[version.attrs["name"]] = version.created
-        else:
-            defined = msgspec.convert(version.attrs, ConnectionType)
-            self._connection_types[defined.name] = (version.created, defined)
+    def _kept_in(self, defined: str | ConnectionType) -> dict[str, Any]:
+        return self._node_types if isinstance(defined, str) else self._connection_types
 
-    def _forget(self, version: NodeVersion) -> None:
-        if version.type == ROOT:
-            self.exists = False
-        elif version.type == NODE_TYPE:
-            self._node_types.pop(version.attrs["name"], None)
-        else:
-            self._connection_types.pop(version.attrs["name"], None)
+
+def _read(version: NodeVersion) -> str | ConnectionType | None:
+    """A node type's name, or a connection type. None for what is neither, which `check` lets nobody write."""
+    try:
+        if version.type == NODE_TYPE:
+            return msgspec.convert(version.attrs.get("name"), str)
+        return msgspec.convert(version.attrs, ConnectionType) if version.type == CONNECTION_TYPE else None
+    except msgspec.ValidationError:
+        return None
+
+
+def _name(defined: str | ConnectionType) -> str:
+    return defined if isinstance(defined, str) else defined.name
 
 
 # -- what a definition is written as
@@ -243,7 +260,7 @@ class _Judged:
                 kind = self.ontology.find_connection_type(name["rel"])
                 if kind is not None and node_id in (name["from"], name["to"]) and name not in self._gone:
                     from_type, to_type = self.type_of(name["from"]), self.type_of(name["to"])
-                    if from_type is not None and to_type is not None:
+                    if from_type is not None and to_type is not None and kind.governs(from_type, to_type):
                         check_topology(kind, from_type, to_type)
 
 
@@ -285,7 +302,9 @@ def _check_upsert_edge(judged: _Judged, payload: Mapping[str, Any]) -> None:
     if kind is None:
         return
     from_type, to_type = judged.type_of(payload["from"]), judged.type_of(payload["to"])
-    if from_type is not None and to_type is not None:  # Otherwise an end is missing, which others say better.
+    if from_type is None or to_type is None:
+        return  # An end is missing, which others say better.
+    if kind.governs(from_type, to_type):
         check_connection(kind, from_type, to_type, payload.get("attrs") or {})
     judged.write_edge(payload)
 

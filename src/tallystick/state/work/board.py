@@ -44,7 +44,6 @@ class Row:
         "priority",
         "rank",
         "resolved",
-        "text",
         "updated",
     )
 
@@ -68,7 +67,6 @@ class Row:
         self.priority = 0.0
         self.owner: str | None = None
         self.claimed = 0
-        self.text = ""
         self.links: tuple[str, ...] = ()
         self.kinds: tuple[str, ...] = ()
         self.marks: tuple[Mark, ...] = ()
@@ -119,6 +117,8 @@ class Board:
         """Ranks of the actionable ones; the last part of a rank is the row's number."""
         self.updates: SortedList = SortedList()
         self.depths: dict[int, BitMap] = {}
+        self.texts: dict[int, str] = {}
+        """The casefolded summaries."""
         self.links: dict[str, int] = {}
         """Each context link, and how many nodes have it."""
         self._below: OrderedDict[Row, BitMap] = OrderedDict()

@@ -17,7 +17,7 @@ from tallystick.state.work.board import Row
 if TYPE_CHECKING:
     from tallystick.state.work.graph import WorkGraph
 
-_LIFTS_MAX = 256
+_LIFTS_MAX = 1_024
 _PATIENCE = 2_000
 
 Way = list[Row]
@@ -59,15 +59,11 @@ def lift(source: Row, target: Row) -> bool:
         if lifts > _LIFTS_MAX:
             return False
         row.level = level
-        if len(row.dependents) > _LIFTS_MAX:
-            return False
         waiting += [(dependent, level + 1) for dependent in row.dependents]
     return True
 
 
-def _search(
-    start: Row, goal: Row, ahead: _Next, back: _Next, patience: int | None
-) -> tuple[Way | None, bool]:
+def _search(start: Row, goal: Row, ahead: _Next, back: _Next, patience: int | None) -> tuple[Way | None, bool]:
     """The way, if there is one, and whether the search came to its end."""
     came_from: dict[Row, Row | None] = {start: None}
     goes_to: dict[Row, Row | None] = {goal: None}
@@ -97,8 +93,9 @@ def _spread(seen: dict[Row, Row | None], neighbours: _Next) -> Iterator[Row]:
 
 def _joined(middle: Row, came_from: dict[Row, Row | None], goes_to: dict[Row, Row | None]) -> Way:
     way = [middle]
-    while (before := came_from[way[0]]) is not None:
-        way.insert(0, before)
+    while (before := came_from[way[-1]]) is not None:
+        way.append(before)
+    way.reverse()
     while (after := goes_to[way[-1]]) is not None:
         way.append(after)
     return way

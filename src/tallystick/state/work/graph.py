@@ -120,6 +120,7 @@ class WorkGraph:
         row = self._row(version.id)
         if row.board is None or row.board.id != facts.project or row.created != version.created:
             self._leave(row)
+            row.resolved = facts.resolved
             self._enter(row, self._board(facts.project), version)
         self._index(row, facts)
         self._attach(row, self._row(facts.parent) if facts.parent is not None else None)
@@ -161,6 +162,7 @@ class WorkGraph:
         for bits in (board.members, board.resolved, board.leaves, board.blocked, board.actionable):
             bits.discard(row.created)
         board.updates.remove(row.updated)
+        board.texts.pop(row.created, None)
         _take(board.depths, row.depth, row.created)
         board.reshaped()
         del self.by_number[row.created]
@@ -263,7 +265,7 @@ class WorkGraph:
         board, number = row.board, row.created
         if board is None:
             return
-        row.text = facts.text
+        board.texts[number] = facts.text
         if row.marks != facts.marks:
             for key, value, large in row.marks:
                 self._unmark(number, key, value, large)

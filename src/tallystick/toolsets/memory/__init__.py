@@ -46,6 +46,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "edges_truncated": _FLAG,
     "entities": _OBJECTS,
     "entity": _OBJECT_OR_NULL,
+    "events": _OBJECTS,
     "export_format": _TEXT,
     "lamport": _COUNT,
     "lineage": _OBJECTS,
@@ -134,7 +135,7 @@ TOOLSET = Toolset(
             description="List the commits that made an entity what it is, oldest first: who, when, what changed, why."
             " Also for deleted ones.",
             input=LineageArguments,
-            output=_answer("", "entity lineage summary csv export_format pagination"),
+            output=_answer("", "entity lineage summary csv events export_format pagination"),
             call=lineage.lineage,
             reads_only=True,
             idempotent=True,

@@ -229,7 +229,7 @@ class SearchArguments(Arguments):
 # -- memory.lineage
 
 Depth = Literal["direct", "full", "summary"]
-Format = Literal["json", "csv"]
+Format = Literal["json", "csv", "openlineage_v1"]
 
 
 class LineageArguments(Arguments):
@@ -238,7 +238,7 @@ class LineageArguments(Arguments):
     limit: int | None = Field(default=None, ge=1, le=PAGE_MAX, description=f"default {PAGE_DEFAULT}")
     offset: int | None = Field(default=None, ge=0)
     export_format: Format | None = Field(default=None, description="default json")
-    format: Format | None = Field(default=None, description="same as export_format")
+    format: Format | None = Field(default=None, description="alias")
 
 
 # -- what was said in two places

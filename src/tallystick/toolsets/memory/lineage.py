@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Generator, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -14,14 +17,29 @@ from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
 from tallystick.state import Lineage, Step
 from tallystick.state.state import State
+from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
-from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, fitting, pagination, size_of, slim
+from tallystick.toolsets.memory.answers import (
+    ANSWER_BYTES_MAX,
+    edge_of,
+    entity_of,
+    fitting,
+    pagination,
+    size_of,
+    slim,
+    warned,
+)
 from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, LineageArguments, agree, refuse
 
 if TYPE_CHECKING:
+    from tallystick.projections.openlineage import Event, Telling
     from tallystick.store import Store
 
-Shape = Callable[[Lineage, int, int], dict[str, Any]]
+STEPS = 250
+
+Depth = Literal["direct", "full"]
+Told = Generator[None, None, dict[str, Any]]
+Shape = Callable[[State, Lineage, Depth, int, int], dict[str, Any] | Told]
 
 
 async def lineage(store: Store, principal: Principal, asked: LineageArguments) -> Answer:
@@ -31,8 +49,11 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments) -
         given = {"limit": asked.limit, "offset": asked.offset, "export_format": None if form == "json" else form}
         problems += [f"field '{name}' does not go with depth 'summary'" for name in given if given[name] is not None]
     refuse(problems)
+    if form == "openlineage_v1":
+        # Takes a while the first time, and others need not wait for it.
+        await asyncio.to_thread(import_module, "tallystick.projections.openlineage")
 
-    def look(state: State) -> dict[str, Any]:
+    def look(state: State) -> dict[str, Any] | Told:
         if asked.depth == "summary":
             return _summary(state, asked.entity_id)
         limit = PAGE_DEFAULT if asked.limit is None else asked.limit
@@ -42,12 +63,12 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments) -
 
 
 def _history(
-    state: State, entity_id: str, depth: Literal["direct", "full"], offset: int, limit: int, shape: Shape
-) -> dict[str, Any]:
+    state: State, entity_id: str, depth: Depth, offset: int, limit: int, shape: Shape
+) -> dict[str, Any] | Told:
     found = state.lineage(entity_id, depth, offset, limit)
     if found is None:
         raise _unknown(entity_id)
-    return shape(found, offset, limit)
+    return shape(state, found, depth, offset, limit)
 
 
 def _summary(state: State, entity_id: str) -> dict[str, Any]:
@@ -55,7 +76,7 @@ def _summary(state: State, entity_id: str) -> dict[str, Any]:
     found = state.lineage(entity_id, "direct", 0, 1)
     if summary is None or found is None:
         raise _unknown(entity_id)
-    return {"entity": _entity(found), "summary": msgspec.to_builtins(summary)}
+    return {"entity": _entity(state, found), "summary": msgspec.to_builtins(summary)}
 
 
 def _unknown(entity_id: str) -> NotFound:
@@ -65,8 +86,8 @@ def _unknown(entity_id: str) -> NotFound:
 # -- as JSON
 
 
-def _as_json(found: Lineage, offset: int, limit: int) -> dict[str, Any]:
-    entity = _entity(found)
+def _as_json(state: State, found: Lineage, depth: Depth, offset: int, limit: int) -> dict[str, Any]:
+    entity = _entity(state, found)
     records = fitting(map(record_of, found.steps), ANSWER_BYTES_MAX - size_of(entity))
     return {
         "entity": entity,
@@ -76,10 +97,10 @@ def _as_json(found: Lineage, offset: int, limit: int) -> dict[str, Any]:
     }
 
 
-def _entity(found: Lineage) -> dict[str, Any]:
+def _entity(state: State, found: Lineage) -> dict[str, Any]:
     current = entity_of(found.current) if found.current else edge_of(found.edge) if found.edge else None
-    state = slim(current, "attrs", ANSWER_BYTES_MAX // 4) if current else None
-    return {"id": found.id, "type": found.type, "current_state": state}
+    shown = slim(current, "attrs", ANSWER_BYTES_MAX // 4) if current else None
+    return warned(state.aspect(Trust), found.id, {"id": found.id, "type": found.type, "current_state": shown})
 
 
 def record_of(step: Step) -> dict[str, Any]:
@@ -133,7 +154,7 @@ COLUMNS = (
 )
 
 
-def _as_csv(found: Lineage, offset: int, limit: int) -> dict[str, Any]:
+def _as_csv(state: State, found: Lineage, depth: Depth, offset: int, limit: int) -> dict[str, Any]:
     rows = fitting(({"row": csv_line(row_of(found.id, step))} for step in found.steps), ANSWER_BYTES_MAX)
     return {
         "export_format": "csv",
@@ -152,13 +173,13 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    # Spreadsheets run what starts like a formula, after blanks too; an apostrophe makes it text.
-    return f"'{text}" if text.startswith(_BLANKS) or text.lstrip().startswith(_FORMULAS) else text
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
-_BLANKS = ("\t", "\r", "\n")
-_FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""The last four are the same signs in full width, which some spreadsheets run too."""
+# Spreadsheets run what starts like a formula, also after what they take for nothing: blanks, control characters,
+# marks without width. Some run the same signs in full width. An apostrophe makes it text.
+_NOTHING = r"\s\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
+_FORMULA = re.compile(rf"[\t\r\n]|[{_NOTHING}]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 
 
 def csv_line(cells: list[str]) -> str:
@@ -167,4 +188,35 @@ def csv_line(cells: list[str]) -> str:
     return line.getvalue()
 
 
-SHAPES: dict[str, Shape] = {"json": _as_json, "csv": _as_csv}
+# -- as OpenLineage events
+
+
+def _as_openlineage(state: State, found: Lineage, depth: Depth, offset: int, limit: int) -> Told:
+    """A run starts with its first commit on this entity, also when that is on an earlier page."""
+    from tallystick.projections.openlineage import Telling
+
+    telling = Telling(lambda commit: found.type)
+    yield from _pass_by(state, found.id, depth, offset, telling)
+    entity = _entity(state, found)
+    told = fitting(_events(found, telling), ANSWER_BYTES_MAX - size_of(entity))
+    return {
+        "entity": entity,
+        "events": [event for commit in told for event in commit["events"]],
+        "pagination": pagination(total=found.total, offset=offset, limit=limit, shown=len(told)),
+        "export_format": "openlineage_v1",
+    }
+
+
+def _events(found: Lineage, telling: Telling) -> Iterator[dict[str, list[Event]]]:
+    return ({"events": telling.tell(step.commit)} for step in found.steps)
+
+
+def _pass_by(state: State, entity_id: str, depth: Depth, until: int, telling: Telling) -> Generator[None, None, None]:
+    for start in range(0, until, STEPS):
+        earlier = state.lineage(entity_id, depth, start, min(STEPS, until - start))
+        for step in earlier.steps if earlier else ():
+            telling.pass_by(step.commit)
+        yield
+
+
+SHAPES: dict[str, Shape] = {"json": _as_json, "csv": _as_csv, "openlineage_v1": _as_openlineage}

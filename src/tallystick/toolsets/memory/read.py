@@ -9,8 +9,18 @@ from tallystick.commits import Commit
 from tallystick.policy import Action, Principal
 from tallystick.state import Edge, Provenance
 from tallystick.state.state import State
+from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
-from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, fitting, only, provenance_of, slim
+from tallystick.toolsets.memory.answers import (
+    ANSWER_BYTES_MAX,
+    edge_of,
+    entity_of,
+    fitting,
+    only,
+    provenance_of,
+    slim,
+    warned,
+)
 from tallystick.toolsets.memory.arguments import ReadArguments, ReadFilters, agree, check_fields, refuse, required
 
 if TYPE_CHECKING:
@@ -43,13 +53,15 @@ def _looked(state: State, entity_id: str, kind: str | None, asked: ReadArguments
     started = time.perf_counter()
     at = state.resolve(asked.as_of) if asked.as_of is not None else None
     entity, provenance = _find(state, entity_id, kind, at)
+    trust = state.aspect(Trust)
     answer: dict[str, Any] = {
-        "entity": only(asked.fields, entity) if entity else None,
+        "entity": warned(trust, entity_id, only(asked.fields, entity)) if entity else None,
         "provenance": provenance,
         "position": state.position,
     }
     if asked.include_edges:
-        answer |= _edges(state.edges(entity_id, at=at, limit=EDGES_MAX + 1) if entity and "type" in entity else [])
+        edges = state.edges(entity_id, at=at, limit=EDGES_MAX + 1) if entity and "type" in entity else []
+        answer |= _edges(edges, trust)
     answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
     answer["cache_hit"] = at is None
     return answer
@@ -91,6 +103,7 @@ def _provenance(commit: Commit, created_by: str) -> Provenance:
     return Provenance(commit.commit_id, created_by, commit.actor, commit.timestamp, commit.lamport, commit.content_hash)
 
 
-def _edges(found: list[Edge]) -> dict[str, Any]:
-    shown = fitting((slim(edge_of(edge), "attrs", ANSWER_BYTES_MAX) for edge in found[:EDGES_MAX]), ANSWER_BYTES_MAX)
+def _edges(found: list[Edge], trust: Trust) -> dict[str, Any]:
+    told = (warned(trust, edge.id, slim(edge_of(edge), "attrs", ANSWER_BYTES_MAX)) for edge in found[:EDGES_MAX])
+    shown = fitting(told, ANSWER_BYTES_MAX)
     return {"edges": shown, "edges_truncated": len(shown) < len(found)}

@@ -15,6 +15,7 @@ from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Principal
 from tallystick.state import Condition, Node, Page, Path, Query, Test, Walk, Walked
 from tallystick.state.state import State
+from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.answers import (
     ANSWER_BYTES_MAX,
@@ -26,6 +27,7 @@ from tallystick.toolsets.memory.answers import (
     provenance_of,
     size_of,
     slim,
+    warned,
 )
 from tallystick.toolsets.memory.arguments import (
     PAGE_DEFAULT,
@@ -211,7 +213,7 @@ def _searched(state: State, sought: Sought, asked: SearchArguments) -> Looked:
             limit=sought.limit,
         )
     )
-    answer = _listed(page.nodes, page.total, sought, asked.fields, ANSWER_BYTES_MAX)
+    answer = _listed(state.aspect(Trust), page.nodes, page.total, sought, asked.fields, ANSWER_BYTES_MAX)
     return answer | {"cache_hit": page.indexed and asked.as_of is None}
 
 
@@ -220,10 +222,11 @@ def _walked(state: State, sought: Sought, asked: SearchArguments, *, hops_max: i
     traversal = sought.traversal or Traversal()
     walked = yield from state.walk(_walk_of(sought, traversal, at, hops_max))
     nodes, paths = yield from _narrowed(state, sought, at, walked)
-    shown = fitting((slim(path_of(path), "edges", PATHS_BYTES_MAX) for path in paths), PATHS_BYTES_MAX)
+    trust = state.aspect(Trust)
+    shown = fitting((slim(path_of(path, trust), "edges", PATHS_BYTES_MAX) for path in paths), PATHS_BYTES_MAX)
     reached = nodes[sought.offset : sought.offset + sought.limit]
     left = ANSWER_BYTES_MAX - size_of(shown)
-    return _listed(reached, len(nodes), sought, asked.fields, left) | {
+    return _listed(trust, reached, len(nodes), sought, asked.fields, left) | {
         "paths": shown,
         "edges_traversed": walked.edges_traversed,
         "truncated": walked.truncated or traversal.hops > hops_max or len(shown) < len(paths),
@@ -265,8 +268,11 @@ def _narrowed(
     return [node for node in walked.nodes if node.id in kept], [p for p in walked.paths if p.ids[-1] in kept]
 
 
-def _listed(nodes: list[Node], total: int, sought: Sought, fields: list[str] | None, bytes_max: int) -> dict[str, Any]:
-    entities = fitting((_result_of(node, fields, bytes_max) for node in nodes), bytes_max)
+def _listed(
+    trust: Trust, nodes: list[Node], total: int, sought: Sought, fields: list[str] | None, bytes_max: int
+) -> dict[str, Any]:
+    told = (warned(trust, node.id, _result_of(node, fields, bytes_max)) for node in nodes)
+    entities = fitting(told, bytes_max)
     newest = max(nodes[: len(entities)], key=lambda node: node.provenance.lamport, default=None)
     return {
         "entities": entities,

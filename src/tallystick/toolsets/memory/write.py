@@ -179,8 +179,8 @@ def check_size(payload: Payload) -> None:
 
 # -- whose it is
 
-RESERVED = ("work/", "knowledge/")
-"""Types whose rules live in another toolset; the ontology's own are guarded wherever they are written."""
+RESERVED = ("work/", "knowledge/", "trust/")
+"""Types whose rules live elsewhere; the ontology's own are guarded wherever they are written."""
 
 
 def check_not_reserved(state: State, asked: WriteArguments, payload: Payload) -> None:

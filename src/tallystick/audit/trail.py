@@ -1,0 +1,282 @@
+"""The trail: the audit files of one tenant, appended to by any number of processes.
+
+Always true: the bytes before the mark (`head`, one sector, as in the log) are whole, chained
+and durable lines. Only the process that holds the lock writes behind it, and moves the mark
+when the bytes are synced. A process that dies between the two leaves whole lines behind the
+mark, which the next writer adopts, and at worst half a line, which it cuts off.
+
+An audit log must go on: where the files are not as the mark says, the writer starts a file
+that says so, and the proof is false from then on, until that file retires.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from tallystick.audit import Event, Retired, Started, chained, decode, encode, verify
+from tallystick.clock import Clock, from_text, to_text, wall_clock
+from tallystick.errors import Corrupt, StorageRefused
+from tallystick.log import Head
+from tallystick.log.mark import Mark, sync_directory
+
+FILE_BYTES_MAX = 16 << 20
+RETENTION_DAYS = 90
+_DAY = 86_400_000
+_PATIENCE_SECONDS = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+class Trail:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        file_bytes_max: int = FILE_BYTES_MAX,
+        retention_days: int = RETENTION_DAYS,
+        archive: Path | None = None,
+        clock: Clock = wall_clock,
+    ) -> None:
+        """`retention_days` 0 keeps everything. Retired files are moved to `archive`, or removed without one."""
+        self.directory = directory
+        self._file_bytes_max = file_bytes_max
+        self._retention_days = retention_days
+        self._archive = archive
+        self._clock = clock
+        self._lock = -1
+        self._writer = -1
+        self._first = 0
+        self._began = ""
+        self._mark = Mark(directory / "head")
+
+    def append(self, events: Sequence[bytes]) -> None:
+        """Encoded events, in order; durable on return. Raises StorageRefused, and then none of them is there."""
+        try:
+            self._claim()
+            try:
+                head = self._ready()
+                self._write(events, head)
+            finally:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+        except OSError as error:
+            self.close()
+            raise StorageRefused(
+                f"the audit log in {self.directory} could not be written: {error.strerror or error}",
+                hint="free some space or make the file system writable",
+            ) from error
+
+    def close(self) -> None:
+        for fd in (self._writer, self._lock):
+            if fd >= 0:
+                os.close(fd)
+        self._writer = self._lock = -1
+        self._mark.close()
+
+    # -- below
+
+    def _claim(self) -> None:
+        if self._lock < 0:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise OSError(errno.EBUSY, "another process has held its lock for too long") from None
+                time.sleep(0.001)
+
+    def _ready(self) -> Head:
+        """The file open that the next lines go to; the head tells its first seq as `count`, its size as `end`."""
+        head = self._kept()
+        if head is None:
+            head = self._begin()
+        elif (following := self._path(head.lamport + 1)).exists():
+            # Its writer died before it could mark it.
+            head = self._settle(_end_of(following), _size(following))
+        elif (size := _size(self._path(head.count))) != head.end:
+            head = self._settle(head, size)
+        if head.count != self._first or self._writer < 0:
+            self._open(head.count)
+        return self._next_file(head) if self._is_full(head) else head
+
+    def _kept(self) -> Head | None:
+        try:
+            return self._mark.read()
+        except Corrupt:
+            self._mark.close()
+            self._mark.path.unlink()
+            return None
+
+    def _write(self, events: Sequence[bytes], head: Head) -> None:
+        lines, seq, record_hash = [], head.lamport, head.record_hash
+        for event in events:
+            seq += 1
+            line, record_hash = chained(seq, event, record_hash)
+            lines.append(line)
+        data = b"".join(lines)
+        self._append_bytes(data, head.end)
+        self._mark.write(Head(seq, head.count, head.end + len(data), record_hash, None, to_text(self._clock())))
+
+    def _append_bytes(self, data: bytes, size: int) -> None:
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._writer, view) :]
+            os.fdatasync(self._writer)
+        except OSError:
+            # So that nobody adopts what its writer believes to be lost.
+            os.ftruncate(self._writer, size)
+            raise
+
+    # -- files
+
+    def _path(self, first: int) -> Path:
+        return self.directory / f"{first:020d}.jsonl"
+
+    def _open(self, first: int) -> None:
+        if self._writer >= 0:
+            os.close(self._writer)
+        self._writer = os.open(self._path(first), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._first = first
+        self._began = _began(self._path(first))
+
+    def _is_full(self, head: Head) -> bool:
+        return head.end >= self._file_bytes_max or self._clock() - from_text(self._began) >= _DAY
+
+    def _next_file(self, head: Head) -> Head:
+        began = self._start(head)
+        if (event := self._retire()) is not None:
+            self._write([encode(event)], began)
+            began = self._mark.read() or began
+            self._remove(event)
+        return began
+
+    def _start(self, head: Head, broken: str | None = None) -> Head:
+        """A file with its first line, whole before it has its name: a crash leaves it there or not at all."""
+        first = head.lamport + 1
+        started = Started(timestamp=to_text(self._clock()), prev=head.record_hash, broken=broken)
+        line, record_hash = chained(first, encode(started), head.record_hash)
+        fresh = self.directory / "next"
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, line)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(fresh, self._path(first))
+        sync_directory(self.directory)
+        now = Head(first, first, len(line), record_hash, None, started.timestamp)
+        self._mark.write(now)
+        self._open(first)
+        return now
+
+    def _retire(self) -> Retired | None:
+        """What may go: files whose successor began before the retention's end."""
+        if not self._retention_days:
+            return None
+        oldest = to_text(self._clock() - self._retention_days * _DAY)
+        files = files_in(self.directory)
+        staying = next((file for file, after in pairwise(files) if _began(after) > oldest), None)
+        keep = files[-1] if staying is None else staying
+        if keep == files[0]:
+            return None
+        first = _first_event(keep)
+        if not isinstance(first, Started):
+            logger.error("%s does not begin as it should: nothing retires until it is looked into", keep)
+            return None
+        return Retired(timestamp=to_text(self._clock()), through=int(keep.stem) - 1, prev=first.prev)
+
+    def _remove(self, retired: Retired) -> None:
+        """Said first, then done: a crash in between leaves files that the next retirement takes along."""
+        for file in files_in(self.directory):
+            if int(file.stem) > retired.through:
+                break
+            if self._archive is None:
+                file.unlink()
+            else:
+                self._archive.mkdir(parents=True, exist_ok=True, mode=0o700)
+                shutil.move(file, self._archive / file.name)
+        sync_directory(self.directory)
+
+    # -- after a crash, or worse
+
+    def _begin(self) -> Head:
+        files = files_in(self.directory)
+        if not files:
+            return self._start(Head())
+        logger.error("the audit log in %s has lost its kept position", self.directory)
+        return self._start(_end_of(files[-1]), broken="the kept position was missing, and so may be lines before this")
+
+    def _settle(self, head: Head, size: int | None) -> Head:
+        """The file is not as long as the mark says: adopt the whole lines behind it, cut off the rest."""
+        if size is None or size < head.end:
+            logger.error("the audit log in %s was cut off before line %d", self.directory, head.lamport)
+            return self._start(head, broken=f"lines up to {head.lamport} were acknowledged and are not there")
+        path = self._path(head.count)
+        for line in _whole_lines(path, head.end):
+            try:
+                found = verify(line, seq=head.lamport + 1, prev=head.record_hash)
+            except Corrupt:
+                break
+            head = Head(found.seq, head.count, head.end + len(line) + 1, found.record_hash, None, found.event.timestamp)
+        os.truncate(path, head.end)
+        self._mark.write(head)
+        return head
+
+
+def files_in(directory: Path) -> list[Path]:
+    return sorted(directory.glob("[0-9]*.jsonl"))
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _first_event(path: Path) -> Event | None:
+    with path.open("rb") as file:
+        try:
+            return decode(file.readline().removesuffix(b"\n")).event
+        except Corrupt:
+            return None
+
+
+def _began(path: Path) -> str:
+    """A damaged file is as old as can be: it is not added to, and goes with the next retirement."""
+    first = _first_event(path)
+    return to_text(0) if first is None else first.timestamp
+
+
+def _whole_lines(path: Path, start: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        file.seek(start)
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line[:-1]
+
+
+def _end_of(path: Path) -> Head:
+    """Where the whole lines of a file end, taken as they are; the proof looks at the chain."""
+    end, last = 0, None
+    for line in _whole_lines(path, 0):
+        try:
+            last = decode(line)
+        except Corrupt:
+            break
+        end += len(line) + 1
+    if last is None:
+        return Head(int(path.stem), int(path.stem), 0)
+    return Head(last.seq, int(path.stem), end, last.record_hash, None, last.event.timestamp)

@@ -1,0 +1,212 @@
+"""The commands about knowledge: what an agent would be told of some files, and what is out of date."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from tallystick.cli.asking import principal
+from tallystick.cli.options import Base, Json, Tenant, existing
+from tallystick.cli.output import counted, emit, note, table, visible
+from tallystick.config import Settings
+from tallystick.errors import InvalidArgument, NotFound
+
+if TYPE_CHECKING:
+    from tallystick.state.state import State
+    from tallystick.store import Store
+    from tallystick.toolsets.knowledge.desk import Desk
+
+T = TypeVar("T")
+Projects = dict[str, str]
+"""Id → name, oldest first."""
+
+commands = typer.Typer(
+    help="What agents know of the code: by file, and what is out of date.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+Project = Annotated[
+    str | None,
+    typer.Option("--project", metavar="NAME", help="Its name or id; needed when there are several."),
+]
+Repo = Annotated[
+    Path | None,
+    typer.Option("--repo", metavar="DIR", help="What paths are relative to. [default: the working directory]"),
+]
+
+
+@commands.command("for")
+def for_(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, relative to the repository.")],
+    project: Project = None,
+    repo: Repo = None,
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Print what an agent would be told of these files.
+
+    \b
+    Examples:
+      tallystick knowledge for src/checkout/page.ts
+      tallystick knowledge for --project shop $(git diff --name-only)
+      tallystick knowledge for src/cart.ts --json
+    """
+    settings = existing(base=base, tenant=tenant)
+    root = (repo or Path.cwd()).absolute()
+
+    async def ask(store: Store, desk: Desk) -> dict[str, Any]:
+        from tallystick.server.dispatch import prepare
+        from tallystick.toolsets.knowledge import make_toolset
+
+        project_id = _chosen(await _projects(settings, store), project)
+        tool = make_toolset(desk).tools[0]
+        asked = {"operation": "context", "projectId": project_id, "paths": [_relative(path, root) for path in paths]}
+        data: dict[str, Any] = (await tool.call(store, principal(settings), prepare(tool, asked))).data["data"]
+        return data
+
+    found = _asked(settings, repo, ask)
+    if json:
+        emit(found)
+    else:
+        _draw(found)
+
+
+@commands.command("stale")
+def stale(
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="NAME", help="Its name or id. [default: every project]")
+    ] = None,
+    repo: Repo = None,
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """List the knowledge whose files changed since it was pinned.
+
+    \b
+    Examples:
+      tallystick knowledge stale
+      tallystick knowledge stale --project shop --json
+    """
+    settings = existing(base=base, tenant=tenant)
+
+    async def ask(store: Store, desk: Desk) -> list[dict[str, Any]]:
+        from tallystick.toolsets.knowledge.stale import find_stale
+
+        projects = await _projects(settings, store)
+        project_id = None if project is None else _chosen(projects, project)
+        found = await find_stale(desk, store, principal(settings), project_id)
+        return [atom | {"project": projects.get(atom["projectId"], atom["projectId"])} for atom in found]
+
+    atoms = _asked(settings, repo, ask)
+    if json:
+        emit({"atoms": atoms})
+        return
+    table(
+        ("atom", "id", "project", "pinned", "changed"),
+        ((atom["name"], atom["id"], atom["project"], atom["pinnedAt"], _changed(atom)) for atom in atoms),
+    )
+    note(f"{counted(len(atoms), 'atom')} to look at again")
+
+
+# -- asking
+
+
+def _asked(settings: Settings, repo: Path | None, ask: Callable[[Store, Desk], Awaitable[T]]) -> T:
+    from tallystick import app
+    from tallystick.toolsets.knowledge import make_desk
+
+    async def run() -> T:
+        async with app.opened(settings) as store:
+            return await ask(store, make_desk(repo=repo))
+
+    return asyncio.run(run())
+
+
+async def _projects(settings: Settings, store: Store) -> Projects:
+    from tallystick.policy import Action
+    from tallystick.state.work.graph import WorkGraph
+
+    def look(state: State) -> Projects:
+        return {board.id: board.name or board.id for board in state.aspect(WorkGraph).projects()}
+
+    return await store.read(principal(settings), Action.SEARCH, look)
+
+
+def _chosen(projects: Projects, wanted: str | None) -> str:
+    from tallystick.toolsets.envelope import find_uuid
+
+    if wanted is None:
+        if len(projects) == 1:
+            return next(iter(projects))
+        if projects:
+            raise InvalidArgument("there are several projects: name one with --project", hint=_listed(projects))
+        raise NotFound("there is no project yet", hint="agents make projects with graph_open or manage_container")
+    for project_id, name in projects.items():
+        if wanted in (name, project_id) or find_uuid(wanted) == project_id:
+            return project_id
+    raise NotFound(f"there is no project '{wanted}'", hint=_listed(projects) if projects else None)
+
+
+def _listed(projects: Projects) -> str:
+    return "the projects are " + ", ".join(list(projects.values())[:20])
+
+
+def _relative(path: str, root: Path) -> str:
+    """Shells and people also write absolute paths."""
+    try:
+        return str(Path(path).relative_to(root)) if Path(path).is_absolute() else path
+    except ValueError:
+        return path
+
+
+# -- drawing
+
+
+def _draw(found: dict[str, Any]) -> None:
+    for molecule in found["molecules"]:
+        _say(molecule["name"], 0, bold=True)
+        _tell(molecule["knowledge"], 1)
+        for atom in molecule["atoms"]:
+            _draw_atom(atom, 1)
+    for atom in found["orphanAtoms"]:
+        _draw_atom(atom, 0)
+    if found.get("atomsOmitted"):
+        note(f"and {counted(found['atomsOmitted'], 'atom')} more: name fewer files")
+    if found["unmatchedPaths"]:
+        _say("nothing is known of " + ", ".join(found["unmatchedPaths"]), 0)
+
+
+def _draw_atom(atom: dict[str, Any], depth: int) -> None:
+    _say(f"{atom['name']}: {', '.join(atom['matchedPaths'])}", depth, bold=True)
+    if atom.get("fresh") is False:
+        _say(f"out of date: {_changed(atom)} changed since {atom.get('pinnedAt', 'it was pinned')}", depth + 1)
+    _tell(atom["knowledge"], depth + 1)
+    for other in atom["relatedAtoms"]:
+        _say(f"see {other['name'] or other['atomId']}: {other['reason']}", depth + 1)
+    for entry in atom.get("changelog", ()):
+        _say(f"{entry['createdAt']}  {entry['summary']}", depth + 1)
+
+
+def _changed(atom: dict[str, Any]) -> str:
+    files = atom.get("changedFiles")
+    if files is None:
+        return "some files"
+    more = [f"{atom['changedFilesOmitted']} more"] if "changedFilesOmitted" in atom else []
+    return ", ".join([*files, *more])
+
+
+def _tell(text: str, depth: int) -> None:
+    for line in text.splitlines():
+        _say(line, depth)
+
+
+def _say(line: str, depth: int, *, bold: bool = False) -> None:
+    typer.echo("  " * depth + typer.style(visible(line), bold=bold))

@@ -1,0 +1,97 @@
+"""The ontology on the command line: show it, or begin with a preset."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallystick.cli.asking import principal
+from tallystick.cli.options import Base, Json, Tenant, existing, settled
+from tallystick.cli.output import counted, emit, table, visible
+
+if TYPE_CHECKING:
+    from tallystick.config import Settings
+
+commands = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@commands.callback(invoke_without_command=True)
+def show(context: typer.Context, json: Json = False, base: Base = None, tenant: Tenant = None) -> None:
+    """Show the ontology: which types of memories and connections there are.
+
+    \b
+    Examples:
+      tallystick ontology
+      tallystick ontology --json
+      tallystick ontology use gtd
+      tallystick ontology use software --base ./memory
+    """
+    if context.invoked_subcommand is not None:
+        context.obj = {"base": base, "tenant": tenant, "json": json}
+        return
+    found = asyncio.run(_defined(existing(base=base, tenant=tenant)))
+    if json:
+        emit(found)
+        return
+    typer.echo(f"node types: {', '.join(map(visible, found['node_types'])) or '(none)'}")
+    rows = [
+        (kind["name"], ", ".join(kind["from_types"]), ", ".join(kind["to_types"]), _required(kind))
+        for kind in found["connection_types"]
+    ]
+    if rows:
+        table(("connection type", "from", "to", "requires"), rows)
+
+
+@commands.command("use")
+def use(
+    context: typer.Context,
+    preset: Annotated[str, typer.Argument(metavar="PRESET", help="gtd, research or software.")],
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Define the types of a preset.
+
+    gtd: tasks, states and contexts. software: components, decisions, work. research: questions, sources, claims.
+    What the memory has already is kept, what is missing is added; nothing is ever changed.
+
+    \b
+    Examples:
+      tallystick ontology use gtd
+      tallystick ontology use research --base ./memory --json
+    """
+    outer: dict[str, Any] = context.obj or {}
+    settings = settled(base=base or outer.get("base"), tenant=tenant or outer.get("tenant"))
+    added = asyncio.run(_used(settings, preset))
+    if json or outer.get("json"):
+        emit({"preset": preset, "added": added})
+    elif added:
+        typer.echo(f"added {counted(len(added), 'type')}: {', '.join(added)}")
+    else:
+        typer.echo("nothing to add: every type of this preset is there")
+
+
+async def _defined(settings: Settings) -> dict[str, Any]:
+    from tallystick import app
+    from tallystick.policy import Action
+    from tallystick.toolsets.ontology.definitions import described
+    from tallystick.toolsets.ontology.lookup import get_ontology
+
+    async with app.opened(settings) as store:
+        return await store.read(principal(settings), Action.READ, lambda state: described(get_ontology(state)))
+
+
+async def _used(settings: Settings, preset: str) -> list[str]:
+    from tallystick import app
+    from tallystick.toolsets.ontology.definitions import use_preset
+
+    async with app.opened(settings) as store:
+        added = await use_preset(store, principal(settings), preset)
+    await app.publish(settings)
+    return added
+
+
+def _required(kind: dict[str, Any]) -> str:
+    return ", ".join(kind.get("required_properties", ()))

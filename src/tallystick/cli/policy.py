@@ -1,0 +1,262 @@
+"""The policy on the command line: check one, test it, explain a decision, replay the audit log through another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tallystick.cli.options import Base, Json, Tenant, settled
+from tallystick.cli.output import counted, emit, table
+from tallystick.errors import InvalidArgument, NotFound
+
+if TYPE_CHECKING:
+    from tallystick.policy import Request
+    from tallystick.policy.examination import Tested
+
+commands = typer.Typer(
+    help="Check, test, explain and try out policies.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A .rego file, a directory of them, or a shipped policy.")]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="TIME", help="Only what was decided from this time on.")
+]  # fmt: skip
+Chosen = Annotated[
+    str,
+    typer.Option("--policy", metavar="FILE", help="A .rego file, a directory of them, or single-user, rbac, closed."),
+]
+
+
+@commands.command("check")
+def check(file: File, json: Json = False) -> None:
+    """Load a policy, ask it about every action, and run its tests.
+
+    Leaves with 1 when it cannot be used or a test fails. Notes are what its author may not have meant.
+
+    \b
+    Examples:
+      tallystick policy check rbac
+      tallystick policy check ./policies
+    """
+    import msgspec
+
+    from tallystick.policy.bundle import find_bundle
+    from tallystick.policy.examination import examine
+
+    examined = examine(find_bundle(file))
+    if json:
+        emit({"passed": examined.passed, **msgspec.to_builtins(examined)})
+    elif examined.problem is not None:
+        typer.echo(f"{typer.style('refused:', fg='red', bold=True)} {examined.problem}", err=True)
+    else:
+        _show_tests(examined.tests)
+        for note in examined.notes:
+            typer.echo(f"{typer.style('note:', fg='yellow')} {note}")
+        typer.echo(f"{'good' if examined.passed else 'tests fail'}: {examined.policy_version}")
+    if not examined.passed:
+        raise typer.Exit(1)
+
+
+@commands.command("test")
+def run(
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", show_default=False)] = None,
+    json: Json = False,
+) -> None:
+    """Run the tests of policies: every rule test_… in *_test.rego. Without a FILE, those of the shipped ones.
+
+    Leaves with 1 when one fails or there is none.
+
+    \b
+    Examples:
+      tallystick policy test
+      tallystick policy test ./policies
+    """
+    import msgspec
+
+    from tallystick.policy.bundle import SHIPPED, find_bundle
+    from tallystick.policy.examination import run_tests
+
+    tested = [test for name in files or SHIPPED for test in run_tests(find_bundle(name))]
+    passed = bool(tested) and all(test.passed for test in tested)
+    if json:
+        emit({"passed": passed, "tests": msgspec.to_builtins(tested)})
+    else:
+        _show_tests(tested)
+    if not passed:
+        raise typer.Exit(1)
+
+
+@commands.command("explain")
+def explain(
+    actor: Annotated[str | None, typer.Option("--actor", help="Who asks.")] = None,
+    action: Annotated[str, typer.Option("--action", help="READ, WRITE, DELETE or SEARCH.")] = "READ",
+    role: Annotated[list[str] | None, typer.Option("--role", help="A role of theirs; may be repeated.")] = None,
+    resource: Annotated[str | None, typer.Option("--resource", metavar="ID", help="What it is about.")] = None,
+    resource_type: Annotated[str | None, typer.Option("--type", help="Its type.")] = None,
+    owner: Annotated[str | None, typer.Option("--owner", help="Who made it.")] = None,
+    owner_tenant: Annotated[str | None, typer.Option("--owner-tenant", help="Whose memory it is in.")] = None,
+    tool: Annotated[str | None, typer.Option("--tool", help="The tool that is called.")] = None,
+    seq: Annotated[
+        int | None, typer.Option("--seq", help="Instead: the question of this line of the audit log.")
+    ] = None,
+    policy: Chosen = "rbac",
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Why would this be allowed or denied: the rules that held, and the lines that made them.
+
+    The question is put together from options, or is the one of a line in the audit log.
+    Leaves with 0 if it is allowed, with 5 if it is denied.
+
+    \b
+    Examples:
+      tallystick policy explain --actor bob --role writer --action DELETE --resource plan --owner alice
+      tallystick policy explain --seq 42 --policy ./policies
+    """
+    import msgspec
+
+    from tallystick.policy.bundle import find_bundle
+    from tallystick.policy.explanation import explain as explained_by
+
+    settings = settled(base=base, tenant=tenant)
+    if seq is not None:
+        request = _asked(settings.system / "audit", seq)
+    else:
+        request = _question(
+            settings.tenant, actor or settings.agent_identity, action, role or [], resource, resource_type,
+            owner, owner_tenant, tool,
+        )  # fmt: skip
+    explained = explained_by(find_bundle(policy), request)
+    decision = explained.decision
+    if json:
+        emit(msgspec.to_builtins(explained))
+    else:
+        verdict = ("allowed", "green") if decision.allowed else ("denied", "red")
+        typer.echo(
+            f"{typer.style(verdict[0], fg=verdict[1], bold=True)}: {decision.reason} [{decision.policy_version}]"
+        )
+        table(
+            ("rule", "value", "because of"),
+            ((held.rule, "(undefined)" if held.value is None else held.value, ", ".join(held.fired))
+             for held in explained.rules),
+        )  # fmt: skip
+    if not decision.allowed:
+        raise typer.Exit(5)
+
+
+@commands.command("replay")
+def replay(file: File, since: Since = None, json: Json = False, base: Base = None, tenant: Tenant = None) -> None:
+    """Put every question of the audit log to another policy, and tell what it would have decided otherwise.
+
+    A dry run: nothing is changed. Leaves with 0 if all would have been decided alike, with 1 if not.
+
+    \b
+    Examples:
+      tallystick policy replay ./policies
+      tallystick policy replay rbac --since 2025-01-01 --json
+    """
+    import msgspec
+
+    from tallystick.audit import Decided
+    from tallystick.audit.proof import events
+    from tallystick.policy.embedded import Embedded
+    from tallystick.policy.replay import replay as replayed_by
+
+    directory = _audit(settled(base=base, tenant=tenant).system / "audit")
+    candidate = Embedded(file)
+    found = replayed_by(candidate, events(directory, Decided, since=_moment(since)))
+    if json:
+        emit({"same": found.same, **msgspec.to_builtins(found)})
+    else:
+        if found.changed:
+            columns = ("seq", "time", "actor", "action", "resource", "was", "would be", "because")
+            table(columns, (
+                (each.seq, each.timestamp, each.actor, each.action, each.resource, _WORDS[each.decision],
+                 _WORDS[each.decision_now], each.reason_now)
+                for each in found.changed
+            ))  # fmt: skip
+        skipped = f", {found.skipped} skipped that no policy decided" if found.skipped else ""
+        typer.echo(
+            f"{counted(found.asked, 'decision')} asked again{skipped}: "
+            f"{found.denied_now} would be denied, {found.allowed_now} would be allowed"
+        )
+    if not found.same:
+        raise typer.Exit(1)
+
+
+@commands.command("show")
+def show(file: File) -> None:
+    """Print a policy, to begin one's own from it.
+
+    \b
+    Examples:
+      tallystick policy show rbac > policy.rego
+    """
+    from tallystick.policy.bundle import find_bundle
+
+    for module in find_bundle(file).modules:
+        typer.echo(module.text, nl=False)
+
+
+_WORDS = {True: "allowed", False: "denied"}
+
+
+def _show_tests(tested: list[Tested]) -> None:
+    for test in tested:
+        if not test.passed:
+            typer.echo(f"{typer.style('FAIL', fg='red', bold=True)} {test.name}: {test.problem}", err=True)
+    failed = sum(not test.passed for test in tested)
+    typer.echo(f"{counted(len(tested), 'test')}, {failed} failed")
+
+
+def _question(
+    tenant: str,
+    actor: str,
+    action: str,
+    roles: list[str],
+    resource: str | None,
+    resource_type: str | None,
+    owner: str | None,
+    owner_tenant: str | None,
+    tool: str | None,
+) -> Request:
+    from tallystick.clock import to_text, wall_clock
+    from tallystick.policy import Action, Principal, Request
+
+    if action.upper() not in Action.__members__:
+        raise InvalidArgument(f"there is no action '{action}'; the actions are {', '.join(Action)}")
+    principal = Principal(actor=actor, tenant=tenant, roles=tuple(roles), tool=tool)
+    return Request(
+        principal, Action(action.upper()), resource, resource_type, owner, owner_tenant, to_text(wall_clock())
+    )
+
+
+def _asked(directory: Path, seq: int) -> Request:
+    from tallystick.audit import Decided, Event
+    from tallystick.audit.proof import events
+    from tallystick.policy.replay import request_of
+
+    event = next((event for number, event in events(_audit(directory), Event) if number == seq), None)
+    if not isinstance(event, Decided):
+        raise NotFound(f"line {seq} of the audit log is no decision" if event else f"the audit log has no line {seq}")
+    return request_of(event)
+
+
+def _audit(directory: Path) -> Path:
+    if not directory.is_dir():
+        raise NotFound(
+            f"there is no audit log in {directory}", code="NO_MEMORY", hint="name another place with --base or --tenant"
+        )
+    return directory
+
+
+def _moment(text: str | None) -> str:
+    from tallystick.clock import from_text, to_text
+
+    try:
+        return "" if text is None else to_text(from_text(text))
+    except ValueError:
+        raise InvalidArgument(f"'{text}' is not a time; write it like 2025-01-04T12:00:00Z") from None

@@ -1,0 +1,373 @@
+"""The commands for people who work beside agents: tree, next, show, done, watch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallystick.cli.asking import ask, principal
+from tallystick.cli.options import Base, Json, Tenant, existing
+from tallystick.cli.output import console, counted, emit, note, table, visible
+from tallystick.config import Settings
+from tallystick.errors import InvalidArgument, NotFound
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+    from rich.tree import Tree
+
+_REFRESH_SECONDS = 1.0
+_DEPTH = 50
+
+commands = typer.Typer(
+    help="See and do work: the tree of a project, what comes next, who works on what.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+Project = Annotated[
+    str | None, typer.Argument(metavar="[PROJECT]", help="Its name; may be left out when there is only one.")
+]
+NodeId = Annotated[str, typer.Argument(metavar="ID", help="Of a work node.")]
+
+
+@commands.command("tree")
+def tree(
+    project: Project = None,
+    depth: Annotated[int, typer.Option("--depth", "-d", min=0, max=_DEPTH, help="Levels to show.")] = _DEPTH,
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Show the work of a project as a tree.
+
+    Done, actionable and waiting nodes have marks of their own; a claimed node says by whom.
+
+    \b
+    Examples:
+      tallystick work tree
+      tallystick work tree website --depth 2
+      tallystick work tree website --json
+    """
+    settings = existing(base=base, tenant=tenant)
+    opened = _opened(settings, project)
+    seen = ask(settings, "graph_context", {"node_id": opened["root"]["id"], "depth": depth})["children"]
+    if json:
+        emit({"project": opened["project"], "summary": opened["summary"], "tree": seen})
+        return
+    wanted = {"project": opened["project"], "filter": {"is_actionable": True}, "limit": 100}
+    ready = {node["id"]: node for node in ask(settings, "graph_query", wanted)["nodes"]}
+    console().print(_drawn_tree(seen, ready))
+    note(_counts(opened["summary"]))
+
+
+@commands.command("next")
+def next_(
+    project: Project = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=50, help="How many.")] = 5,
+    claim: Annotated[bool, typer.Option("--claim", help="Claim them: agents then leave them to you.")] = False,
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Show what can be worked on now, the most urgent first.
+
+    \b
+    Examples:
+      tallystick work next
+      tallystick work next website -n 1 --claim
+      tallystick work next website --json
+    """
+    settings = existing(base=base, tenant=tenant)
+    name = _opened(settings, project)["project"]
+    told = ask(settings, "graph_next", {"project": name, "count": count, "claim": claim})
+    if json:
+        emit(told)
+        return
+    table(("id", "summary", "under", "priority"), (_next_row(entry) for entry in told["nodes"]))
+    if told.get("hint"):
+        note(told["hint"])
+
+
+@commands.command("show")
+def show(id: NodeId, json: Json = False, base: Base = None, tenant: Tenant = None) -> None:
+    """Show one work node: what it is, waits for, holds up and was proven by.
+
+    \b
+    Examples:
+      tallystick work show kT4mPzqLw2
+      tallystick work show kT4mPzqLw2 --json
+    """
+    settings = existing(base=base, tenant=tenant)
+    told = ask(settings, "graph_context", {"node_id": id})
+    if json:
+        emit(told)
+    else:
+        _draw_node(told)
+
+
+@commands.command("done")
+def done(
+    id: NodeId,
+    evidence: Annotated[
+        list[str] | None,
+        typer.Option("--evidence", "-e", metavar="TYPE:REF", help="What shows it; may be given several times."),
+    ] = None,
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Resolve a work node, and show what that makes actionable.
+
+    \b
+    Examples:
+      tallystick work done kT4mPzqLw2 --evidence git:4f2c1aa
+      tallystick work done kT4mPzqLw2 -e test:passed -e 'note:checked by hand'
+    """
+    settings = existing(base=base, tenant=tenant)
+    update: dict[str, Any] = {"node_id": id, "resolved": True}
+    if evidence:
+        update["add_evidence"] = [parse_evidence(text) for text in evidence]
+    told = ask(settings, "graph_update", {"updates": [update]})
+    if json:
+        emit(told)
+        return
+    typer.echo(f"resolved {visible(id)}, revision {told['updated'][0]['rev']}")
+    for node in told.get("newly_actionable", []):
+        typer.echo(f"  now actionable: {node['id']}  {visible(node['summary'])}")
+    for warning in told.get("warnings", []):
+        note(warning)
+
+
+@commands.command("watch")
+def watch(base: Base = None, tenant: Tenant = None) -> None:
+    """Watch who works on what, live. Ends with q or Ctrl-C.
+
+    Piped somewhere, it shows what is true now and ends.
+
+    \b
+    Examples:
+      tallystick work watch
+      tallystick work watch --base ./memory
+    """
+    import asyncio
+
+    settings = existing(base=base, tenant=tenant)
+    asyncio.run(_watch(settings) if sys.stdout.isatty() else _glance(settings))
+
+
+def parse_evidence(text: str) -> dict[str, str]:
+    kind, colon, ref = text.partition(":")
+    if not colon or not kind.strip() or not ref.strip():
+        raise InvalidArgument(f"'{text}' is not TYPE:REF", hint="for example --evidence git:4f2c1aa")
+    return {"type": kind.strip(), "ref": ref.strip()}
+
+
+def _opened(settings: Settings, name: str | None) -> dict[str, Any]:
+    """What graph_open says of a project that is there: looking must not make one."""
+    projects = ask(settings, "graph_open", {})["projects"]
+    names = [project["project"] for project in projects]
+    known = [project for project in projects if name in (None, project["project"], project["id"])]
+    if len(known) != 1:
+        raise NotFound(
+            f"there is no project '{name}'" if name else "say which project" if names else "there is no project yet",
+            code="project_not_found",
+            hint=f"there are {', '.join(names)}" if names else "an agent makes one with graph_open",
+        )
+    return ask(settings, "graph_open", {"project": known[0]["project"]})
+
+
+# -- drawing
+
+
+def _drawn_tree(seen: dict[str, Any], ready: Mapping[str, Any]) -> Tree:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    root = Tree(_label(seen, ready), guide_style="dim")
+    waiting = [(seen, root)]
+    while waiting:
+        node, drawn = waiting.pop()
+        for child in node.get("children", []):
+            waiting.append((child, drawn.add(_label(child, ready))))
+        more = node.get("child_count", 0) - len(node.get("children", []))
+        if more > 0:
+            drawn.add(Text(f"… {more} more: tallystick work show {node['id']}", style="dim"))
+    return root
+
+
+def _label(node: dict[str, Any], ready: Mapping[str, Any]) -> Text:
+    from rich.text import Text
+
+    open_ = ready.get(node["id"])
+    mark, style = ("✔", "green") if node["resolved"] else ("▶", "bold") if open_ else ("·", "")
+    label = Text.assemble((f"{mark} {visible(node['summary'])}", style), "  ", (node["id"], "dim"))
+    owner = (open_ or {}).get("properties", {}).get("_claimed_by")
+    if owner and not node["resolved"]:
+        label.append(f"  {visible(owner)}", style="cyan")
+    return label
+
+
+def _counts(summary: dict[str, int]) -> str:
+    return (
+        f"{counted(summary['total'], 'node')}: {summary['resolved']} resolved,"
+        f" {summary['actionable']} actionable, {summary['blocked']} blocked"
+    )
+
+
+def _next_row(entry: dict[str, Any]) -> tuple[object, ...]:
+    node = entry["node"]
+    above = " / ".join(visible(each["summary"]) for each in entry["ancestors"])
+    return node["id"], node["summary"], above, node["properties"].get("priority")
+
+
+def _draw_node(told: dict[str, Any]) -> None:
+    node = told["node"]
+    where = " / ".join(visible(each["summary"]) for each in told["ancestors"])
+    typer.echo(f"{typer.style(visible(node['summary']), bold=True)}  {node['id']}" + (f"  in {where}" if where else ""))
+    typer.echo(
+        f"  {'resolved' if node['resolved'] else 'open'}, revision {node['rev']}, by {visible(node['created_by'])}"
+    )
+    if "state" in node:
+        typer.echo(f"  state: {visible(node['state'])}")
+    for key, value in node["properties"].items():
+        typer.echo(f"  {visible(key)}: {visible(value)}")
+    for link in node["context_links"]:
+        typer.echo(f"  see {visible(link)}")
+    for word, key in (("waits for", "depends_on"), ("holds up", "depended_by")):
+        for other in told[key]:
+            mark = "✔" if other["satisfied"] else "·"
+            typer.echo(f"  {word} {mark} {visible(other['node']['summary'])}  {other['node']['id']}")
+    for edge in told.get("edges", []):
+        typer.echo(f"  {edge['from']} -{visible(edge['type'])}-> {edge['to']}")
+    for entry in node["evidence"]:
+        typer.echo(
+            f"  {entry['timestamp'][:16]} {visible(entry['agent'])} {visible(entry['type'])}: {visible(entry['ref'])}"
+        )
+    if "children" in told["children"]:
+        console().print(_drawn_tree(told["children"], {}))
+
+
+# -- watching
+
+
+async def _glance(settings: Settings) -> None:
+    from tallystick import app
+    from tallystick.toolsets.work.watching import watch as look
+
+    async with app.opened(settings) as store:
+        console().print(_board(await look(_desk(settings), store, principal(settings))))
+
+
+async def _watch(settings: Settings) -> None:
+    import asyncio
+
+    from rich.live import Live
+
+    from tallystick import app
+    from tallystick.toolsets.work.watching import watch as look
+
+    desk, enough = _desk(settings), asyncio.Event()
+    async with app.opened(settings) as store:
+        with _keys(enough), Live(screen=True, auto_refresh=False) as live:
+            while not enough.is_set():
+                live.update(_board(await look(desk, store, principal(settings))), refresh=True)
+                try:
+                    await asyncio.wait_for(enough.wait(), _REFRESH_SECONDS)
+                except TimeoutError:
+                    continue
+
+
+def _desk(settings: Settings) -> Any:
+    from tallystick.toolsets.work.desk import Desk
+    from tallystick.toolsets.work.settings import read_settings
+
+    return Desk(settings=read_settings(base=settings.base, working=Path.cwd(), environ=os.environ))
+
+
+@contextmanager
+def _keys(enough: Any) -> Iterator[None]:
+    """Sets the event when q or Ctrl-C is pressed. The terminal is left as it was found."""
+    import asyncio
+    import signal
+    import termios
+    import tty
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, enough.set)
+    before = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
+
+    def pressed() -> None:
+        if os.read(sys.stdin.fileno(), 64).lower()[:1] in (b"q", b"\x03", b""):
+            enough.set()
+
+    try:
+        if before is not None:
+            tty.setcbreak(sys.stdin)
+            loop.add_reader(sys.stdin, pressed)
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        if before is not None:
+            loop.remove_reader(sys.stdin)
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _board(seen: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [
+        Text(f"{seen['now'][:19].replace('T', ' ')}  q ends", style="dim"),
+        _grid(
+            ("project", "done", "of", "actionable", "blocked"),
+            [
+                (each["project"], each["resolved"], each["total"], each["actionable"], each["blocked"])
+                for each in seen["projects"]
+            ],
+        ),
+        _grid(
+            ("agent", "works on", "id", "in", "for"),
+            [
+                (each["agent"], each["summary"], each["node_id"], each["project"], _lasting(each["milliseconds"]))
+                for each in seen["claims"]
+            ],
+        )
+        if seen["claims"]
+        else Text("nobody works on anything", style="dim"),
+        _grid(
+            ("lately", "agent", "node", "id"),
+            [
+                (
+                    each["timestamp"][:19].replace("T", " "),
+                    each["agent"],
+                    f"{'✔ ' if each['resolved'] else ''}{each['summary']}",
+                    each["node_id"],
+                )
+                for each in seen["recent"]
+            ],
+        ),
+    ]
+    return Group(*parts)
+
+
+def _grid(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(*columns, box=None, pad_edge=False, header_style="bold", title_justify="left")
+    for row in rows:
+        drawn.add_row(*(Text(visible(cell), overflow="ellipsis", no_wrap=True) for cell in row))
+    return drawn
+
+
+def _lasting(milliseconds: int) -> str:
+    minutes, seconds = divmod(max(milliseconds, 0) // 1000, 60)
+    return f"{minutes} min" if minutes else f"{seconds} s"

@@ -1,0 +1,278 @@
+"""The follower: reads the log for one projection and keeps it up to date.
+
+Any number of processes may follow with the same projection on disk. They take turns: the one
+that holds the lock applies, for all of them, what the projection has not seen yet. The lock
+is a file of its own, freed by the system when its holder dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+
+from tallystick.errors import Corrupt, TallystickError
+from tallystick.log import Entry, Head, Log, head_after
+from tallystick.projections import Projection, Settling
+
+CHUNK_COMMITS = 2_000
+_PATIENCE_SECONDS = 30.0
+_LAST_PATIENCE_SECONDS = 2.0
+"""When we are closed: whoever has the lock goes on for us."""
+_TRY_AGAIN_SECONDS = 5.0
+_OTHERS_SECONDS = 1.0
+"""How often the thread looks for what other processes committed."""
+
+logger = logging.getLogger(__name__)
+
+
+class Follower:
+    """`open_log` gives a handle of the follower's own; it is opened at first use and only read from.
+
+    `lock` is the file to lock, or None for a projection that only this process has.
+    """
+
+    def __init__(self, open_log: Callable[[], Log], projection: Projection, *, lock: Path | None = None) -> None:
+        self.projection = projection
+        self._open_log = open_log
+        self._log: Log | None = None
+        self._lock_path = lock
+        self._lock = -1
+        # Held while the projection or the log handle is used: catch_up may be called beside the thread.
+        self._turn = threading.RLock()
+        self._seen = Head()
+        self._waiters: list[tuple[int, Future[None]]] = []
+        self._wake = threading.Condition()
+        self._notified = False
+        self._ending = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    # -- for callers that wait
+
+    def catch_up(self, *, wait: bool = True) -> bool:
+        """Apply everything up to the durable head. False, without `wait`, when another process is at it just now.
+
+        Raises Corrupt for a damaged log, and whatever the projection raises; it is then where it was.
+        """
+        with self._turn, self._locked(wait) as ours:
+            if not ours:
+                return False
+            self._apply_all()
+            return True
+
+    @contextmanager
+    def at_head(self) -> Iterator[None]:
+        """Catch up, then keep everybody else away from the projection."""
+        with self._turn, self._locked(wait=True):
+            self._apply_all()
+            yield
+
+    @property
+    def position(self) -> Head:
+        """Where the projection was when this process last looked."""
+        return self._seen
+
+    # -- for the loop: a thread that follows
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._follow, name=f"follow-{self.projection.name}", daemon=True)
+            self._thread.start()
+
+    def notify(self) -> None:
+        """There is something new. Cheap; a hundred calls may lead to one look."""
+        with self._wake:
+            self._notified = True
+            self._wake.notify()
+
+    async def reached(self, position: int, timeout_seconds: float) -> bool:
+        """Wait until commits up to this lamport are applied; False when that took too long."""
+        if self._seen.lamport >= position:
+            return True
+        done: Future[None] = Future()
+        with self._wake:
+            self._waiters.append((position, done))
+        self._settle_waiters()
+        self.start()
+        self.notify()
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(done), timeout_seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Applies what is there, then lets go. Safe to call twice."""
+        with self._wake:
+            self._ending = True
+            self._wake.notify()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        with self._turn:
+            if not self._closed:
+                self._closed = True
+                self._finish()
+
+    # -- the thread
+
+    def _follow(self) -> None:
+        pause: float | None = 0.0
+        while self._wait(pause):
+            try:
+                pause = self._follow_once()
+            except TallystickError as error:
+                logger.error("projection %s does not move on: %s", self.projection.name, error.message)
+                pause = _TRY_AGAIN_SECONDS
+            except Exception:
+                logger.exception("projection %s does not move on", self.projection.name)
+                pause = _TRY_AGAIN_SECONDS
+
+    def _wait(self, seconds: float | None) -> bool:
+        """False when it is time to end."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._notified or self._ending, timeout=seconds)
+            self._notified = False
+            return not self._ending
+
+    def _follow_once(self) -> float:
+        with self._turn, self._locked(wait=True):
+            again = self._apply_all()
+        return _OTHERS_SECONDS if again is None else min(again, _OTHERS_SECONDS)
+
+    # -- applying; the turn and the lock are held
+
+    def _apply_all(self) -> float | None:
+        log = self._opened_log()
+        at = self._begin(log)
+        while at != log.head():
+            for entries in _drafts(log.read(at)):
+                head = head_after(entries, at)
+                self.projection.apply(entries, head)
+                at = self.projection.position()
+                if at != head:
+                    break  # It wants to begin again.
+        again = self.projection.settle() if isinstance(self.projection, Settling) else None
+        self._seen = at
+        self._settle_waiters()
+        return again
+
+    def _begin(self, log: Log) -> Head:
+        at = self.projection.position()
+        if _is_on(log, at):
+            return at
+        logger.warning(
+            "projection %s is at position %d, which is not on this log: it is rebuilt", self.projection.name, at.lamport
+        )
+        self.projection.reset()
+        return self.projection.position()
+
+    def _opened_log(self) -> Log:
+        if self._log is None:
+            self._log = self._open_log()
+        return self._log
+
+    def _finish(self) -> None:
+        try:
+            # One that was never used has nothing to finish.
+            if self._log is not None:
+                with self._locked(wait=True):
+                    self._apply_all()
+                    if isinstance(self.projection, Settling):
+                        self.projection.settle(final=True)
+        except TallystickError as error:
+            logger.warning("%s was closed before it was at the head: %s", self.projection.name, error.message)
+        except Exception:
+            logger.exception("projection %s was closed before it was at the head", self.projection.name)
+        finally:
+            self.projection.close()
+            if self._log is not None:
+                self._log.close()
+                self._log = None
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+
+    @contextmanager
+    def _locked(self, wait: bool) -> Iterator[bool]:
+        if self._lock_path is None:
+            yield True
+            return
+        if self._lock < 0:
+            self._lock_path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        patience = _LAST_PATIENCE_SECONDS if self._ending else _PATIENCE_SECONDS
+        if not self._take(patience if wait else 0.0):
+            if wait:
+                raise TallystickError(
+                    f"another process has been busy with the {self.projection.name} for too long",
+                    code="PROJECTION_BUSY",
+                )
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _take(self, patience_seconds: float) -> bool:
+        deadline = time.monotonic() + patience_seconds
+        ending = self._ending
+        pause = 0.0005
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                # Who closes us while we wait has no use for it any more.
+                if time.monotonic() >= deadline or self._ending != ending:
+                    return False
+            time.sleep(pause)
+            pause = min(pause * 2, 0.01)
+
+    def _settle_waiters(self) -> None:
+        with self._wake:
+            reached = [done for position, done in self._waiters if position <= self._seen.lamport or done.done()]
+            self._waiters = [
+                waiter for waiter in self._waiters if waiter[0] > self._seen.lamport and not waiter[1].done()
+            ]
+        for done in reached:
+            with suppress(InvalidStateError):  # Whoever waited may have given up.
+                done.set_result(None)
+
+
+def _drafts(reading: Iterator[Entry]) -> Iterator[list[Entry]]:
+    """In chunks of whole drafts: the log's durable head never stands inside one."""
+    while entries := list(islice(reading, CHUNK_COMMITS)):
+        while _is_open(entries[-1]):
+            entries.append(next(reading))
+        yield entries
+
+
+def _is_open(entry: Entry) -> bool:
+    """Whether more commits of the same draft follow."""
+    return entry.commit.batch is not None and entry.commit.batch[0] < entry.commit.batch[1]
+
+
+def _is_on(log: Log, at: Head) -> bool:
+    """Whether the log says at that place what the projection has seen there. Raises Corrupt for a damaged log."""
+    head = log.head()
+    if at == Head() or at == head:
+        return True
+    if at.count >= head.count:
+        return False
+    try:
+        # The next line is chained to the one before it, so reading on from a wrong place fails at once.
+        return next(iter(log.read(at)), None) is not None
+    except Corrupt:
+        # That place is wrong or that line is damaged: only the whole log can tell.
+        return any(entry.commit.record_hash == at.record_hash for entry in log.read(Head()))

@@ -1,0 +1,161 @@
+"""Search in the texts of nodes: by substring, or ranked by words.
+
+Knows contents and nothing of what nodes mean. `projection` keeps the index, `folded` is the
+text that substrings are looked for in, `ranking` the order of what words find. Any number of
+processes share one index; each search first applies what the log has and the index has not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+import msgspec
+
+from tallystick.errors import TallystickError
+from tallystick.projections.database import Connection, Damaged, Reader
+from tallystick.projections.text import ranking
+from tallystick.projections.text.folded import Mapped, folded
+from tallystick.projections.text.projection import DATABASE, At, TextProjection, read_place
+
+Mode = Literal["substring", "ranked"]
+RANKED_LIMIT = 20
+
+_ATTEMPTS = 20
+_WORKERS = min(4, os.cpu_count() or 1)
+
+
+class Hit(msgspec.Struct, frozen=True):
+    node_id: str
+    score: float | None = None
+    """Ranked only: BM25, higher is better."""
+    snippet: str | None = None
+    """Ranked only: some of the text around the words that were found."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    hits: list[Hit]
+    """By substring: as the nodes were made. Ranked: those with all words, then those with any, best first."""
+    skipped: list[str]
+    """Nodes whose content could not be read, so that nobody knows whether it matches."""
+
+
+class TextIndex:
+    """`catch_up` brings the projection to the head of the log, as a follower's does."""
+
+    def __init__(self, projection: TextProjection, catch_up: Callable[[], object]) -> None:
+        self._projection = projection
+        self._catch_up = catch_up
+        self._threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="text")
+        self._own = threading.local()
+        self._eyes: list[_Eyes] = []
+
+    async def search(
+        self, query: str, *, node_type: str | None = None, limit: int | None = None, mode: Mode = "substring"
+    ) -> Found:
+        """Includes everything that was committed before it was called. Without a limit: all, or the best 20."""
+        look = asyncio.get_running_loop().run_in_executor
+        return await look(self._threads, self._search, query, node_type, limit, mode)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        for eyes in self._eyes:
+            eyes.close()
+
+    def _search(self, query: str, node_type: str | None, limit: int | None, mode: Mode) -> Found:
+        damage = 0
+        for _ in range(_ATTEMPTS):
+            try:
+                self._catch_up()
+                found = self._pair().look(query, node_type, limit, mode)
+            except Damaged as error:
+                damage += 1
+                if damage > 1:
+                    raise
+                self._projection.distrust(error.message)
+                continue
+            if found is not None:
+                return found
+        raise TallystickError("the text index is being rewritten", code="PROJECTION_BUSY", hint="try again")
+
+    def _pair(self) -> _Eyes:
+        """This thread's own."""
+        eyes: _Eyes | None = getattr(self._own, "eyes", None)
+        if eyes is None:
+            eyes = self._own.eyes = _Eyes(self._projection)
+            self._eyes.append(eyes)
+        return eyes
+
+
+class _Eyes:
+    """What one thread looks with: a connection and the mapped files."""
+
+    def __init__(self, projection: TextProjection) -> None:
+        self._directory = projection.directory
+        self._reader = Reader(projection.directory / DATABASE)
+        self._mapped: Mapped | None = None
+
+    def look(self, query: str, node_type: str | None, limit: int | None, mode: Mode) -> Found | None:
+        """None when texts were moved or wiped meanwhile."""
+        with self._reader.snapshot() as db:
+            at = read_place(db)
+            if db.execute("SELECT 1 FROM wipes").fetchone():
+                return None
+            type_number = _type_number(db, node_type)
+            if type_number == 0:
+                return Found([], [])
+            skipped = _skipped(db, type_number)
+            if mode == "ranked":
+                return Found(_ranked(db, query, type_number, limit), skipped)
+            try:
+                hits = self._substring(db, at, query, type_number, limit)
+            except FileNotFoundError:
+                return None
+        with self._reader.snapshot() as db:
+            now = read_place(db)
+        return Found(hits, skipped) if (now.generation, now.rewrites) == (at.generation, at.rewrites) else None
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _substring(self, db: Connection, at: At, query: str, type_number: int | None, limit: int | None) -> list[Hit]:
+        needle = folded(query)
+        if not needle:
+            return []
+        if self._mapped is None or not self._mapped.covers(at.generation, at.ends):
+            self._mapped = Mapped(self._directory, at.generation, at.ends)
+        return _hits(db, self._mapped.search(needle, at.ends, type_number, limit))
+
+
+def _hits(db: Connection, numbers: list[int]) -> list[Hit]:
+    """In the order of the numbers."""
+    rows = db.execute(
+        "SELECT node FROM json_each(?) AS wanted JOIN texts ON texts.number = wanted.value ORDER BY wanted.id",
+        (msgspec.json.encode(numbers).decode(),),
+    )
+    return [Hit(node) for (node,) in rows]
+
+
+def _ranked(db: Connection, query: str, type_number: int | None, limit: int | None) -> list[Hit]:
+    hits = []
+    for number, score in ranking.best(db, query, type_number, RANKED_LIMIT if limit is None else limit):
+        node = db.execute("SELECT node FROM texts WHERE number = ?", (number,)).fetchone()[0]
+        hits.append(Hit(node, float(f"{score:.4g}"), ranking.snippet(db, query, number)))
+    return hits
+
+
+def _skipped(db: Connection, type_number: int | None) -> list[str]:
+    rows = db.execute("SELECT node, type FROM texts WHERE unread IS NOT NULL ORDER BY number")
+    return [node for node, number in rows if type_number in (None, number)]
+
+
+def _type_number(db: Connection, node_type: str | None) -> int | None:
+    """None for any type, 0 for one that no node has."""
+    if node_type is None:
+        return None
+    row = db.execute("SELECT number FROM types WHERE name = ?", (node_type,)).fetchone()
+    return 0 if row is None else int(row[0])

@@ -1,0 +1,38 @@
+"""Who calls over HTTP: the bearer tokens of trusted issuers, turned into principals.
+
+An OAuth 2.1 resource server. It checks tokens and says where they are to be had; logging in,
+refreshing and revoking is the issuer's part. Knows tokens and claims, nothing of what a
+principal may do. A token is never kept, logged or repeated in an answer: caches know it by
+its hash, and refusals say what is wrong in words of our own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tallystick.errors import Denied
+from tallystick.policy import Principal
+
+SCOPE_KEY = "tallystick.identity"
+"""Where the guard leaves the Identity in the ASGI scope."""
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What a token proves."""
+
+    principal: Principal
+    scopes: frozenset[str] = frozenset()
+    issuer: str
+    client: str = ""
+    """The program that acts for the principal, where the token says so."""
+    expires_at: int
+
+
+def principal_of(request: Any) -> Principal:
+    """For Offer: who the guard found to be calling. Raises Denied where no guard stood before the route."""
+    identity: Identity | None = request.scope.get(SCOPE_KEY) if request is not None else None
+    if identity is None:
+        raise Denied("Authorization header required", code="MISSING_TOKEN")
+    return identity.principal

@@ -1,0 +1,195 @@
+"""The catalogue: what is known of each project, found by file, by molecule and in order.
+
+It holds names, patterns and who belongs to whom; the knowledge itself stays in the log.
+Attributes may be anything at all (a redaction leaves words where lists were): what makes no
+sense counts as not said.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, TypeVar
+
+import msgspec
+
+from tallystick.errors import InvalidArgument
+from tallystick.state.aspects import EdgeVersion, NodeVersion
+from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
+from tallystick.state.knowledge.globs import Route, parse
+from tallystick.state.knowledge.index import GlobIndex
+
+Parent = Literal["atom", "molecule"]
+
+
+class Molecule(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    project: str | None
+    name: str
+    order: tuple[str, str]
+    """What lists are sorted by: the name in any case, then the id."""
+
+
+class Atom(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    project: str | None
+    name: str
+    order: tuple[str, str]
+    molecule: str | None
+    pinned: bool
+    routes: tuple[Route, ...]
+
+
+class Shelf:
+    """One project."""
+
+    def __init__(self) -> None:
+        self.molecules: dict[str, Molecule] = {}
+        self.atoms: dict[str, Atom] = {}
+        self.globs: GlobIndex[str] = GlobIndex()
+
+
+class Knowledge:
+    types: ClassVar[frozenset[str]] = frozenset({MOLECULE, ATOM, CHANGELOG})
+
+    def __init__(self) -> None:
+        self.molecules: dict[str, Molecule] = {}
+        self.atoms: dict[str, Atom] = {}
+        self._shelves: dict[str, Shelf] = {}
+        self._members: dict[str, dict[str, Atom]] = {}
+        self._entries: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        """Of each parent, oldest first: when an entry was made, and its id."""
+
+    # -- what is known
+
+    def shelf(self, project_id: str) -> Shelf:
+        return self._shelves.get(project_id) or Shelf()
+
+    def members(self, molecule_id: str) -> list[Atom]:
+        return in_order(self._members.get(molecule_id, {}).values())
+
+    def is_orphan(self, atom: Atom) -> bool:
+        """Also when its molecule is gone."""
+        return atom.molecule not in self.molecules
+
+    def changelog(self, kind: Parent, parent_id: str) -> list[str]:
+        """The ids of its entries, newest first."""
+        return [entry_id for _, entry_id in reversed(self._entries.get((kind, parent_id), ()))]
+
+    # -- what changes
+
+    def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
+        if before is not None:
+            _FORGET[before.type](self, before)
+        if after is not None:
+            _LEARN[after.type](self, after)
+
+    def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None:
+        """Knowledge is joined by ids, not by edges."""
+
+    def _learn_molecule(self, version: NodeVersion) -> None:
+        name = _text(version.attrs.get("name")) or ""
+        molecule = Molecule(version.id, _text(version.attrs.get("projectId")), name, (name.casefold(), version.id))
+        self.molecules[molecule.id] = molecule
+        if molecule.project is not None:
+            self._open(molecule.project).molecules[molecule.id] = molecule
+
+    def _forget_molecule(self, version: NodeVersion) -> None:
+        molecule = self.molecules.pop(version.id)
+        if molecule.project is not None:
+            del self._shelves[molecule.project].molecules[molecule.id]
+            self._close(molecule.project)
+
+    def _learn_atom(self, version: NodeVersion) -> None:
+        atom = _read_atom(version)
+        self.atoms[atom.id] = atom
+        if atom.molecule is not None:
+            self._members.setdefault(atom.molecule, {})[atom.id] = atom
+        if atom.project is not None:
+            shelf = self._open(atom.project)
+            shelf.atoms[atom.id] = atom
+            shelf.globs.add(atom.id, atom.routes)
+
+    def _forget_atom(self, version: NodeVersion) -> None:
+        atom = self.atoms.pop(version.id)
+        if atom.molecule is not None:
+            del self._members[atom.molecule][atom.id]
+            if not self._members[atom.molecule]:
+                del self._members[atom.molecule]
+        if atom.project is not None:
+            shelf = self._shelves[atom.project]
+            shelf.globs.remove(atom.id, atom.routes)
+            del shelf.atoms[atom.id]
+            self._close(atom.project)
+
+    def _learn_entry(self, version: NodeVersion) -> None:
+        insort(self._entries.setdefault(_parent(version), []), (version.created, version.id))
+
+    def _forget_entry(self, version: NodeVersion) -> None:
+        parent = _parent(version)
+        entries = self._entries[parent]
+        del entries[bisect_left(entries, (version.created, version.id))]
+        if not entries:
+            del self._entries[parent]
+
+    def _open(self, project_id: str) -> Shelf:
+        shelf = self._shelves.get(project_id)
+        if shelf is None:
+            shelf = self._shelves[project_id] = Shelf()
+        return shelf
+
+    def _close(self, project_id: str) -> None:
+        shelf = self._shelves[project_id]
+        if not shelf.atoms and not shelf.molecules:
+            del self._shelves[project_id]
+
+
+_LEARN = {
+    MOLECULE: Knowledge._learn_molecule,
+    ATOM: Knowledge._learn_atom,
+    CHANGELOG: Knowledge._learn_entry,
+}
+_FORGET = {
+    MOLECULE: Knowledge._forget_molecule,
+    ATOM: Knowledge._forget_atom,
+    CHANGELOG: Knowledge._forget_entry,
+}
+
+E = TypeVar("E", Atom, Molecule)
+
+
+def in_order(entries: Iterable[E]) -> list[E]:
+    return sorted(entries, key=lambda entry: entry.order)
+
+
+def _read_atom(version: NodeVersion) -> Atom:
+    attrs = version.attrs
+    name = _text(attrs.get("name")) or ""
+    return Atom(
+        version.id,
+        _text(attrs.get("projectId")),
+        name,
+        (name.casefold(), version.id),
+        _text(attrs.get("moleculeId")),
+        isinstance(attrs.get("pin"), dict),
+        routes_of(attrs.get("paths")),
+    )
+
+
+def routes_of(patterns: Any) -> tuple[Route, ...]:
+    """What can be read of it."""
+    found: dict[Route, None] = {}
+    for pattern in patterns if isinstance(patterns, list) else ():
+        try:
+            found.update(dict.fromkeys(parse(pattern) if isinstance(pattern, str) else ()))
+        except InvalidArgument:
+            continue
+    return tuple(found)
+
+
+def _parent(version: NodeVersion) -> tuple[str, str]:
+    return str(version.attrs.get("parentType")), str(version.attrs.get("parentId"))
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

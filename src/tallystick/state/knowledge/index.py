@@ -1,0 +1,190 @@
+"""The index of globs: whose patterns match a path, without looking at those that cannot.
+
+A trie over the segments of patterns. A literal segment is one lookup; a wild one is filed
+under the longer of its literal head and tail, so that `checkout-*.tsx` is only tried on names
+that begin so. No place is visited twice for one path, whatever the patterns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from tallystick.state.knowledge.globs import Route, Segment, Special, Wild
+
+K = TypeVar("K", bound=Hashable)
+
+
+class GlobIndex(Generic[K]):
+    def __init__(self) -> None:
+        self._root: _Place[K] = _Place()
+
+    def __bool__(self) -> bool:
+        return not self._root.is_empty()
+
+    def add(self, owner: K, routes: Iterable[Route]) -> None:
+        for route in set(routes):
+            place = self._root
+            for segment in route:
+                place = place.make(segment)
+            place.owners = place.owners if place.owners is not None else {}
+            place.owners[owner] = None
+
+    def remove(self, owner: K, routes: Iterable[Route]) -> None:
+        """The same routes that were added."""
+        for route in set(routes):
+            trail = [self._root]
+            for segment in route:
+                trail.append(trail[-1].get(segment))
+            owners = trail[-1].owners
+            assert owners is not None, "only what was added is removed"
+            del owners[owner]
+            if not owners:
+                trail[-1].owners = None
+            for parent, child, segment in zip(trail[-2::-1], trail[:0:-1], route[::-1], strict=True):
+                if child.is_empty():
+                    parent.drop(segment)
+
+    def match(self, segments: Sequence[str]) -> set[K]:
+        found: set[K] = set()
+        end = len(segments)
+        reached: dict[_Place[K], int] = {}
+        """For what comes behind a `**`: from which segment on it has been looked at."""
+        waiting: list[tuple[_Place[K], int]] = [(self._root, 0)]
+        while waiting:
+            place, at = waiting.pop()
+            deep = place.deep
+            # A `**` at the end wants at least one segment, so nothing waits behind one at the end of the path.
+            if deep is not None and at < (known := reached.get(deep, end)):
+                found.update(deep.owners or ())
+                reached[deep] = at
+                waiting += [(deep, later) for later in range(at, known)]
+            if at < end:
+                waiting += [(child, at + 1) for child in place.after(segments[at])]
+            elif place.owners:
+                found.update(place.owners)
+        return found
+
+
+class _Place(Generic[K]):
+    """A point that patterns lead to. Most have one way on, or none: what is empty is None."""
+
+    __slots__ = ("any", "deep", "literals", "owners", "wild")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Place[K]] | None = None
+        self.any: _Place[K] | None = None
+        self.deep: _Place[K] | None = None
+        self.wild: _Shelf[K] | None = None
+        self.owners: dict[K, None] | None = None
+        """Whose patterns end here."""
+
+    def is_empty(self) -> bool:
+        return not (self.owners or self.literals or self.any or self.deep or self.wild)
+
+    def after(self, name: str) -> Iterator[_Place[K]]:
+        """Where a path goes on from here by a segment of this name, crossing no `**`."""
+        if self.literals is not None and (child := self.literals.get(name)) is not None:
+            yield child
+        if self.any is not None:
+            yield self.any
+        if self.wild is not None:
+            yield from self.wild.fitting(name)
+
+    def get(self, segment: Segment) -> _Place[K]:
+        found = self._find(segment)
+        assert found is not None, "only what was added is looked for"
+        return found
+
+    def make(self, segment: Segment) -> _Place[K]:
+        found = self._find(segment)
+        if found is None:
+            found = _Place()
+            self._put(segment, found)
+        return found
+
+    def drop(self, segment: Segment) -> None:
+        if isinstance(segment, str):
+            assert self.literals is not None
+            del self.literals[segment]
+            self.literals = self.literals or None
+        elif isinstance(segment, Wild):
+            assert self.wild is not None
+            self.wild.drop(segment)
+            self.wild = self.wild if self.wild.size else None
+        elif segment is Special.ANY:
+            self.any = None
+        else:
+            self.deep = None
+
+    def _find(self, segment: Segment) -> _Place[K] | None:
+        if isinstance(segment, str):
+            return self.literals.get(segment) if self.literals is not None else None
+        if isinstance(segment, Wild):
+            return self.wild.find(segment) if self.wild is not None else None
+        return self.any if segment is Special.ANY else self.deep
+
+    def _put(self, segment: Segment, child: _Place[K]) -> None:
+        if isinstance(segment, str):
+            self.literals = self.literals if self.literals is not None else {}
+            self.literals[segment] = child
+        elif isinstance(segment, Wild):
+            self.wild = self.wild if self.wild is not None else _Shelf()
+            self.wild.put(segment, child)
+        elif segment is Special.ANY:
+            self.any = child
+        else:
+            self.deep = child
+
+
+_Bucket = dict[Wild, _Place[K]]
+
+
+class _Shelf(Generic[K]):
+    """The wild segments at one place, in buckets by what their names must begin or end with."""
+
+    __slots__ = ("by_head", "by_tail", "size")
+
+    def __init__(self) -> None:
+        # By length first: a name is looked up once for each length there is.
+        self.by_head: dict[int, dict[str, _Bucket[K]]] = {}
+        self.by_tail: dict[int, dict[str, _Bucket[K]]] = {}
+        self.size = 0
+
+    def fitting(self, name: str) -> Iterator[_Place[K]]:
+        for length, heads in self.by_head.items():
+            for segment, child in heads.get(name[:length], _NOTHING).items():
+                if segment.fits(name):
+                    yield child
+        for length, tails in self.by_tail.items():
+            for segment, child in tails.get(name[-length:], _NOTHING).items():
+                if segment.fits(name):
+                    yield child
+
+    def find(self, segment: Wild) -> _Place[K] | None:
+        side, literal = self._filed(segment)
+        return side.get(len(literal), {}).get(literal, {}).get(segment)
+
+    def put(self, segment: Wild, child: _Place[K]) -> None:
+        side, literal = self._filed(segment)
+        side.setdefault(len(literal), {}).setdefault(literal, {})[segment] = child
+        self.size += 1
+
+    def drop(self, segment: Wild) -> None:
+        side, literal = self._filed(segment)
+        bucket = side[len(literal)][literal]
+        del bucket[segment]
+        self.size -= 1
+        if not bucket:
+            del side[len(literal)][literal]
+            if not side[len(literal)]:
+                del side[len(literal)]
+
+    def _filed(self, segment: Wild) -> tuple[dict[int, dict[str, _Bucket[K]]], str]:
+        """Without head or tail it is filed under the empty head, which every name begins with."""
+        if len(segment.tail) > len(segment.head):
+            return self.by_tail, segment.tail
+        return self.by_head, segment.head
+
+
+_NOTHING: dict[Wild, _Place] = {}  # type: ignore[type-arg]  # of any owner

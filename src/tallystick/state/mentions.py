@@ -1,0 +1,138 @@
+"""The mentions of a person: where commits name somebody, and what can be done about it.
+
+A redaction reaches the attributes and the content of nodes. Everything else that a commit
+says (ids, types, names of attributes, edges, who wrote it and why) is either part of what
+the chain proves or has no verb to erase it: such mentions are found, and told as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from tallystick.commits import Commit, Verb
+from tallystick.state.derivation import entity_of
+
+ReadBlob = Callable[[dict[str, Any]], bytes]
+"""The bytes of a content that is kept in a blob. Raises when they cannot be read."""
+
+
+class Subject:
+    """Somebody, by the texts that name them; upper and lower case are the same."""
+
+    def __init__(self, texts: Iterable[str], *, whole_words: bool = False) -> None:
+        self.texts = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+        self._folded = [text.casefold() for text in self.texts]
+        words = "|".join(rf"(?<!\w){re.escape(text)}(?!\w)" for text in self._folded)
+        self._words = re.compile(words) if whole_words else None
+
+    def is_named_in(self, text: str) -> bool:
+        folded = text.casefold()
+        if self._words is not None:
+            return self._words.search(folded) is not None
+        return any(each in folded for each in self._folded)
+
+
+class Mention(msgspec.Struct, frozen=True):
+    entity: str
+    kind: str
+    """node, edge, or commit for what is said beside the payload"""
+    place: str
+    lamport: int
+    commit_id: str
+    field: str | None = None
+    """What to redact so that it is gone: `attrs.…`, or `content`, which goes with the whole node. None: nothing can."""
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """A content that could not be searched."""
+
+    entity: str
+    lamport: int
+
+
+def find_mentions(commit: Commit, subject: Subject, read_blob: ReadBlob) -> Iterator[Mention | Unread]:
+    entity = entity_of(commit)
+
+    def mention(kind: str, place: str, field: str | None = None) -> Mention:
+        return Mention(entity, kind, place, commit.lamport, commit.commit_id, field)
+
+    for place, text in _record(commit):
+        if subject.is_named_in(text):
+            yield mention("commit", place)
+    said = commit.document()
+    is_edge = commit.operation in (Verb.UPSERT_EDGE, Verb.DELETE_EDGE)
+    for place in ("id", "node_id", "type", "from", "rel", "to", "reason"):
+        if isinstance(said.get(place), str) and subject.is_named_in(said[place]):
+            yield mention("edge" if is_edge else "node", place)
+    for name in _texts(said.get("redacted_fields", [])):
+        if subject.is_named_in(name):
+            yield mention("node", "redacted_fields")
+    for place, erasable in _attributes(said.get("attrs") or {}, "attrs", subject):
+        yield mention("edge" if is_edge else "node", place, place if erasable and not is_edge else None)
+    content = said.get("content")
+    if isinstance(content, dict):
+        try:
+            named = subject.is_named_in(_text_of(content, read_blob))
+        except Exception:  # Whatever stands against reading it, it was not searched.
+            yield Unread(entity, commit.lamport)
+        else:
+            if named:
+                yield mention("edge" if is_edge else "node", "content", None if is_edge else "content")
+
+
+def _record(commit: Commit) -> Iterator[tuple[str, str]]:
+    """What is said beside the payload, and covered by record_hash."""
+    yield "actor", commit.actor
+    if commit.reason is not None:
+        yield "reason", commit.reason
+    if commit.nonce is not None:
+        yield "nonce", commit.nonce
+    for name, value in (commit.run_context or {}).items():
+        yield f"run_context.{name}", value
+
+
+def _attributes(members: dict[str, Any], path: str, subject: Subject) -> Iterator[tuple[str, bool]]:
+    """Paths as a redaction wants them, once each, and whether redacting them helps."""
+    found: dict[str, bool] = {}
+    for place, erasable in _members(members, path, subject):
+        found[place] = found.get(place, True) and erasable
+    yield from found.items()
+
+
+def _members(members: dict[str, Any], path: str, subject: Subject) -> Iterator[tuple[str, bool]]:
+    for name, value in members.items():
+        if subject.is_named_in(name):
+            # Names stay when a value is redacted, so it has to be the value that has this name in it.
+            yield (path, True) if path != "attrs" else (f"attrs.{name}", False)
+        yield from _values(value, f"{path}.{name}", subject)
+
+
+def _values(value: Any, path: str, subject: Subject) -> Iterator[tuple[str, bool]]:
+    if isinstance(value, dict):
+        yield from _members(value, path, subject)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _values(each, path, subject)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool) and subject.is_named_in(str(value)):
+        yield path, True
+
+
+def _texts(values: Sequence[Any]) -> Iterator[str]:
+    return (each for each in values if isinstance(each, str))
+
+
+def _text_of(content: dict[str, Any], read_blob: ReadBlob) -> str:
+    data = str(content["text"]).encode() if "text" in content else read_blob(content)
+    if content.get("encoding") == "base64" and "text" in content:
+        try:
+            data = b64decode(data, validate=True)
+        except (Base64Error, ValueError):
+            return data.decode()
+    # What is not text is searched for the bytes that are.
+    return data.decode("utf-8", "ignore")

@@ -1,0 +1,191 @@
+"""The questions: which work nodes of a project fit a filter, and a page of them in some order.
+
+Filters are sets that are kept anyway, so most cost a few intersections. Documents are read
+only where a property is an object, a list or a long text.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, Literal
+
+import msgspec
+from pyroaring import BitMap
+
+from tallystick.state.attributes import TEXT_MAX, scalar
+from tallystick.state.conditions import is_same
+from tallystick.state.work import CLAIMED_BY
+from tallystick.state.work.board import Board, Row
+from tallystick.state.work.graph import WorkGraph
+
+Sort = Literal["readiness", "depth", "recent", "created"]
+Key = tuple[float, ...]
+"""Where a row stands in an order; page by page, the next one begins behind it."""
+Properties = Callable[[str], dict[str, Any]]
+"""What a node's document says of its properties."""
+
+_NUMBER_MAX = 2**32 - 1
+_FEW = 4_096
+"""So many are sorted when asked; of more, the order that is kept is walked along."""
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """When it is, for claims: in milliseconds."""
+
+    now: int
+    ttl: int
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    resolved: bool | None = None
+    properties: dict[str, Any] = {}
+    text: str | None = None
+    below: Row | None = None
+    evidence: str | None = None
+    leaf: bool | None = None
+    actionable: bool | None = None
+    blocked: bool | None = None
+    claimed_by: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+def fitting(graph: WorkGraph, board: Board, wanted: Filter, moment: Moment, properties: Properties) -> BitMap:
+    """The numbers of all that fit."""
+    left = board.members.copy()
+    for answer, members in (
+        (wanted.resolved, board.resolved),
+        (wanted.leaf, board.leaves),
+        (wanted.actionable, board.actionable),
+        (wanted.blocked, board.blocked),
+    ):
+        if answer is not None:
+            left = left & members if answer else left - members
+    if wanted.below is not None:
+        left &= board.below(wanted.below)
+    if wanted.evidence is not None:
+        left &= graph.kinds.get(wanted.evidence, BitMap())
+    if wanted.claimed_by is not msgspec.UNSET:
+        left = _claimed(graph, left, wanted.claimed_by, moment)
+    left = with_properties(graph, left, wanted.properties, properties)
+    if wanted.text is not None:
+        left = _with_text(board, left, wanted.text.casefold())
+    return left
+
+
+def _with_text(board: Board, left: BitMap, sought: str) -> BitMap:
+    texts = board.texts
+    if len(left) * 4 < len(texts):
+        return BitMap([number for number in left if sought in texts[number]])
+    return left & BitMap([number for number, text in texts.items() if sought in text])
+
+
+def with_properties(graph: WorkGraph, left: BitMap, wanted: dict[str, Any], properties: Properties) -> BitMap:
+    for key, value in wanted.items():
+        left = _with_property(graph, left, key, value, properties)
+    return left
+
+
+def _with_property(graph: WorkGraph, left: BitMap, key: str, value: Any, properties: Properties) -> BitMap:
+    postings = graph.properties.get(key)
+    if value is None:
+        return left - postings.present if postings is not None else left
+    if postings is None:
+        return BitMap()
+    if not isinstance(value, dict | list) and not (isinstance(value, str) and len(value) > TEXT_MAX):
+        return left & postings.members(scalar(value))
+    perhaps = left & postings.long
+    return BitMap([number for number in perhaps if is_same(properties(graph.by_number[number].id).get(key), value)])
+
+
+def _claimed(graph: WorkGraph, left: BitMap, agent: str | None, moment: Moment) -> BitMap:
+    """By this one, or by nobody; a claim that has grown stale is none."""
+    postings, rows = graph.properties.get(CLAIMED_BY), graph.by_number
+    if postings is None:
+        return left if agent is None else BitMap()
+    marked = left & (postings.present if agent is None else postings.members(agent))
+    live = BitMap([number for number in marked if rows[number].is_held(None, moment.now, moment.ttl)])
+    return left - live if agent is None else live
+
+
+# -- in order
+
+
+def page(
+    graph: WorkGraph, board: Board, hits: BitMap, sort: Sort, after: Key | None, limit: int
+) -> list[tuple[Row, Key]]:
+    """The first `limit` behind `after`, each with where it stands."""
+    return list(islice(_ORDERS[sort](graph, board, hits, after), limit))
+
+
+def ranked(graph: WorkGraph, board: Board, hits: BitMap | None = None, after: Key | None = None) -> Iterator[Row]:
+    """Actionable nodes, what comes next first."""
+    ready = board.actionable if hits is None else hits & board.actionable
+    rows = graph.by_number
+    if hits is not None and len(ready) <= _FEW:
+        ranks = sorted(rank for number in ready if (rank := rows[number].rank) is not None)
+        found: Iterable[Any] = ranks[bisect_right(ranks, after) if after is not None else 0 :]
+    else:
+        found = board.ranked.irange(minimum=after, inclusive=(False, True))
+    return (rows[rank[-1]] for rank in found if rank[-1] in ready)
+
+
+def _by_readiness(graph: WorkGraph, board: Board, hits: BitMap, after: Key | None) -> Iterator[tuple[Row, Key]]:
+    group, place = (after[0], after[1:]) if after is not None else (0, None)
+    rows = graph.by_number
+    parts: list[Iterator[tuple[Row, Key]]] = []
+    if group == 0:
+        parts.append((row, (0, *(row.rank or ()))) for row in ranked(graph, board, hits, place))
+    for number, members in ((1, hits - board.resolved - board.actionable), (2, hits & board.resolved)):
+        if group <= number:
+            start = _behind(place) if place is not None and group == number else 0
+            parts.append(_listed(rows, members, start, number))
+    return chain.from_iterable(parts)
+
+
+def _listed(rows: dict[int, Row], members: BitMap, start: int, group: int) -> Iterator[tuple[Row, Key]]:
+    return ((rows[number], (group, number)) for number in members.iter_equal_or_larger(start))
+
+
+def _by_depth(graph: WorkGraph, board: Board, hits: BitMap, after: Key | None) -> Iterator[tuple[Row, Key]]:
+    rows = graph.by_number
+    if len(hits) <= _FEW:
+        keys = sorted((rows[number].depth, number) for number in hits)
+        for depth, number in keys[bisect_right(keys, after) if after is not None else 0 :]:
+            yield rows[number], (depth, number)
+        return
+    for depth in sorted(depth for depth in board.depths if after is None or depth >= after[0]):
+        start = _behind(after) if after is not None and depth == after[0] else 0
+        for number in (hits & board.depths[depth]).iter_equal_or_larger(start):
+            yield rows[number], (depth, number)
+
+
+def _by_recency(graph: WorkGraph, board: Board, hits: BitMap, after: Key | None) -> Iterator[tuple[Row, Key]]:
+    latest = None if after is None else -after[0]
+    if len(hits) <= _FEW:
+        updates: Iterable[Any] = sorted((graph.by_number[number].updated for number in hits), reverse=True)
+    else:
+        updates = board.updates.irange(maximum=latest, reverse=True)
+    for updated in updates:
+        row = graph.by_update[updated]
+        if row.created in hits and (latest is None or updated < latest):
+            yield row, (-updated,)
+
+
+def _by_creation(graph: WorkGraph, board: Board, hits: BitMap, after: Key | None) -> Iterator[tuple[Row, Key]]:
+    start = 0 if after is None else _behind(after)
+    return ((graph.by_number[number], (number,)) for number in hits.iter_equal_or_larger(start))
+
+
+def _behind(after: Key) -> int:
+    return min(max(int(after[-1]) + 1, 0), _NUMBER_MAX)
+
+
+_ORDERS: dict[Sort, Callable[[WorkGraph, Board, BitMap, Key | None], Iterator[tuple[Row, Key]]]] = {
+    "readiness": _by_readiness,
+    "depth": _by_depth,
+    "recent": _by_recency,
+    "created": _by_creation,
+}
+KEY_LENGTHS: dict[Sort, tuple[int, ...]] = {"readiness": (2, 5), "depth": (2,), "recent": (1,), "created": (1,)}
+"""How many numbers a place in each order has."""

@@ -1,0 +1,123 @@
+"""The desk: where the tools work, and the steps that they share."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from tallystick.errors import InvalidArgument, TallystickError, TooMuch
+from tallystick.policy import Action, Principal
+from tallystick.projections.confined import Confined
+from tallystick.projections.content import Contents, Kind, check_text
+from tallystick.toolsets.files.places import Place, place_of
+
+if TYPE_CHECKING:
+    from tallystick.projections.views import Views
+    from tallystick.store import Store
+
+T = TypeVar("T")
+
+FILE_BYTES_MAX = 10 << 20
+_SNIPPET_LINES = 4
+
+
+class Desk(msgspec.Struct, frozen=True):
+    home: Callable[[str], Path] | None
+    views: Callable[[str], Views | None]
+    adopt: Callable[[str, Kind, str], Awaitable[None]] | None
+    published: Callable[[str, int], Awaitable[None]] | None
+    file_bytes_max: int = FILE_BYTES_MAX
+
+    def home_of(self, principal: Principal) -> Path:
+        if self.home is None:
+            raise RuntimeError("this toolset was made without a home")
+        return self.home(principal.tenant)
+
+    def files_of(self, principal: Principal) -> Confined:
+        return Confined(self.home_of(principal))
+
+    def contents_of(self, principal: Principal) -> Contents:
+        return Contents(self.home_of(principal))
+
+    def check_size(self, text: str) -> bytes:
+        """The bytes that will be written."""
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgument("the text holds half of a surrogate pair", code="NOT_TEXT") from None
+        if len(data) > self.file_bytes_max:
+            raise TooMuch(
+                f"the file would have {len(data):,} bytes, the limit is {self.file_bytes_max:,}", code="FILE_TOO_LARGE"
+            )
+        return data
+
+
+async def located(desk: Desk, store: Store, principal: Principal, path: str) -> Place:
+    """The place, and whose content lies there if any does."""
+    place = place_of(path)
+    if place.rule != "content":
+        return place
+    # Opened first: the views of a tenant come with its partition.
+    await store.partition(principal)
+    views = desk.views(principal.tenant)
+    entity = None if views is None else await asyncio.to_thread(views.entity_at, place.path)
+    return msgspec.structs.replace(place, entity=entity)
+
+
+async def decided(store: Store, principal: Principal, action: Action, place: Place) -> None:
+    """Ask the gate. Plain files are not in the log, so there is nothing to commit."""
+    await store.read(principal, action, lambda state: None, resource=place.resource)
+
+
+async def on_disk(work: Callable[[], T], doing: str) -> T:
+    """In a thread of its own; what the disk refuses is an answer."""
+    try:
+        return await asyncio.to_thread(work)
+    except OSError as error:
+        code = "CONTENT_READ_FAILED" if doing == "read" else "FILE_CREATION_FAILED"
+        raise TallystickError(f"the file could not be {doing}: {error.strerror or error}", code=code) from error
+
+
+@contextmanager
+def alone(home: Path) -> Iterator[None]:
+    """One change of plain files at a time, whatever process it comes from: reading and writing back is one step."""
+    path = home / "_system" / "files.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def read_text(files: Confined, place: Place, bytes_max: int) -> str:
+    data = files.read(place.parts, bytes_max=bytes_max)
+    try:
+        return check_text(data)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"'{place.path}' is not a text file: {error.message}", code="NOT_TEXT") from None
+
+
+def lines_of(text: str) -> list[str]:
+    """With their ends. Only a line feed ends a line."""
+    lines = text.split("\n")
+    return [*(line + "\n" for line in lines[:-1]), *([lines[-1]] if lines[-1] else [])]
+
+
+def numbered(lines: list[str], first: int) -> str:
+    return "".join(f"{number:6}\t{line}" for number, line in enumerate(lines, first))
+
+
+def around(text: str, line: int, count: int) -> str:
+    """A few lines before and after, so that one can see what became of it."""
+    lines = lines_of(text)
+    first = max(1, line - _SNIPPET_LINES)
+    return numbered(lines[first - 1 : line + count + _SNIPPET_LINES - 1], first)

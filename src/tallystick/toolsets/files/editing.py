@@ -1,0 +1,134 @@
+"""str_replace, insert: a change of a text, whether it is a plain file or the content of a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tallystick.errors import InvalidArgument, NotFound
+from tallystick.policy import Action, Principal
+from tallystick.toolsets import Answer
+from tallystick.toolsets.files.arguments import Insert, StrReplace
+from tallystick.toolsets.files.desk import Desk, alone, around, decided, lines_of, located, on_disk, read_text
+from tallystick.toolsets.files.places import Place, check_plain
+from tallystick.toolsets.files.rewriting import rewrite
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+_LINES_SHOWN = 20
+
+
+class Edited(msgspec.Struct, frozen=True):
+    text: str
+    line: int
+    """The first one that changed."""
+    count: int
+    """Lines that are new."""
+
+
+async def str_replace(desk: Desk, store: Store, principal: Principal, asked: StrReplace) -> Answer:
+    return await _edit(desk, store, principal, asked.path, "str_replace", lambda text: replaced(text, asked))
+
+
+async def insert(desk: Desk, store: Store, principal: Principal, asked: Insert) -> Answer:
+    return await _edit(desk, store, principal, asked.path, "insert", lambda text: inserted(text, asked))
+
+
+def replaced(text: str, asked: StrReplace) -> Edited:
+    places = _places(text, asked.old_str)
+    if not places:
+        raise InvalidArgument(
+            f"old_str does not occur in '{asked.path}'",
+            code="NO_MATCH",
+            hint="view the file: every character counts, white space and line ends included",
+        )
+    if len(places) > 1:
+        lines = [text.count("\n", 0, at) + 1 for at in places[:_LINES_SHOWN]]
+        raise InvalidArgument(
+            f"old_str occurs {len(places)} times in '{asked.path}', in lines {', '.join(map(str, lines))}"
+            f"{' …' if len(places) > _LINES_SHOWN else ''}",
+            code="SEVERAL_MATCHES",
+            hint="take in the lines around the one that is meant",
+            details={"lines": lines},
+        )
+    at = places[0]
+    changed = text[:at] + asked.new_str + text[at + len(asked.old_str) :]
+    return Edited(changed, text.count("\n", 0, at) + 1, asked.new_str.count("\n") + 1)
+
+
+def inserted(text: str, asked: Insert) -> Edited:
+    lines = lines_of(text)
+    if asked.insert_line > len(lines):
+        raise InvalidArgument(
+            f"insert_line {asked.insert_line} is past the end: '{asked.path}' has {len(lines)} lines",
+            code="INVALID_LINE",
+            details={"lines": len(lines)},
+        )
+    before, after = lines[: asked.insert_line], lines[asked.insert_line :]
+    if before and not before[-1].endswith("\n"):
+        before[-1] += "\n"
+    added = asked.insert_text
+    if added and not added.endswith("\n"):
+        added += "\n"
+    return Edited("".join([*before, added, *after]), asked.insert_line + 1, added.count("\n"))
+
+
+async def _edit(
+    desk: Desk, store: Store, principal: Principal, path: str, tool: str, change: Callable[[str], Edited]
+) -> Answer:
+    place = await located(desk, store, principal, path)
+    if place.rule == "content":
+        edited = await _edit_content(desk, store, principal, place, tool, change)
+    else:
+        check_plain(place, "edited")
+        await decided(store, principal, Action.WRITE, place)
+        edited = await on_disk(lambda: _edit_plain(desk, principal, place, change), "written")
+    return Answer(
+        {"ok": True, "path": place.path, "line": edited.line, "lines": len(lines_of(edited.text))},
+        text=f"{place.path}:\n{around(edited.text, edited.line, edited.count)}"[:4000],
+    )
+
+
+def _edit_plain(desk: Desk, principal: Principal, place: Place, change: Callable[[str], Edited]) -> Edited:
+    files = desk.files_of(principal)
+    with alone(files.root):
+        edited = change(read_text(files, place, desk.file_bytes_max))
+        files.write(place.parts, desk.check_size(edited.text), sync=True, sync_name=True)
+    return edited
+
+
+async def _edit_content(
+    desk: Desk, store: Store, principal: Principal, place: Place, tool: str, change: Callable[[str], Edited]
+) -> Edited:
+    """Not through the file: the new content is committed, and the view follows."""
+    if place.entity is None:
+        raise NotFound(f"'{place.path}' is not the content of any memory", code="FILE_NOT_FOUND")
+    kind, entity_id = place.entity
+    if desk.adopt is not None:
+        await desk.adopt(principal.tenant, kind, entity_id)
+    made: list[Edited] = []
+
+    def changed(text: str) -> str:
+        edited = change(text)
+        desk.check_size(edited.text)
+        made[:] = [edited]
+        return edited.text
+
+    contents = desk.contents_of(principal)
+    position = await rewrite(store, principal, contents, kind, entity_id, changed, tool=tool)
+    if position is not None and desk.published is not None:
+        await desk.published(principal.tenant, position)
+    return made[0]
+
+
+def _places(text: str, wanted: str) -> list[int]:
+    """Overlapping ones too: which of them is meant could not be told."""
+    found = []
+    at = text.find(wanted)
+    while at >= 0:
+        found.append(at)
+        at = text.find(wanted, at + 1)
+    return found

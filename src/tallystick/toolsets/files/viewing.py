@@ -1,0 +1,129 @@
+"""view: a file with its line numbers, or a directory two levels deep."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tallystick.errors import InvalidArgument, NotFound
+from tallystick.policy import Action, Principal
+from tallystick.projections.confined import Confined, Parts
+from tallystick.toolsets import Answer
+from tallystick.toolsets.files.arguments import View
+from tallystick.toolsets.files.desk import Desk, decided, lines_of, located, numbered, on_disk, read_text
+from tallystick.toolsets.files.places import Place, is_own
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+PAGE_BYTES_MAX = 48 << 10
+ENTRIES_MAX = 400
+VIEWED_BYTES_MAX = 100 << 20
+_DEPTH = 2
+_SYSTEM_SHOWN = ("ontology.yaml", "registry.json")
+_CONTENT_SHOWN = ("connections", "nodes")
+
+
+async def view(desk: Desk, store: Store, principal: Principal, asked: View) -> Answer:
+    place = await located(desk, store, principal, asked.path)
+    if place.rule == "content" and place.entity is None:
+        # Nobody could say whether this principal may read it.
+        raise NotFound(f"'{place.path}' is not the content of any memory", code="FILE_NOT_FOUND")
+    await decided(store, principal, Action.READ, place)
+    files = desk.files_of(principal)
+    found = await on_disk(lambda: files.find(place.parts), "read")
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        if asked.view_range is not None:
+            raise InvalidArgument(f"'{place.path}' is a directory: view_range is for files")
+        return await on_disk(lambda: _directory(files, place), "read")
+    if found is None and not place.parts:
+        return _listing(place, [])
+    text = await on_disk(lambda: read_text(files, place, VIEWED_BYTES_MAX), "read")
+    return _file(place, text, asked.view_range)
+
+
+def _file(place: Place, text: str, asked: list[int] | None) -> Answer:
+    lines = lines_of(text)
+    first, last = _range(asked, len(lines))
+    shown = _fitting(lines[first - 1 : last])
+    end = first + len(shown) - 1
+    data: dict[str, Any] = {
+        "path": place.path,
+        "kind": "file",
+        "content": "".join(shown),
+        "lines": len(lines),
+        "view_range": [first, end],
+    }
+    note = ""
+    if end < last:
+        data |= {"truncated": True, "next_line": end + 1}
+        note = f"\n({len(lines)} lines in all; go on with view_range [{end + 1}, -1])"
+    return Answer(data, text=(numbered(shown, first) or "(the file is empty)") + note)
+
+
+def _range(asked: list[int] | None, count: int) -> tuple[int, int]:
+    if asked is None:
+        return 1, count
+    first, last = asked
+    last = count if last == -1 else last
+    if not (1 <= first <= max(count, 1) and first <= max(last, 1)) or (last < first and count):
+        raise InvalidArgument(
+            f"view_range {asked} is not within the {count} lines of the file",
+            code="INVALID_LINE",
+            details={"lines": count},
+        )
+    return first, min(last, count)
+
+
+def _fitting(lines: list[str]) -> list[str]:
+    """As many from the start as fit on a page; of a line that does not fit alone, its beginning."""
+    left = PAGE_BYTES_MAX
+    for number, line in enumerate(lines):
+        left -= len(line.encode()) + 8
+        if left < 0:
+            return lines[:number] or [line.encode()[: PAGE_BYTES_MAX - 8].decode(errors="ignore")]
+    return lines
+
+
+def _directory(files: Confined, place: Place) -> Answer:
+    entries: list[dict[str, Any]] = []
+    for entry in _below(files, place.parts, _DEPTH):
+        if len(entries) == ENTRIES_MAX:
+            return _listing(place, entries, truncated=True)
+        entries.append(entry)
+    return _listing(place, entries)
+
+
+def _listing(place: Place, entries: list[dict[str, Any]], *, truncated: bool = False) -> Answer:
+    lines = [f"{entry['path']}{'/' if entry['kind'] == 'directory' else ''}" for entry in entries]
+    data: dict[str, Any] = {"path": place.path, "kind": "directory", "entries": entries}
+    if truncated:
+        data["truncated"] = True
+        lines.append(f"(only the first {ENTRIES_MAX}; view a directory below)")
+    return Answer(data, text="\n".join(lines) or "(the directory is empty)")
+
+
+def _below(files: Confined, parts: Parts, depth: int) -> Iterator[dict[str, Any]]:
+    try:
+        seen = files.list(parts)
+    except NotFound:
+        return
+    for each in seen:
+        path = (*parts, each.name)
+        if each.kind == "other" or not _is_shown(path):
+            continue
+        size = {"bytes": each.bytes} if each.kind == "file" else {}
+        yield {"path": "/".join(path), "kind": each.kind, **size}
+        if each.kind == "directory" and depth > 1:
+            yield from _below(files, path, depth - 1)
+
+
+def _is_shown(path: Parts) -> bool:
+    if path[-1].startswith("."):
+        return False
+    if path[0] == "_system":
+        return len(path) == 1 or path[1] in _SYSTEM_SHOWN
+    if path[0] == "_content":
+        return len(path) == 1 or path[1] in _CONTENT_SHOWN
+    return not is_own(path)

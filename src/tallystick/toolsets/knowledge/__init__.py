@@ -1,0 +1,72 @@
+"""The knowledge vocabulary: what to know before touching these files.
+
+Three words. This file is their table; `arguments` says what may be asked, `context` is what
+other toolsets carry along, `stale` what they make of knowledge that is out of date.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tallystick.clock import Clock, wall_clock
+from tallystick.toolsets import Tool, Toolset
+from tallystick.toolsets.envelope import OUTPUT, say_error
+from tallystick.toolsets.knowledge.arguments import ChangelogArguments, ManageArguments, QueryArguments
+from tallystick.toolsets.knowledge.changelog import manage_changelog
+from tallystick.toolsets.knowledge.desk import Desk
+from tallystick.toolsets.knowledge.freshness import Repository
+from tallystick.toolsets.knowledge.manage import manage_graph
+from tallystick.toolsets.knowledge.query import query_graph
+
+
+def make_desk(*, repo: Path | None = None, pin_knowledge: bool = False, clock: Clock = wall_clock) -> Desk:
+    """`repo` is what paths are relative to; None: the working directory."""
+    return Desk(repository=Repository(repo), pin_knowledge=pin_knowledge, clock=clock)
+
+
+def make_toolset(desk: Desk | None = None) -> Toolset:
+    desk = desk or make_desk()
+    return Toolset(
+        name="knowledge",
+        summary="what to know before touching files: knowledge tied to glob patterns, with its history",
+        faults="result",
+        say_error=say_error,
+        tools=tuple(_tool(desk, **row) for row in _TOOLS),
+    )
+
+
+def _tool(desk: Desk, *, call: Any, **row: Any) -> Tool:
+    return Tool(name=call.__name__, call=partial(call, desk), output=OUTPUT, **row)
+
+
+_TOOLS: tuple[dict[str, Any], ...] = (
+    {
+        "call": query_graph,
+        "title": "Know these files",
+        "description": "What to know before touching files: context gives the knowledge of the given paths, atoms by"
+        " their glob patterns within molecules. get and search find one by id or text.",
+        "input": QueryArguments,
+        "reads_only": True,
+        "idempotent": True,
+    },
+    {
+        "call": manage_graph,
+        "title": "Keep knowledge",
+        "description": "Create, update or delete knowledge: an atom says how the files of its patterns work; a molecule"
+        " groups atoms.",
+        "input": ManageArguments,
+        "reads_only": False,
+        "destructive": True,
+    },
+    {
+        "call": manage_changelog,
+        "title": "History of knowledge",
+        "description": "Append what a task changed in an atom or molecule and why, or page through it, newest first.",
+        "input": ChangelogArguments,
+        "reads_only": False,
+    },
+)
+
+TOOLSET = make_toolset()

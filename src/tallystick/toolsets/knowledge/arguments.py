@@ -1,0 +1,297 @@
+"""The arguments of the three tools: what may be said, which operation needs what, and how long it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tallystick.errors import InvalidArgument
+from tallystick.state.knowledge.globs import normalised, parse
+from tallystick.toolsets.envelope import (
+    Flag,
+    NullableUuid,
+    Objects,
+    Reference,
+    Texts,
+    Uuid,
+    Whole,
+    check,
+    find_array,
+    find_uuid,
+    violated,
+)
+from tallystick.toolsets.memory.arguments import Arguments
+
+PATTERNS_MAX = 20
+NAME_CHARACTERS_MAX = 255
+KNOWLEDGE_BYTES_MAX = 32_768
+SUMMARY_BYTES_MAX = 4_096
+RELATED_MAX = 50
+REASON_CHARACTERS_MAX = 500
+PATH_CHARACTERS_MAX = 4_096
+PAGE_DEFAULT = 20
+INLINE_DEFAULT = 5
+"""Changelog entries shown with the entity."""
+
+EntityType = Literal["atom", "molecule"]
+
+
+def _read_paths(value: Any) -> list[str] | None:
+    """Separated by commas, or an array; each once, as it was spelt first."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        found = find_array(value) if value.lstrip().startswith("[") else None
+        value = value.split(",") if found is None else found
+    if not isinstance(value, list) or not all(isinstance(path, str) for path in value):
+        raise PydanticCustomError("paths", "must be file paths, separated by commas or as an array")
+    if any(len(path) > PATH_CHARACTERS_MAX for path in value):
+        raise PydanticCustomError(
+            "path", "must not hold a path of more than {most} characters", {"most": PATH_CHARACTERS_MAX}
+        )
+    each: dict[str, str] = {}
+    for path in map(str.strip, value):
+        if path:
+            each.setdefault(normalised(path), path)
+    return list(each.values())
+
+
+FilePaths = Annotated[
+    list[str] | None,
+    BeforeValidator(_read_paths),
+    WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}}),
+]
+
+
+class QueryArguments(Arguments):
+    operation: Literal["get", "search", "context"]
+    entityType: EntityType | None = Field(default=None, description="get, search")
+    id: Uuid = Field(default=None, description="get")
+    projectId: Reference = Field(default=None, description="search, context")
+    paths: FilePaths = Field(default=None, description="context: file paths, comma-separated")
+    query: str | None = Field(default=None, description="search: text in name or knowledge")
+    moleculeId: NullableUuid = Field(default=None, description="search: its atoms")
+    orphansOnly: Flag = Field(default=None, description="search: atoms without molecule")
+    includeChangelog: Flag = Field(default=None, description="default true")
+    changelogLimit: Whole = Field(default=None, description="default 5")
+    limit: Whole = Field(default=None, description="default 20")
+    offset: Whole = None
+
+
+class ManageArguments(Arguments):
+    operation: Literal["create", "update", "delete"]
+    entityType: EntityType
+    id: Uuid = Field(default=None, description="update, delete")
+    version: Whole = Field(default=None, description="update, delete: the version you read")
+    projectId: Reference = Field(default=None, description="create")
+    name: str | None = Field(default=None, description="create, update")
+    paths: Texts = Field(default=None, description="atom: glob patterns")
+    knowledge: str | None = None
+    knowledgeMode: Literal["overwrite", "append"] | None = Field(default=None, description="update")
+    moleculeId: NullableUuid = Field(default=None, description="atom: its molecule; null for none")
+    relatedAtoms: Objects = Field(default=None, description="[{atomId, reason}]")
+    relatedMolecules: Objects = Field(default=None, description="[{moleculeId, reason}]")
+    createdByTaskId: Reference = Field(default=None, description="create")
+    lastTaskId: Reference = Field(default=None, description="update: the task at hand")
+    cascade: Flag = Field(default=None, description="delete molecule: its atoms too")
+    pin: Flag = Field(default=None, description="atom: note the git state of its files, to tell when they change")
+
+    def has(self, field: str) -> bool:
+        """Given at all; for moleculeId null is something to say."""
+        return field in self.model_fields_set and (field == "moleculeId" or getattr(self, field) is not None)
+
+
+class ChangelogArguments(Arguments):
+    operation: Literal["append", "search"]
+    parentType: EntityType
+    parentId: Uuid
+    taskId: Reference = Field(default=None, description="append")
+    summary: str | None = Field(default=None, description="append: what changed and why")
+    limit: Whole = Field(default=None, description="default 20")
+    offset: Whole = None
+
+
+# -- query_graph
+
+
+def check_query(asked: QueryArguments) -> None:
+    check(_query_problems(asked))
+
+
+def _query_problems(asked: QueryArguments) -> Iterator[str]:
+    yield from _missing(asked, _QUERY_NEEDS[asked.operation])
+    if asked.operation == "context" and asked.paths == []:
+        yield "paths must name at least one file"
+    if asked.operation == "search":
+        if asked.entityType == "molecule" and (asked.moleculeId is not None or asked.orphansOnly):
+            yield "moleculeId and orphansOnly are for atoms"
+        if asked.moleculeId is not None and asked.orphansOnly:
+            yield "moleculeId and orphansOnly exclude each other"
+
+
+_QUERY_NEEDS = {
+    "get": ("entityType", "id"),
+    "search": ("entityType", "projectId"),
+    "context": ("projectId", "paths"),
+}
+
+
+# -- manage_graph
+
+
+def check_manage(asked: ManageArguments) -> None:
+    check(_manage_problems(asked))
+    if asked.paths is not None and not asked.paths:
+        raise violated("paths must not be empty: an atom without paths has no boundary")
+
+
+def _manage_problems(asked: ManageArguments) -> Iterator[str]:
+    yield from _missing(asked, _MANAGE_NEEDS[asked.operation])
+    if asked.operation == "create" and asked.entityType == "atom" and asked.paths is None:
+        yield "paths is required for creating an atom"
+    yield from _misplaced(asked)
+    yield from _text_problems(asked)
+    yield from _pattern_problems(asked.paths or [])
+    yield from _related_problems(asked)
+    if asked.operation == "update":
+        if asked.knowledgeMode is not None and asked.knowledge is None:
+            yield "knowledgeMode needs knowledge"
+        changeable = CHANGEABLE[asked.entityType]
+        if not any(asked.has(field) for field in changeable):
+            yield f"update needs at least one of {', '.join(changeable)}"
+
+
+_MANAGE_NEEDS = {
+    "create": ("projectId", "name", "createdByTaskId"),
+    "update": ("id", "version"),
+    "delete": ("id", "version"),
+}
+CHANGEABLE = {
+    "atom": ("name", "knowledge", "paths", "moleculeId", "relatedAtoms", "pin"),
+    "molecule": ("name", "knowledge", "relatedMolecules"),
+}
+_PLACES: dict[str, tuple[str, ...]] = {
+    "id": ("update", "delete"),
+    "version": ("update", "delete"),
+    "projectId": ("create", "update"),
+    "name": ("create", "update"),
+    "paths": ("create", "update"),
+    "knowledge": ("create", "update"),
+    "moleculeId": ("create", "update"),
+    "relatedAtoms": ("create", "update"),
+    "relatedMolecules": ("create", "update"),
+    "pin": ("create", "update"),
+    "createdByTaskId": ("create",),
+    "lastTaskId": ("update", "delete"),
+}
+_ENTITIES = {
+    "paths": "atom",
+    "moleculeId": "atom",
+    "relatedAtoms": "atom",
+    "pin": "atom",
+    "relatedMolecules": "molecule",
+}
+
+
+def _misplaced(asked: ManageArguments) -> Iterator[str]:
+    """What an operation would not heed is refused, so that nothing said is lost unseen."""
+    for field, operations in _PLACES.items():
+        if asked.operation not in operations and getattr(asked, field) is not None:
+            yield f"{field} is not for {asked.operation} operation"
+        elif _ENTITIES.get(field, asked.entityType) != asked.entityType and getattr(asked, field) is not None:
+            yield f"{field} is not for {asked.entityType}s"
+    if asked.knowledgeMode == "append" and asked.operation != "update":
+        yield f"knowledgeMode is not for {asked.operation} operation"
+    if asked.cascade and asked.operation != "delete":
+        yield f"cascade is not for {asked.operation} operation"
+
+
+def _text_problems(asked: ManageArguments) -> Iterator[str]:
+    if asked.name is not None:
+        if not asked.name.strip():
+            yield "name must not be empty"
+        elif len(asked.name.strip()) > NAME_CHARACTERS_MAX:
+            yield f"name must not have more than {NAME_CHARACTERS_MAX} characters"
+    if asked.knowledge is not None:
+        yield from knowledge_problems(asked.knowledge.strip())
+        if asked.knowledgeMode == "append" and not asked.knowledge.strip():
+            yield "knowledge to append must not be blank"
+
+
+def knowledge_problems(knowledge: str) -> Iterator[str]:
+    size = len(knowledge.encode())
+    if size > KNOWLEDGE_BYTES_MAX:
+        yield f"knowledge has {size} bytes, more than {KNOWLEDGE_BYTES_MAX}"
+
+
+def _pattern_problems(patterns: list[str]) -> Iterator[str]:
+    if len(patterns) > PATTERNS_MAX:
+        yield f"paths has {len(patterns)} patterns, more than {PATTERNS_MAX}"
+        return
+    for pattern in patterns:
+        try:
+            parse(pattern)
+        except InvalidArgument as error:
+            yield error.message
+
+
+def _related_problems(asked: ManageArguments) -> Iterator[str]:
+    for field, key, entries in (
+        ("relatedAtoms", "atomId", asked.relatedAtoms),
+        ("relatedMolecules", "moleculeId", asked.relatedMolecules),
+    ):
+        if entries is None:
+            continue
+        if len(entries) > RELATED_MAX:
+            yield f"{field} has {len(entries)} entries, more than {RELATED_MAX}"
+        if not all(_is_related(entry, key) for entry in entries):
+            yield f"{field} must hold objects {{{key}, reason}}, both texts and neither empty"
+        elif any(len(entry["reason"]) > REASON_CHARACTERS_MAX for entry in entries):
+            yield f"{field} must not hold a reason of more than {REASON_CHARACTERS_MAX} characters"
+        elif asked.id is not None and asked.id in map(related_id(key), entries):
+            yield f"{field} must not name the {asked.entityType} itself"
+
+
+def _is_related(entry: dict[str, Any], key: str) -> bool:
+    said = entry.get(key), entry.get("reason")
+    return all(isinstance(text, str) and text.strip() for text in said) and len(str(said[0])) <= PATH_CHARACTERS_MAX
+
+
+def related_id(key: str) -> Any:
+    def read(entry: dict[str, Any]) -> str:
+        said: str = entry[key]
+        return find_uuid(said) or said.strip()
+
+    return read
+
+
+def related(entries: list[dict[str, Any]], key: str) -> list[dict[str, str]]:
+    """As they are kept: names, which reads add, are not."""
+    return [{key: related_id(key)(entry), "reason": entry["reason"].strip()} for entry in entries]
+
+
+# -- manage_changelog
+
+
+def check_changelog(asked: ChangelogArguments) -> None:
+    check(_changelog_problems(asked))
+
+
+def _changelog_problems(asked: ChangelogArguments) -> Iterator[str]:
+    yield from _missing(asked, ("parentId",))
+    if asked.operation == "append":
+        yield from _missing(asked, ("taskId", "summary"))
+        if asked.summary is not None and not asked.summary.strip():
+            yield "summary must not be empty"
+        size = len((asked.summary or "").strip().encode())
+        if size > SUMMARY_BYTES_MAX:
+            yield f"summary has {size} bytes, more than {SUMMARY_BYTES_MAX}"
+
+
+def _missing(asked: Any, fields: tuple[str, ...]) -> Iterator[str]:
+    for field in fields:
+        if getattr(asked, field) is None:
+            yield f"{field} is required for {asked.operation} operation"

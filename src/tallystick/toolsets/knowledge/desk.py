@@ -1,0 +1,124 @@
+"""The desk that the knowledge tools share: the clock, the repository at hand, and the way a draft is handed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from tallystick.clock import Clock, to_text, wall_clock
+from tallystick.commits import Draft, Operation, Verb
+from tallystick.policy import Action, Principal
+from tallystick.state import Breathing
+from tallystick.state.knowledge.catalogue import Knowledge, Parent
+from tallystick.state.state import State
+from tallystick.toolsets.envelope import find_uuid
+from tallystick.toolsets.knowledge.answers import size_of
+from tallystick.toolsets.knowledge.freshness import Pin, Repository, told
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+FRESHNESS_BYTES_MAX = 20_000
+"""Of an answer; where files were changed wholesale it is only told of which atoms."""
+
+T = TypeVar("T")
+Operations = list[Operation]
+Pins = dict[str, tuple[Sequence[str], Pin]]
+"""Atom id → its patterns and its pin."""
+
+
+class Desk(msgspec.Struct, frozen=True, kw_only=True):
+    repository: Repository
+    clock: Clock = wall_clock
+    pin_knowledge: bool = False
+    """Whether atoms are pinned where a call does not say."""
+
+    def now(self, state: State) -> str:
+        """Never before the head, so that times follow the order of the log."""
+        return max(to_text(self.clock()), state.head.timestamp)
+
+    async def read(
+        self,
+        store: Store,
+        principal: Principal,
+        action: Action,
+        look: Callable[[State], T | Breathing[T]],
+        *,
+        resource: str | None = None,
+    ) -> T:
+        def prepared(state: State) -> T | Breathing[T]:
+            # Here, and not in a look that breathes: after a start this reads all there is, which may take longer
+            # than a question may.
+            state.aspect(Knowledge)
+            return look(state)
+
+        return await store.read(principal, action, prepared, resource=resource)
+
+    async def write(
+        self,
+        store: Store,
+        principal: Principal,
+        tool: str,
+        draw: Callable[[State, Operations], T],
+        *,
+        action: Action = Action.WRITE,
+        resource: str | None = None,
+        task: str | None = None,
+    ) -> T:
+        """What `draw` answers at the head, once the operations it lists are durable."""
+        drawn: list[T] = []
+
+        def propose(state: State) -> Draft:
+            drawn.clear()
+            operations: Operations = []
+            drawn.append(draw(state, operations))
+            context = {"job_id": find_uuid(task) or task} if task else None
+            return Draft(tuple(operations), actor=principal.actor, tool=tool, run_context=context)
+
+        await store.write(principal, action, propose, resource=resource)
+        return drawn[0]
+
+    async def pin(self, patterns: Sequence[str]) -> Pin | None:
+        return await asyncio.to_thread(self.repository.pin, patterns, to_text(self.clock()))
+
+    async def compare(self, pins: Pins) -> Mapping[str, dict[str, Any]]:
+        found = await asyncio.to_thread(self.repository.compare, pins) if pins else {}
+        return {atom_id: told(found[atom_id], pin) for atom_id, (_, pin) in pins.items() if atom_id in found}
+
+    async def freshness(self, pins: Pins) -> Mapping[str, dict[str, Any]]:
+        """What an answer says of each atom whose pin could be compared."""
+        said = await self.compare(pins)
+        if size_of(said) > FRESHNESS_BYTES_MAX:
+            return {atom_id: {"fresh": each["fresh"]} for atom_id, each in said.items()}
+        return said
+
+
+# -- operations
+
+
+def put(node_id: str, node_type: str, attrs: dict[str, Any]) -> Operation:
+    return Operation(Verb.UPSERT_NODE, {"id": node_id, "type": node_type, "attrs": attrs})
+
+
+def deletion(state: State, entities: Sequence[tuple[Parent, str]]) -> Operations:
+    """Of atoms and molecules with their changelogs, and of what other vocabularies tied to them."""
+    knowledge = state.aspect(Knowledge)
+    nodes: list[str] = []
+    for kind, entity_id in entities:
+        nodes += [*knowledge.changelog(kind, entity_id), entity_id]
+    edges = {tuple(sorted(name.items())): name for node_id in nodes for name in state.edge_names(node_id)}
+    return [
+        *(Operation(Verb.DELETE_EDGE, name) for name in edges.values()),
+        *(Operation(Verb.DELETE_NODE, {"node_id": node_id}) for node_id in nodes),
+    ]
+
+
+def project_deletion(state: State, project_id: str) -> Operations:
+    """Everything that is known of a project: for whoever deletes the project itself."""
+    shelf = state.aspect(Knowledge).shelf(project_id)
+    return deletion(
+        state, [*(("atom", each) for each in shelf.atoms), *(("molecule", each) for each in shelf.molecules)]
+    )

@@ -1,0 +1,313 @@
+"""The freshness of knowledge: whether the files that an atom is about are still as they were when it was pinned.
+
+A pin notes the git blob of each file that the atom's globs match, committed or not: tracked,
+changed and new files alike, all but ignored ones. Everything here asks git, so it may block,
+belongs in a thread, and gives up (None) rather than take long: then nothing is said of
+freshness, and nothing is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from tallystick.state.knowledge.catalogue import routes_of
+from tallystick.state.knowledge.globs import Route, literal_head, segments_of
+from tallystick.state.knowledge.index import GlobIndex
+
+K = TypeVar("K", bound=Hashable)
+Patterns = tuple[str, ...]
+Files = dict[str, str]
+"""Path → blob id."""
+
+SECONDS_MAX = 3.0
+FILES_MAX = 200_000
+PINNED_FILES_MAX = 500
+"""With more of them only the hash over all is kept: then it is not told which ones changed."""
+HASHED_FILES_MAX = 2_000
+HASHED_BYTES_MAX = 64 << 20
+HEADS_MAX = 500
+CHANGED_SHOWN = 20
+
+_BLOB_CHARACTERS = 12
+_CACHED_PATTERNS = 10_000
+
+logger = logging.getLogger(__name__)
+
+
+class Pin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept in the atom's attribute `pin`."""
+
+    hash: str
+    """Over all files and their blobs."""
+    at: str = ""
+    commit: str | None = None
+    """HEAD at that time: a repository that does not know it is another one."""
+    files: str | None = None
+    """A line for each: the beginning of its blob id, and its path. One text, since it is not searched by."""
+
+
+class Freshness(msgspec.Struct, frozen=True):
+    fresh: bool
+    changed: tuple[str, ...] | None = None
+    """None when it is not known which."""
+
+
+def read_pin(attrs: Mapping[str, Any]) -> Pin | None:
+    try:
+        return msgspec.convert(attrs.get("pin"), Pin)
+    except msgspec.ValidationError:
+        return None
+
+
+def told(found: Freshness, pin: Pin) -> dict[str, Any]:
+    """What is said of it in an answer."""
+    said: dict[str, Any] = {"fresh": found.fresh, "pinnedAt": pin.at}
+    if found.changed is not None:
+        said["changedFiles"] = list(found.changed[:CHANGED_SHOWN])
+        if len(found.changed) > CHANGED_SHOWN:
+            said["changedFilesOmitted"] = len(found.changed) - CHANGED_SHOWN
+    return said
+
+
+class Unknown(Exception):
+    """Git cannot tell, or not in time."""
+
+
+class Repository:
+    """The work tree that paths are relative to; a directory that is none knows nothing."""
+
+    def __init__(self, root: Path | None = None, *, seconds_max: float = SECONDS_MAX) -> None:
+        self._root = root
+        self._seconds_max = seconds_max
+        self._lock = threading.Lock()
+        self._seen: _Seen | None = None
+        self._places: dict[Path, tuple[str, Path]] = {}
+        """For each root (the working directory may change): where it is in its work tree, and git's index."""
+        self._commits: set[tuple[Path, str]] = set()
+        """Those that are known to be there, and so remain."""
+
+    def pin(self, patterns: Sequence[str], at: str) -> Pin | None:
+        with self._lock:
+            try:
+                git = self._git()
+                files = self._matched(git, {0: tuple(patterns)})[0]
+                return _pin(files, at, git.find("rev-parse", "--verify", "--quiet", "HEAD"))
+            except Unknown as error:
+                logger.debug("no pin: %s", error)
+                return None
+
+    def compare(self, pins: Mapping[K, tuple[Sequence[str], Pin]]) -> dict[K, Freshness]:
+        """What of it can be told."""
+        if not pins:
+            return {}
+        with self._lock:
+            try:
+                git = self._git()
+                self._learn_commits(git, {pin.commit for _, pin in pins.values() if pin.commit})
+                asked = {key: pair for key, pair in pins.items() if self._is_ours(git, pair[1].commit)}
+                files = self._matched(git, {key: tuple(patterns) for key, (patterns, _) in asked.items()})
+            except Unknown as error:
+                logger.debug("freshness is not known: %s", error)
+                return {}
+        return {key: _compare(files[key], pin) for key, (_, pin) in asked.items()}
+
+    def _git(self) -> _Git:
+        return _Git(self._root or Path.cwd(), time.monotonic() + self._seconds_max)
+
+    def _is_ours(self, git: _Git, commit: str | None) -> bool:
+        return commit is None or (git.root, commit) in self._commits
+
+    def _learn_commits(self, git: _Git, commits: set[str]) -> None:
+        unknown = sorted(commit for commit in commits if not self._is_ours(git, commit))
+        if unknown:
+            lines = git.ask("cat-file", "--batch-check", said="\n".join(unknown).encode() + b"\n").split(b"\n")
+            words = [line.decode(errors="replace").split(" ") for line in lines]
+            self._commits |= {(git.root, found[0]) for found in words if found[1:2] == ["commit"]}
+
+    def _matched(self, git: _Git, asked: Mapping[K, Patterns]) -> dict[K, Files]:
+        """The files that each matches now, with what the working tree holds of them."""
+        routes = {patterns: routes_of(list(patterns)) for patterns in set(asked.values())}
+        tracked = self._tracked(git, routes)
+        changed = _changed(git, routes)
+        return {key: _overlaid(tracked[patterns], changed[patterns]) for key, patterns in asked.items()}
+
+    def _tracked(self, git: _Git, routes: Mapping[Patterns, tuple[Route, ...]]) -> dict[Patterns, Files]:
+        """As the index has them; remembered for as long as the index stays as it is."""
+        stamp = self._stamp(git)
+        if self._seen is None or self._seen.stamp != stamp or len(self._seen.matched) > _CACHED_PATTERNS:
+            self._seen = _Seen(stamp, _list_tracked(git), {})
+        seen = self._seen
+        missing = {patterns: each for patterns, each in routes.items() if patterns not in seen.matched}
+        if missing:
+            seen.matched.update(_assign(seen.tracked, missing))
+        return {patterns: seen.matched[patterns] for patterns in routes}
+
+    def _stamp(self, git: _Git) -> tuple[Any, ...]:
+        place = self._places.get(git.root)
+        if place is None or not place[1].exists():
+            prefix, _, said = os.fsdecode(git.ask("rev-parse", "--show-prefix", "--git-path", "index")).partition("\n")
+            place = self._places[git.root] = (prefix, git.root / said.rstrip("\n"))
+        git.prefix, index = place
+        try:
+            found = index.stat()
+        except OSError:
+            return (index, None)
+        return (index, found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+class _Seen(msgspec.Struct):
+    stamp: tuple[Any, ...]
+    tracked: Files
+    matched: dict[Patterns, Files]
+
+
+# -- what git is asked
+
+
+class _Git:
+    def __init__(self, root: Path, deadline: float) -> None:
+        self.root = root
+        self.prefix = ""
+        """What `hash-object` wants in front of a path: it looks from the top of the work tree."""
+        self._deadline = deadline
+
+    def ask(self, *arguments: str, said: bytes = b"") -> bytes:
+        """Raises Unknown when there is no git, no repository, no answer in time, or anything else is amiss."""
+        command = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise Unknown(f"no time is left to ask {arguments[0]}")
+        try:
+            done = subprocess.run(
+                command, cwd=self.root, env=_environment(), input=said, capture_output=True, timeout=left, check=True
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise Unknown(f"{arguments[0]}: {error}") from None
+        return done.stdout
+
+    def find(self, *arguments: str) -> str | None:
+        try:
+            return self.ask(*arguments).decode().strip() or None
+        except Unknown:
+            return None
+
+
+def _environment() -> dict[str, str]:
+    """Nothing is written, nobody is asked for a password, nothing is fetched, and no other repository is meant."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return kept | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+
+
+def _list_tracked(git: _Git) -> Files:
+    lines = git.ask("ls-files", "-s", "-z").split(b"\0")
+    if len(lines) > FILES_MAX:
+        raise Unknown(f"there are more than {FILES_MAX} files")
+    found: Files = {}
+    for line in filter(None, lines):
+        entry, _, path = line.partition(b"\t")
+        found[os.fsdecode(path)] = entry.split(b" ")[1].decode()
+    return found
+
+
+def _changed(git: _Git, routes: Mapping[Patterns, tuple[Route, ...]]) -> dict[Patterns, dict[str, str | None]]:
+    """What the working tree has otherwise than the index: path → blob, None for what is gone."""
+    listed = git.ask("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard", "--", *_heads(routes.values()))
+    names = {os.fsdecode(line[2:]) for line in listed.split(b"\0") if line}
+    if len(names) > FILES_MAX:
+        raise Unknown(f"more than {FILES_MAX} files were changed")
+    per_patterns = _assign(dict.fromkeys(names, ""), routes)
+    wanted = sorted({path for files in per_patterns.values() for path in files})
+    blobs = _hash(git, wanted)
+    return {patterns: {path: blobs.get(path) for path in files} for patterns, files in per_patterns.items()}
+
+
+def _heads(routes: Iterable[tuple[Route, ...]]) -> list[str]:
+    """Where to look at all; nothing for everywhere."""
+    heads = {literal_head(route) for each in routes for route in each}
+    return [] if "" in heads or len(heads) > HEADS_MAX else [f":(literal){head}" for head in sorted(heads)]
+
+
+def _hash(git: _Git, paths: list[str]) -> Files:
+    """The blobs that these files would be. What is no file any more is left out."""
+    regular, links, size = [], [], 0
+    for path in paths:
+        place = git.root / path
+        if place.is_symlink():
+            links.append(path)
+        elif place.is_file() and "\n" not in path:
+            regular.append(path)
+            size += place.stat().st_size
+    if len(regular) > HASHED_FILES_MAX or size > HASHED_BYTES_MAX:
+        raise Unknown(f"{len(regular)} changed files of {size} bytes are too many to be hashed")
+    blobs: Files = {}
+    if regular:
+        said = os.fsencode("".join(f"{git.prefix}{path}\n" for path in regular))
+        hashes = git.ask("hash-object", "--stdin-paths", said=said).decode().split()
+        if len(hashes) != len(regular):
+            raise Unknown("a file went away while it was hashed")
+        blobs.update(zip(regular, hashes, strict=True))
+    for path in links:
+        target = os.fsencode(os.readlink(git.root / path))
+        blobs[path] = git.ask("hash-object", "--stdin", said=target).decode().strip()
+    return blobs
+
+
+# -- what follows
+
+
+def _assign(files: Files, routes: Mapping[Patterns, tuple[Route, ...]]) -> dict[Patterns, Files]:
+    index: GlobIndex[Patterns] = GlobIndex()
+    for patterns, each in routes.items():
+        index.add(patterns, each)
+    found: dict[Patterns, Files] = {patterns: {} for patterns in routes}
+    for path, blob in files.items():
+        segments = segments_of(path)
+        for patterns in index.match(segments) if segments else ():
+            found[patterns][path] = blob
+    return found
+
+
+def _overlaid(tracked: Files, changed: Mapping[str, str | None]) -> Files:
+    merged = {**tracked, **changed}
+    return {path: blob for path, blob in merged.items() if blob is not None}
+
+
+def _pin(files: Files, at: str, commit: str | None) -> Pin:
+    lines = "".join(f"{blob[:_BLOB_CHARACTERS]} {path}\n" for path, blob in sorted(files.items()))
+    kept = lines if len(files) <= PINNED_FILES_MAX and _is_text(lines, len(files)) else None
+    return Pin(_digest(files), at, commit, kept)
+
+
+def _compare(files: Files, pin: Pin) -> Freshness:
+    if _digest(files) == pin.hash:
+        return Freshness(True, ())
+    if pin.files is None:
+        return Freshness(False)
+    before = {path: blob for blob, _, path in (line.partition(" ") for line in pin.files.split("\n") if line)}
+    now = {path: blob[:_BLOB_CHARACTERS] for path, blob in files.items()}
+    changed = (_shown(path) for path in before | now if before.get(path) != now.get(path))
+    return Freshness(False, tuple(sorted(changed)))
+
+
+def _digest(files: Files) -> str:
+    lines = sorted(os.fsencode(f"{blob} {path}") for path, blob in files.items())
+    return hashlib.sha256(b"\0".join(lines)).hexdigest()
+
+
+def _is_text(lines: str, count: int) -> bool:
+    """Names may hold bytes that are no text, or line ends: those cannot be listed."""
+    return lines == _shown(lines) and lines.count("\n") == count
+
+
+def _shown(path: str) -> str:
+    return path.encode(errors="replace").decode()

@@ -1,0 +1,67 @@
+"""The lookup of what a call names: projects, tasks, atoms, molecules. Raises NotFound in this vocabulary's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tallystick.errors import Conflict
+from tallystick.state import Node
+from tallystick.state.knowledge import ATOM, MOLECULE
+from tallystick.state.state import State
+from tallystick.state.work import NODE, PROJECT
+from tallystick.state.work.graph import WorkGraph
+from tallystick.toolsets.envelope import find_uuid, not_found
+
+TYPES = {"atom": ATOM, "molecule": MOLECULE}
+
+
+def get_project(state: State, reference: str) -> str:
+    """By its id; or, as agents know it who opened it with graph_open, by its name or its root."""
+    found = _find(state, reference, PROJECT)
+    if found is None:
+        board = state.aspect(WorkGraph).project(reference)
+        found = board.id if board is not None else None
+    if found is None:
+        raise not_found("project", reference, "graph_open and manage_container make projects")
+    return found
+
+
+def get_task(state: State, reference: str) -> str:
+    found = _find(state, reference, NODE)
+    if found is None:
+        raise not_found("task", reference, "graph_plan and manage_container make tasks")
+    return found
+
+
+def get_entity(state: State, kind: str, entity_id: str) -> Node:
+    """An atom or a molecule."""
+    node = find_entity(state, kind, entity_id)
+    if node is not None:
+        return node
+    known = state.owner(entity_id)
+    other = next((name for name, node_type in TYPES.items() if known and known[0] == node_type), None)
+    raise not_found(kind, entity_id, f"it is an entity of type {other}" if other else None)
+
+
+def find_entity(state: State, kind: str, entity_id: str) -> Node | None:
+    node = state.node(entity_id)
+    return node if node is not None and node.type == TYPES[kind] else None
+
+
+def version_of(attrs: dict[str, Any]) -> int:
+    found = attrs.get("version")
+    return found if isinstance(found, int) and not isinstance(found, bool) else 1
+
+
+def check_unused(state: State, entity_id: str) -> None:
+    if state.summary(entity_id) is not None:
+        raise Conflict("a new id turned out to be taken", hint="nothing was written: call again")
+
+
+def _find(state: State, reference: str, node_type: str) -> str | None:
+    """By its id as it was made, or by a UUID in any spelling."""
+    for entity_id in (reference, find_uuid(reference)):
+        known = state.owner(entity_id) if entity_id is not None else None
+        if entity_id is not None and known is not None and known[0] == node_type:
+            return entity_id
+    return None

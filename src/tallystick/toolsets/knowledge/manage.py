@@ -1,0 +1,233 @@
+"""manage_graph: atoms and molecules are created, updated and deleted here.
+
+Everything is judged at the head, inside the draft: existence first, then the version, then
+what the new values refer to. Of two who change the same version one is told CONFLICT.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tallystick.errors import InvalidArgument
+from tallystick.policy import Action, Principal
+from tallystick.state.knowledge import ATOM
+from tallystick.state.knowledge.catalogue import Knowledge, Parent
+from tallystick.state.knowledge.globs import normalised
+from tallystick.state.state import State
+from tallystick.toolsets import Answer
+from tallystick.toolsets.envelope import check, check_version, succeeded, violated
+from tallystick.toolsets.knowledge.answers import Said, entity_of, listed, text
+from tallystick.toolsets.knowledge.arguments import ManageArguments, check_manage, knowledge_problems, related
+from tallystick.toolsets.knowledge.desk import Desk, Operations, deletion, put
+from tallystick.toolsets.knowledge.freshness import Pin
+from tallystick.toolsets.knowledge.lookup import (
+    TYPES,
+    check_unused,
+    find_entity,
+    get_entity,
+    get_project,
+    get_task,
+    version_of,
+)
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+TOOL = "manage_graph"
+
+
+async def manage_graph(desk: Desk, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+    check_manage(asked)
+    return await _OPERATIONS[asked.operation](desk, store, principal, asked)
+
+
+# -- create
+
+
+async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+    entity_id = uuid.uuid4().hex
+    patterns = _patterns(asked) or []
+    pin = await _pin(desk, asked, patterns) if asked.entityType == "atom" else None
+
+    def draw(state: State, operations: Operations) -> Said:
+        check_unused(state, entity_id)
+        now = desk.now(state)
+        project = get_project(state, asked.projectId or "")
+        task = get_task(state, asked.createdByTaskId or "")
+        attrs: Said = {
+            "projectId": project,
+            "name": (asked.name or "").strip(),
+            "knowledge": (asked.knowledge or "").strip(),
+            "createdByTaskId": task,
+            "lastTaskId": task,
+            "version": 1,
+            "createdAt": now,
+            "updatedAt": now,
+        }
+        if asked.entityType == "atom":
+            _check_molecule(state, asked.moleculeId, project)
+            attrs["moleculeId"] = asked.moleculeId
+            attrs["paths"] = patterns
+            attrs["relatedAtoms"] = related(asked.relatedAtoms or [], "atomId")
+            attrs |= _pinned(pin)
+        else:
+            attrs["relatedMolecules"] = related(asked.relatedMolecules or [], "moleculeId")
+        return _put(state, operations, asked, entity_id, attrs)
+
+    entity = await desk.write(store, principal, TOOL, draw, resource=entity_id, task=asked.createdByTaskId)
+    return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} created", exempt=True)
+
+
+def _patterns(asked: ManageArguments) -> list[str] | None:
+    return None if asked.paths is None else [normalised(pattern) for pattern in asked.paths]
+
+
+def _check_molecule(state: State, molecule_id: str | None, project_id: str) -> None:
+    if molecule_id is None:
+        return
+    if get_entity(state, "molecule", molecule_id).attrs.get("projectId") != project_id:
+        raise violated(f"molecule '{molecule_id}' belongs to another project", moleculeId=molecule_id)
+
+
+def _put(state: State, operations: Operations, asked: ManageArguments, entity_id: str, attrs: Said) -> Said:
+    operations.append(put(entity_id, TYPES[asked.entityType], attrs))
+    return entity_of(state.aspect(Knowledge), asked.entityType, entity_id, attrs)
+
+
+# -- pins
+
+
+async def _pin(desk: Desk, asked: ManageArguments, patterns: list[str]) -> Pin | None:
+    """None where none is wanted. Raises InvalidArgument where one was asked for and git cannot tell."""
+    wanted = desk.pin_knowledge if asked.pin is None else asked.pin
+    pin = await desk.pin(patterns) if wanted else None
+    if asked.pin and pin is None:
+        raise InvalidArgument(
+            "pin needs a git work tree that can be read in time",
+            hint="start the server in the repository, or set 'repo'; or leave out 'pin'",
+        )
+    return pin
+
+
+def _pinned(pin: Pin | None) -> Said:
+    return {} if pin is None else {"pin": msgspec.to_builtins(pin)}
+
+
+# -- update
+
+
+async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+    entity_id = asked.id or ""
+    pin = None
+    if asked.entityType == "atom" and (asked.pin or (desk.pin_knowledge and asked.pin is None)):
+        pin = await _pin(desk, asked, await _patterns_at_head(store, principal, asked))
+
+    def draw(state: State, operations: Operations) -> Said:
+        attrs = _checked(state, asked)
+        project = str(attrs.get("projectId"))
+        _check_project(state, asked, project)
+        task = get_task(state, asked.lastTaskId) if asked.lastTaskId is not None else None
+        now = desk.now(state)
+        attrs |= _changes(state, asked, attrs, project, now, task) | _pinned(pin)
+        if asked.pin is False:
+            attrs.pop("pin", None)
+        attrs |= {"version": version_of(attrs) + 1, "updatedAt": now} | ({"lastTaskId": task} if task else {})
+        return _put(state, operations, asked, entity_id, attrs)
+
+    entity = await desk.write(store, principal, TOOL, draw, resource=entity_id, task=asked.lastTaskId)
+    return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} updated", exempt=True)
+
+
+async def _patterns_at_head(store: Store, principal: Principal, asked: ManageArguments) -> list[str]:
+    """Who changes them meanwhile changes the version too, and this update is refused."""
+
+    def look(state: State) -> list[str]:
+        node = find_entity(state, "atom", asked.id or "")
+        return listed(node.attrs, "paths") if node is not None else []
+
+    given = _patterns(asked)
+    return given if given is not None else await store.read(principal, Action.READ, look, resource=asked.id)
+
+
+def _checked(state: State, asked: ManageArguments) -> Said:
+    """A copy of what it is now, if it is there and as old as the caller believes."""
+    attrs = get_entity(state, asked.entityType, asked.id or "").attrs
+    check_version(asked.version or 0, version_of(attrs))
+    return dict(attrs)
+
+
+def _check_project(state: State, asked: ManageArguments, project: str) -> None:
+    if asked.projectId is not None and get_project(state, asked.projectId) != project:
+        raise violated(f"projectId cannot be changed: this {asked.entityType} belongs to project '{project}'")
+
+
+def _changes(state: State, asked: ManageArguments, attrs: Said, project: str, now: str, task: str | None) -> Said:
+    changes: Said = {}
+    if asked.name is not None:
+        changes["name"] = asked.name.strip()
+    if asked.knowledge is not None:
+        changes["knowledge"] = _knowledge(asked, text(attrs, "knowledge"), now, task)
+    if asked.paths is not None:
+        changes["paths"] = _patterns(asked)
+    if asked.entityType == "atom" and asked.has("moleculeId"):
+        _check_molecule(state, asked.moleculeId, project)
+        changes["moleculeId"] = asked.moleculeId
+    if asked.relatedAtoms is not None:
+        changes["relatedAtoms"] = related(asked.relatedAtoms, "atomId")
+    if asked.relatedMolecules is not None:
+        changes["relatedMolecules"] = related(asked.relatedMolecules, "moleculeId")
+    return changes
+
+
+def _knowledge(asked: ManageArguments, before: str, now: str, task: str | None) -> str:
+    said = (asked.knowledge or "").strip()
+    if asked.knowledgeMode != "append":
+        return said
+    by = f" task:{task}" if task else ""
+    said = f"{before}\n\n---[{now}{by}]---\n{said}"
+    check(knowledge_problems(said))
+    return said
+
+
+# -- delete
+
+
+async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+    def draw(state: State, operations: Operations) -> Said:
+        attrs = _checked(state, asked)
+        task = get_task(state, asked.lastTaskId) if asked.lastTaskId is not None else attrs.get("lastTaskId")
+        members = _members(state, asked)
+        gone: list[tuple[Parent, str]] = [(asked.entityType, asked.id or "")]
+        data: Said = {"deleted": True, "id": asked.id}
+        if asked.entityType == "molecule" and asked.cascade:
+            gone += [("atom", atom_id) for atom_id in members]
+            data["deletedAtoms"] = len(members)
+        elif asked.entityType == "molecule":
+            for atom_id in members:
+                _orphan(state, operations, atom_id, desk.now(state), task)
+            data["orphanedAtoms"] = len(members)
+        operations += deletion(state, gone)
+        return data
+
+    data = await desk.write(
+        store, principal, TOOL, draw, action=Action.DELETE, resource=asked.id, task=asked.lastTaskId
+    )
+    return succeeded(data, f"{asked.entityType.capitalize()} deleted")
+
+
+def _members(state: State, asked: ManageArguments) -> list[str]:
+    if asked.entityType == "atom":
+        return []
+    return [atom.id for atom in state.aspect(Knowledge).members(asked.id or "")]
+
+
+def _orphan(state: State, operations: Operations, atom_id: str, now: str, task: str | None) -> None:
+    """Its version stays: what it says has not changed."""
+    attrs = get_entity(state, "atom", atom_id).attrs
+    operations.append(put(atom_id, ATOM, attrs | {"moleculeId": None, "updatedAt": now, "lastTaskId": task}))
+
+
+_OPERATIONS = {"create": _create, "update": _update, "delete": _delete}

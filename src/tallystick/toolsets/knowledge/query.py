@@ -1,0 +1,204 @@
+"""query_graph: one atom or molecule, those that hold a text, or what is known of some files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tallystick.policy import Action, Principal
+from tallystick.state import Breathing, Node
+from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
+from tallystick.state.state import State
+from tallystick.toolsets import Answer
+from tallystick.toolsets.envelope import clamped, succeeded
+from tallystick.toolsets.knowledge.answers import (
+    ANSWER_BYTES_MAX,
+    Said,
+    atom_of,
+    changelog_of,
+    cut_list,
+    entity_of,
+    fitting,
+    listed,
+    shorten,
+    size_of,
+    text,
+)
+from tallystick.toolsets.knowledge.arguments import INLINE_DEFAULT, PAGE_DEFAULT, QueryArguments, check_query
+from tallystick.toolsets.knowledge.context import Context, context
+from tallystick.toolsets.knowledge.desk import Desk, Pins
+from tallystick.toolsets.knowledge.freshness import read_pin
+from tallystick.toolsets.knowledge.lookup import get_entity, get_project
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+OFFSET_MAX = 1 << 53
+_BREATH = 50
+
+
+async def query_graph(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+    check_query(asked)
+    return await _OPERATIONS[asked.operation](desk, store, principal, asked)
+
+
+def _inline(asked: QueryArguments) -> int:
+    """How many changelog entries go with each entity."""
+    return 0 if asked.includeChangelog is False else clamped(asked.changelogLimit, INLINE_DEFAULT, least=0)
+
+
+# -- get
+
+
+async def _get(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+    entity_id = asked.id or ""
+
+    def look(state: State) -> Context:
+        node = get_entity(state, asked.entityType or "", entity_id)
+        return (_molecule if asked.entityType == "molecule" else _atom)(state, node, asked)
+
+    found: Context = await desk.read(store, principal, Action.READ, look, resource=entity_id)
+    fresh = await desk.freshness(found.pins)
+    for atom in [found.data["atom"]] if "atom" in found.data else found.data["atoms"]:
+        atom |= fresh.get(atom["id"], {})
+    return succeeded(found.data, exempt=True)
+
+
+def _atom(state: State, node: Node, asked: QueryArguments) -> Context:
+    knowledge = state.aspect(Knowledge)
+    data: Said = {"atom": atom_of(knowledge, node.id, node.attrs)}
+    if asked.includeChangelog is not False:
+        data["changelog"] = changelog_of(state, knowledge, "atom", node.id, _inline(asked))
+    pins: Pins = {}
+    _note_pin(node, pins)
+    return Context(data, pins)
+
+
+def _molecule(state: State, node: Node, asked: QueryArguments) -> Context:
+    knowledge = state.aspect(Knowledge)
+    data: Said = {"molecule": entity_of(knowledge, "molecule", node.id, node.attrs), "atoms": []}
+    if asked.includeChangelog is not False:
+        data["changelog"] = changelog_of(state, knowledge, "molecule", node.id, _inline(asked))
+    members, left = knowledge.members(node.id), ANSWER_BYTES_MAX - size_of(data)
+    pins: Pins = {}
+    for member in members:
+        atom = _whole(state, knowledge, member, asked, pins)
+        left -= size_of(atom) + 1
+        if left < 0 and data["atoms"]:
+            pins.pop(member.id, None)
+            break
+        data["atoms"].append(atom)
+    if len(data["atoms"]) < len(members):
+        data["atomsOmitted"] = len(members) - len(data["atoms"])
+        data["hint"] = "search with this moleculeId pages through all of them"
+    return Context(data, pins)
+
+
+def _whole(
+    state: State,
+    knowledge: Knowledge,
+    entry: Atom | Molecule,
+    asked: QueryArguments,
+    pins: Pins,
+    at: int | None = None,
+) -> Said:
+    """As it is listed: with its changelog, if that was asked for."""
+    kind: Parent = "atom" if isinstance(entry, Atom) else "molecule"
+    node = state.node(entry.id, at)
+    assert node is not None, "what is in the catalogue is in the graph"
+    if kind == "atom":
+        _note_pin(node, pins)
+    said = entity_of(knowledge, kind, node.id, node.attrs)
+    if asked.includeChangelog is not False:
+        said["changelog"] = changelog_of(state, knowledge, kind, node.id, _inline(asked), at)
+    return said
+
+
+def _note_pin(node: Node, pins: Pins) -> None:
+    pin = read_pin(node.attrs)
+    if pin is not None:
+        pins[node.id] = (listed(node.attrs, "paths"), pin)
+
+
+# -- search
+
+
+async def _search(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+    def look(state: State) -> Breathing[Said]:
+        return _found(state, asked)
+
+    found: Said = await desk.read(store, principal, Action.SEARCH, look)
+    return succeeded(found)
+
+
+def _found(state: State, asked: QueryArguments) -> Breathing[Said]:
+    # While many are looked through others may write: all of it is as it was when it was asked for.
+    knowledge, at = state.aspect(Knowledge), state.count
+    limit = clamped(asked.limit, PAGE_DEFAULT)
+    offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
+    hits = yield from _holding(state, at, _candidates(state, knowledge, asked), (asked.query or "").strip())
+    page = (_listed(state, knowledge, asked, entry, at) for entry in hits[offset : offset + limit])
+    items = fitting(page, ANSWER_BYTES_MAX)
+    data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
+    if items and offset + len(items) < len(hits):
+        data["nextOffset"] = offset + len(items)
+    return data
+
+
+def _candidates(state: State, knowledge: Knowledge, asked: QueryArguments) -> Sequence[Atom | Molecule]:
+    shelf = knowledge.shelf(get_project(state, asked.projectId or ""))
+    if asked.entityType == "molecule":
+        return in_order(shelf.molecules.values())
+    if asked.moleculeId is not None:
+        return [atom for atom in knowledge.members(asked.moleculeId) if atom.id in shelf.atoms]
+    return in_order(atom for atom in shelf.atoms.values() if not asked.orphansOnly or knowledge.is_orphan(atom))
+
+
+def _holding(
+    state: State, at: int, candidates: Sequence[Atom | Molecule], sought: str
+) -> Breathing[Sequence[Atom | Molecule]]:
+    """Those whose name or knowledge holds the text, in any case."""
+    if not sought:
+        return candidates
+    sought = sought.casefold()
+    found = []
+    for number, entry in enumerate(candidates):
+        if sought in entry.order[0] or sought in _knowledge(state, at, entry).casefold():
+            found.append(entry)
+        if number % _BREATH == 0:
+            yield
+    return found
+
+
+def _knowledge(state: State, at: int, entry: Atom | Molecule) -> str:
+    node = state.node(entry.id, at)
+    return text(node.attrs, "knowledge") if node is not None else ""
+
+
+def _listed(state: State, knowledge: Knowledge, asked: QueryArguments, entry: Atom | Molecule, at: int) -> Said:
+    said = _whole(state, knowledge, entry, asked, {}, at)
+    if size_of(said) > ANSWER_BYTES_MAX:
+        # By itself more than a page holds: whoever wants all of it gets it by its id.
+        said.pop("changelog", None)
+        for name in ("relatedAtoms", "relatedMolecules"):
+            cut_list(said, name)
+        shorten(said, ANSWER_BYTES_MAX // 4)
+    return said
+
+
+# -- context
+
+
+async def _context(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+    def look(state: State) -> Breathing[Context]:
+        return context(state, get_project(state, asked.projectId or ""), asked.paths or [], changelog=_inline(asked))
+
+    found: Context = await desk.read(store, principal, Action.READ, look)
+    fresh = await desk.freshness(found.pins)
+    for atoms in [*(molecule["atoms"] for molecule in found.data["molecules"]), found.data["orphanAtoms"]]:
+        for atom in atoms:
+            atom |= fresh.get(atom["id"], {})
+    return succeeded(found.data)
+
+
+_OPERATIONS = {"get": _get, "search": _search, "context": _context}

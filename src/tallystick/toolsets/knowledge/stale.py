@@ -1,0 +1,84 @@
+"""The stale atoms: those whose files changed since they were pinned, and how they are pinned again.
+
+What turns them into work calls `find_stale`, adds a node to verify each, and calls `repin`
+when that node is resolved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tallystick.errors import Conflict
+from tallystick.policy import Action, Principal
+from tallystick.state import Breathing
+from tallystick.state.knowledge import ATOM
+from tallystick.state.knowledge.catalogue import Knowledge, in_order
+from tallystick.state.state import State
+from tallystick.toolsets.knowledge.answers import Said, listed, text
+from tallystick.toolsets.knowledge.desk import Desk, Operations, Pins, put
+from tallystick.toolsets.knowledge.freshness import read_pin
+from tallystick.toolsets.knowledge.lookup import get_entity
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+_BREATH = 50
+
+
+async def find_stale(desk: Desk, store: Store, principal: Principal, project_id: str | None = None) -> list[Said]:
+    """{id, name, projectId, lastTaskId, fresh: false, pinnedAt, changedFiles?} of each, by name; all projects' if none
+    is named. Nothing where git cannot tell."""
+
+    def look(state: State) -> Breathing[tuple[list[Said], Pins]]:
+        return _pinned(state, project_id)
+
+    found: tuple[list[Said], Pins] = await desk.read(store, principal, Action.SEARCH, look)
+    atoms, pins = found
+    fresh = await desk.compare(pins)
+    told = [atom | fresh.get(str(atom["id"]), {}) for atom in atoms]
+    return [atom for atom in told if atom.get("fresh") is False]
+
+
+async def repin(desk: Desk, store: Store, principal: Principal, atom_id: str, *, tool: str) -> bool:
+    """Note the files as they are now: somebody saw that the knowledge still holds. False where git cannot tell.
+
+    Its version stays, since what it says has not changed.
+    """
+    patterns = await store.read(
+        principal,
+        Action.READ,
+        lambda state: listed(get_entity(state, "atom", atom_id).attrs, "paths"),
+        resource=atom_id,
+    )
+    pin = await desk.pin(patterns)
+    if pin is None:
+        return False
+
+    def draw(state: State, operations: Operations) -> None:
+        attrs = get_entity(state, "atom", atom_id).attrs
+        if listed(attrs, "paths") != patterns:
+            raise Conflict(f"the paths of atom '{atom_id}' were changed meanwhile", hint="try again")
+        operations.append(put(atom_id, ATOM, attrs | {"pin": msgspec.to_builtins(pin), "updatedAt": desk.now(state)}))
+
+    await desk.write(store, principal, tool, draw, resource=atom_id)
+    return True
+
+
+def _pinned(state: State, project_id: str | None) -> Breathing[tuple[list[Said], Pins]]:
+    knowledge, at = state.aspect(Knowledge), state.count
+    rows = knowledge.atoms if project_id is None else knowledge.shelf(project_id).atoms
+    atoms: list[Said] = []
+    pins: Pins = {}
+    for number, row in enumerate(in_order(row for row in rows.values() if row.pinned)):
+        node = state.node(row.id, at)
+        attrs = node.attrs if node is not None else {}
+        pin = read_pin(attrs)
+        if pin is not None:
+            pins[row.id] = (listed(attrs, "paths"), pin)
+            last = text(attrs, "lastTaskId")
+            atoms.append({"id": row.id, "name": row.name, "projectId": row.project, "lastTaskId": last})
+        if number % _BREATH == 0:
+            yield
+    return atoms, pins

@@ -1,0 +1,177 @@
+"""create_connection, get_connection, update_connection, delete_connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tallystick.commits import Operation, Verb
+from tallystick.errors import InvalidArgument
+from tallystick.policy import Action, Principal
+from tallystick.projections.content import Prepared
+from tallystick.state import Edge
+from tallystick.state.ontology import check_connection, check_properties
+from tallystick.state.state import State
+from tallystick.toolsets import Answer
+from tallystick.toolsets.ontology import lookup
+from tallystick.toolsets.ontology.arguments import CreateConnection, DeleteConnection, GetConnection, UpdateConnection
+from tallystick.toolsets.ontology.desk import (
+    DEFAULT_FORMAT,
+    Desk,
+    Outdated,
+    Writing,
+    check_free,
+    check_size,
+    decoded,
+    done,
+    encoded,
+    fresh_id,
+    repeated,
+)
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+_STEPS = 100
+
+
+async def create_connection(desk: Desk, store: Store, principal: Principal, asked: CreateConnection) -> Answer:
+    if asked.format is not None and asked.content is None:
+        raise InvalidArgument("format is given without content")
+    writing = Writing(desk, store, principal, "create_connection")
+    attrs = asked.properties or {}
+
+    def judge(state: State) -> None:
+        kind = lookup.get_connection_type(lookup.get_ontology(state), asked.type)
+        from_type = lookup.get_type(state, asked.from_node_id)
+        to_type = lookup.get_type(state, asked.to_node_id)
+        check_connection(kind, from_type, to_type, attrs)
+        check_size(attrs)
+
+    async def attempt() -> Answer:
+        connection_id = fresh_id("conn")
+        await writing.look(judge, connection_id)
+        prepared = await _prepared(writing, connection_id, asked.content, asked.format or DEFAULT_FORMAT)
+        name = {"id": connection_id, "from": asked.from_node_id, "rel": asked.type, "to": asked.to_node_id}
+
+        def propose(state: State) -> tuple[Operation, ...]:
+            judge(state)
+            check_free(state, connection_id)
+            return (_written(name, attrs, prepared.content if prepared else None),)
+
+        await writing.commit(propose, connection_id, prepared)
+        return Answer({"connection_id": connection_id})
+
+    return await repeated(attempt)
+
+
+async def get_connection(desk: Desk, store: Store, principal: Principal, asked: GetConnection) -> Answer:
+    def look(state: State) -> tuple[Edge, str]:
+        edge = lookup.get_connection(state, asked.connection_id)
+        return edge, _created(state, edge)
+
+    if asked.include_content:
+        await desk.adopt_edit(principal, "connections", asked.connection_id)
+    edge, created = await store.read(principal, Action.READ, look, resource=asked.connection_id)
+    answer = {
+        "id": edge.id,
+        "type": edge.rel,
+        "from_node_id": edge.source,
+        "to_node_id": edge.target,
+        "created": created,
+        "modified": edge.timestamp,
+        "properties": edge.attrs,
+        "has_content": edge.content is not None,
+    }
+    if asked.include_content:
+        answer |= await _content_of(desk, principal, edge)
+    return Answer(answer, exempt=True)
+
+
+async def update_connection(desk: Desk, store: Store, principal: Principal, asked: UpdateConnection) -> Answer:
+    if asked.properties is None and asked.content is None and asked.format is None:
+        raise InvalidArgument("nothing to update: give properties, content or format")
+    writing = Writing(desk, store, principal, "update_connection")
+
+    def judge(state: State) -> Edge:
+        edge = lookup.get_connection(state, asked.connection_id)
+        check_properties(asked.properties or {})
+        check_size(edge.attrs | (asked.properties or {}))
+        if asked.format is not None and asked.content is None and edge.content is None:
+            raise InvalidArgument("format is given, but there is no content")
+        return edge
+
+    if asked.content is not None:
+        await desk.adopt_edit(principal, "connections", asked.connection_id)
+
+    async def attempt() -> Answer:
+        seen: Edge = await writing.look(judge, asked.connection_id)
+        prepared = await _prepared(writing, seen.id, asked.content, asked.format or _format_of(seen))
+
+        def propose(state: State) -> tuple[Operation, ...]:
+            edge = judge(state)
+            name = state.edge_name(edge.id) or {}
+            return (_written(name, edge.attrs | (asked.properties or {}), _content_after(edge, asked, prepared)),)
+
+        await writing.commit(propose, asked.connection_id, prepared)
+        return done("update_connection")
+
+    return await repeated(attempt)
+
+
+async def delete_connection(desk: Desk, store: Store, principal: Principal, asked: DeleteConnection) -> Answer:
+    writing = Writing(desk, store, principal, "delete_connection", Action.DELETE)
+
+    def propose(state: State) -> tuple[Operation, ...]:
+        edge = lookup.get_connection(state, asked.connection_id)
+        return (Operation(Verb.DELETE_EDGE, state.edge_name(edge.id) or {}),)
+
+    await desk.adopt_edit(principal, "connections", asked.connection_id)
+    await writing.commit(propose, asked.connection_id)
+    return done("delete_connection")
+
+
+async def _prepared(writing: Writing, connection_id: str, content: str | None, format: str) -> Prepared | None:
+    if content is None:
+        return None
+    data = await decoded(writing.desk, content, "utf-8")
+    return await writing.prepare("connections", connection_id, format, "utf-8", data)
+
+
+def _content_after(edge: Edge, asked: UpdateConnection, prepared: Prepared | None) -> dict[str, Any] | None:
+    if prepared is not None:
+        if asked.format is None and prepared.content["format"] != _format_of(edge):
+            raise Outdated
+        return prepared.content
+    if asked.format is None or edge.content is None:
+        return edge.content
+    return {**edge.content, "format": asked.format}
+
+
+async def _content_of(desk: Desk, principal: Principal, edge: Edge) -> dict[str, Any]:
+    if edge.content is None:
+        return {"content": None, "content_format": None}
+    data = await asyncio.to_thread(desk.contents_of(principal).read, edge.content)
+    return {"content": await encoded(data, "utf-8"), "content_format": _format_of(edge)}
+
+
+def _format_of(edge: Edge) -> str:
+    format = edge.content.get("format") if edge.content else None
+    return str(format) if format is not None else DEFAULT_FORMAT
+
+
+def _written(name: dict[str, Any], attrs: dict[str, Any], content: dict[str, Any] | None) -> Operation:
+    payload = {**name, "attrs": attrs}
+    return Operation(Verb.UPSERT_EDGE, payload if content is None else {**payload, "content": content})
+
+
+def _created(state: State, edge: Edge) -> str:
+    """When it was made, the last time if more than once. No column holds it: its commits are read, newest first."""
+    total = lineage.total if (lineage := state.lineage(edge.id, "direct", 0, 0)) else 0
+    for end in range(total, 0, -_STEPS):
+        start = max(end - _STEPS, 0)
+        lineage = state.lineage(edge.id, "direct", start, end - start)
+        for step in reversed(lineage.steps if lineage else ()):
+            if step.action == "CREATE_EDGE":
+                return step.commit.timestamp
+    return edge.timestamp

@@ -1,0 +1,191 @@
+"""create_ontology, add_node_type, add_connection_type, get_ontology, validate_connection; and the presets.
+
+Everything is decided where it is written, at the head, so of two that define the same name
+at the same time one is told that it exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tallystick.commits import Operation
+from tallystick.errors import Conflict, NotFound, TallystickError
+from tallystick.policy import Action, Principal
+from tallystick.state.ontology import (
+    ConnectionType,
+    Ontology,
+    check_topology,
+    define_connection_type,
+    define_node_type,
+    define_ontology,
+)
+from tallystick.state.state import State
+from tallystick.toolsets import Answer
+from tallystick.toolsets.ontology import lookup
+from tallystick.toolsets.ontology.arguments import (
+    AddConnectionType,
+    AddNodeType,
+    CreateOntology,
+    GetOntology,
+    ValidateConnection,
+)
+from tallystick.toolsets.ontology.desk import Desk, Writing, done
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+ONTOLOGY = "ontology"
+"""As policy knows it: what is written is the schema, whichever type it is."""
+
+
+async def create_ontology(desk: Desk, store: Store, principal: Principal, asked: CreateOntology) -> Answer:
+    kinds = [
+        connection_type(each.name, each.from_types, each.to_types, each.required_properties)
+        for each in asked.connection_types
+    ]
+
+    def propose(state: State) -> tuple[Operation, ...]:
+        if state.aspect(Ontology).exists:
+            raise Conflict(
+                "an ontology exists already",
+                code="ONTOLOGY_ALREADY_EXISTS",
+                hint="extend it with add_node_type and add_connection_type",
+            )
+        _check_distinct(kinds)
+        names = map(define_node_type, dict.fromkeys(asked.node_types))
+        return (define_ontology(), *names, *map(define_connection_type, kinds))
+
+    await Writing(desk, store, principal, "create_ontology").commit(propose, ONTOLOGY)
+    return done("create_ontology")
+
+
+async def add_node_type(desk: Desk, store: Store, principal: Principal, asked: AddNodeType) -> Answer:
+    def propose(state: State) -> tuple[Operation, ...]:
+        if lookup.get_ontology(state).has_node_type(asked.type_name):
+            raise _exists("Node", asked.type_name)
+        return (define_node_type(asked.type_name),)
+
+    await Writing(desk, store, principal, "add_node_type").commit(propose, ONTOLOGY)
+    return done("add_node_type")
+
+
+async def add_connection_type(desk: Desk, store: Store, principal: Principal, asked: AddConnectionType) -> Answer:
+    kind = connection_type(asked.type_name, asked.from_types, asked.to_types, asked.required_properties)
+
+    def propose(state: State) -> tuple[Operation, ...]:
+        if lookup.get_ontology(state).find_connection_type(kind.name) is not None:
+            raise _exists("Connection", kind.name)
+        return (define_connection_type(kind),)
+
+    await Writing(desk, store, principal, "add_connection_type").commit(propose, ONTOLOGY)
+    return done("add_connection_type")
+
+
+async def get_ontology(desk: Desk, store: Store, principal: Principal, asked: GetOntology) -> Answer:
+    def look(state: State) -> dict[str, Any]:
+        return described(lookup.get_ontology(state))
+
+    return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY), exempt=True)
+
+
+async def validate_connection(desk: Desk, store: Store, principal: Principal, asked: ValidateConnection) -> Answer:
+    def look(state: State) -> dict[str, Any]:
+        ontology = lookup.get_ontology(state)
+        try:
+            kind = lookup.get_connection_type(ontology, asked.connection_type)
+            check_topology(kind, asked.from_node_type, asked.to_node_type)
+        except TallystickError as error:
+            return {"valid": False, "reason": error.message}
+        return {"valid": True}
+
+    return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY))
+
+
+def described(ontology: Ontology) -> dict[str, Any]:
+    return {
+        "node_types": ontology.node_types,
+        "connection_types": [kind.attrs() for kind in ontology.connection_types],
+    }
+
+
+def connection_type(
+    name: str, from_types: Iterable[str], to_types: Iterable[str], required: Iterable[str] | None
+) -> ConnectionType:
+    """Names that were said twice are meant once."""
+    return ConnectionType(name, *(tuple(dict.fromkeys(names)) for names in (from_types, to_types, required or ())))
+
+
+def _check_distinct(kinds: list[ConnectionType]) -> None:
+    seen: set[str] = set()
+    for kind in kinds:
+        if kind.name in seen:
+            raise _exists("Connection", kind.name)
+        seen.add(kind.name)
+
+
+def _exists(what: str, name: str) -> Conflict:
+    return Conflict(
+        f"{what} type {name} is already defined in the ontology, which is append-only",
+        code="TYPE_ALREADY_EXISTS",
+        details={"type": name},
+    )
+
+
+# -- presets
+
+
+class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    about: str
+    node_types: list[str]
+    connection_types: list[ConnectionType]
+
+
+def presets() -> dict[str, Preset]:
+    """By name. They are data: each file of the package's `presets` folder is one."""
+    found = (path for path in (files("tallystick") / "presets").iterdir() if path.name.endswith(".json"))
+    read: Callable[[bytes], Preset] = msgspec.json.Decoder(Preset).decode
+    return {path.name.removesuffix(".json"): read(path.read_bytes()) for path in sorted(found, key=lambda p: p.name)}
+
+
+async def use_preset(store: Store, principal: Principal, name: str) -> list[str]:
+    """Define what the preset has and the ontology lacks, in one draft; the names of what was added.
+
+    Raises when a connection type of that name means something else here: types are never changed.
+    """
+    preset = presets().get(name)
+    if preset is None:
+        raise NotFound(f"there is no preset '{name}'; there are {', '.join(presets())}", code="PRESET_NOT_FOUND")
+    added: list[str] = []
+
+    def propose(state: State) -> tuple[Operation, ...]:
+        operations = _lacking(state.aspect(Ontology), preset)
+        added[:] = [operation.payload["attrs"]["name"] for operation in operations if operation.payload["attrs"]]
+        if not operations:
+            raise _NothingToDo
+        return tuple(operations)
+
+    try:
+        await Writing(Desk(None, None), store, principal, "ontology use").commit(propose, ONTOLOGY)
+    except _NothingToDo:
+        return []
+    return added
+
+
+class _NothingToDo(Exception):
+    """A draft has at least one operation."""
+
+
+def _lacking(ontology: Ontology, preset: Preset) -> list[Operation]:
+    operations = [] if ontology.exists else [define_ontology()]
+    operations += [define_node_type(name) for name in preset.node_types if not ontology.has_node_type(name)]
+    for kind in preset.connection_types:
+        there = ontology.find_connection_type(kind.name)
+        if there is None:
+            operations.append(define_connection_type(kind))
+        elif there != kind:
+            raise _exists("Connection", kind.name)
+    return operations

@@ -1,0 +1,81 @@
+"""The lookup: what a name stands for in this vocabulary, or the refusal in its own codes."""
+
+from __future__ import annotations
+
+from tallystick.errors import NotFound
+from tallystick.state import Edge, Node
+from tallystick.state.ontology import ConnectionType, Ontology, listed
+from tallystick.state.state import State
+
+
+def get_ontology(state: State) -> Ontology:
+    ontology = state.aspect(Ontology)
+    if not ontology.exists:
+        raise NotFound(
+            "there is no ontology yet",
+            code="ONTOLOGY_NOT_FOUND",
+            hint="define one with create_ontology, or take a preset: tallystick ontology use gtd",
+        )
+    return ontology
+
+
+def check_node_type(ontology: Ontology, name: str) -> None:
+    if not ontology.has_node_type(name):
+        raise NotFound(
+            f"Node type {name} is not in the ontology. Valid types: {listed(ontology.node_types)}",
+            code="INVALID_NODE_TYPE",
+            details={"type": name, "valid_types": ontology.node_types},
+        )
+
+
+def get_connection_type(ontology: Ontology, name: str) -> ConnectionType:
+    found = ontology.find_connection_type(name)
+    if found is None:
+        valid = [kind.name for kind in ontology.connection_types]
+        raise NotFound(
+            f"Connection type {name} is not in the ontology. Valid types: {listed(valid)}",
+            code="INVALID_CONNECTION_TYPE",
+            details={"type": name, "valid_types": valid},
+        )
+    return found
+
+
+def get_type(state: State, node_id: str) -> str:
+    """Of any node: a connection may end at one of another toolset, if its type allows that."""
+    known = state.owner(node_id)
+    if known is None:
+        raise no_node(node_id)
+    return known[0]
+
+
+def get_node(state: State, node_id: str) -> Node:
+    """A typed memory. Nodes whose type is not in the ontology belong to other toolsets."""
+    known = state.owner(node_id)
+    if known is not None and not state.aspect(Ontology).has_node_type(known[0]):
+        raise no_node(node_id, f", only a ledger entity of type {known[0]}, which is not in the ontology")
+    node = state.node(node_id)
+    if node is None:
+        raise no_node(node_id)
+    return node
+
+
+def get_connection(state: State, connection_id: str) -> Edge:
+    edge = state.edge_by_id(connection_id)
+    if edge is None or not _is_connection(state, edge):
+        raise NotFound(
+            f"there is no connection '{connection_id}'",
+            code="CONNECTION_NOT_FOUND",
+            details={"connection_id": connection_id},
+        )
+    return edge
+
+
+def _is_connection(state: State, edge: Edge) -> bool:
+    kind = state.aspect(Ontology).find_connection_type(edge.rel)
+    return kind is not None and kind.governs(get_type(state, edge.source), get_type(state, edge.target))
+
+
+def no_node(node_id: str, instead: str = "") -> NotFound:
+    return NotFound(
+        f"there is no memory node '{node_id}'{instead}", code="NODE_NOT_FOUND", details={"node_id": node_id}
+    )

@@ -1,0 +1,168 @@
+"""create_node, get_node, get_node_content, update_node, delete_node: typed memories and what they hold."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tallystick.commits import Operation, Verb
+from tallystick.errors import InvalidArgument
+from tallystick.policy import Action, Principal
+from tallystick.projections.content import Prepared
+from tallystick.state import Node
+from tallystick.state.ontology import check_properties
+from tallystick.state.state import State
+from tallystick.toolsets import Answer
+from tallystick.toolsets.ontology import lookup
+from tallystick.toolsets.ontology.arguments import CreateNode, GetNode, UpdateNode
+from tallystick.toolsets.ontology.desk import (
+    DEFAULT_FORMAT,
+    Desk,
+    Outdated,
+    Writing,
+    check_encoding,
+    check_free,
+    check_size,
+    decoded,
+    done,
+    encoded,
+    fresh_id,
+    repeated,
+)
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+
+async def create_node(desk: Desk, store: Store, principal: Principal, asked: CreateNode) -> Answer:
+    writing = Writing(desk, store, principal, "create_node")
+    attrs = asked.properties or {}
+
+    def judge(state: State) -> None:
+        lookup.check_node_type(lookup.get_ontology(state), asked.type)
+        check_encoding(asked.encoding)
+        check_properties(attrs)
+        check_size(attrs)
+
+    async def attempt() -> Answer:
+        node_id = fresh_id("mem")
+        await writing.look(judge, node_id)
+        data = await decoded(desk, asked.content, asked.encoding)
+        prepared = await writing.prepare("nodes", node_id, asked.format, asked.encoding, data)
+
+        def propose(state: State) -> tuple[Operation, ...]:
+            judge(state)
+            check_free(state, node_id)
+            return (_written(node_id, asked.type, attrs, prepared.content),)
+
+        await writing.commit(propose, node_id, prepared)
+        return Answer({"node_id": node_id})
+
+    return await repeated(attempt)
+
+
+async def get_node(desk: Desk, store: Store, principal: Principal, asked: GetNode) -> Answer:
+    def look(state: State) -> dict[str, Any]:
+        node = lookup.get_node(state, asked.node_id)
+        times = state.summary(node.id)
+        return {
+            "id": node.id,
+            "type": node.type,
+            "created": times.created_at if times else node.provenance.timestamp,
+            "modified": node.provenance.timestamp,
+            "properties": node.attrs,
+            "content_format": _format_of(node),
+        }
+
+    return Answer(await store.read(principal, Action.READ, look, resource=asked.node_id), exempt=True)
+
+
+async def get_node_content(desk: Desk, store: Store, principal: Principal, asked: GetNode) -> Answer:
+    def look(state: State) -> Node:
+        return lookup.get_node(state, asked.node_id)
+
+    await desk.adopt_edit(principal, "nodes", asked.node_id)
+    node = await store.read(principal, Action.READ, look, resource=asked.node_id)
+    content = node.content or {"text": ""}
+    encoding = content.get("encoding", "utf-8")
+    data = await asyncio.to_thread(desk.contents_of(principal).read, content)
+    text = await encoded(data, encoding)
+    return Answer({"content": text, "encoding": encoding, "format": _format_of(node)}, text=text, exempt=True)
+
+
+async def update_node(desk: Desk, store: Store, principal: Principal, asked: UpdateNode) -> Answer:
+    if asked.properties is None and asked.content is None and asked.format is None and asked.encoding is None:
+        raise InvalidArgument("nothing to update: give properties, content or format")
+    writing = Writing(desk, store, principal, "update_node")
+
+    def judge(state: State) -> Node:
+        node = lookup.get_node(state, asked.node_id)
+        _check_update(asked)
+        check_size(node.attrs | (asked.properties or {}))
+        return node
+
+    if asked.content is not None:
+        await desk.adopt_edit(principal, "nodes", asked.node_id)
+
+    async def attempt() -> Answer:
+        seen: Node = await writing.look(judge, asked.node_id)
+        prepared = await _prepared(writing, asked, seen)
+
+        def propose(state: State) -> tuple[Operation, ...]:
+            node = judge(state)
+            attrs = node.attrs | (asked.properties or {})
+            return (_written(node.id, node.type, attrs, _content_after(node, asked, prepared)),)
+
+        await writing.commit(propose, asked.node_id, prepared)
+        return done("update_node")
+
+    return await repeated(attempt)
+
+
+async def delete_node(desk: Desk, store: Store, principal: Principal, asked: GetNode) -> Answer:
+    writing = Writing(desk, store, principal, "delete_node", Action.DELETE)
+
+    def propose(state: State) -> tuple[Operation, ...]:
+        node = lookup.get_node(state, asked.node_id)
+        edges = (Operation(Verb.DELETE_EDGE, name) for name in state.edge_names(node.id))
+        return (*edges, Operation(Verb.DELETE_NODE, {"node_id": node.id}))
+
+    await desk.adopt_edit(principal, "nodes", asked.node_id)
+    await writing.commit(propose, asked.node_id)
+    return done("delete_node")
+
+
+def _check_update(asked: UpdateNode) -> None:
+    if asked.content is not None:
+        check_encoding(asked.encoding)
+    elif asked.encoding is not None:
+        raise InvalidArgument("encoding is given without content", code="INVALID_ENCODING")
+    check_properties(asked.properties or {})
+
+
+async def _prepared(writing: Writing, asked: UpdateNode, node: Node) -> Prepared | None:
+    if asked.content is None or asked.encoding is None:
+        return None
+    data = await decoded(writing.desk, asked.content, asked.encoding)
+    format = asked.format or _format_of(node) or DEFAULT_FORMAT
+    return await writing.prepare("nodes", node.id, format, asked.encoding, data)
+
+
+def _content_after(node: Node, asked: UpdateNode, prepared: Prepared | None) -> dict[str, Any] | None:
+    if prepared is not None:
+        if asked.format is None and prepared.content["format"] != (_format_of(node) or DEFAULT_FORMAT):
+            raise Outdated
+        return prepared.content
+    if asked.format is None:
+        return node.content
+    return {**(node.content or {"encoding": "utf-8", "text": ""}), "format": asked.format}
+
+
+def _written(node_id: str, node_type: str, attrs: dict[str, Any], content: dict[str, Any] | None) -> Operation:
+    payload = {"id": node_id, "type": node_type, "attrs": attrs}
+    return Operation(Verb.UPSERT_NODE, payload if content is None else {**payload, "content": content})
+
+
+def _format_of(node: Node) -> str | None:
+    """None for a node that another toolset wrote without content."""
+    return node.content.get("format") if node.content else None

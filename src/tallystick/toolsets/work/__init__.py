@@ -1,0 +1,232 @@
+"""The work vocabulary: a graph of work that hands out the next task.
+
+Ten words. This file is their table; `arguments` says what may be asked, `answers` what is
+said back, `desk` how a draft is sketched and handed in, and each tool has a file of its own.
+Answers have no envelope, and ids are short: agents read every character.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from tallystick.clock import Clock, wall_clock
+from tallystick.errors import TallystickError
+from tallystick.toolsets import Answer, Tool, Toolset
+from tallystick.toolsets.work import (
+    connect,
+    context,
+    history,
+    next,
+    onboard,
+    plan,
+    projects,
+    query,
+    restructure,
+    update,
+)
+from tallystick.toolsets.work.arguments import (
+    ConnectArguments,
+    ContextArguments,
+    HistoryArguments,
+    NextArguments,
+    OnboardArguments,
+    OpenArguments,
+    PlanArguments,
+    QueryArguments,
+    RestructureArguments,
+    UpdateArguments,
+)
+from tallystick.toolsets.work.desk import Desk, Knowledge, new_id
+from tallystick.toolsets.work.settings import WorkSettings
+
+
+def say_error(error: TallystickError) -> dict[str, Any]:
+    code = "validation_error" if error.code == "INVALID_ARGUMENT" else error.code.lower()
+    hint = {"hint": error.hint} if error.hint else {}
+    return {"error": code, "message": error.message, **hint, **error.details}
+
+
+def toolset(
+    *,
+    clock: Clock = wall_clock,
+    settings: WorkSettings | None = None,
+    knowledge: Knowledge | None = None,
+    ids: Callable[[], str] = new_id,
+) -> Toolset:
+    """`knowledge` tells what is known of the things that context links point to."""
+    return at_desk(Desk(clock=clock, settings=settings, knowledge=knowledge, ids=ids))
+
+
+def at_desk(desk: Desk) -> Toolset:
+    return Toolset(
+        name="work",
+        summary="plan projects as trees of tasks with dependencies, get the next task and claim it, resolve it"
+        " with evidence, and see what that unblocks",
+        faults="result",
+        say_error=say_error,
+        tools=tuple(_tool(desk, *row) for row in _TABLE),
+    )
+
+
+_Call = Callable[[Desk, Any, Any, Any], Awaitable[Answer]]
+_Row = tuple[str, _Call, type[Any], str, str, str, str]
+
+
+def _tool(
+    desk: Desk, name: str, call: _Call, arguments: type[Any], traits: str, title: str, words: str, keys: str
+) -> Tool:
+    return Tool(
+        name=name,
+        title=title,
+        description=words,
+        input=arguments,
+        output=_output(keys),
+        call=partial(call, desk),
+        reads_only="r" in traits,
+        destructive="d" in traits,
+        idempotent="i" in traits,
+    )
+
+
+_ARRAY = {"type": "array"}
+_OBJECT = {"type": "object"}
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer"}
+
+# A name means the same in the answer of every tool.
+_ANSWERS: dict[str, dict[str, Any]] = {
+    "actionable": _ARRAY,
+    "ancestors": _ARRAY,
+    "applied": _COUNT,
+    "children": _OBJECT,
+    "context_links": _ARRAY,
+    "created": {"type": ["array", "boolean"]},
+    "depended_by": _ARRAY,
+    "depends_on": _ARRAY,
+    "details": _ARRAY,
+    "edges": _ARRAY,
+    "events": _ARRAY,
+    "hint": _TEXT,
+    "newly_actionable": _ARRAY,
+    "next_cursor": _TEXT,
+    "node": _OBJECT,
+    "nodes": _ARRAY,
+    "project": _TEXT,
+    "projects": _ARRAY,
+    "recent_evidence": _ARRAY,
+    "rejected": _ARRAY,
+    "root": {"type": ["object", "null"]},
+    "summary": _OBJECT,
+    "total": _COUNT,
+    "tree": _ARRAY,
+    "updated": _ARRAY,
+    "warnings": _ARRAY,
+}
+
+
+def _output(keys: str) -> dict[str, Any]:
+    """`a b? c`: a and c are always there."""
+    names = keys.split()
+    return {
+        "type": "object",
+        "properties": {name.rstrip("?"): _ANSWERS[name.rstrip("?")] for name in names},
+        "required": [name for name in names if not name.endswith("?")],
+    }
+
+
+_TABLE: tuple[_Row, ...] = (
+    (
+        "graph_open",
+        projects.open_,
+        OpenArguments,
+        "i",
+        "Open or create a project",
+        "Open a work project, creating it if new: root node and counts. No arguments: list projects.",
+        "projects? project? root? summary? created? warnings?",
+    ),
+    (
+        "graph_plan",
+        plan.plan,
+        PlanArguments,
+        "",
+        "Plan work nodes",
+        "Create work nodes with parents and dependencies, all or none. Refs may point anywhere in the batch.",
+        "created warnings?",
+    ),
+    (
+        "graph_next",
+        next.next_,
+        NextArguments,
+        "",
+        "Next task",
+        "Get the best actionable work node with its context and what unblocked it. claim: true before working on it.",
+        "nodes hint?",
+    ),
+    (
+        "graph_context",
+        context.context,
+        ContextArguments,
+        "ri",
+        "Around a work node",
+        "Read one work node with ancestors, children, dependencies and edges.",
+        "node ancestors children depends_on depended_by edges?",
+    ),
+    (
+        "graph_update",
+        update.update,
+        UpdateArguments,
+        "",
+        "Update work nodes",
+        "Change work nodes; resolved: true with evidence when done. Tells what became actionable.",
+        "updated newly_actionable? warnings?",
+    ),
+    (
+        "graph_connect",
+        connect.connect,
+        ConnectArguments,
+        "d",
+        "Connect work nodes",
+        "Add or remove edges between work nodes. 'from' depends_on 'to'.",
+        "applied rejected? newly_actionable? warnings?",
+    ),
+    (
+        "graph_query",
+        query.query,
+        QueryArguments,
+        "ri",
+        "Find work nodes",
+        "List work nodes of a project by filter, paged.",
+        "nodes total next_cursor?",
+    ),
+    (
+        "graph_restructure",
+        restructure.restructure,
+        RestructureArguments,
+        "d",
+        "Change the plan",
+        "Move, merge or drop (resolve with a reason) work nodes and their subtrees, all or none.",
+        "applied details newly_actionable? warnings?",
+    ),
+    (
+        "graph_history",
+        history.history,
+        HistoryArguments,
+        "ri",
+        "History of a work node",
+        "Who changed a work node, when and how, newest first; also of merged ones.",
+        "events next_cursor?",
+    ),
+    (
+        "graph_onboard",
+        onboard.onboard,
+        OnboardArguments,
+        "ri",
+        "Join a project",
+        "Start here when joining a work project: counts, tree, recent evidence, links, what is actionable.",
+        "project summary tree recent_evidence context_links actionable",
+    ),
+)
+
+TOOLSET = toolset()

@@ -1,0 +1,130 @@
+"""The shapes of what is answered, and how much of it fits into an agent's context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import nsmallest
+from typing import Any, TypeVar
+
+import msgspec
+
+from tallystick.clock import to_text
+from tallystick.state import Node
+from tallystick.state.state import State
+from tallystick.state.work.board import Row
+from tallystick.state.work.sketch import Sketch, revision
+
+T = TypeVar("T")
+Said = dict[str, Any]
+
+ANSWER_BYTES_MAX = 50_000
+PART_BYTES_MAX = 8_000
+ANCESTORS_SHOWN = 50
+
+
+def node_of(state: State, node: Node, *, attrs: Said | None = None) -> Said:
+    """A work node as the spec draws it; `attrs` where they are about to change."""
+    said = node.attrs if attrs is None else attrs
+    lived = state.summary(node.id)
+    answer: Said = {
+        "id": node.id,
+        "rev": revision(said),
+        "parent": said.get("parent"),
+        "summary": said.get("summary"),
+        "resolved": said.get("resolved") is True,
+    }
+    if said.get("state") is not None:
+        answer["state"] = said["state"]
+    evidence, omitted = newest_fitting(entries(said, "evidence"), PART_BYTES_MAX)
+    answer |= {
+        "properties": properties_of(said),
+        "context_links": entries(said, "context_links"),
+        "evidence": evidence,
+    }
+    if omitted:
+        answer["evidence_omitted"] = omitted
+    return answer | {
+        "created_at": lived.created_at if lived else node.provenance.timestamp,
+        "updated_at": node.provenance.timestamp,
+        "created_by": node.provenance.created_by,
+    }
+
+
+def get_node(state: State, node_id: str) -> Node:
+    """Of a row of the graph, which is always there."""
+    node = state.node(node_id)
+    if node is None:
+        raise KeyError(node_id)
+    return node
+
+
+def summary_of(state: State, row: Row) -> str:
+    found = get_node(state, row.id).attrs.get("summary")
+    return found if isinstance(found, str) else ""
+
+
+def entries(attrs: Said, name: str) -> list[Any]:
+    found = attrs.get(name)
+    return found if isinstance(found, list) else []
+
+
+def properties_of(attrs: Said) -> Said:
+    found = attrs.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def ancestors_of(row: Row) -> tuple[list[Row], int]:
+    """Root first, down to the parent; of a very long line the root and the nearest, and how many were left out."""
+    line = list(row.above())
+    line.reverse()
+    if len(line) <= ANCESTORS_SHOWN:
+        return line, 0
+    return [line[0], *line[-ANCESTORS_SHOWN + 1 :]], len(line) - ANCESTORS_SHOWN
+
+
+def oldest(rows: Sequence[Row], count: int) -> list[Row]:
+    return nsmallest(count, rows, key=lambda row: row.created)
+
+
+def evidence_entry(kind: str, ref: str, agent: str, milliseconds: int) -> Said:
+    return {"type": kind, "ref": ref, "agent": agent, "timestamp": to_text(milliseconds)}
+
+
+def newly_actionable(sketch: Sketch) -> Said:
+    """The key and, when they are too many to be told, how many were left out."""
+    rows = sketch.newly_actionable()
+    told = ({"id": row.id, "summary": sketch.attrs(row.id).get("summary")} for row in rows)
+    shown = fitting(told, PART_BYTES_MAX * 2)
+    omitted = len(rows) - len(shown)
+    return {"newly_actionable": shown} | ({"newly_actionable_omitted": omitted} if omitted else {})
+
+
+# -- how much
+
+
+def size_of(value: Any) -> int:
+    return len(msgspec.json.encode(value))
+
+
+def fitting(items: Iterable[T], bytes_max: int) -> list[T]:
+    """As many from the start as fit; the first one always."""
+    found: list[T] = []
+    left = bytes_max
+    for item in items:
+        left -= size_of(item) + 1
+        if found and left < 0:
+            break
+        found.append(item)
+    return found
+
+
+def newest_fitting(items: list[T], bytes_max: int) -> tuple[list[T], int]:
+    """The last ones that fit, in their order, and how many were left out."""
+    found = fitting(reversed(items), bytes_max)
+    found.reverse()
+    return found, len(items) - len(found)
+
+
+def cut(text: Any, characters: int) -> str:
+    said = text if isinstance(text, str) else ""
+    return said if len(said) <= characters else said[: characters - 1] + "…"

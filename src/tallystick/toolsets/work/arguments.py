@@ -1,0 +1,161 @@
+"""The arguments of the work tools: what may be said, and how long it may be."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tallystick.commits.canonical import canonical_bytes
+from tallystick.errors import InvalidArgument
+from tallystick.toolsets.memory.arguments import Arguments, Id, Name
+
+SUMMARY_CHARACTERS_MAX = 2_000
+LINK_CHARACTERS_MAX = 1_000
+REF_CHARACTERS_MAX = 4_000
+NODE_BYTES_MAX = 16_384
+BATCH_MAX = 1_000
+OPERATIONS_MAX = 100
+COUNT_MAX = 50
+LIMIT_MAX = 100
+DEPTH_MAX = 50
+
+
+def _said(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("blank", "must not be blank")
+    return text
+
+
+def _storable(value: Any) -> Any:
+    try:
+        size = len(canonical_bytes(value))
+    except InvalidArgument as error:
+        raise PydanticCustomError("json", "{problem}", {"problem": error.message}) from None
+    if size > NODE_BYTES_MAX:
+        raise PydanticCustomError("size", "must not have more than {limit} bytes", {"limit": NODE_BYTES_MAX})
+    return value
+
+
+Summary = Annotated[str, Field(min_length=1, max_length=SUMMARY_CHARACTERS_MAX), AfterValidator(_said)]
+Link = Annotated[str, Field(min_length=1, max_length=LINK_CHARACTERS_MAX)]
+Links = Annotated[list[Link], Field(max_length=BATCH_MAX)]
+Ref = Annotated[str, Field(min_length=1, max_length=64)]
+Anything = Annotated[Any, AfterValidator(_storable)]
+Properties = Annotated[dict[str, Any], AfterValidator(_storable)]
+Sort = Literal["readiness", "depth", "recent", "created"]
+
+
+class OpenArguments(Arguments):
+    project: Name | None = Field(default=None, description="name; omit to list all projects")
+    goal: Summary | None = Field(default=None, description="for a new project")
+
+
+class PlannedNode(Arguments):
+    ref: Ref = Field(description="temporary id")
+    parent_ref: Id | None = Field(default=None, description="ref or node id; default the project's root")
+    summary: Summary
+    context_links: Links | None = None
+    depends_on: Annotated[list[Id], Field(max_length=BATCH_MAX)] | None = Field(
+        default=None, description="refs or node ids"
+    )
+    properties: Properties | None = None
+
+
+class PlanArguments(Arguments):
+    nodes: Annotated[list[PlannedNode], Field(min_length=1, max_length=BATCH_MAX)]
+
+
+class NextArguments(Arguments):
+    project: Id
+    scope: Id | None = Field(default=None, description="only below this node")
+    filter: Properties | None = Field(default=None, description="properties to match")
+    count: int = Field(default=1, description=f"1..{COUNT_MAX}")
+    claim: bool = Field(default=False, description="mark as yours: others skip it")
+
+
+class ContextArguments(Arguments):
+    node_id: Id
+    depth: int = Field(default=2, ge=0, description="levels of children")
+
+
+class EvidenceArgument(Arguments):
+    type: Annotated[Name, AfterValidator(_said)] = Field(description="git, test, note, hint, file, …")
+    ref: Annotated[str, Field(min_length=1, max_length=REF_CHARACTERS_MAX), AfterValidator(_said)]
+
+
+class UpdateArgument(Arguments):
+    node_id: Id
+    resolved: bool | None = None
+    state: Anything = Field(default=None, description="yours; null clears")
+    summary: Summary | None = None
+    properties: Properties | None = Field(default=None, description="merged; null deletes a key")
+    add_context_links: Links | None = None
+    remove_context_links: Links | None = None
+    add_evidence: Annotated[list[EvidenceArgument], Field(max_length=100)] | None = None
+
+
+class UpdateArguments(Arguments):
+    updates: Annotated[list[UpdateArgument], Field(min_length=1, max_length=BATCH_MAX)]
+
+
+class EdgeArgument(Arguments):
+    source: Id = Field(alias="from")
+    to: Id
+    type: Annotated[Name, AfterValidator(_said)] = Field(description="depends_on, relates_to or your own")
+    remove: bool = False
+
+
+class ConnectArguments(Arguments):
+    edges: Annotated[list[EdgeArgument], Field(min_length=1, max_length=BATCH_MAX // 2)]
+
+
+class QueryFilter(Arguments):
+    resolved: bool | None = None
+    properties: Properties | None = None
+    text: Annotated[str, Field(max_length=SUMMARY_CHARACTERS_MAX)] | None = Field(
+        default=None, description="in the summary"
+    )
+    ancestor: Id | None = None
+    has_evidence_type: Name | None = None
+    is_leaf: bool | None = None
+    is_actionable: bool | None = None
+    is_blocked: bool | None = None
+    claimed_by: Annotated[Id | None, WithJsonSchema({"type": ["string", "null"], "description": "null: unclaimed"})] = (
+        None
+    )
+
+
+class QueryArguments(Arguments):
+    project: Id
+    filter: QueryFilter | None = None
+    sort: Sort = "readiness"
+    limit: int = Field(default=20, ge=1, description=f"at most {LIMIT_MAX}")
+    cursor: str | None = None
+
+
+class Operation(Arguments):
+    op: Literal["move", "merge", "drop"]
+    node_id: Id | None = Field(default=None, description="move, drop")
+    new_parent: Id | None = Field(default=None, description="move")
+    source: Id | None = Field(default=None, description="merge: absorbed, then deleted")
+    target: Id | None = Field(default=None, description="merge: survives")
+    reason: Annotated[str, Field(min_length=1, max_length=REF_CHARACTERS_MAX), AfterValidator(_said)] | None = Field(
+        default=None, description="drop"
+    )
+
+
+class RestructureArguments(Arguments):
+    operations: Annotated[list[Operation], Field(min_length=1, max_length=OPERATIONS_MAX)]
+
+
+class HistoryArguments(Arguments):
+    node_id: Id
+    limit: int = Field(default=20, ge=1, description=f"at most {LIMIT_MAX}")
+    cursor: str | None = None
+
+
+class OnboardArguments(Arguments):
+    project: Id | None = Field(default=None, description="may be omitted if there is only one")
+    evidence_limit: int = Field(default=20, ge=1, le=50)

@@ -1,0 +1,96 @@
+"""graph_connect: edges between work nodes, each judged for itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tallystick.policy import Principal
+from tallystick.state.work import DEPENDS_ON
+from tallystick.state.work.board import Row
+from tallystick.state.work.cycles import find_way
+from tallystick.state.work.sketch import Sketch
+from tallystick.toolsets import Answer
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, newly_actionable, size_of
+from tallystick.toolsets.work.arguments import ConnectArguments, EdgeArgument
+from tallystick.toolsets.work.desk import Desk, Told
+from tallystick.toolsets.work.faults import shortened, unknown_node
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+TOOL = "graph_connect"
+PARENTAL = frozenset({"parent", "child"})
+
+Rejection = tuple[str, str]
+"""The reason, and what stands behind it."""
+
+
+async def connect(desk: Desk, store: Store, principal: Principal, asked: ConnectArguments) -> Answer:
+    def draw(sketch: Sketch) -> Told:
+        rejected: list[Said] = []
+        told = Told({"applied": 0})
+        for edge in asked.edges:
+            refusal = _apply(sketch, edge, told.warnings)
+            if refusal is None:
+                told.data["applied"] += 1
+            else:
+                reason, detail = refusal
+                rejected.append({"from": edge.source, "to": edge.to, "reason": reason, "detail": detail})
+        if rejected:
+            told.data["rejected"] = _shown(rejected)
+        newly = newly_actionable(sketch)
+        return Told(told.data | (newly if newly["newly_actionable"] else {}), told.warnings)
+
+    sources = {edge.source for edge in asked.edges}
+    told, _ = await desk.write(store, principal, TOOL, draw, resource=sources.pop() if len(sources) == 1 else None)
+    return Answer(told.complete())
+
+
+def _apply(sketch: Sketch, asked: EdgeArgument, warnings: list[str]) -> Rejection | None:
+    if asked.type in PARENTAL:
+        return "parent_edges_not_allowed", "the tree is changed by graph_restructure, op move"
+    source, target = sketch.graph.find(asked.source), sketch.graph.find(asked.to)
+    if source is None or target is None:
+        missing = asked.source if source is None else asked.to
+        return "node_not_found", unknown_node(sketch.state, missing).message
+    return _remove(sketch, asked) if asked.remove else _add(sketch, asked, source, target, warnings)
+
+
+def _remove(sketch: Sketch, asked: EdgeArgument) -> Rejection | None:
+    link = sketch.find_link(asked.source, asked.type, asked.to)
+    if link is None:
+        return "edge_not_found", f"'{asked.source}' has no edge {asked.type} to '{asked.to}'"
+    sketch.unlink(link)
+    return None
+
+
+def _add(sketch: Sketch, asked: EdgeArgument, source: Row, target: Row, warnings: list[str]) -> Rejection | None:
+    if source.board is not target.board:
+        return "cross_project", f"'{source.id}' and '{target.id}' are in different projects"
+    if sketch.find_link(source.id, asked.type, target.id) is not None:
+        return "duplicate_edge", f"'{source.id}' has an edge {asked.type} to '{target.id}' already"
+    if asked.type == DEPENDS_ON:
+        way = find_way(sketch.graph, target, source)
+        if way is not None:
+            path = shortened([source.id, *(row.id for row in way)])
+            return "cycle_detected", f"Dependency cycle detected: {' -> '.join(path)}"
+        warnings += deadlocks(source, target)
+    sketch.link({"from": source.id, "rel": asked.type, "to": target.id})
+    return None
+
+
+def deadlocks(source: Row, target: Row) -> list[str]:
+    if target in source.above():
+        return [f"'{source.id}' depends on '{target.id}', which is above it: neither can come first"]
+    if source in target.above():
+        return [
+            f"'{source.id}' depends on '{target.id}', which is below it: as its child it must be resolved first anyway"
+        ]
+    return []
+
+
+def _shown(rejected: list[Said]) -> list[Said]:
+    """Without details when there are too many to tell."""
+    if size_of(rejected) <= ANSWER_BYTES_MAX // 2:
+        return rejected
+    return [{key: value for key, value in each.items() if key != "detail"} for each in rejected]

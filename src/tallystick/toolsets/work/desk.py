@@ -1,0 +1,137 @@
+"""The desk that the work tools share: the clock, the settings, and the way a draft is sketched and handed in."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from tallystick.clock import Clock, to_text, wall_clock
+from tallystick.commits import Draft
+from tallystick.errors import Conflict
+from tallystick.partition import Receipt
+from tallystick.policy import Action, Principal
+from tallystick.state.state import State
+from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work.questions import Moment
+from tallystick.state.work.sketch import Sketch
+from tallystick.toolsets.work.settings import WorkSettings
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+T = TypeVar("T")
+Knowledge = Callable[[State, str, list[str]], Any]
+"""What is known of the things that context links point to, for a project by its id; empty when nothing is."""
+
+_LETTERS = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
+_SIGNS = _LETTERS + "23456789"
+_ID_CHARACTERS = 10
+_REMEMBERED = 1_000
+
+
+def new_id() -> str:
+    """Ten characters that nobody mistakes for another, the first a letter: never taken for a number."""
+    return secrets.choice(_LETTERS) + "".join(secrets.choice(_SIGNS) for _ in range(_ID_CHARACTERS - 1))
+
+
+class Unwritten(Exception):
+    """Nothing has to be written, and that is no error."""
+
+
+class Desk:
+    def __init__(
+        self,
+        *,
+        clock: Clock = wall_clock,
+        settings: WorkSettings | None = None,
+        knowledge: Knowledge | None = None,
+        ids: Callable[[], str] = new_id,
+    ) -> None:
+        self.clock = clock
+        self.settings = settings or WorkSettings()
+        self.knowledge = knowledge
+        self.ids = ids
+        self._opened: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    # -- time
+
+    def moment(self) -> Moment:
+        return Moment(self.clock(), self.settings.claim_ttl_milliseconds)
+
+    def stamp(self) -> str:
+        return to_text(self.clock())
+
+    # -- the project that an agent opened last
+
+    def remember(self, principal: Principal, project_id: str) -> None:
+        key = principal.tenant, principal.actor
+        self._opened[key] = project_id
+        self._opened.move_to_end(key)
+        if len(self._opened) > _REMEMBERED:
+            self._opened.popitem(last=False)
+
+    def opened(self, principal: Principal) -> str | None:
+        return self._opened.get((principal.tenant, principal.actor))
+
+    # -- writing
+
+    async def write(
+        self,
+        store: Store,
+        principal: Principal,
+        tool: str,
+        draw: Callable[[Sketch], T],
+        *,
+        action: Action = Action.WRITE,
+        resource: str | None = None,
+        reason: str | None = None,
+    ) -> tuple[T, Receipt | None]:
+        """What `draw` answers at the head, with the receipt if it sketched anything."""
+        drawn: list[T] = []
+
+        def propose(state: State) -> Draft:
+            drawn.clear()
+            with Sketch(state) as sketch:
+                drawn.append(draw(sketch))
+                if not sketch.operations:
+                    raise Unwritten
+                return Draft(tuple(sketch.operations), actor=principal.actor, tool=tool, reason=reason)
+
+        try:
+            receipt = await store.write(principal, action, propose, resource=resource)
+        except Unwritten:
+            return drawn[0], None
+        return drawn[0], receipt
+
+    async def read(
+        self,
+        store: Store,
+        principal: Principal,
+        action: Action,
+        look: Callable[[State, WorkGraph], T],
+        *,
+        resource: str | None = None,
+    ) -> T:
+        return await store.read(
+            principal, action, lambda state: look(state, state.aspect(WorkGraph)), resource=resource
+        )
+
+
+def check_unused(state: State, ids: list[str]) -> None:
+    """An id that was ever used keeps its history, so it is not used again."""
+    if any(state.summary(node_id) is not None for node_id in ids):
+        raise Conflict("a new id turned out to be taken", code="id_taken", hint="nothing was written: call again")
+
+
+class Told(msgspec.Struct):
+    """An answer in the making, and what the agent should be warned of."""
+
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
+    warnings: list[str] = msgspec.field(default_factory=list)
+
+    def complete(self) -> dict[str, Any]:
+        return {**self.data, "warnings": self.warnings} if self.warnings else self.data

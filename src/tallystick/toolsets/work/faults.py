@@ -1,0 +1,79 @@
+"""The faults of a call on work, in this vocabulary's own codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.state.state import State
+from tallystick.state.work.board import Board, Row
+from tallystick.state.work.graph import WorkGraph
+
+_NAMES_SHOWN = 50
+_PATH_SHOWN = 40
+
+
+def get_row(state: State, graph: WorkGraph, node_id: str, role: str | None = None) -> Row:
+    """Raises NotFound; `role` is what the id was given as."""
+    row = graph.find(node_id)
+    if row is None:
+        raise unknown_node(state, node_id, role)
+    return row
+
+
+def unknown_node(state: State, node_id: str, role: str | None = None) -> NotFound:
+    survivor = merged_into(state, node_id)
+    called = f"'{node_id}'" + (f" ({role})" if role else "")
+    return NotFound(
+        f"there is no work node {called}" + (f": it was merged into '{survivor}'" if survivor else ""),
+        code="node_not_found",
+        hint=None if survivor else "graph_query finds nodes by text",
+        details={"node_id": node_id} | ({"merged_into": survivor} if survivor else {}),
+    )
+
+
+def merged_into(state: State, node_id: str) -> str | None:
+    """The node that this one became part of; its last words before it was deleted."""
+    found = state.lineage(node_id, "direct", 0, 0)
+    if found is None or found.current is not None or found.total < 2:
+        return None
+    last = state.lineage(node_id, "direct", found.total - 2, 1)
+    attrs = last.steps[0].commit.document().get("attrs", {}) if last is not None and last.steps else {}
+    survivor = attrs.get("merged_into")
+    return survivor if isinstance(survivor, str) else None
+
+
+def get_project(graph: WorkGraph, name: str) -> Board:
+    """By its name or its root's id. Raises NotFound, telling the names there are."""
+    board = graph.project(name)
+    if board is None:
+        names = [each.name for each in graph.projects()]
+        raise NotFound(
+            f"there is no project '{name}'",
+            code="project_not_found",
+            hint="graph_open makes it" if not names else None,
+            details={"projects": names[:_NAMES_SHOWN]},
+        )
+    return board
+
+
+def invalid(*problems: str) -> InvalidArgument:
+    return InvalidArgument("; ".join(problems), problems=problems, code="validation_error")
+
+
+def cross_project(what: str) -> Conflict:
+    return Conflict(f"{what} are in different projects", code="cross_project")
+
+
+def cycle(names: Sequence[str], kind: str = "Dependency") -> Conflict:
+    """`names` begins and ends with the same one."""
+    path = shortened(names)
+    return Conflict(f"{kind} cycle detected: {' -> '.join(path)}", code="cycle_detected", details={"cycle": path})
+
+
+def shortened(names: Sequence[str]) -> list[str]:
+    """A long way is told by its ends."""
+    if len(names) <= _PATH_SHOWN:
+        return list(names)
+    half = _PATH_SHOWN // 2
+    return [*names[:half], f"({len(names) - 2 * half} more)", *names[-half:]]

@@ -1,0 +1,201 @@
+"""graph_history: what happened to a node, newest first, with before and after.
+
+Read from the log: what each commit did to the node's document, and the edges it got and lost.
+A place in a node's history never changes, because history only grows at its end; so a cursor
+loses nothing and shows nothing twice, whatever happens between two pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from tallystick.commits import Verb
+from tallystick.policy import Action, Principal
+from tallystick.state import Step
+from tallystick.state.conditions import is_same
+from tallystick.state.state import State
+from tallystick.state.work import NODE
+from tallystick.state.work.graph import WorkGraph
+from tallystick.toolsets import Answer
+from tallystick.toolsets.work import next as claiming
+from tallystick.toolsets.work import restructure
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, cut, entries, size_of
+from tallystick.toolsets.work.arguments import LIMIT_MAX, HistoryArguments
+from tallystick.toolsets.work.desk import Desk
+from tallystick.toolsets.work.faults import invalid, unknown_node
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+_STEPS_READ = 500
+_TEXT_SHOWN = 1_000
+_LISTS = ("context_links", "evidence")
+_SHOWN = ("summary", "parent", "resolved", "state", "properties", *_LISTS)
+_PREFIX = "h"
+
+
+async def history(desk: Desk, store: Store, principal: Principal, asked: HistoryArguments) -> Answer:
+    end = _place(asked.cursor) if asked.cursor is not None else None
+
+    def look(state: State) -> Generator[None, None, Said]:
+        state.aspect(WorkGraph)
+        return (yield from _told(state, asked, end))
+
+    return Answer(await store.read(principal, Action.READ, look, resource=asked.node_id))
+
+
+def _told(state: State, asked: HistoryArguments, end: int | None) -> Generator[None, None, Said]:
+    found = state.lineage(asked.node_id, "full", 0, 0)
+    if found is None or found.type != NODE:
+        raise unknown_node(state, asked.node_id)
+    place = found.total if end is None else min(end, found.total)
+    start = max(place - _STEPS_READ, 0)
+    part = state.lineage(asked.node_id, "full", start, place - start)
+    events: list[Said] = []
+    left = ANSWER_BYTES_MAX
+    for step in reversed(part.steps if part is not None else []):
+        event = _event(state, asked.node_id, step)
+        if event is not None:
+            left -= size_of(event) + 1
+            if events and (left < 0 or len(events) == min(asked.limit, LIMIT_MAX)):
+                break
+            events.append(event)
+        place -= 1
+        yield
+    return {"events": events} | ({"next_cursor": f"{_PREFIX}{place}"} if place > 0 else {})
+
+
+def _place(cursor: str) -> int:
+    number = cursor.removeprefix(_PREFIX)
+    if number == cursor or not number.isascii() or not number.isdigit() or len(number) > 15:
+        raise invalid("field 'cursor' is none that graph_history gave")
+    return int(number)
+
+
+# -- events
+
+
+def _event(state: State, node_id: str, step: Step) -> Said | None:
+    """None for what is no event of this node: the far end of an edge, and the grave of a merged one."""
+    if step.commit.operation in (Verb.UPSERT_EDGE, Verb.DELETE_EDGE):
+        told = _edge_event(node_id, step)
+    elif step.commit.operation is Verb.UPSERT_NODE:
+        told = _node_event(state, node_id, step)
+    elif step.commit.operation is Verb.REDACT_NODE:
+        told = "redacted", []
+    else:
+        told = None if _was_merged(state, node_id, step) else ("deleted", [])
+    if told is None:
+        return None
+    action, changes = told
+    return {
+        "timestamp": step.commit.timestamp,
+        "agent": step.commit.actor,
+        "action": action,
+        "changes": changes,
+    }
+
+
+Told = tuple[str, list[Said]]
+
+
+def _edge_event(node_id: str, step: Step) -> Told | None:
+    edge = step.commit.document()
+    if edge["from"] != node_id or step.action == "UPDATE_EDGE":
+        return None
+    if step.action == "CREATE_EDGE":
+        return "edge_added", [_change(edge["rel"], None, edge["to"])]
+    return "edge_removed", [_change(edge["rel"], edge["to"], None)]
+
+
+def _node_event(state: State, node_id: str, step: Step) -> Told:
+    after: Said = step.commit.document()["attrs"]
+    if step.action == "CREATE_NODE":
+        said = [_change(name, None, after[name]) for name in _SHOWN if after.get(name) not in (None, False)]
+        return "created", said
+    before = _before(state, node_id, step)
+    changes = [
+        change for name in _SHOWN if (change := _difference(name, before.get(name), after.get(name))) is not None
+    ]
+    merged = _merged(state, before, after, step)
+    if merged is not None:
+        return "merged", [*changes, *merged]
+    return _action(step.commit.tool, before, after), changes
+
+
+def _action(tool: str, before: Said, after: Said) -> str:
+    was, is_ = before.get("resolved") is True, after.get("resolved") is True
+    if is_ and not was:
+        return "dropped" if tool == restructure.TOOL else "resolved"
+    if was and not is_:
+        return "reopened"
+    if tool == claiming.TOOL:
+        return "claimed"
+    return "moved" if before.get("parent") != after.get("parent") else "updated"
+
+
+def _merged(state: State, before: Said, after: Said, step: Step) -> list[Said] | None:
+    """What the node became part of; or what it absorbed, as that was last."""
+    if after.get("merged_into") is not None and before.get("merged_into") is None:
+        return [_change("merged_into", None, after["merged_into"])]
+    absorbed = entries(after, "merged")[len(entries(before, "merged")) :]
+    if not absorbed:
+        return None
+    return [_change("merged", None, _last_words(state, source, step)) for source in absorbed]
+
+
+def _last_words(state: State, source: str, step: Step) -> Said:
+    node = state.node(source, at=state.resolve(step.commit.lamport))
+    attrs = node.attrs if node is not None else {}
+    kept = ("summary", "resolved", "state", "properties", "context_links")
+    return {"id": source} | {name: attrs[name] for name in kept if name in attrs}
+
+
+def _before(state: State, node_id: str, step: Step) -> Said:
+    node = state.node(node_id, at=state.resolve(step.commit.lamport) - 1)
+    return node.attrs if node is not None else {}
+
+
+def _was_merged(state: State, node_id: str, step: Step) -> bool:
+    return "merged_into" in _before(state, node_id, step)
+
+
+def _difference(name: str, before: Any, after: Any) -> Said | None:
+    """Of lists and of properties only what differs is shown."""
+    if name == "resolved":
+        before, after = before is True, after is True
+    if is_same(before, after):
+        return None
+    if name == "properties":
+        one, other = _members(before), _members(after)
+        return _change(name, _only_in(one, other), _only_in(other, one))
+    if name in _LISTS:
+        one_list, other_list = _items(before), _items(after)
+        return _change(
+            name,
+            [each for each in one_list if each not in other_list],
+            [each for each in other_list if each not in one_list],
+        )
+    return _change(name, before, after)
+
+
+def _only_in(one: Said, other: Said) -> Said:
+    return {key: value for key, value in one.items() if key not in other or not is_same(value, other[key])}
+
+
+def _members(value: Any) -> Said:
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _change(field: str, before: Any, after: Any) -> Said:
+    return {"field": field, "before": _shown(before), "after": _shown(after)}
+
+
+def _shown(value: Any) -> Any:
+    """Long texts are cut: memory.lineage has them whole."""
+    return cut(value, _TEXT_SHOWN) if isinstance(value, str) else value

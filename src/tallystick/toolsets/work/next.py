@@ -1,0 +1,161 @@
+"""graph_next: what to work on now, with everything needed to begin; claimed, if the agent wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tallystick.clock import to_text
+from tallystick.policy import Action, Principal
+from tallystick.state.state import State
+from tallystick.state.work import CLAIMED_AT, CLAIMED_BY
+from tallystick.state.work.board import Board, Row
+from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work.questions import Moment, ranked, with_properties
+from tallystick.state.work.sketch import Sketch
+from tallystick.toolsets import Answer
+from tallystick.toolsets.work.answers import (
+    ANSWER_BYTES_MAX,
+    PART_BYTES_MAX,
+    Said,
+    ancestors_of,
+    entries,
+    fitting,
+    get_node,
+    newest_fitting,
+    node_of,
+    properties_of,
+    size_of,
+    summary_of,
+)
+from tallystick.toolsets.work.arguments import COUNT_MAX, NextArguments
+from tallystick.toolsets.work.desk import Desk
+from tallystick.toolsets.work.faults import cross_project, get_project, get_row
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+TOOL = "graph_next"
+_DEPENDENCIES_SHOWN = 20
+
+
+async def next_(desk: Desk, store: Store, principal: Principal, asked: NextArguments) -> Answer:
+    if not asked.claim:
+        return Answer(
+            await desk.read(
+                store, principal, Action.READ, lambda state, graph: _seen(desk, state, graph, principal, asked)
+            )
+        )
+
+    def draw(sketch: Sketch) -> Said:
+        moment = desk.moment()
+        answer = _seen(desk, sketch.state, sketch.graph, principal, asked, moment)
+        for entry in answer["nodes"]:
+            node = entry["node"]
+            _claim(sketch, node["id"], principal.actor, moment.now)
+            attrs = sketch.attrs(node["id"])
+            node["rev"], node["properties"] = attrs["rev"], attrs["properties"]
+        return answer
+
+    answer, receipt = await desk.write(store, principal, TOOL, draw)
+    for entry in answer["nodes"] if receipt is not None else ():
+        entry["node"]["updated_at"] = receipt.commits[0].timestamp  # type: ignore[union-attr]  # it is not None here
+    return Answer(answer)
+
+
+def _claim(sketch: Sketch, node_id: str, agent: str, now: int) -> None:
+    properties = properties_of(sketch.attrs(node_id))
+    sketch.revise(node_id, properties={**properties, CLAIMED_BY: agent, CLAIMED_AT: to_text(now)})
+
+
+def _seen(
+    desk: Desk,
+    state: State,
+    graph: WorkGraph,
+    principal: Principal,
+    asked: NextArguments,
+    moment: Moment | None = None,
+) -> Said:
+    moment = moment or desk.moment()
+    board = get_project(graph, asked.project)
+    free = (
+        row
+        for row in _candidates(state, graph, board, asked)
+        if not row.is_held(principal.actor, moment.now, moment.ttl)
+    )
+    rows = islice(free, min(max(asked.count, 1), COUNT_MAX))
+    nodes = fitting((_entry(desk, state, board, row) for row in rows), ANSWER_BYTES_MAX)
+    return {"nodes": nodes} if nodes else {"nodes": [], "hint": _why_nothing(graph, board, asked, moment)}
+
+
+def _candidates(state: State, graph: WorkGraph, board: Board, asked: NextArguments) -> Iterator[Row]:
+    hits = None
+    if asked.scope is not None:
+        scope = get_row(state, graph, asked.scope, "scope")
+        if scope.board is not board:
+            raise cross_project(f"the scope '{scope.id}' and '{board.name}'")
+        hits = board.actionable & board.below(scope)
+    if asked.filter:
+        hits = with_properties(
+            graph,
+            board.actionable if hits is None else hits,
+            asked.filter,
+            lambda node_id: properties_of(get_node(state, node_id).attrs),
+        )
+    return ranked(graph, board, hits)
+
+
+def _why_nothing(graph: WorkGraph, board: Board, asked: NextArguments, moment: Moment) -> str:
+    counts = board.counts()
+    if not counts["unresolved"]:
+        return "everything is resolved"
+    held = sum(graph.by_number[number].is_held(None, moment.now, moment.ttl) for number in board.actionable)
+    narrowed = " in this scope or with these properties" if asked.scope is not None or asked.filter else ""
+    return (
+        f"nothing to hand out{narrowed}: of {counts['unresolved']} unresolved nodes {counts['blocked']} are blocked,"
+        f" {counts['actionable']} actionable, {held} of these claimed"
+    )
+
+
+def _entry(desk: Desk, state: State, board: Board, row: Row) -> Said:
+    node = get_node(state, row.id)
+    line, omitted = ancestors_of(row)
+    answer: Said = {
+        "node": node_of(state, node),
+        "ancestors": [{"id": each.id, "summary": summary_of(state, each)} for each in line],
+        "context_links": links_of(row),
+        "resolved_deps": _dependencies(state, row),
+    }
+    if omitted:
+        answer["ancestors_omitted"] = omitted
+    return answer | known_of(desk, state, board, row)
+
+
+def links_of(row: Row) -> Said:
+    """Its own, and what it inherits from above: root first, the nearest kept when they are too many."""
+    inherited = [{"node_id": each.id, "links": list(each.links)} for each in row.above() if each.links]
+    shown = fitting(inherited, PART_BYTES_MAX) if inherited else []
+    shown.reverse()
+    return {"self": list(row.links), "inherited": shown}
+
+
+def _dependencies(state: State, row: Row) -> list[Said]:
+    unique = list(dict.fromkeys(each for each in row.depends_on if each.board is not None))
+    return fitting((_dependency(state, each) for each in unique[:_DEPENDENCIES_SHOWN]), 2 * PART_BYTES_MAX)
+
+
+def _dependency(state: State, row: Row) -> Said:
+    attrs = get_node(state, row.id).attrs
+    evidence, omitted = newest_fitting(entries(attrs, "evidence"), PART_BYTES_MAX // 4)
+    answer: Said = {"id": row.id, "summary": attrs.get("summary"), "evidence": evidence}
+    return answer | ({"evidence_omitted": omitted} if omitted else {})
+
+
+def known_of(desk: Desk, state: State, board: Board, row: Row) -> Said:
+    """What is known of the things that the node's links point to; the key only when there is something."""
+    if desk.knowledge is None:
+        return {}
+    links = list(row.links) + [link for each in row.above() for link in each.links]
+    known = desk.knowledge(state, board.id, list(dict.fromkeys(links))) if links else None
+    return {"knowledge": known} if known and size_of(known) <= 2 * PART_BYTES_MAX else {}

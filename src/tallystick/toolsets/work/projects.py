@@ -1,0 +1,106 @@
+"""graph_open: the projects there are, one of them at a glance, or a new one."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from tallystick.errors import Conflict
+from tallystick.policy import Action, Principal
+from tallystick.state.state import State
+from tallystick.state.work import PROJECT
+from tallystick.state.work.board import Board
+from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work.sketch import Sketch
+from tallystick.toolsets import Answer
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, fitting, get_node, node_of
+from tallystick.toolsets.work.arguments import OpenArguments
+from tallystick.toolsets.work.desk import Desk, check_unused
+from tallystick.toolsets.work.faults import invalid
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+TOOL = "graph_open"
+_ATTEMPTS = 3
+
+
+async def open_(desk: Desk, store: Store, principal: Principal, asked: OpenArguments) -> Answer:
+    name = asked.project
+    if name is None:
+        if asked.goal is not None:
+            raise invalid("field 'goal' needs 'project', the name of the project to create")
+        return Answer(await desk.read(store, principal, Action.SEARCH, _listed))
+    board_id, answer = await _open_or_create(desk, store, principal, name, asked.goal)
+    desk.remember(principal, board_id)
+    if asked.goal is not None and "created" not in answer:
+        answer["warnings"] = ["the project exists: 'goal' is used for a new one only"]
+    return Answer(answer)
+
+
+async def _open_or_create(
+    desk: Desk, store: Store, principal: Principal, name: str, goal: str | None
+) -> tuple[str, Said]:
+    created = False
+    # Another agent's project may be seen here and yet not reach the disk: then it is ours to make.
+    for _ in range(_ATTEMPTS):
+        found = await desk.read(store, principal, Action.READ, lambda state, graph: _seen(state, graph, name))
+        if found is not None:
+            board_id, answer = found
+            return board_id, answer | ({"created": True} if created else {})
+        created = await _create(desk, store, principal, name, goal)
+    raise Conflict(f"project '{name}' could not be made", hint="nothing was written: call again")
+
+
+async def _create(desk: Desk, store: Store, principal: Principal, name: str, goal: str | None) -> bool:
+    """False when another agent was first."""
+    if not name.strip():
+        raise invalid("field 'project' must not be blank")
+    root_id, project_id = desk.ids(), uuid.uuid4().hex
+
+    def draw(sketch: Sketch) -> None:
+        if sketch.graph.project(name) is None:
+            check_unused(sketch.state, [root_id, project_id])
+            found(sketch, project_id=project_id, root_id=root_id, name=name, goal=goal)
+
+    _, receipt = await desk.write(store, principal, TOOL, draw)
+    return receipt is not None
+
+
+def found(sketch: Sketch, *, project_id: str, root_id: str, name: str, goal: str | None) -> None:
+    """Sketch a project and the root of its work. Whoever makes projects makes them so."""
+    summary = goal or name
+    sketch.put(project_id, {"name": name, "root": root_id, "summary": summary}, PROJECT)
+    sketch.put(root_id, {"project": project_id, "parent": None, "summary": summary, "resolved": False, "rev": 1})
+
+
+def _seen(state: State, graph: WorkGraph, name: str) -> tuple[str, Said] | None:
+    board = graph.project(name)
+    if board is None:
+        return None
+    root = state.node(board.root) if board.root is not None and graph.find(board.root) else None
+    shown = node_of(state, root) if root is not None else None
+    return board.id, {"project": board.name, "root": shown, "summary": board.counts()}
+
+
+def _listed(state: State, graph: WorkGraph) -> Said:
+    boards = graph.projects()
+    shown = fitting((_line(state, graph, board) for board in boards), ANSWER_BYTES_MAX)
+    omitted = len(boards) - len(shown)
+    return {"projects": shown} | ({"omitted": omitted} if omitted else {})
+
+
+def _line(state: State, graph: WorkGraph, board: Board) -> Said:
+    counts = board.counts()
+    project = get_node(state, board.id)
+    newest = get_node(state, graph.by_update[board.updates[-1]].id) if board.updates else project
+    root = state.node(board.root) if board.root is not None else None
+    return {
+        "id": board.root,
+        "project": board.name,
+        "summary": (root or project).attrs.get("summary"),
+        "total": counts["total"],
+        "resolved": counts["resolved"],
+        "unresolved": counts["unresolved"],
+        "updated_at": newest.provenance.timestamp,
+    }

@@ -1,0 +1,105 @@
+"""graph_query: work nodes by what they are, page by page."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import msgspec
+import orjson
+
+from tallystick.policy import Action, Principal
+from tallystick.state.state import State
+from tallystick.state.work.board import Board, Row
+from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work.questions import KEY_LENGTHS, Filter, Key, fitting, page
+from tallystick.toolsets import Answer
+from tallystick.toolsets.work import answers
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, get_node, properties_of
+from tallystick.toolsets.work.arguments import LIMIT_MAX, QueryArguments, QueryFilter
+from tallystick.toolsets.work.desk import Desk
+from tallystick.toolsets.work.faults import cross_project, get_project, get_row, invalid
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+
+async def query(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+    return Answer(
+        await desk.read(store, principal, Action.SEARCH, lambda state, graph: _found(desk, state, graph, asked))
+    )
+
+
+def _found(desk: Desk, state: State, graph: WorkGraph, asked: QueryArguments) -> Said:
+    board = get_project(graph, asked.project)
+    after = _place(asked, board) if asked.cursor is not None else None
+    wanted = _filter(state, graph, board, asked.filter or QueryFilter())
+    hits = fitting(graph, board, wanted, desk.moment(), lambda node_id: properties_of(get_node(state, node_id).attrs))
+    limit = min(asked.limit, LIMIT_MAX)
+    rows = page(graph, board, hits, asked.sort, after, limit + 1)
+    nodes = answers.fitting((_line(state, row) for row, _ in rows[:limit]), ANSWER_BYTES_MAX)
+    answer: Said = {"nodes": nodes, "total": len(hits)}
+    if len(rows) > len(nodes):
+        answer["next_cursor"] = _cursor(asked, board, rows[len(nodes) - 1][1])
+    return answer
+
+
+def _filter(state: State, graph: WorkGraph, board: Board, asked: QueryFilter) -> Filter:
+    ancestor = get_row(state, graph, asked.ancestor, "ancestor") if asked.ancestor is not None else None
+    if ancestor is not None and ancestor.board is not board:
+        raise cross_project(f"the ancestor '{ancestor.id}' and '{board.name}'")
+    return Filter(
+        resolved=asked.resolved,
+        properties=asked.properties or {},
+        text=asked.text,
+        below=ancestor,
+        evidence=asked.has_evidence_type,
+        leaf=asked.is_leaf,
+        actionable=asked.is_actionable,
+        blocked=asked.is_blocked,
+        claimed_by=asked.claimed_by if "claimed_by" in asked.model_fields_set else msgspec.UNSET,
+    )
+
+
+def _line(state: State, row: Row) -> Said:
+    attrs = get_node(state, row.id).attrs
+    answer: Said = {"id": row.id, "summary": attrs.get("summary"), "resolved": row.resolved}
+    if attrs.get("state") is not None:
+        answer["state"] = attrs["state"]
+    return answer | {"parent": attrs.get("parent"), "depth": row.depth, "properties": properties_of(attrs)}
+
+
+# -- cursors: the place of the last node shown, and which question it belongs to
+
+
+def _cursor(asked: QueryArguments, board: Board, key: Key) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([asked.sort, _question(asked, board), *key])).decode()
+
+
+def _place(asked: QueryArguments, board: Board) -> Key:
+    said = _decoded(asked.cursor or "")
+    if len(said) < 3 or said[0] not in KEY_LENGTHS:
+        raise invalid("field 'cursor' is none that graph_query gave")
+    sort, question, *key = said
+    if sort != asked.sort:
+        raise invalid(f"field 'cursor' belongs to sort '{sort}', not '{asked.sort}'")
+    if question != _question(asked, board):
+        raise invalid("field 'cursor' belongs to another project or filter: begin without it")
+    if len(key) not in KEY_LENGTHS[asked.sort] or not all(type(part) in (int, float) for part in key):
+        raise invalid("field 'cursor' is none that graph_query gave")
+    return tuple(key)
+
+
+def _decoded(cursor: str) -> list[Any]:
+    try:
+        said = orjson.loads(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError):
+        return []
+    return said if isinstance(said, list) else []
+
+
+def _question(asked: QueryArguments, board: Board) -> int:
+    wanted = asked.filter.model_dump(exclude_unset=True) if asked.filter is not None else {}
+    return crc32(orjson.dumps([board.id, wanted], option=orjson.OPT_SORT_KEYS))

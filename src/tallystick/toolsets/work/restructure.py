@@ -1,0 +1,203 @@
+"""graph_restructure: the plan was wrong, so it is changed: moved, merged or dropped, all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tallystick.errors import TallystickError
+from tallystick.policy import Action, Principal
+from tallystick.state.work import DEPENDS_ON
+from tallystick.state.work.board import Row
+from tallystick.state.work.cycles import find_way
+from tallystick.state.work.sketch import Link, Sketch
+from tallystick.toolsets import Answer
+from tallystick.toolsets.work.answers import (
+    ANSWER_BYTES_MAX,
+    entries,
+    evidence_entry,
+    fitting,
+    newly_actionable,
+    oldest,
+)
+from tallystick.toolsets.work.arguments import Operation, RestructureArguments
+from tallystick.toolsets.work.desk import Desk, Told
+from tallystick.toolsets.work.faults import cross_project, cycle, get_row, invalid
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+TOOL = "graph_restructure"
+
+FIELDS = {"move": ("node_id", "new_parent"), "merge": ("source", "target"), "drop": ("node_id", "reason")}
+_ALL_FIELDS = tuple(dict.fromkeys(field for fields in FIELDS.values() for field in fields))
+
+
+async def restructure(desk: Desk, store: Store, principal: Principal, asked: RestructureArguments) -> Answer:
+    check_operations(asked.operations)
+
+    def draw(sketch: Sketch) -> Told:
+        told = Told({"applied": len(asked.operations), "details": []})
+        for number, operation in enumerate(asked.operations):
+            node_id, result = _one(_Work(desk, sketch, principal.actor, told.warnings), operation, number)
+            told.data["details"].append({"op": operation.op, "node_id": node_id, "result": result})
+        newly = newly_actionable(sketch)
+        if newly["newly_actionable"] or any(operation.op == "drop" for operation in asked.operations):
+            told.data |= newly
+        return told
+
+    action = Action.DELETE if any(operation.op == "merge" for operation in asked.operations) else Action.WRITE
+    only = asked.operations[0] if len(asked.operations) == 1 else None
+    told, _ = await desk.write(
+        store,
+        principal,
+        TOOL,
+        draw,
+        action=action,
+        resource=(only.node_id or only.source) if only is not None else None,
+        reason=only.reason if only is not None else None,
+    )
+    told.warnings = fitting(told.warnings, ANSWER_BYTES_MAX // 4)
+    return Answer(told.complete())
+
+
+def check_operations(operations: list[Operation]) -> None:
+    """Which fields belong to which op."""
+    problems = []
+    for number, operation in enumerate(operations):
+        wanted = FIELDS[operation.op]
+        problems += [
+            f"field 'operations[{number}].{field}' is required by {operation.op}"
+            for field in wanted
+            if getattr(operation, field) is None
+        ]
+        problems += [
+            f"field 'operations[{number}].{field}' does not belong to {operation.op}"
+            for field in _ALL_FIELDS
+            if field not in wanted and getattr(operation, field) is not None
+        ]
+    if problems:
+        raise invalid(*problems)
+
+
+def _one(work: _Work, operation: Operation, number: int) -> tuple[str, str]:
+    first, second = (getattr(operation, field) for field in FIELDS[operation.op])
+    try:
+        return _OPERATIONS[operation.op](work, first, second)
+    except TallystickError as error:
+        error.details["operation"] = number
+        raise
+
+
+class _Work:
+    """One operation: what it does to the sketch."""
+
+    def __init__(self, desk: Desk, sketch: Sketch, agent: str, warnings: list[str]) -> None:
+        self._desk = desk
+        self._sketch = sketch
+        self._agent = agent
+        self._warnings = warnings
+
+    # -- move
+
+    def move(self, node_id: str, new_parent: str) -> tuple[str, str]:
+        row, parent = self._row(node_id), self._row(new_parent, "new_parent")
+        self._check_together(row, parent)
+        if row.parent is None:
+            raise invalid(f"'{node_id}' is the root of its project and cannot be moved")
+        if parent is row or row in parent.above():
+            raise cycle(_line_down(row, parent), "Parent")
+        if row.parent is parent:
+            return node_id, f"was under {new_parent} already"
+        self._warn_of_resolved(parent, [row])
+        self._sketch.revise(node_id, parent=new_parent)
+        return node_id, f"moved under {new_parent}"
+
+    # -- merge
+
+    def merge(self, source_id: str, target_id: str) -> tuple[str, str]:
+        source, target = self._row(source_id, "source"), self._row(target_id, "target")
+        if source is target:
+            raise invalid(f"'{source_id}' cannot be merged into itself")
+        self._check_together(source, target)
+        if source.parent is None:
+            raise invalid(f"'{source_id}' is the root of its project and cannot be merged into another node")
+        if source in target.above():
+            raise cycle(_line_down(source, target), "Parent")
+        self._warn_of_resolved(target, source.children)
+        links = self._sketch.links(source_id)
+        for link in links:
+            self._sketch.unlink(link)
+        for child in oldest(source.children, len(source.children)):
+            self._sketch.revise(child.id, parent=target_id)
+        self._absorb(source_id, target_id)
+        for link in links:
+            self._hand_over(link, source_id, target_id)
+        self._sketch.delete(source_id)
+        return target_id, f"absorbed {source_id}"
+
+    def _absorb(self, source_id: str, target_id: str) -> None:
+        given, kept = self._sketch.attrs(source_id), self._sketch.attrs(target_id)
+        evidence = [*entries(kept, "evidence"), *entries(given, "evidence")]
+        self._sketch.revise(target_id, evidence=evidence or None, merged=[*entries(kept, "merged"), source_id])
+        # Its last words, so that whoever still knows the id can be told where it went.
+        self._sketch.revise(source_id, merged_into=target_id)
+
+    def _hand_over(self, link: Link, source_id: str, target_id: str) -> None:
+        ends = [target_id if end == source_id else end for end in (link["from"], link["to"])]
+        if ends[0] == ends[1]:
+            return
+        moved: Link = {**link, "from": ends[0], "to": ends[1]}
+        if "id" not in link and self._sketch.find_link(ends[0], link["rel"], ends[1]) is not None:
+            return
+        if link["rel"] == DEPENDS_ON:
+            self._check_no_cycle(ends[0], ends[1])
+        self._sketch.link(moved)
+
+    def _check_no_cycle(self, source_id: str, target_id: str) -> None:
+        source, target = self._sketch.graph.find(source_id), self._sketch.graph.find(target_id)
+        way = find_way(self._sketch.graph, target, source) if source is not None and target is not None else None
+        if way is not None:
+            raise cycle([source_id, *(row.id for row in way)])
+
+    # -- drop
+
+    def drop(self, node_id: str, reason: str) -> tuple[str, str]:
+        row = self._row(node_id)
+        dropped = [each for each in (row, *row.below()) if each.open]
+        entry = evidence_entry("dropped", reason, self._agent, self._desk.clock())
+        for each in sorted(dropped, key=lambda each: (each.depth, each.created)):
+            evidence = [*entries(self._sketch.attrs(each.id), "evidence"), entry]
+            self._sketch.revise(each.id, resolved=True, evidence=evidence)
+        count = len(dropped)
+        return node_id, f"dropped {count} node{'' if count == 1 else 's'}" if count else "was resolved already"
+
+    # -- both
+
+    def _row(self, node_id: str, role: str | None = None) -> Row:
+        return get_row(self._sketch.state, self._sketch.graph, node_id, role)
+
+    def _check_together(self, one: Row, other: Row) -> None:
+        if one.board is not other.board:
+            raise cross_project(f"'{one.id}' and '{other.id}'")
+
+    def _warn_of_resolved(self, parent: Row, children: list[Row]) -> None:
+        if parent.resolved and any(child.open for child in children):
+            self._warnings.append(f"'{parent.id}' is resolved and stays so, with open nodes under it")
+
+
+def _line_down(row: Row, below: Row) -> list[str]:
+    """From a node down to one below it, and round to the node again: the ring that a move would close."""
+    line = [below.id]
+    for each in below.above() if below is not row else ():
+        line.append(each.id)
+        if each is row:
+            break
+    return [*reversed(line), row.id]
+
+
+_OPERATIONS: dict[str, Callable[[_Work, str, str], tuple[str, str]]] = {
+    "move": _Work.move,
+    "merge": _Work.merge,
+    "drop": _Work.drop,
+}

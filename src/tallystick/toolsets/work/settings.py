@@ -1,0 +1,109 @@
+"""The settings of the work toolset, and the file `graph.config.yaml` in which they are looked for.
+
+The environment goes before the file in the working directory, and that before the one in the
+base: whoever starts an agent in a project knows best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tallystick.errors import InvalidArgument
+
+FILE_NAME = "graph.config.yaml"
+DEFAULT_AGENT = "default-agent"
+VARIABLES = {"agent_identity": "GRAPH_AGENT", "db_path": "GRAPH_DB", "claim_ttl_minutes": "GRAPH_CLAIM_TTL"}
+
+
+class WorkSettings(msgspec.Struct, frozen=True, kw_only=True):
+    agent_identity: str = DEFAULT_AGENT
+    db_path: Path | None = None
+    """Where the SQL projection lies; None: where it always does. A relative path counts from the file that says it."""
+    claim_ttl_minutes: float = 60.0
+    require_evidence: bool = False
+    """Whether a node can be resolved without any evidence."""
+
+    @property
+    def claim_ttl_milliseconds(self) -> int:
+        return round(self.claim_ttl_minutes * 60_000)
+
+
+def read_settings(*, base: Path, working: Path, environ: Mapping[str, str]) -> WorkSettings:
+    """Raises InvalidArgument, naming the place, for a key that is unknown or a value that makes no sense."""
+    said: dict[str, Any] = {}
+    for directory in dict.fromkeys((base, working)):
+        said |= _from_file(directory / FILE_NAME)
+    for name, variable in VARIABLES.items():
+        if environ.get(variable):
+            said[name] = _understood(name, environ[variable], f"the environment variable {variable}", working)
+    return WorkSettings(**said)
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"{path} is not YAML: {error}", code="SETTING_INVALID") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise InvalidArgument(f"{path} must hold keys and values", code="SETTING_INVALID")
+    return {
+        str(name): _understood(str(name), value, str(path), path.parent)
+        for name, value in content.items()
+        if value is not None
+    }
+
+
+def _understood(name: str, value: Any, source: str, directory: Path) -> Any:
+    rule = _RULES.get(name)
+    if rule is None:
+        raise InvalidArgument(
+            f"{source}: there is no setting '{name}'",
+            code="SETTING_UNKNOWN",
+            hint=f"the settings are {', '.join(_RULES)}",
+        )
+    wanted, understand = rule
+    try:
+        return understand(value, directory)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{name} from {source} must be {wanted}", code="SETTING_INVALID") from None
+
+
+def _name(value: Any, directory: Path) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(value)
+    return value
+
+
+def _path(value: Any, directory: Path) -> Path:
+    return directory / Path(_name(value, directory)).expanduser()
+
+
+def _minutes(value: Any, directory: Path) -> float:
+    minutes = float(value)
+    if isinstance(value, bool) or not 0 < minutes <= 525_600:
+        raise ValueError(value)
+    return minutes
+
+
+def _flag(value: Any, directory: Path) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(value)
+    return value
+
+
+_RULES: dict[str, tuple[str, Callable[[Any, Path], Any]]] = {
+    "agent_identity": ("a name", _name),
+    "db_path": ("the path of a file", _path),
+    "claim_ttl_minutes": ("a number of minutes, more than 0 and at most a year", _minutes),
+    "require_evidence": ("true or false", _flag),
+}

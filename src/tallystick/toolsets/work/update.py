@@ -1,0 +1,91 @@
+"""graph_update: changes to nodes, and what they set free."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tallystick.policy import Principal
+from tallystick.state.conditions import is_same
+from tallystick.state.work.sketch import Sketch, revision
+from tallystick.toolsets import Answer
+from tallystick.toolsets.work.answers import (
+    ANSWER_BYTES_MAX,
+    Said,
+    entries,
+    evidence_entry,
+    fitting,
+    newly_actionable,
+    properties_of,
+)
+from tallystick.toolsets.work.arguments import UpdateArgument, UpdateArguments
+from tallystick.toolsets.work.desk import Desk, Told
+from tallystick.toolsets.work.faults import get_row, invalid
+from tallystick.toolsets.work.plan import check_node_size
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+TOOL = "graph_update"
+
+
+async def update(desk: Desk, store: Store, principal: Principal, asked: UpdateArguments) -> Answer:
+    def draw(sketch: Sketch) -> Told:
+        told = Told({"updated": []})
+        resolved = False
+        for each in asked.updates:
+            row = get_row(sketch.state, sketch.graph, each.node_id)
+            was_resolved = row.resolved
+            _apply(desk, sketch, principal.actor, each)
+            attrs = sketch.attrs(each.node_id)
+            told.data["updated"].append({"node_id": each.node_id, "rev": revision(attrs)})
+            if row.resolved and not was_resolved:
+                resolved = True
+                _check_evidence(desk, told, each.node_id, attrs)
+        newly = newly_actionable(sketch)
+        if resolved or newly["newly_actionable"]:
+            told.data |= newly
+        return told
+
+    ids = {each.node_id for each in asked.updates}
+    told, _ = await desk.write(store, principal, TOOL, draw, resource=ids.pop() if len(ids) == 1 else None)
+    told.warnings = fitting(told.warnings, ANSWER_BYTES_MAX // 4)
+    return Answer(told.complete())
+
+
+def _check_evidence(desk: Desk, told: Told, node_id: str, attrs: Said) -> None:
+    if entries(attrs, "evidence"):
+        return
+    if desk.settings.require_evidence:
+        raise invalid(f"'{node_id}' cannot be resolved without evidence: say what shows that it is done")
+    told.warnings.append(f"'{node_id}' was resolved without evidence")
+
+
+def _apply(desk: Desk, sketch: Sketch, agent: str, asked: UpdateArgument) -> None:
+    before = sketch.attrs(asked.node_id)
+    changes = _changes(before, asked)
+    if asked.add_evidence:
+        now = desk.clock()
+        added = [evidence_entry(each.type, each.ref, agent, now) for each in asked.add_evidence]
+        changes["evidence"] = [*entries(before, "evidence"), *added]
+    if changes:
+        check_node_size({**before, **changes}, asked.node_id)
+        sketch.revise(asked.node_id, **changes)
+
+
+def _changes(before: Said, asked: UpdateArgument) -> Said:
+    """What would be different, besides evidence; None where something goes."""
+    wanted: dict[str, Any] = {}
+    if asked.resolved is not None:
+        wanted["resolved"] = asked.resolved
+    if "state" in asked.model_fields_set:
+        wanted["state"] = asked.state
+    if asked.summary is not None:
+        wanted["summary"] = asked.summary
+    if asked.properties is not None:
+        merged = {**properties_of(before), **asked.properties}
+        wanted["properties"] = {key: value for key, value in merged.items() if value is not None} or None
+    if asked.add_context_links or asked.remove_context_links:
+        removed = set(asked.remove_context_links or ())
+        kept = [link for link in entries(before, "context_links") if link not in removed]
+        wanted["context_links"] = list(dict.fromkeys([*kept, *(asked.add_context_links or ())])) or None
+    return {name: value for name, value in wanted.items() if not is_same(before.get(name), value)}

@@ -1,0 +1,107 @@
+"""What every projection promises, shown on each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tallystick.commits import Operation, Verb
+from tallystick.log import Head, Log, head_after
+from tallystick.log.files import FilesLog
+from tallystick.projections import Projection
+from tallystick.projections.follower import Follower
+from tallystick.projections.views import Views
+from tests.making import append, draft, node
+
+Make = Callable[[Path, Log], Projection]
+
+PROJECTIONS: dict[str, Make] = {
+    "views": lambda home, log: Views(home, log.line),
+}
+
+
+@pytest.fixture(params=PROJECTIONS)
+def make(request: pytest.FixtureRequest) -> Make:
+    return PROJECTIONS[request.param]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[FilesLog]:
+    opened = FilesLog(tmp_path / "_system")
+    append(opened, *STORY[0])
+    append(opened, *STORY[1])
+    yield opened
+    opened.close()
+
+
+STORY = (
+    (draft(node("a", size=1), node("b")), draft(node("c"))),
+    (
+        draft(Operation(Verb.UPSERT_EDGE, {"from": "a", "rel": "knows", "to": "b", "attrs": {}})),
+        draft(node("a", size=2)),
+        draft(Operation(Verb.DELETE_NODE, {"node_id": "c"})),
+    ),
+)
+
+
+def test_one_that_has_seen_nothing_is_at_the_start(make: Make, log: FilesLog, tmp_path: Path) -> None:
+    projection = make(tmp_path, log)
+    assert projection.position() == Head()
+    projection.close()
+
+
+def test_it_is_where_it_was_moved_to_and_remembers_it(make: Make, log: FilesLog, tmp_path: Path) -> None:
+    entries = list(log.read(Head()))
+    projection = make(tmp_path, log)
+    projection.position()
+    between = head_after(entries[:3], Head())
+    projection.apply(entries[:3], between)
+    assert projection.position() == between
+    projection.close()
+    again = make(tmp_path, log)
+    assert again.position() == between
+    again.apply(entries[3:], log.head())
+    assert again.position() == log.head()
+    again.close()
+
+
+def test_a_reset_begins_again(make: Make, log: FilesLog, tmp_path: Path) -> None:
+    projection = make(tmp_path, log)
+    follower = Follower(lambda: FilesLog(tmp_path / "_system"), projection, lock=tmp_path / "lock")
+    follower.catch_up()
+    projection.reset()
+    assert projection.position() == Head()
+    follower.catch_up()
+    assert projection.position() == log.head()
+    follower.close()
+
+
+def test_what_one_process_applied_another_one_sees(make: Make, log: FilesLog, tmp_path: Path) -> None:
+    one, two = make(tmp_path, log), make(tmp_path, log)
+    assert [one.position(), two.position()] == [Head(), Head()]
+    one.apply(list(log.read(Head())), log.head())
+    assert two.position() == log.head()
+    one.reset()
+    assert two.position() == Head()
+    one.close()
+    two.close()
+
+
+def test_a_draft_that_cannot_be_applied_leaves_it_where_it_was(make: Make, log: FilesLog, tmp_path: Path) -> None:
+    projection = make(tmp_path, log)
+    entries = list(log.read(Head()))
+    projection.position()
+    projection.apply(entries[:3], head_after(entries[:3], Head()))
+    before = projection.position()
+
+    class Torn(list[object]):
+        def __iter__(self) -> Iterator[object]:
+            yield entries[3]
+            raise OSError("the disk went away")
+
+    with pytest.raises(OSError, match="went away"):
+        projection.apply(Torn(), log.head())  # type: ignore[arg-type]  # entries that end half-way
+    assert projection.position() == before
+    projection.close()

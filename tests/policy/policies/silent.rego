@@ -1,0 +1,6 @@
+# Says yes or nothing at all.
+package example.silent
+
+import rego.v1
+
+decision if input.actor == "ada"

@@ -1,0 +1,265 @@
+"""The follower: a projection that only counts shows what it is handed."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tallystick.errors import Corrupt
+from tallystick.log import Entry, Head, Log, head_after
+from tallystick.log.files import FilesLog
+from tallystick.log.memory import MemoryLog
+from tallystick.projections import follower as module
+from tallystick.projections.follower import Follower
+from tests.making import append, draft, filled, node
+
+
+class Counting:
+    """Remembers what it was handed; can be told to fail, to begin again, or to be slow."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.at = Head()
+        self.applied: list[list[int]] = []
+        self.settled: list[bool] = []
+        self.settled_often = threading.Event()
+        self.again: float | None = None
+        self.begin_again_at = 0
+        self.error: Exception | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+        self.closed = False
+
+    def position(self) -> Head:
+        return self.at
+
+    def apply(self, entries: Sequence[Entry], head: Head) -> None:
+        self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        lamports = [entry.commit.lamport for entry in entries]
+        if self.begin_again_at in lamports:
+            self.begin_again_at, self.at = 0, Head()
+            return
+        self.applied.append(lamports)
+        self.at = head
+
+    def settle(self, *, final: bool = False) -> float | None:
+        self.settled.append(final)
+        if len(self.settled) == 3:
+            self.settled_often.set()
+        return self.again
+
+    def reset(self) -> None:
+        self.at, self.applied = Head(), []
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog()
+
+
+@pytest.fixture
+def counting() -> Counting:
+    return Counting()
+
+
+@pytest.fixture
+def follower(log: MemoryLog, counting: Counting) -> Iterator[Follower]:
+    made = Follower(lambda: log, counting)
+    yield made
+    counting.error = None
+    counting.gate.set()
+    made.close()
+
+
+def test_it_hands_over_everything_once_and_in_order(log: MemoryLog, counting: Counting, follower: Follower) -> None:
+    filled(log, 3)
+    assert follower.catch_up()
+    filled(log, 2)
+    assert follower.catch_up()
+    assert follower.catch_up()
+    assert counting.applied == [[1, 2, 3], [4, 5]]
+    assert counting.at == log.head() == follower.position
+
+
+def test_a_draft_is_never_cut_in_two(
+    log: MemoryLog, counting: Counting, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_COMMITS", 2)
+    append(log, draft(node("a")), draft(node("b"), node("c"), node("d")), draft(node("e")))
+    follower.catch_up()
+    assert counting.applied == [[1, 2, 3, 4], [5]]
+
+
+def test_it_settles_only_at_the_head(
+    log: MemoryLog, counting: Counting, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_COMMITS", 1)
+    filled(log, 3)
+    follower.catch_up()
+    assert (len(counting.applied), counting.settled) == (3, [False])
+
+
+def test_one_that_begins_again_is_replayed(log: MemoryLog, counting: Counting, follower: Follower) -> None:
+    filled(log, 2)
+    follower.catch_up()
+    counting.begin_again_at = 3
+    filled(log, 1)
+    follower.catch_up()
+    assert counting.applied == [[1, 2], [1, 2, 3]]
+
+
+ELSEWHERE = {
+    "ahead of the log": Head(9, 9, 999, "ab" * 32, "cd" * 32, "2030-01-01T00:00:00.000Z"),
+    "at a place that says something else": Head(1, 1, 10, "ab" * 32, "cd" * 32, "2020-01-01T00:00:00.000Z"),
+    "at the same length with another hash": Head(3, 3, 10, "ab" * 32, "cd" * 32, "2020-01-01T00:00:00.000Z"),
+}
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_one_that_followed_another_log_is_rebuilt(
+    log: MemoryLog, counting: Counting, follower: Follower, where: str
+) -> None:
+    filled(log, 3)
+    counting.at = ELSEWHERE[where]
+    follower.catch_up()
+    assert counting.applied == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize("damaged", [("n3",), ("n0", "n3")])
+def test_a_damaged_log_does_not_cost_a_projection(tmp_path: Path, counting: Counting, damaged: tuple[str, ...]) -> None:
+    log = FilesLog(tmp_path)
+    filled(log, 5)
+    entries = list(log.read(Head()))
+    counting.apply(entries[:3], head_after(entries[:3], Head()))
+    at = counting.at
+    segment = next((tmp_path / "log").iterdir())
+    for name in damaged:
+        segment.write_bytes(segment.read_bytes().replace(f'"id":"{name}"'.encode(), b'"id":"x0"'))
+    with pytest.raises(Corrupt):
+        Follower(lambda: log, counting).catch_up()
+    assert counting.at == at
+    log.close()
+
+
+def test_it_skips_when_another_process_is_at_it_and_need_not_wait(
+    log: MemoryLog, counting: Counting, tmp_path: Path
+) -> None:
+    follower = Follower(lambda: log, counting, lock=tmp_path / "a" / "lock")
+    filled(log, 1)
+    follower.catch_up()
+    filled(log, 1)
+    other = os.open(tmp_path / "a" / "lock", os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    assert not follower.catch_up(wait=False)
+    assert counting.applied == [[1]]
+    os.close(other)
+    assert follower.catch_up(wait=False)
+    assert counting.applied == [[1], [2]]
+    follower.close()
+
+
+async def test_closing_does_not_wait_for_a_process_that_keeps_the_lock(
+    log: MemoryLog, counting: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LAST_PATIENCE_SECONDS", 0.01)
+    follower = Follower(lambda: log, counting, lock=tmp_path / "lock")
+    filled(log, 1)
+    assert await follower.reached(1, 10)
+    other = os.open(tmp_path / "lock", os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    filled(log, 1)
+    assert not await follower.reached(2, 0.05)
+    await asyncio.wait_for(asyncio.to_thread(follower.close), 10)
+    assert (counting.applied, counting.closed) == ([[1]], True)
+    os.close(other)
+
+
+async def test_who_waits_is_told_when_it_is_applied(log: MemoryLog, counting: Counting, follower: Follower) -> None:
+    filled(log, 2)
+    assert await follower.reached(2, 10)
+    assert counting.applied == [[1, 2]]
+    assert await follower.reached(1, 0)
+
+
+async def test_who_waits_too_long_is_told_so(log: MemoryLog, counting: Counting, follower: Follower) -> None:
+    counting.gate.clear()
+    filled(log, 1)
+    assert not await follower.reached(1, 0.05)
+    counting.gate.set()
+    assert await follower.reached(1, 10)
+
+
+async def test_many_who_wait_are_served_by_few_looks(log: MemoryLog, counting: Counting, follower: Follower) -> None:
+    counting.gate.clear()
+    filled(log, 1)
+    follower.start()
+    waiting = [asyncio.ensure_future(follower.reached(1 + number, 10)) for number in range(50)]
+    filled(log, 49)
+    for _ in range(50):
+        follower.notify()
+    counting.gate.set()
+    assert await asyncio.gather(*waiting) == [True] * 50
+    assert len(counting.applied) <= 3
+
+
+async def test_one_that_failed_is_tried_again(
+    log: MemoryLog, counting: Counting, follower: Follower, caplog: pytest.LogCaptureFixture
+) -> None:
+    counting.error = OSError("no room")
+    filled(log, 1)
+    assert not await follower.reached(1, 0.05)
+    counting.error = None
+    assert await follower.reached(1, 10)
+    assert "does not move on" in caplog.text
+
+
+async def test_one_that_put_something_off_is_called_again(
+    log: MemoryLog, counting: Counting, follower: Follower
+) -> None:
+    counting.again = 0.001
+    filled(log, 1)
+    await follower.reached(1, 10)
+    assert await asyncio.to_thread(counting.settled_often.wait, 10)
+    assert counting.applied == [[1]]
+
+
+def test_closing_applies_what_is_there_and_settles_for_good(log: MemoryLog, counting: Counting) -> None:
+    follower = Follower(lambda: log, counting)
+    filled(log, 1)
+    follower.catch_up()
+    filled(log, 1)
+    follower.close()
+    follower.close()
+    assert (counting.at, counting.settled[-1], counting.closed) == (log.head(), True, True)
+
+
+def test_one_that_was_never_used_opens_nothing_and_is_closed(counting: Counting, tmp_path: Path) -> None:
+    Follower(lambda: FilesLog(tmp_path / "_system"), counting, lock=tmp_path / "lock").close()
+    assert counting.closed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_handle_of_its_own_sees_what_others_append(tmp_path: Path, counting: Counting) -> None:
+    writer: Log = FilesLog(tmp_path / "_system")
+    follower = Follower(lambda: FilesLog(tmp_path / "_system"), counting, lock=tmp_path / "lock")
+    filled(writer, 1)
+    follower.catch_up()
+    filled(writer, 2)
+    follower.catch_up()
+    assert counting.applied == [[1], [2, 3]]
+    follower.close()
+    writer.close()
+    shutil.rmtree(tmp_path)

@@ -1,0 +1,424 @@
+"""The SQL mirror: tables that say what the log says, and the queries that the guide shows."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallystick.commits import Draft, Operation, Verb, chain
+from tallystick.errors import StorageRefused
+from tallystick.log import Entry, Head, head_after
+from tallystick.log.files import FilesLog
+from tallystick.projections import sql
+from tallystick.projections.database import Damaged
+from tallystick.projections.follower import Follower
+from tallystick.projections.sql import SqlProjection
+from tests.laws.test_replay import STORIES, Step
+from tests.making import append, draft
+from tests.projections.desk import connection, cut, gone, memory, text
+from tests.state.book import Book
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "query-with-sql.md"
+TABLES = ("nodes", "edges", "commits", "work_projects", "work_nodes", "work_evidence", "work_edges")
+
+
+class Place:
+    """A home with a log, and one process's mirror of it."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / "graph.db"
+        self.system = home / "_system"
+        self.log = FilesLog(self.system)
+        self.projection = SqlProjection(self.path)
+        self.follower = Follower(lambda: FilesLog(self.system), self.projection, lock=self.system / "sql.lock")
+
+    def write(self, *operations: Operation) -> None:
+        append(self.log, *(draft(operation) for operation in operations))
+
+    def ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        self.follower.catch_up()
+        return asked(self.path, query, *values)
+
+    def close(self) -> None:
+        self.follower.close()
+        self.log.close()
+
+
+def asked(path: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    """As a person does: with a connection that has nothing to do with us."""
+    db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+    try:
+        return db.execute(query, values).fetchall()
+    finally:
+        db.close()
+
+
+def contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    return {table: sorted(asked(path, f"SELECT * FROM {table}"), key=repr) for table in TABLES}
+
+
+def work(node_id: str, **attrs: Any) -> Operation:
+    return memory(node_id, "work/node", None, **{"resolved": False, "rev": 1} | attrs)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    made.close()
+
+
+# -- what the tables say
+
+
+def test_a_node_is_a_row_with_who_made_it_and_who_changed_it_last(place: Place) -> None:
+    append(place.log, Draft((memory("a", "Note", text("old"), n=1),), actor="ann", tool="t"))
+    append(place.log, Draft((memory("a", "Task", text("new"), n=2),), actor="bob", tool="t"))
+    assert place.ask(
+        "SELECT id, type, json_extract(attrs, '$.n'), content, content_format, content_bytes, created_by, updated_by, "
+        "created_lamport, lamport, redacted FROM nodes"
+    ) == [("a", "Task", 2, "new", "markdown", 3, "ann", "bob", 1, 2, 0)]
+    (commit,) = place.ask("SELECT commit_id, updated_at FROM nodes")
+    assert place.ask("SELECT commit_id, timestamp FROM commits WHERE lamport = 2") == [commit]
+
+
+def test_a_blob_is_named_and_not_kept(place: Place) -> None:
+    place.write(memory("a", "Note", {"format": "png", "encoding": "base64", "blob": "ab" * 32, "bytes": 300_000}))
+    assert place.ask("SELECT content, content_encoding, content_blob, content_bytes FROM nodes") == [
+        (None, "base64", "ab" * 32, 300_000)
+    ]
+
+
+def test_edges_are_known_by_their_own_id_or_by_their_ends(place: Place) -> None:
+    place.write(memory("a", "Note"), memory("b|c", "Note"))
+    place.write(connection(None, "a", "knows", "b|c", n=1), connection("e1", "a", "knows", "b|c", text("why"), n=2))
+    place.write(connection(None, "a", "knows", "b|c", n=3))
+    edges = "SELECT id, own_id, source, rel, target, json_extract(attrs, '$.n'), content FROM edges ORDER BY id"
+    ends = ("a", "knows", "b|c")
+    assert place.ask(edges) == [(r"a|knows|b\|c", 0, *ends, 3, None), ("e1", 1, *ends, 2, "why")]
+    place.write(cut("e1", "a", "knows", "b|c"))
+    assert place.ask(edges) == [(r"a|knows|b\|c", 0, *ends, 3, None)]
+
+
+def test_what_was_deleted_is_told_by_its_commits_only(place: Place) -> None:
+    place.write(memory("a", "Note", text("x")), gone("a"))
+    assert place.ask("SELECT * FROM nodes") == []
+    assert place.ask("SELECT operation, kind, entity FROM commits ORDER BY lamport") == [
+        ("UPSERT_NODE", "node", "a"),
+        ("DELETE_NODE", "node", "a"),
+    ]
+
+
+def test_commits_carry_the_run_they_were_made_in(place: Place) -> None:
+    run = {"run_id": "r", "job_id": "j", "dataset_id": "d"}
+    append(place.log, Draft((memory("a"),), actor="ann", tool="memory.write", reason="because", run_context=run))
+    assert place.ask("SELECT actor, tool, reason, run_id, job_id, dataset_id FROM commits") == [
+        ("ann", "memory.write", "because", "r", "j", "d")
+    ]
+
+
+def test_the_mirror_says_up_to_which_commit_it_goes(place: Place) -> None:
+    place.write(memory("a"), memory("b"))
+    assert place.ask("SELECT value FROM meta WHERE key = 'position'") == [("2",)]
+
+
+def test_work_has_tables_of_its_own(place: Place) -> None:
+    evidence = [{"type": "git", "ref": "abc", "agent": "ann", "timestamp": "2025-01-01T00:00:00.000Z"}]
+    properties = {"priority": 7, "_claimed_by": "bob", "_claimed_at": "2025-01-02T00:00:00.000Z"}
+    place.write(
+        memory("p", "work/project", None, name="ship", root="r", summary="Ship it"),
+        work("r", project="p", parent=None, summary="Ship it"),
+        work(
+            "t", project="p", parent="r", summary="Test", state={"at": 1}, properties=properties, context_links=["a.py"]
+        ),
+        work("u", project="p", parent="r", summary="Done", resolved=True, state=True, evidence=evidence, rev=3),
+        connection(None, "t", "depends_on", "u"),
+        memory("n"),
+        connection(None, "t", "about", "n"),
+    )
+    assert place.ask("SELECT id, name, root, summary FROM work_projects") == [("p", "ship", "r", "Ship it")]
+    assert place.ask(
+        "SELECT id, project, parent, summary, resolved, state, priority, claimed_by, context_links, rev FROM work_nodes"
+    ) == [
+        ("r", "p", None, "Ship it", 0, None, None, None, "[]", 1),
+        ("t", "p", "r", "Test", 0, '{"at":1}', 7.0, "bob", '["a.py"]', 1),
+        ("u", "p", "r", "Done", 1, "true", None, None, "[]", 3),
+    ]
+    assert place.ask("SELECT node, number, type, ref, agent FROM work_evidence") == [("u", 0, "git", "abc", "ann")]
+    assert place.ask("SELECT source, type, target FROM work_edges") == [("t", "depends_on", "u")]
+    place.write(work("u", project="p", parent="r", summary="Again"), cut_default("t", "depends_on", "u"))
+    assert place.ask("SELECT resolved, rev FROM work_nodes WHERE id = 'u'") == [(0, 1)]
+    assert place.ask("SELECT * FROM work_evidence") == place.ask("SELECT * FROM work_edges") == []
+    place.write(gone("u"), gone("p"))
+    assert place.ask("SELECT id FROM work_nodes ORDER BY id") == [("r",), ("t",)]
+    assert place.ask("SELECT * FROM work_projects") == []
+
+
+def cut_default(source: str, rel: str, target: str) -> Operation:
+    return Operation(Verb.DELETE_EDGE, {"from": source, "rel": rel, "to": target})
+
+
+ODD_WORK = [
+    {},
+    {"summary": None, "resolved": "yes", "state": None, "properties": [], "context_links": "x", "evidence": "x"},
+    {"summary": ["a"], "rev": "x", "properties": {"priority": "7", "_claimed_by": 1}, "evidence": [1, [], {}]},
+    {"state": "text", "project": {"a": 1}, "parent": [1], "evidence": {"type": "git"}},
+]
+
+
+@pytest.mark.parametrize("attrs", ODD_WORK, ids=range(len(ODD_WORK)))
+def test_odd_work_does_not_stop_the_mirror(place: Place, attrs: dict[str, Any]) -> None:
+    place.write(memory("w", "work/node", None, **attrs), memory("p", "work/project", None, **attrs))
+    assert place.ask("SELECT count(*) FROM work_nodes") == place.ask("SELECT count(*) FROM work_projects") == [(1,)]
+
+
+# -- redaction
+
+
+def test_what_was_redacted_is_absent_and_the_node_says_so(place: Place) -> None:
+    place.write(memory("a", "Note", text("secret"), email="a@b", deep={"x": 1, "y": [{"x": 2, "z": 3}]}))
+    fields = ["attrs.email", "attrs.deep.x", "attrs.deep.y.x"]
+    place.write(Operation(Verb.REDACT_NODE, {"node_id": "a", "reason": "asked", "redacted_fields": fields}))
+    assert place.ask("SELECT attrs, content, redacted FROM nodes") == [('{"deep":{"y":[{"z":3}]}}', "secret", 1)]
+    place.write(Operation(Verb.REDACT_NODE, {"node_id": "a", "reason": "asked"}))
+    assert place.ask("SELECT attrs, content, content_format, redacted FROM nodes") == [("{}", None, None, 1)]
+
+
+def test_a_redaction_leaves_no_trace_in_the_file_or_beside_it(place: Place) -> None:
+    place.write(memory("kept", "Note", text("harpsichord")), memory("it", "Note", text("xylophone"), name="marzipan"))
+    place.follower.catch_up()
+    place.write(memory("it", "Note", text("zeppelin")), memory("was", "Note", text("quetzalcoatl")), gone("was"))
+    place.follower.catch_up()
+    kept = b"".join(path.read_bytes() for path in place.path.parent.glob("graph.db*"))
+    assert b"xylophone" in kept
+    (place.path.parent / "graph.db.rejected-20200101T000000").write_bytes(b"xylophone")
+    for node in ("it", "was"):
+        place.write(Operation(Verb.REDACT_NODE, {"node_id": node, "reason": "asked"}))
+    place.follower.catch_up()
+    kept = b"".join(path.read_bytes() for path in place.path.parent.glob("graph.db*"))
+    assert b"harpsichord" in kept
+    assert [word for word in (b"xylophone", b"marzipan", b"zeppelin", b"quetzalcoatl") if word in kept] == []
+
+
+# -- laws
+
+
+@settings(max_examples=30, deadline=None)
+@given(STORIES, st.integers(1, 7))
+def test_tables_built_live_equal_tables_replayed_and_both_equal_the_state(story: list[Step], chunk: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        live, replayed = Path(folder, "live.db"), Path(folder, "replayed.db")
+        book = Book()
+        followed = SqlProjection(live)
+        for number, step in enumerate(story):
+            step(book)
+            if number % chunk == 0:
+                _follow(followed, book)
+        _follow(followed, book)
+        before = contents(live)
+        _compare_with_state(before, book)
+        anew = SqlProjection(replayed)
+        _follow(anew, book)
+        assert contents(replayed) == before
+        followed.reset()
+        assert followed.position() == Head()
+        _follow(followed, book)
+        assert contents(live) == before
+        followed.close()
+        anew.close()
+
+
+def _follow(followed: SqlProjection, book: Book) -> None:
+    at = followed.position()
+    entries = [
+        Entry(offset, chain.decode(book.lines[offset]), book.lines[offset]) for offset in book.offsets[at.count :]
+    ]
+    if entries:
+        followed.apply(entries, head_after(entries, at))
+
+
+def _compare_with_state(tables: dict[str, list[tuple[Any, ...]]], book: Book) -> None:
+    rows = {row[0]: row for row in tables["nodes"]}
+    alive = {node_id: node for node_id in "abcd" if (node := book.state.node(node_id)) is not None}
+    assert rows.keys() == alive.keys()
+    for node_id, node in alive.items():
+        row, made = rows[node_id], node.provenance
+        assert (row[1], row[9], row[12], row[13], row[14]) == (
+            node.type, made.created_by, made.updated_by, made.lamport, made.commit_id
+        )  # fmt: skip
+        assert row[11] == made.timestamp
+        assert _unmasked(msgspec.json.decode(row[2])) == _unmasked(node.attrs)
+        said = (node.content or {}).get("text")
+        assert row[3] == (None if said == "[REDACTED]" and row[15] else said)
+    edges = {
+        (edge.source, edge.rel, edge.target, edge.id, edge.lamport) for node in alive for edge in book.state.edges(node)
+    }
+    assert {(row[2], row[3], row[4], row[0], row[16]) for row in tables["edges"]} == edges
+    assert [row[0] for row in sorted(tables["commits"])] == [commit.lamport for commit in book.commits]
+
+
+def _unmasked(value: Any) -> Any:
+    """The stories write that word too, so it is left out on both sides."""
+    if isinstance(value, dict):
+        return {name: _unmasked(each) for name, each in value.items() if each != "[REDACTED]"}
+    return value
+
+
+# -- several at once, crashes, damage
+
+
+def test_processes_that_share_the_file_end_up_with_the_same_tables(tmp_path: Path) -> None:
+    FilesLog(tmp_path / "_system").close()
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        seen = pool.starmap(_write_and_count, [(tmp_path, worker) for worker in range(3)])
+    assert seen == [10, 10, 10]
+    place = Place(tmp_path)
+    assert place.ask("SELECT count(*) FROM nodes") == place.ask("SELECT count(*) FROM commits") == [(30,)]
+    place.close()
+
+
+def _write_and_count(home: Path, worker: int) -> int:
+    """How many of its own nodes it saw at the end."""
+    place = Place(home)
+    for number in range(10):
+        place.log.claim(timeout_seconds=30)
+        place.write(memory(f"{worker}-{number}"))
+        place.log.release()
+        place.follower.catch_up()
+    (seen,) = place.ask("SELECT count(*) FROM nodes WHERE id LIKE ?", f"{worker}-%")
+    place.close()
+    return int(seen[0])
+
+
+def test_a_crash_in_the_middle_of_a_chunk_leaves_the_tables_where_they_were(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write(memory("a"))
+    assert place.ask("SELECT id FROM nodes") == [("a",)]
+    place.write(memory("b"), memory("c"))
+    with monkeypatch.context() as dying:
+        dying.setattr(sql, "_write_head", _die)
+        with pytest.raises(KeyboardInterrupt):
+            place.follower.catch_up()
+    assert asked(place.path, "SELECT id FROM nodes") == [("a",)]
+    assert place.ask("SELECT id FROM nodes ORDER BY id") == [("a",), ("b",), ("c",)]
+
+
+def _die(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _garble(path: Path) -> None:
+    path.write_bytes(b"garbage!" * 1000)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "garbled": _garble,
+    "table gone": lambda path: _execute(path, "DROP TABLE nodes"),
+    "position garbled": lambda path: _execute(path, "UPDATE meta SET value = '{' WHERE key = 'head'"),
+    "older": lambda path: _execute(path, "DELETE FROM migrations WHERE name LIKE '003%'"),
+    "changed": lambda path: _execute(path, "UPDATE migrations SET sha256 = ''"),
+}
+
+
+def _execute(path: Path, statement: str) -> None:
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute(statement)
+    db.close()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_or_older_file_is_set_aside_and_built_again(place: Place, damage: str) -> None:
+    place.write(memory("a"), work("w", summary="x"))
+    place.follower.catch_up()
+    before = contents(place.path)
+    place.close()
+    DAMAGES[damage](place.path)
+    again = Place(place.path.parent)
+    again.write(memory("b"))
+    with suppress(Damaged):  # A missing table is met by the first commit that needs it.
+        again.follower.catch_up()
+    assert again.ask("SELECT id FROM nodes ORDER BY id") == [("a",), ("b",), ("w",)]
+    assert contents(place.path)["work_nodes"] == before["work_nodes"]
+    assert len(list(place.path.parent.glob("graph.db.rejected-*[0-9]"))) == 1
+    again.close()
+
+
+def test_a_file_that_vanishes_or_is_replaced_under_a_running_process_is_built_again(place: Place) -> None:
+    place.write(memory("a"))
+    place.follower.catch_up()
+    for path in place.path.parent.glob("graph.db*"):
+        path.unlink()
+    place.write(memory("b"))
+    assert place.ask("SELECT id FROM nodes ORDER BY id") == [("a",), ("b",)]
+
+
+def test_commits_are_never_applied_to_a_file_that_has_not_seen_those_before(place: Place) -> None:
+    place.write(memory("a"), memory("b"))
+    entries = list(place.log.read(Head()))
+    with pytest.raises(Damaged):
+        place.projection.apply(entries[1:], place.log.head())
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("INSERT INTO migrations VALUES ('999_later.sql', '')", "newer version"),
+        ("PRAGMA application_id = 1", "another program"),
+    ],
+)
+def test_a_file_that_is_not_ours_to_replace_is_left_alone(place: Place, statement: str, says: str) -> None:
+    place.write(memory("a"))
+    place.follower.catch_up()
+    place.close()
+    _execute(place.path, statement)
+    data = place.path.read_bytes()
+    with pytest.raises(StorageRefused, match=says):
+        Place(place.path.parent).follower.catch_up()
+    assert place.path.read_bytes() == data
+
+
+# -- the guide
+
+
+def test_every_query_of_the_guide_runs_and_finds_something(place: Place) -> None:
+    place.write(
+        memory("mem_1", "Project", text("# Kitchen"), status="active", budget=50_000),
+        memory("mem_2", "Action", text("Call the plumber"), status="next"),
+        connection("conn_1", "mem_1", "NextAction", "mem_2"),
+        memory("p", "work/project", None, name="ship", root="r", summary="Ship it"),
+        work("r", project="p", summary="Ship it"),
+        work("t", project="p", parent="r", summary="Test", properties={"_claimed_by": "ann", "priority": 2}),
+        work("u", project="p", parent="t", summary="Write", evidence=[{"type": "git", "ref": "abc", "agent": "ann"}]),
+        connection(None, "t", "depends_on", "u"),
+    )
+    run = {"run_id": "run_42"}
+    append(place.log, Draft((memory("mem_3", "Note", None),), actor="ann", tool="memory.write", run_context=run))
+    place.write(Operation(Verb.REDACT_NODE, {"node_id": "mem_3", "reason": "asked"}))
+    queries = re.findall(r"```sql\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    assert len(queries) >= 8
+    assert [query for query in queries if not place.ask(query)] == []
+
+
+def test_the_guide_names_every_table_and_column(place: Place) -> None:
+    place.follower.catch_up()
+    page = GUIDE.read_text("utf-8")
+    names = asked(place.path, "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name != 'migrations'")
+    missing = [
+        f"{table}.{column[1]}"
+        for (table,) in names
+        for column in asked(place.path, f"PRAGMA table_info({table})")
+        if f"`{table}`" not in page or f"`{column[1]}`" not in page
+    ]
+    assert missing == []

@@ -1,0 +1,653 @@
+"""The views: what a person finds on disk."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from base64 import b64decode
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tallystick.commits import Operation, Verb
+from tallystick.commits.canonical import canonical_bytes
+from tallystick.log import Head
+from tallystick.projections.confined import Confined
+from tests.projections.desk import (
+    DEFINITIONS,
+    Desk,
+    connection,
+    cut,
+    define_connection,
+    define_type,
+    gone,
+    memory,
+    text,
+)
+
+ROOT = Path(__file__).parents[2]
+PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    made.write(*DEFINITIONS)
+    yield made
+    made.close()
+
+
+# -- what they look like
+
+
+def test_a_node_stands_in_the_registry_with_its_content_beside_it(desk: Desk) -> None:
+    desk.write(memory("mem_k4j9x2_p8n3q1", "Project", text("# Kitchen\n"), status="active"))
+    assert desk.registry() == {
+        "nodes": {
+            "mem_k4j9x2_p8n3q1": {
+                "id": "mem_k4j9x2_p8n3q1",
+                "type": "Project",
+                "created": "2023-11-14T22:13:22.000Z",
+                "modified": "2023-11-14T22:13:22.000Z",
+                "properties": {"status": "active"},
+                "content": {
+                    "path": "_content/nodes/mem_k4j9x2_p8n3q1.md",
+                    "format": "markdown",
+                    "encoding": "utf-8",
+                },
+            }
+        },
+        "connections": {},
+    }
+    assert desk.read("_content/nodes/mem_k4j9x2_p8n3q1.md") == "# Kitchen\n"
+
+
+def test_a_connection_stands_in_the_registry_and_its_content_is_always_markdown(desk: Desk) -> None:
+    desk.write(memory("p"), memory("a", "Action"))
+    desk.write(connection("conn_1", "p", "NextAction", "a", text("soon", "html"), priority="high"))
+    assert desk.registry()["connections"] == {
+        "conn_1": {
+            "id": "conn_1",
+            "type": "NextAction",
+            "from": "p",
+            "to": "a",
+            "created": "2023-11-14T22:13:23.000Z",
+            "modified": "2023-11-14T22:13:23.000Z",
+            "properties": {"priority": "high"},
+            "content": {"path": "_content/connections/conn_1.md", "format": "html", "encoding": "utf-8"},
+        }
+    }
+    assert desk.read("_content/connections/conn_1.md") == "soon"
+
+
+def test_the_ontology_keeps_its_order_and_leaves_out_what_is_empty(desk: Desk) -> None:
+    desk.write(define_type("Person"), define_connection("WaitingFor", "Action", "Person", ["since", "follow up"]))
+    assert desk.read("_system/ontology.yaml") == (
+        "node_types:\n  - Project\n  - Action\n  - Person\n"
+        "\n"
+        "connection_types:\n"
+        "  - name: NextAction\n    from_types:\n      - Project\n    to_types:\n      - Action\n"
+        "\n"
+        "  - name: WaitingFor\n    from_types:\n      - Action\n    to_types:\n      - Person\n"
+        '    required_properties:\n      - since\n      - "follow up"\n'
+    )
+
+
+@pytest.mark.parametrize("name", ["true", "No", "a: b", "- x", "#", "1", "é", 'say "hi"', "a\\b"])
+def test_names_that_yaml_would_misread_are_quoted(desk: Desk, name: str) -> None:
+    desk.write(define_type(name))
+    shown = desk.read("_system/ontology.yaml").splitlines()[3].removeprefix("  - ")
+    assert json.loads(shown) == name
+
+
+def test_nothing_is_shown_of_types_the_ontology_does_not_name(desk: Desk) -> None:
+    before = desk.files()
+    desk.write(memory("w", "work/node", text("hidden")), memory("n", "note"), connection(None, "w", "NextAction", "n"))
+    assert desk.files() == before
+
+
+def test_a_store_without_an_ontology_has_no_views(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.write(memory("n", "note"))
+    assert desk.files() == {}
+    desk.close()
+
+
+FILE_NAMES = {
+    "mem_a-B9": "mem_a-B9",
+    "../../etc/passwd": "%2E%2E%2F%2E%2E%2Fetc%2Fpasswd",
+    "a b": "a%20b",
+    "ünï": "%C3%BCn%C3%AF",
+    ".hidden": "%2Ehidden",
+    "%2E": "%252E",
+    "nul\0": "nul%00",
+}
+
+
+@pytest.mark.parametrize("node_id", FILE_NAMES)
+def test_what_a_client_says_never_becomes_a_path(desk: Desk, node_id: str) -> None:
+    desk.write(memory(node_id, "Project", text("x", "../../sh")))
+    assert desk.registry()["nodes"][node_id]["content"]["path"] == f"_content/nodes/{FILE_NAMES[node_id]}.txt"
+    assert desk.read(f"_content/nodes/{FILE_NAMES[node_id]}.txt") == "x"
+
+
+def test_long_ids_that_begin_alike_have_files_of_their_own(desk: Desk) -> None:
+    one, two = "é" * 255 + "1", "é" * 255 + "2"
+    desk.write(memory(one, "Project", text("one")), memory(two, "Project", text("two")))
+    paths = [desk.registry()["nodes"][each]["content"]["path"] for each in (one, two)]
+    assert [desk.read(path) for path in paths] == ["one", "two"]
+
+
+# -- changes
+
+
+def test_a_new_format_alone_moves_nothing_and_new_content_takes_the_new_ending(desk: Desk) -> None:
+    desk.write(memory("n", "Project", text("one")))
+    desk.write(memory("n", "Project", text("one", "json")))
+    assert desk.registry()["nodes"]["n"]["content"] == {
+        "path": "_content/nodes/n.md",
+        "format": "json",
+        "encoding": "utf-8",
+    }
+    desk.write(memory("n", "Project", text("two", "json")))
+    assert desk.registry()["nodes"]["n"]["content"]["path"] == "_content/nodes/n.json"
+    assert [path.name for path in desk.path("_content/nodes").iterdir()] == ["n.json"]
+
+
+def test_an_update_keeps_when_it_was_created(desk: Desk) -> None:
+    desk.write(memory("n"))
+    desk.write(memory("n", "Project", done=True))
+    shown = desk.registry()["nodes"]["n"]
+    assert (shown["created"], shown["modified"]) == ("2023-11-14T22:13:22.000Z", "2023-11-14T22:13:23.000Z")
+
+
+def test_deleting_takes_the_files_of_the_node_and_of_its_connections(desk: Desk) -> None:
+    desk.write(memory("p", "Project", text("p")), memory("a", "Action", text("a")))
+    desk.write(connection("c", "p", "NextAction", "a", text("c")))
+    desk.write(cut("c", "p", "NextAction", "a"), gone("p"))
+    assert list(desk.registry()["nodes"]) == ["a"]
+    assert desk.registry()["connections"] == {}
+    assert [name for name in desk.files() if name.startswith("_content")] == ["_content/nodes/a.md"]
+
+
+def test_a_node_made_again_is_new(desk: Desk) -> None:
+    desk.write(memory("n", "Project", text("one")), memory("m"))
+    desk.write(gone("n"))
+    desk.write(memory("n", "Project", text("two")))
+    assert list(desk.registry()["nodes"]) == ["m", "n"]
+    assert desk.registry()["nodes"]["n"]["created"] == "2023-11-14T22:13:24.000Z"
+    assert desk.read("_content/nodes/n.md") == "two"
+
+
+def test_a_type_that_is_named_later_shows_what_was_there_before(desk: Desk) -> None:
+    desk.write(memory("p"), memory("x", "Person", text("who")), connection("c", "p", "WaitingFor", "x"))
+    assert list(desk.registry()["nodes"]) == ["p"]
+    desk.write(define_type("Person"))
+    assert list(desk.registry()["nodes"]) == ["p", "x"]
+    assert desk.read("_content/nodes/x.md") == "who"
+    desk.write(define_connection("WaitingFor", "Project", "Person"))
+    assert list(desk.registry()["connections"]) == ["c"]
+
+
+def test_a_node_that_gets_a_named_type_brings_its_connections(desk: Desk) -> None:
+    desk.write(memory("p"), memory("x", "draft"), connection("c", "p", "NextAction", "x"))
+    assert desk.registry()["connections"] == {}
+    desk.write(memory("x", "Action"))
+    assert list(desk.registry()["connections"]) == ["c"]
+    desk.write(memory("x", "draft"))
+    assert desk.registry()["connections"] == {}
+    desk.write(memory("x", "Action"))
+    assert list(desk.registry()["connections"]) == ["c"]
+
+
+def test_parallel_connections_are_told_apart(desk: Desk) -> None:
+    desk.write(memory("p"), memory("a", "Action"))
+    desk.write(connection("c1", "p", "NextAction", "a"), connection("c2", "p", "NextAction", "a"))
+    desk.write(cut("c1", "p", "NextAction", "a"))
+    assert list(desk.registry()["connections"]) == ["c2"]
+
+
+def test_binary_content_is_shown_as_it_is(desk: Desk) -> None:
+    prepared = desk.contents.prepare("nodes", "n", "PNG", "base64", PNG)
+    desk.write(memory("n", "Project", prepared.content))
+    assert desk.path("_content/nodes/n.png").read_bytes() == PNG
+    assert desk.path(f"_content/blobs/{sha256(PNG).hexdigest()}").read_bytes() == PNG
+
+
+# -- they can be thrown away
+
+
+def filled(desk: Desk) -> None:
+    desk.write(memory("p", "Project", text("old")), memory("a", "Action", text("a")), memory("g", "Project", text("g")))
+    desk.write(connection("c", "p", "NextAction", "a", text("why")))
+    desk.write(memory("p", "Project", text("new"), status="active"))
+    desk.write(memory("b", "Project", desk.contents.prepare("nodes", "b", "png", "base64", PNG).content))
+    desk.write(gone("g"))
+
+
+def test_every_view_that_was_deleted_comes_back(desk: Desk) -> None:
+    filled(desk)
+    before = desk.files()
+    desk.follower.close()
+    for name in ("_content/nodes", "_content/connections"):
+        shutil.rmtree(desk.path(name))
+    for name in ("registry.json", "ontology.yaml", "views.db"):
+        desk.path(f"_system/{name}").unlink()
+    desk.begin()
+    desk.follower.catch_up()
+    assert desk.files() == before
+
+
+LOST = [
+    "_system/registry.json",
+    "_system/ontology.yaml",
+    "_system/views.db",
+    "_content/nodes/p.md",
+    "_content/nodes/b.png",
+]
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_any_one_view_that_was_deleted_comes_back(desk: Desk, lost: str) -> None:
+    filled(desk)
+    before = desk.files()
+    desk.follower.close()
+    desk.path(lost).unlink()
+    desk.begin()
+    desk.follower.catch_up()
+    assert desk.files() == before
+
+
+def test_a_rebuilt_table_does_not_take_what_it_finds_for_edits(desk: Desk) -> None:
+    filled(desk)
+    before = desk.files()
+    desk.follower.close()
+    desk.path("_system/views.db").unlink()
+    desk.path("_content/nodes/p.md").write_text("old")
+    desk.begin()
+    desk.follower.catch_up()
+    assert desk.files() == before
+    assert desk.views.problems() == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"nodes":{}}', b"\0" * 100])
+@pytest.mark.parametrize("name", ["registry.json", "ontology.yaml"])
+def test_a_file_somebody_else_wrote_is_kept_beside_and_rebuilt(desk: Desk, name: str, damage: bytes) -> None:
+    filled(desk)
+    before = desk.files()
+    desk.follower.close()
+    desk.path(f"_system/{name}").write_bytes(damage)
+    desk.begin()
+    desk.follower.catch_up()
+    assert desk.files() == before
+    kept = list(desk.path("_system").glob(f"{name}.rejected-*"))
+    assert [path.read_bytes() for path in kept] == [damage]
+
+
+def test_a_registry_changed_while_we_run_is_kept_beside_at_the_next_write(desk: Desk) -> None:
+    desk.write(memory("n"))
+    desk.path("_system/registry.json").write_text("mine")
+    desk.write(memory("m"))
+    assert list(desk.registry()["nodes"]) == ["n", "m"]
+    assert [path.read_text() for path in desk.path("_system").glob("registry.json.rejected-*")] == ["mine"]
+
+
+def test_a_damaged_table_is_replayed(desk: Desk) -> None:
+    filled(desk)
+    before = desk.files()
+    desk.follower.close()
+    desk.path("_system/views.db").write_bytes(b"not a database, but long enough to be looked at" * 100)
+    desk.begin()
+    desk.follower.catch_up()
+    assert desk.files() == before
+
+
+def test_the_views_of_another_log_make_room(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
+    filled(desk)
+    desk.follower.close()
+    other = Desk(tmp_path_factory.mktemp("other"))
+    other.write(*DEFINITIONS)
+    other.write(memory("z", "Project", text("z")))
+    expected = other.files()
+    other.close()
+    for name in ("log", "head"):
+        here, there = desk.path(f"_system/{name}"), other.path(f"_system/{name}")
+        shutil.rmtree(here) if here.is_dir() else here.unlink()
+        shutil.copytree(there, here) if there.is_dir() else shutil.copy(there, here)
+    desk.begin()
+    desk.follower.catch_up()
+    assert desk.files() == expected
+
+
+# -- several processes, and sudden ends
+
+APPLIER = """
+import sys
+from pathlib import Path
+from tests.projections.desk import Desk, memory, text
+desk = Desk(Path(sys.argv[1]))
+desk.follower.catch_up()
+print("ready", flush=True)
+for line in sys.stdin:
+    node = line.strip()
+    while True:
+        try:
+            desk.write(memory(node, "Project", desk.prepared("nodes", node, node)))
+            break
+        except Exception as error:
+            if getattr(error, "code", "") != "HEAD_MOVED":
+                raise
+    print(node, flush=True)
+desk.close()
+"""
+
+
+def start(home: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", APPLIER, str(home)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_processes_take_turns_with_the_same_views(desk: Desk) -> None:
+    both = [start(desk.home), start(desk.home)]
+    for number, process in enumerate(both):
+        assert process.stdin is not None
+        process.stdin.write("".join(f"p{number}-{count}\n" for count in range(25)))
+        process.stdin.flush()
+    for process in both:
+        out, _ = process.communicate(timeout=60)
+        assert len(out.split()) == 26
+        assert process.returncode == 0
+    desk.follower.catch_up()
+    expected = {f"p{number}-{count}" for number in (0, 1) for count in range(25)}
+    assert set(desk.registry()["nodes"]) == expected
+    assert {path.stem for path in desk.path("_content/nodes").iterdir()} == expected
+    assert all(desk.read(f"_content/nodes/{name}.md") == name for name in expected)
+
+
+def test_a_kill_between_append_and_view_is_made_good_at_the_next_start(desk: Desk) -> None:
+    content = desk.prepared("nodes", "n", "safe")
+    desk.append(memory("n", "Project", content))
+    assert [path.name[:3] for path in desk.path("_content/nodes").iterdir()] == [".n."]
+    desk.begin()
+    desk.follower.catch_up()
+    assert [path.name for path in desk.path("_content/nodes").iterdir()] == ["n.md"]
+    assert desk.read("_content/nodes/n.md") == "safe"
+    assert list(desk.registry()["nodes"]) == ["n"]
+
+
+def test_views_killed_again_and_again_end_up_right(desk: Desk) -> None:
+    for life in range(5):
+        process = start(desk.home)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("".join(f"l{life}-{count}\n" for count in range(1000)))
+        process.stdin.flush()
+        for _ in range(3 + 4 * life):
+            process.stdout.readline()
+        process.kill()
+        process.communicate()
+    desk.follower.catch_up()
+    nodes = [json.loads(entry.commit.payload)["id"] for entry in desk.log.read(Head())][len(DEFINITIONS) :]
+    assert len(nodes) > 20
+    assert list(desk.registry()["nodes"]) == nodes
+    shown = [path.name for path in desk.path("_content/nodes").iterdir() if not path.name.startswith(".")]
+    assert sorted(shown) == sorted(f"{node}.md" for node in nodes)
+    assert list(desk.path("_system").glob("*.rejected-*")) == []
+
+
+# -- resistance
+
+
+def test_a_directory_in_the_place_of_a_file_is_kept_beside(desk: Desk) -> None:
+    desk.path("_content/nodes/m.md").mkdir(parents=True)
+    (desk.path("_content/nodes/m.md") / "keep").write_text("")
+    desk.write(memory("m", "Project", text("y")))
+    desk.follower.catch_up()
+    kept = [path for path in desk.path("_content/nodes").iterdir() if ".edited-" in path.name]
+    assert [path.is_dir() for path in kept] == [True]
+    assert desk.read("_content/nodes/m.md") == "y"
+
+
+def test_a_directory_that_is_no_directory_is_reported_until_it_is_put_right(desk: Desk) -> None:
+    desk.path("_content").mkdir()
+    elsewhere = desk.path("elsewhere")
+    elsewhere.mkdir()
+    desk.path("_content/nodes").symlink_to(elsewhere)
+    desk.write(memory("n", "Project", text("x")))
+    assert [(each.path, "symbolic" in each.problem) for each in desk.views.problems()] == [
+        ("_content/nodes/n.md", True)
+    ]
+    assert list(elsewhere.iterdir()) == []
+    assert list(desk.registry()["nodes"]) == ["n"]
+    desk.path("_content/nodes").unlink()
+    desk.follower.catch_up()
+    assert desk.views.problems() == []
+    assert desk.read("_content/nodes/n.md") == "x"
+
+
+def test_a_registry_that_finds_no_room_is_reported_and_written_later(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Confined.write
+
+    def full(files: Confined, parts: tuple[str, ...], data: bytes, **how: bool) -> os.stat_result:
+        if parts[-1] == "registry.json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(files, parts, data, **how)
+
+    monkeypatch.setattr(Confined, "write", full)
+    desk.write(memory("n", "Project", text("x")))
+    assert desk.follower.position == desk.log.head()
+    assert [(each.path, each.problem) for each in desk.views.problems()] == [
+        ("_system/registry.json", "could not write: No space left on device")
+    ]
+    assert desk.read("_content/nodes/n.md") == "x"
+    monkeypatch.undo()
+    desk.follower.catch_up()
+    assert list(desk.registry()["nodes"]) == ["n"]
+    assert desk.views.problems() == []
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"other"])
+def test_a_blob_that_is_gone_or_damaged_is_reported_and_not_shown(desk: Desk, damage: bytes | None) -> None:
+    content = desk.contents.prepare("nodes", "n", "png", "base64", PNG)
+    desk.write(memory("n", "Project", content.content))
+    desk.follower.close()
+    desk.path("_content/nodes/n.png").unlink()
+    blob = desk.path(f"_content/blobs/{content.content['blob']}")
+    blob.unlink()
+    if damage is not None:
+        blob.write_bytes(damage)
+    desk.begin()
+    for _ in range(2):
+        desk.follower.catch_up()
+        assert [each.path for each in desk.views.problems()] == ["_content/nodes/n.png"]
+    assert list(desk.path("_content/nodes").iterdir()) == []
+
+
+@pytest.fixture
+def small_content(desk: Desk) -> Iterator[Path]:
+    """`_content` on a file system of its own, with room for little."""
+    disk = desk.path("_content")
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False)
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_content_that_finds_no_room_is_reported_and_written_when_there_is(desk: Desk, small_content: Path) -> None:
+    desk.write(memory("n", "Project", text("x" * 100_000)), memory("m", "Project", text("small")))
+    (problem,) = desk.views.problems()
+    assert problem.path == "_content/nodes/n.md"
+    assert "No space left" in problem.problem
+    assert list(desk.registry()["nodes"]) == ["n", "m"]
+    assert [path.name for path in (small_content / "nodes").iterdir()] == ["m.md"]
+    subprocess.run(["mount", "-o", "remount,size=1m", str(small_content)], check=True)
+    desk.follower.catch_up()
+    assert desk.views.problems() == []
+    assert desk.read("_content/nodes/n.md") == "x" * 100_000
+
+
+def test_a_file_that_cannot_be_removed_is_reported_and_removed_later(desk: Desk, small_content: Path) -> None:
+    desk.write(memory("n", "Project", text("x")))
+    subprocess.run(["mount", "-o", "remount,ro", str(small_content)], check=True)
+    desk.write(gone("n"))
+    (problem,) = desk.views.problems()
+    assert (problem.path, "Read-only" in problem.problem) == ("_content/nodes/n.md", True)
+    assert desk.registry()["nodes"] == {}
+    subprocess.run(["mount", "-o", "remount,rw", str(small_content)], check=True)
+    desk.restart()
+    assert desk.views.problems() == []
+    assert list((small_content / "nodes").iterdir()) == []
+
+
+# -- hand edits
+
+
+def test_an_edit_that_was_not_adopted_is_kept_beside_what_replaces_it(desk: Desk) -> None:
+    desk.write(memory("n", "Project", text("one")))
+    desk.path("_content/nodes/n.md").write_text("by hand")
+    desk.write(memory("n", "Project", text("two")))
+    assert desk.read("_content/nodes/n.md") == "two"
+    kept = [path for path in desk.path("_content/nodes").iterdir() if ".edited-" in path.name]
+    assert [path.read_text() for path in kept] == ["by hand"]
+
+
+def test_an_edit_of_a_node_that_is_deleted_is_kept(desk: Desk) -> None:
+    desk.write(memory("n", "Project", text("one")))
+    desk.path("_content/nodes/n.md").write_text("by hand")
+    desk.write(gone("n"))
+    assert [path.read_text() for path in desk.path("_content/nodes").iterdir()] == ["by hand"]
+
+
+def test_an_edit_made_while_nobody_ran_is_not_overwritten_at_the_start(desk: Desk) -> None:
+    desk.write(memory("n", "Project", text("one")))
+    desk.follower.close()
+    desk.path("_content/nodes/n.md").write_text("by hand")
+    desk.begin()
+    desk.follower.catch_up()
+    assert desk.read("_content/nodes/n.md") == "by hand"
+    assert [each.path for each in desk.views.problems()] == ["_content/nodes/n.md"]
+
+
+def test_an_older_version_that_came_back_from_a_backup_is_not_an_edit(desk: Desk) -> None:
+    desk.write(memory("n", "Project", text("one")))
+    path = desk.path("_content/nodes/n.md")
+    old = path.stat()
+    desk.write(memory("n", "Project", text("two")))
+    desk.follower.close()
+    path.write_text("one")
+    os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
+    desk.begin()
+    desk.follower.catch_up()
+    assert desk.read("_content/nodes/n.md") == "two"
+
+
+def test_a_touched_file_is_no_edit(desk: Desk) -> None:
+    desk.write(memory("n", "Project", text("one")))
+    os.utime(desk.path("_content/nodes/n.md"))
+    desk.restart()
+    assert desk.views.problems() == []
+    assert desk.views.edits() == []
+
+
+# -- redaction
+
+
+def redact(desk: Desk, node_id: str, fields: list[str] | None = None) -> None:
+    """As the memory toolset does: mask every version of the node."""
+    redacts, masks = {}, {}
+    for entry in desk.log.read(Head()):
+        document = entry.commit.document()
+        if entry.commit.operation is Verb.UPSERT_NODE and document["id"] == node_id:
+            document["attrs"] = dict.fromkeys(document["attrs"], "[REDACTED]")
+            if fields is None and "content" in document:
+                for key in ("text", "blob"):
+                    if key in document["content"]:
+                        document["content"][key] = "[REDACTED]"
+            masked = canonical_bytes(document)
+            masks[entry.offset] = masked
+            redacts[str(entry.commit.lamport)] = sha256(masked).hexdigest()
+    payload = {"node_id": node_id, "reason": "asked"} | ({} if fields is None else {"redacted_fields": fields})
+    desk.append(Operation(Verb.REDACT_NODE, payload, redacts=redacts), masks=masks)
+    desk.follower.catch_up()
+
+
+def everything(home: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file() and path.parent.name != "log")
+
+
+def test_a_redaction_leaves_nothing_of_what_it_forgets(desk: Desk) -> None:
+    secret = "SECRETSECRETSECRETSECRET"
+    desk.write(memory("n", "Project", text(secret + "-one"), email=secret))
+    desk.path("_content/nodes/n.md").write_text(secret + " by hand")
+    desk.write(memory("n", "Project", text(secret + "-two"), email=secret))
+    desk.path("_system/registry.json").write_text(secret)
+    desk.write(memory("m"))
+    assert secret.encode() in everything(desk.home)
+    redact(desk, "n")
+    assert secret.encode() not in everything(desk.home)
+    assert desk.registry()["nodes"]["n"]["properties"] == {"email": "[REDACTED]"}
+    assert desk.read("_content/nodes/n.md") == "[REDACTED]"
+
+
+def test_a_redaction_takes_the_blob_unless_another_node_has_it_too(desk: Desk) -> None:
+    for node, data in (("n", PNG), ("m", PNG), ("n", b"\x00only here")):
+        desk.write(memory(node, "Project", desk.contents.prepare("nodes", node, "png", "base64", data).content))
+    redact(desk, "n")
+    assert [path.name for path in desk.path("_content/blobs").iterdir()] == [sha256(PNG).hexdigest()]
+    assert desk.read("_content/nodes/n.png") == "[REDACTED]"
+    desk.restart()
+    assert desk.views.problems() == []
+
+
+# -- how often
+
+
+class Ticking:
+    """Seconds that pass only when told, and that one rewrite takes."""
+
+    def __init__(self, rewrite: float) -> None:
+        self.now = 0.0
+        self._rewrite = rewrite
+
+    def __call__(self) -> float:
+        self.now += self._rewrite
+        return self.now
+
+
+@pytest.mark.parametrize(("cost", "rewritten"), [(0.001, [1, 2, 3]), (0.021, [1, 1, 1])])
+def test_a_dear_registry_is_rewritten_once_a_second(tmp_path: Path, cost: float, rewritten: list[int]) -> None:
+    desk = Desk(tmp_path)
+    desk.write(*DEFINITIONS)
+    seconds = Ticking(cost)
+    desk.views._seconds = seconds
+    desk.views._rewritten_at = float("-inf")
+    shown = []
+    for number in (1, 2, 3):
+        desk.write(memory(f"n{number}"))
+        shown.append(len(desk.registry()["nodes"]))
+    assert shown == rewritten
+    seconds.now += 1.0
+    desk.follower.catch_up()
+    assert len(desk.registry()["nodes"]) == 3
+    desk.write(memory("n4"))
+    desk.close()
+    assert len(desk.registry()["nodes"]) == 4
+
+
+def test_what_the_views_were_shown_before_a_restart_need_not_be_replayed(desk: Desk) -> None:
+    desk.write(memory("n", "Project", text("one")))
+    at = desk.views.position()
+    assert at == desk.log.head()
+    desk.restart()
+    assert desk.views.position() == at

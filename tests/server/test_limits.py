@@ -1,0 +1,114 @@
+"""Quotas: what a tenant may ask for in a minute, and nobody else's share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tallystick.errors import InvalidArgument, TooMuch
+from tallystick.policy import Principal
+from tallystick.server import limits
+from tallystick.server.answers import status_of
+from tallystick.server.limits import Quota, Quotas, read_overrides
+
+ACME, GLOBEX = Principal("alice", "acme"), Principal("bob", "globex")
+
+
+class Counter:
+    def __init__(self, quota: Quota, overrides: dict[str, Quota] | None = None) -> None:
+        self.now = 1000.0
+        self.quotas = Quotas(quota, overrides, now=lambda: self.now)
+
+    def allowed(self, calls: int, principal: Principal = ACME, *, writes: bool = True) -> int:
+        return sum(self._is_allowed(principal, writes=writes) for _ in range(calls))
+
+    def _is_allowed(self, principal: Principal, *, writes: bool) -> bool:
+        try:
+            self.quotas.check(principal, writes=writes)
+        except TooMuch:
+            return False
+        return True
+
+
+@pytest.mark.parametrize("share", [1, 3, 7, 60, 1000, 9999, 10_000])
+def test_exactly_a_minutes_share_may_come_at_once(share: int) -> None:
+    assert Counter(Quota(share, 0)).allowed(share + 10) == share
+
+
+def test_then_the_share_flows_back_evenly() -> None:
+    counter = Counter(Quota(60, 0))
+    counter.allowed(60)
+    counter.now += 0.5
+    assert counter.allowed(5) == 0
+    counter.now += 0.5
+    assert counter.allowed(5) == 1
+    counter.now += 10
+    assert counter.allowed(50) == 10
+    counter.now += 3600
+    assert counter.allowed(100) == 60
+
+
+def test_refused_calls_do_not_count() -> None:
+    counter = Counter(Quota(60, 0))
+    counter.allowed(10_000)
+    counter.now += 1
+    assert counter.allowed(5) == 1
+
+
+def test_writes_reads_and_tenants_are_counted_apart() -> None:
+    counter = Counter(Quota(2, 3))
+    assert counter.allowed(9, ACME) == 2
+    assert counter.allowed(9, ACME, writes=False) == 3
+    assert counter.allowed(9, GLOBEX) == 2
+    assert counter.allowed(9, Principal("another agent", "acme")) == 0
+
+
+def test_a_tenant_may_have_a_quota_of_its_own_or_none() -> None:
+    counter = Counter(Quota(2, 2), read_overrides(["acme=5/0"]))
+    assert counter.allowed(9, ACME) == 5
+    assert counter.allowed(99, ACME, writes=False) == 99
+    assert counter.allowed(9, GLOBEX) == 2
+
+
+def test_the_refusal_says_how_long_to_wait_and_waiting_helps() -> None:
+    counter = Counter(Quota(2, 0))
+    counter.allowed(2)
+    with pytest.raises(TooMuch) as refusal:
+        counter.quotas.check(ACME, writes=True)
+    assert refusal.value.code == "RATE_LIMITED"
+    assert refusal.value.details == {"retry_after": 30, "status": 429}
+    assert "acme" in refusal.value.message
+    assert status_of(refusal.value) == 429
+    counter.now += refusal.value.details["retry_after"]
+    assert counter.allowed(2) == 1
+
+
+def test_a_clock_that_stands_or_goes_back_gives_nothing_away() -> None:
+    counter = Counter(Quota(10, 0))
+    counter.allowed(10)
+    counter.now -= 500
+    assert counter.allowed(5) == 0
+
+
+def test_tenants_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_TENANTS_BEFORE_SWEEP", 100)
+    counter = Counter(Quota(60, 0))
+    for number in range(1000):
+        counter.now += 1
+        counter.allowed(1, Principal("a", f"tenant-{number}"))
+    assert len(counter.quotas._used_until) <= 100
+
+
+@pytest.mark.parametrize(
+    "text", ["acme", "acme=1", "acme=1/", "acme=/1", "acme=-1/1", "acme=1/x", "=1/1", "../x=1/1", "ACME=1/1", "a=1/٣"]
+)
+def test_a_quota_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        read_overrides([text])
+    assert refusal.value.code == "QUOTA_INVALID"
+
+
+def test_overrides_are_read_per_tenant() -> None:
+    expected: dict[str, Any] = {"acme": Quota(5000, 50_000), "small": Quota(1, 0)}
+    assert read_overrides(["acme=5000/50000", "small=1/0"]) == expected

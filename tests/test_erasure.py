@@ -1,0 +1,428 @@
+"""Erasure: what was forgotten is in no byte below the base, and what cannot be forgotten is said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick import app
+from tallystick.cli.remains import holds
+from tallystick.commits import Commit, Draft, Operation, Verb
+from tallystick.config import Settings, load
+from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.log import Head
+from tallystick.log.files import FilesLog
+from tallystick.server import Offer
+from tallystick.server.dispatch import prepare
+from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
+from tallystick.toolsets import knowledge
+from tests.commanding import Shell, edge, node
+from tests.making import entries
+
+WORD = "Qz7731Xyzzy"
+SECRET = f'Zsófia "Zsó" {WORD}'
+"""With letters and signs that JSON, paths and base64 spell otherwise."""
+
+Call = Callable[..., Awaitable[dict[str, Any]]]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "memory")
+
+
+@pytest.fixture
+def settings(shell: Shell) -> Settings:
+    return load({"base": shell.base, "toolsets": "all"}, environ={})
+
+
+def found_in(base: Path, word: str = WORD) -> list[str]:
+    """Every file with the word in it, in any spelling; looked for without the code under test."""
+    needles = {word.lower().encode(), word.lower().encode("utf-16-le")}
+    encoded = {b64encode(b"x" * before + text.encode())[4:-4] for before in range(3) for text in (word, word.lower())}
+    return sorted(
+        str(path.relative_to(base))
+        for path in base.rglob("*")
+        if path.is_file()
+        for data in [path.read_bytes()]
+        if any(needle in data.lower() for needle in needles) or any(needle in data for needle in encoded)
+    )
+
+
+# -- everywhere
+
+
+async def _memory(call: Call) -> None:
+    for attrs in ({"name": SECRET}, {"name": "x", "deep": {"list": [{"mail": SECRET}]}}, {"tags": ["a", SECRET]}):
+        await call("memory.write", op="UPSERT_NODE", node={"id": "person", "type": "Person", "attrs": attrs})
+    for name in ("gone", "kept"):
+        await call("memory.write", op="UPSERT_NODE", node={"id": name, "type": "note", "attrs": {"text": SECRET}})
+    await call("memory.write", op="DELETE_NODE", node_id="gone")
+    # Long enough not to be indexed as a value, and twice in one line.
+    long = {"text": f"{SECRET} " * 40, "n": 1}
+    await call("memory.write", op="UPSERT_NODE", node={"id": "long", "type": "note", "attrs": long})
+
+
+async def _work(call: Call) -> None:
+    opened = await call("graph_open", project="shop", goal="sell things")
+    planned = await call(
+        "graph_plan",
+        nodes=[
+            {
+                "ref": "a",
+                "parent_ref": opened["root"]["id"],
+                "summary": f"call {SECRET}",
+                "properties": {"who": SECRET},
+            },
+            {"ref": "b", "parent_ref": opened["root"]["id"], "summary": "nothing", "depends_on": ["a"]},
+        ],
+    )
+    node_id = planned["created"][0]["id"]
+    evidence = [{"type": "note", "ref": f"{SECRET} said yes"}]
+    update = {"node_id": node_id, "resolved": True, "state": {"said": SECRET}, "add_evidence": evidence}
+    await call("graph_update", updates=[update | {"add_context_links": [f"letters/{WORD}.md"]}])
+
+
+async def _ontology(call: Call) -> None:
+    await call("create_ontology", node_types=["Letter"], connection_types=[])
+    binary = b64encode(b"\x89PNG\0\xff" + SECRET.encode() + bytes(range(256))).decode()
+    for content, encoding, format_ in (
+        (f"Dear {SECRET},", "utf-8", "markdown"),
+        (f"{'x' * 300_000} {SECRET}", "utf-8", "text"),
+        (binary, "base64", "png"),
+    ):
+        made = await call(
+            "create_node", type="Letter", content=content, encoding=encoding, format=format_, properties={"to": SECRET}
+        )
+        if format_ == "markdown":
+            await call("update_node", node_id=made["node_id"], content="Dear nobody,", encoding="utf-8")
+    await call("search_content", query=WORD)
+
+
+async def _knowledge(call: Call) -> None:
+    """In the project that the work is of, for one of its tasks."""
+    project, task = [
+        (await call("memory.search", type=kind, limit=1, fields=["type"]))["entities"][0]["id"]
+        for kind in ("work/project", "work/node")
+    ]
+    about = {"projectId": project, "createdByTaskId": task, "name": SECRET, "knowledge": SECRET}
+    made = await call("manage_graph", operation="create", entityType="molecule", **about)
+    molecule = made["data"]["molecule"]["id"]
+    atom = {"paths": [f"src/{WORD}/**"], "moleculeId": molecule}
+    await call("manage_graph", operation="create", entityType="atom", **about, **atom)
+    entry = {"parentType": "molecule", "parentId": molecule, "taskId": task, "summary": SECRET}
+    await call("manage_changelog", operation="append", **entry)
+
+
+WRITERS: dict[str, Callable[[Call], Awaitable[None]] | None] = {
+    "memory": _memory,
+    "work": _work,
+    "ontology": _ontology,
+    "knowledge": _knowledge,
+    "files": None,  # Writes files of its own, or the contents of the ontology's nodes.
+}
+
+
+def _caller(offer: Offer) -> Call:
+    known = {"knowledge": knowledge.make_toolset(), **{toolset.name: toolset for toolset in offer.tools.known}}
+    assert known.keys() <= WRITERS.keys(), "a new vocabulary: write the secret through it too"
+    tools = {tool.name: tool for toolset in known.values() for tool in toolset.tools}
+
+    async def call(name: str, /, **arguments: Any) -> dict[str, Any]:
+        prepared = prepare(tools[name], arguments)
+        return (await tools[name].call(offer.store, offer.principal_of(None), prepared)).data
+
+    return call
+
+
+async def _write_everywhere(offer: Offer) -> None:
+    call = _caller(offer)
+    for writer in WRITERS.values():
+        if writer is not None:
+            await writer(call)
+
+
+def _leave_traces(settings: Settings) -> None:
+    """What crashes, people and earlier versions leave beside the log and the views."""
+    log = settings.system / "log"
+    (log / "00000000000000000001.jsonl.torn-20250101T000000-99").write_text(f'{{"payload":{{"a":"{WORD}"')
+    registry = settings.system / "registry.json"
+    registry.write_text(registry.read_text("utf-8").replace("{", "{ ", 1))
+
+
+@pytest.mark.parametrize("serving", [False, True], ids=["nobody serves", "a server runs"])
+def test_what_is_forgotten_is_in_no_byte_below_the_base(shell: Shell, settings: Settings, serving: bool) -> None:
+    async def story() -> None:
+        async with app.served(settings) as offer:
+            await _write_everywhere(offer)
+        await app.take_snapshot(settings)
+        _leave_traces(settings)
+        places = found_in(settings.base)
+        for expected in ("graph.db", "_system/views.db", "registry.json", "torn", "_content/blobs", ".snapshot", "_system/text"):
+            assert any(expected in place for place in places), (expected, places)
+        if serving:
+            async with app.served(settings):
+                told = await asyncio.to_thread(shell.run, "forget", "--subject", WORD, "--yes", "--json")
+                assert told.json["files_that_still_name_it"] == []
+        else:
+            told = await asyncio.to_thread(shell.run, "forget", "--subject", WORD, "--yes", "--json")
+        assert told.json["complete"], told.json
+        assert WORD.casefold() not in told.out.casefold()
+
+    asyncio.run(story())
+    assert found_in(settings.base) == []
+    assert shell.run("verify").code == 0
+    assert shell.run("forget", "--subject", WORD, "--json").json["to_redact"] == []
+
+
+def test_the_search_for_traces_does_find_them(tmp_path: Path) -> None:
+    """The same eyes as above, on files that do hold the word."""
+    spellings = {
+        "plain": SECRET.encode(),
+        "upper": SECRET.upper().encode(),
+        "json": json.dumps(SECRET).encode(),
+        **{f"base64-{n}": b64encode(b"y" * n + SECRET.encode() + b"z" * 9) for n in range(3)},
+    }
+    for name, data in spellings.items():
+        (tmp_path / name).write_bytes(b"\0" * 5_000_000 + data if name == "plain" else data)
+    assert found_in(tmp_path) == sorted(spellings)
+    assert [name for name in sorted(spellings) if not holds(tmp_path / name, [WORD])] == []
+    (tmp_path / "innocent").write_bytes(os.urandom(100_000))
+    assert not holds(tmp_path / "innocent", [WORD])
+    (tmp_path / "hashes").write_text(f"{'ada':0>64}")
+    assert not holds(tmp_path / "hashes", ["Ada"])
+    (tmp_path / "zs%C3%B3.md").write_bytes(b"")
+    assert holds(tmp_path / "zs%C3%B3.md", ["Zsó"])
+
+
+def test_every_vocabulary_goes_on_after_its_nodes_were_redacted(shell: Shell, settings: Settings) -> None:
+    async def story() -> None:
+        async with app.served(settings) as offer:
+            await _write_everywhere(offer)
+        await asyncio.to_thread(shell.run, "forget", "--subject", WORD, "--whole", "--yes", "--json")
+        async with app.served(settings) as offer:
+            call = _caller(offer)
+            project = (await call("memory.search", type="work/project"))["entities"][0]["id"]
+            for tool in ("graph_open", "graph_onboard", "graph_next", "graph_query"):
+                await call(tool, project="shop")
+            for kind in ("atom", "molecule"):
+                found = await call("query_graph", operation="search", entityType=kind, projectId=project)
+                assert found["success"]
+            await call("query_graph", operation="context", projectId=project, paths="src/a.py")
+            for node_id in (await call("query_nodes", type="Letter"))["node_ids"]:
+                await call("get_node_content", node_id=node_id)
+            await _memory(call)
+
+    asyncio.run(story())
+
+
+# -- finding
+
+
+def commit_of(operation: Operation, **said: Any) -> Commit:
+    return entries(Head(), Draft((operation,), **{"actor": "ann", "tool": "test", **said}))[0].commit
+
+
+def upsert(attrs: dict[str, Any], node_id: str = "n", kind: str = "note", **content: Any) -> Operation:
+    return Operation(Verb.UPSERT_NODE, {"id": node_id, "type": kind, "attrs": attrs, **content})
+
+
+def content(text: str, encoding: str = "utf-8") -> dict[str, Any]:
+    return {"content": {"format": "text", "encoding": encoding, "text": text}}
+
+
+def mentions(commit: Commit, *texts: str, whole_words: bool = False) -> set[tuple[str, str, str | None]]:
+    found = find_mentions(commit, Subject(texts, whole_words=whole_words), _no_blob)
+    return {(each.kind, each.place, each.field) for each in found if isinstance(each, Mention)}
+
+
+def _no_blob(content: dict[str, Any]) -> bytes:
+    raise OSError("gone")
+
+
+ADA = "ada@example.org"
+REACHED: dict[str, tuple[Operation, set[str]]] = {
+    "a value": (upsert({"mail": ADA, "other": 1}), {"attrs.mail"}),
+    "part of a value, in other letters": (upsert({"text": f"Dear ADA@Example.org, {'x' * 500}"}), {"attrs.text"}),
+    "a value below": (upsert({"a": {"b": {"c": ADA}}}), {"attrs.a.b.c"}),
+    "a value in a list": (upsert({"to": ["x", ADA]}), {"attrs.to"}),
+    "a value of an object in a list": (upsert({"to": [{"mail": ADA}, {"mail": "x"}]}), {"attrs.to.mail"}),
+    "a name with dots": (upsert({"a.b": ADA}), {"attrs.a.b"}),
+    "a name below": (upsert({"mails": {ADA: 1}}), {"attrs.mails"}),
+    "a content": (upsert({}, **content(f"Dear {ADA}")), {"content"}),
+    "a content in base64": (upsert({}, **content(b64encode(f"x{ADA}".encode()).decode(), "base64")), {"content"}),
+    "nothing": (upsert({"mail": "bob@example.org"}, **content("Dear Bob")), set()),
+}
+
+
+@pytest.mark.parametrize("case", REACHED)
+def test_a_mention_is_found_with_the_field_to_redact(case: str) -> None:
+    operation, fields = REACHED[case]
+    assert mentions(commit_of(operation), ADA) == {("node", field, field) for field in fields}
+
+
+BEYOND: dict[str, tuple[Commit, tuple[str, str]]] = {
+    "the id of a node": (commit_of(upsert({}, ADA)), ("node", "id")),
+    "the type of a node": (commit_of(upsert({}, kind=ADA)), ("node", "type")),
+    "the name of an attribute": (commit_of(upsert({ADA: 1})), ("node", f"attrs.{ADA}")),
+    "the node that is deleted": (commit_of(Operation(Verb.DELETE_NODE, {"node_id": ADA})), ("node", "node_id")),
+    "an attribute of an edge": (
+        commit_of(Operation(Verb.UPSERT_EDGE, {"from": "a", "rel": "r", "to": "b", "attrs": {"note": ADA}})),
+        ("edge", "attrs.note"),
+    ),
+    "the end of an edge": (
+        commit_of(Operation(Verb.DELETE_EDGE, {"from": ADA, "rel": "r", "to": "b"})),
+        ("edge", "from"),
+    ),
+    "the author": (commit_of(upsert({}), actor=ADA), ("commit", "actor")),
+    "the reason": (commit_of(upsert({}), reason=f"{ADA} asked"), ("commit", "reason")),
+    "the run": (commit_of(upsert({}), run_context={"job_id": f"for {ADA}"}), ("commit", "run_context.job_id")),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_a_mention_that_no_redaction_reaches_is_found_all_the_same(case: str) -> None:
+    commit, (kind, place) = BEYOND[case]
+    assert mentions(commit, ADA) == {(kind, place, None)}
+
+
+def test_numbers_and_several_texts_name_somebody_and_whole_words_are_words() -> None:
+    commit = commit_of(upsert({"phone": 5550123, "flag": True, "title": "Annual", "by": "ann"}))
+    assert mentions(commit, "5550123") == {("node", "attrs.phone", "attrs.phone")}
+    assert {place for _, place, _ in mentions(commit, "ann", "true")} >= {"attrs.title", "attrs.by"}
+    assert {place for _, place, _ in mentions(commit, "ann", whole_words=True)} == {"actor", "attrs.by"}
+
+
+def test_a_content_that_cannot_be_read_is_told() -> None:
+    commit = commit_of(upsert({}, content={"format": "text", "encoding": "utf-8", "blob": "0" * 64, "bytes": 3}))
+    assert list(find_mentions(commit, Subject([ADA]), _no_blob)) == [Unread("n", 1)]
+
+
+# -- the command
+
+
+def test_nothing_is_changed_by_looking(shell: Shell) -> None:
+    shell.write(node("ada", mail=ADA), edge("ada", "knows", "ada", since=ADA))
+    before = (shell.base / "_system" / "head").read_bytes()
+    told = shell.run("forget", "--subject", ADA, "--json").json
+    assert told["to_redact"] == [{"node": "ada", "type": "note", "fields": ["attrs.mail"]}]
+    assert [each["place"] for each in told["cannot_be_erased"]] == ["attrs.since"]
+    assert (shell.base / "_system" / "head").read_bytes() == before
+
+
+def test_only_what_names_the_subject_is_redacted_unless_more_is_asked_for(shell: Shell) -> None:
+    people = [node(f"p{number}", "Person", mail=ADA, phone="555", name="Ada") for number in range(3)]
+    shell.write(*people, node("other", mail="bob@example.org", phone="556"))
+    asked = ("forget", "--subject", ADA, "--json")
+    assert shell.run(*asked).json["to_redact"][0]["fields"] == ["attrs.mail"]
+    done = shell.run(*asked, "--field", "attrs.phone", "--yes").json
+    assert [row["fields"] for row in done["redacted"]] == [["attrs.mail", "attrs.phone"]] * 3
+    lines = (shell.base / "_system" / "log" / "00000000000000000001.jsonl").read_text()
+    assert ("556" in lines, '"555"' in lines, '"Ada"' in lines, ADA in lines) == (True, False, True, False)
+    whole = shell.run("forget", "--subject", "Ada", "--whole", "--yes", "--json").json
+    assert [row["fields"] for row in whole["redacted"]] == [["attrs", "content"]] * 3
+
+
+def test_the_report_tells_what_was_done_and_names_nobody(shell: Shell, tmp_path: Path) -> None:
+    shell.write(node(ADA, "Person", mail=ADA), node("b", mail=ADA, n=1), node("b", mail=ADA, n=2))
+    shell.write(edge("b", "knows", ADA, note=f"met {ADA}"))
+    shell.run("export", tmp_path / "backup.jsonl")
+    report = tmp_path / "r-17.json"
+    words = ("--reason", "erasure request", "--reference", "R-17", "--report", report)
+    told = shell.run("forget", "--subject", ADA, *words, "--yes")
+    assert told.code == 1
+    assert "NOT everything is erased" in told.err
+    said = json.loads(report.read_text("utf-8"))
+    assert ADA not in report.read_text("utf-8")
+    assert (said["reference"], said["reason"], said["by"], said["complete"]) == (
+        "R-17", "erasure request", "default-agent", False,
+    )  # fmt: skip
+    assert [(row["node"], row["type"], len(row["masked_payloads"])) for row in said["redacted"]] == [
+        ("[NAMES THE SUBJECT]", "Person", 1), ("b", "note", 2),
+    ]  # fmt: skip
+    assert {(each["kind"], each["place"]) for each in said["not_erased"]} >= {
+        ("node", "id"), ("edge", "to"), ("edge", "attrs.note"), ("node", "node_id"),
+    }  # fmt: skip
+    assert said["log_is_sound"] is True
+    assert [backup["position"] for backup in said["backups_taken_before"]] == [4]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--subject", "  "), InvalidArgument),
+        (("--subject", ADA, "--reason", f"{ADA} asked"), InvalidArgument),
+        (("--subject", ADA, "--field", "mail"), InvalidArgument),
+        (("--subject", ADA, "--report", "taken.json"), Conflict),
+    ],
+    ids=str,
+)
+def test_what_would_go_wrong_is_refused_before_anything_is_done(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], error: type[Exception]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken.json").write_text("{}")
+    shell.write(node("ada", mail=ADA))
+    with pytest.raises(error):
+        shell.run("forget", *words, "--yes")
+    assert found_in(shell.base, ADA) != []
+
+
+def test_a_file_that_nobody_follows_is_named_as_what_is_left(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tallystick.cli.remains._PATIENCE_SECONDS", 0.0)
+    shell.write(node("ada", mail=ADA))
+    (shell.base / "notes.txt").write_text(f"call {ADA}")
+    told = shell.run("forget", "--subject", ADA, "--yes", "--json")
+    assert (told.json["files_that_still_name_it"], told.json["complete"], told.code) == (["notes.txt"], False, 1)
+
+
+def test_another_tenants_memory_is_neither_looked_at_nor_touched(shell: Shell) -> None:
+    shell.write(node("ada", mail=ADA))
+    file = shell.base.parent / "theirs.jsonl"
+    file.write_text(json.dumps(node("ada", mail=ADA)))
+    shell.run("import", file, "--tenant", "acme")
+    assert shell.run("forget", "--subject", ADA, "--yes", "--json").json["complete"]
+    assert found_in(shell.base, ADA) == ["tenants/acme/_system/log/00000000000000000001.jsonl"]
+
+
+# -- torn ends, backups
+
+
+def test_a_redaction_takes_torn_ends_with_it(shell: Shell) -> None:
+    shell.write(node("ada", mail=ADA))
+    segment = shell.base / "_system" / "log" / "00000000000000000001.jsonl"
+    with segment.open("ab") as torn:
+        torn.write(segment.read_bytes()[:-20])
+    FilesLog(shell.base / "_system").close()
+    assert [path for path in found_in(shell.base, ADA) if "torn" in path] != []
+    assert shell.run("forget", "--subject", ADA, "--yes", "--json").json["complete"]
+    assert found_in(shell.base, ADA) == []
+
+
+def test_backups_taken_before_a_redaction_are_pending_until_they_are_destroyed(shell: Shell, tmp_path: Path) -> None:
+    shell.write(node("a", x=1))
+    shell.run("export", tmp_path / "early.jsonl")
+    shell.write(node("ada", mail=ADA))
+    shell.run("export", tmp_path / "with.jsonl")
+    shell.run("export")
+    assert shell.run("redactions", "--pending-backups", "--json").json == {"backups": []}
+    shell.run("forget", "--subject", ADA, "--yes")
+    shell.run("export", tmp_path / "after.jsonl")
+    pending = shell.run("redactions", "--pending-backups", "--json").json["backups"]
+    assert [(each["target"], each["redactions"], each["still_there"]) for each in pending] == [
+        (str(tmp_path / "with.jsonl"), [3], True), ("-", [3], None),
+    ]  # fmt: skip
+    (tmp_path / "with.jsonl").unlink()
+    pending = shell.run("redactions", "--destroyed", pending[0]["id"], "--json").json["backups"]
+    assert [each["target"] for each in pending] == ["-"]
+    with pytest.raises(NotFound):
+        shell.run("redactions", "--destroyed", "backup_0")
+    (made,) = shell.run("redactions", "--json").json["redactions"]
+    assert (made["node"], made["fields"], made["masked_payloads"]) == ("ada", ["attrs.mail"], 1)

@@ -1,0 +1,130 @@
+"""manage_changelog: entries are added and never changed, and read newest first."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tallystick.clock import to_text
+from tests.toolsets.agent import NOON
+from tests.toolsets.knowledge.librarian import LATER, PLANNED, TASK, Librarian
+
+NOBODY = "f" * 32
+
+
+def test_an_entry_is_appended_with_all_its_fields(librarian: Librarian) -> None:
+    for create, kind in ((librarian.atom, "atom"), (librarian.molecule, "molecule")):
+        entity = create()
+        said = librarian.told(
+            "manage_changelog",
+            operation="append",
+            parentType=kind,
+            parentId=str(uuid.UUID(entity["id"])),
+            taskId=str(uuid.UUID(LATER)),
+            summary=" moved to the registry \n",
+        )
+        entry = said["data"]["entry"]
+        assert said["message"] == "Changelog entry appended"
+        assert entry == {
+            "id": entry["id"],
+            "parentType": kind,
+            "parentId": entity["id"],
+            "taskId": LATER,
+            "summary": "moved to the registry",
+            "createdAt": to_text(NOON),
+        }
+        assert librarian.history(entity)["entries"] == [entry]
+        assert librarian.get(entity)[kind]["version"] == 1, "history is no change of the entity"
+
+
+def test_entries_come_newest_first_and_in_pages(librarian: Librarian) -> None:
+    atom = librarian.atom()
+    for number in range(25):
+        librarian.append(atom, str(number), taskId=PLANNED)
+    found = librarian.history(atom)
+    assert [entry["summary"] for entry in found["entries"]] == [str(number) for number in range(24, 4, -1)]
+    assert {key: found[key] for key in found if key != "entries"} == {
+        "count": 20,
+        "total": 25,
+        "limit": 20,
+        "offset": 0,
+        "nextOffset": 20,
+    }
+    rest = librarian.history(atom, limit="100", offset="20")
+    assert [entry["summary"] for entry in rest["entries"]] == ["4", "3", "2", "1", "0"]
+    assert {key: rest[key] for key in rest if key != "entries"} == {"count": 5, "total": 25, "limit": 100, "offset": 20}
+
+
+@pytest.mark.parametrize(("asked", "limit"), [(0, 1), (-1, 1), (1_000, 100), (None, 20)])
+def test_the_limit_is_brought_into_bounds(librarian: Librarian, asked: int | None, limit: int) -> None:
+    assert librarian.history(librarian.atom(), limit=asked)["limit"] == limit
+
+
+def test_a_page_of_long_entries_is_cut_and_says_where_to_go_on(librarian: Librarian) -> None:
+    atom = librarian.atom()
+    for number in range(15):
+        librarian.append(atom, f"{number:02}" + "x" * 4_094)
+    found = librarian.history(atom)
+    assert found["nextOffset"] == found["count"] == 11
+    assert librarian.history(atom, offset=11)["count"] == 4
+
+
+def test_the_history_of_what_never_was_is_empty(librarian: Librarian) -> None:
+    said = librarian.told("manage_changelog", operation="search", parentType="atom", parentId=NOBODY)
+    assert said["data"] == {"entries": [], "count": 0, "total": 0, "limit": 20, "offset": 0}
+
+
+def test_an_atom_and_a_molecule_have_histories_of_their_own(librarian: Librarian) -> None:
+    atom = librarian.atom()
+    librarian.append(atom, "mine")
+    said = librarian.told("manage_changelog", operation="search", parentType="molecule", parentId=atom["id"])
+    assert said["data"]["total"] == 0
+
+
+BAD: list[tuple[str, dict[str, Any], str, str]] = [
+    ("no task", {"taskId": None}, "VALIDATION_ERROR", "taskId is required for append operation"),
+    ("no summary", {"summary": None}, "VALIDATION_ERROR", "summary is required for append operation"),
+    ("a blank summary", {"summary": " \n"}, "VALIDATION_ERROR", "summary must not be empty"),
+    ("4 KB and one", {"summary": "x" * 4_097}, "VALIDATION_ERROR", "summary has 4097 bytes, more than 4096"),
+    (
+        "4 KB in fewer characters",
+        {"summary": "é" * 2_049},
+        "VALIDATION_ERROR",
+        "summary has 4098 bytes, more than 4096",
+    ),
+    ("no parent", {"parentId": ""}, "VALIDATION_ERROR", "parentId is required for append operation"),
+    ("no UUID", {"parentId": "atom-1"}, "VALIDATION_ERROR", "field 'parentId' must be a UUID"),
+    ("an unknown type", {"parentType": "task"}, "VALIDATION_ERROR", "field 'parentType' must be 'atom' or 'molecule'"),
+    ("an edit", {"operation": "update"}, "VALIDATION_ERROR", "field 'operation' must be 'append' or 'search'"),
+    ("an unknown parent", {"parentId": NOBODY}, "NOT_FOUND", f"there is no atom '{NOBODY}'"),
+    ("an unknown task", {"taskId": NOBODY}, "NOT_FOUND", f"there is no task '{NOBODY}'"),
+]
+
+
+@pytest.mark.parametrize(("said", "code", "message"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_an_entry_that_breaks_a_rule_is_refused(
+    librarian: Librarian, said: dict[str, Any], code: str, message: str
+) -> None:
+    atom = librarian.atom()
+    good = {"operation": "append", "parentType": "atom", "parentId": atom["id"], "taskId": TASK, "summary": "s"}
+    error = librarian.refusal("manage_changelog", **good | said)
+    assert (error["code"], error["message"]) == (code, message)
+
+
+def test_the_longest_summary_is_kept_whole(librarian: Librarian) -> None:
+    assert librarian.append(librarian.atom(), " " + "é" * 2_048)["summary"] == "é" * 2_048
+
+
+def test_an_atom_is_no_parent_as_a_molecule(librarian: Librarian) -> None:
+    said = {"parentType": "molecule", "parentId": librarian.atom()["id"], "taskId": TASK, "summary": "s"}
+    assert librarian.refusal("manage_changelog", operation="append", **said)["code"] == "NOT_FOUND"
+
+
+def test_times_follow_the_order_of_the_log_even_when_the_clock_goes_back(librarian: Librarian) -> None:
+    atom = librarian.atom()
+    librarian.now -= 5_000
+    entry = librarian.append(atom, "later, by a clock that is behind")
+    assert entry["createdAt"] == atom["createdAt"]
+    assert librarian.update(atom, name="n")["updatedAt"] == atom["updatedAt"]

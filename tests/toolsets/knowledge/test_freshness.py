@@ -1,0 +1,344 @@
+"""Freshness: whether the files that an atom is about are still as they were when it was pinned."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.toolsets.knowledge import freshness, make_desk, make_toolset
+from tallystick.toolsets.knowledge.freshness import Pin, Repository
+from tallystick.toolsets.knowledge.stale import find_stale, repin
+from tests.toolsets.knowledge.librarian import OTHER, SHOP, Checkout, Librarian, keeping
+
+Said = dict[str, Any]
+
+
+def told(librarian: Librarian, atom: Said) -> tuple[bool | None, list[str] | None]:
+    found = librarian.get(atom)["atom"]
+    return found.get("fresh"), found.get("changedFiles")
+
+
+def test_an_atom_that_was_pinned_is_fresh_until_its_files_change(in_repo: Librarian, checkout: Checkout) -> None:
+    atom = in_repo.atom(pin=True)
+    assert told(in_repo, atom) == (True, [])
+    checkout.write("README.md", "two")
+    assert told(in_repo, atom) == (True, [])
+    checkout.write("src/checkout/page.ts", "two")
+    assert told(in_repo, atom) == (False, ["src/checkout/page.ts"])
+    checkout.commit()
+    assert told(in_repo, atom) == (False, ["src/checkout/page.ts"])
+    checkout.write("src/checkout/page.ts", "one")
+    assert told(in_repo, atom) == (True, [])
+
+
+PAGE = "src/checkout/page.ts"
+NEW = "src/checkout/new.ts"
+
+
+def changed(checkout: Checkout) -> None:
+    checkout.write(PAGE, "two")
+
+
+def staged(checkout: Checkout) -> None:
+    checkout.write(PAGE, "two")
+    checkout.git("add", "--all")
+
+
+def committed(checkout: Checkout) -> None:
+    checkout.write(PAGE, "two")
+    checkout.commit()
+
+
+def deleted(checkout: Checkout) -> None:
+    (checkout.root / PAGE).unlink()
+
+
+def removed(checkout: Checkout) -> None:
+    checkout.git("rm", "--quiet", PAGE)
+
+
+def added(checkout: Checkout) -> None:
+    checkout.write(NEW, "new")
+
+
+def moved(checkout: Checkout) -> None:
+    checkout.git("mv", PAGE, NEW)
+
+
+def moved_away(checkout: Checkout) -> None:
+    checkout.git("mv", PAGE, "page.ts")
+
+
+def made_a_link(checkout: Checkout) -> None:
+    (checkout.root / PAGE).unlink()
+    (checkout.root / PAGE).symlink_to("cart.ts")
+
+
+@pytest.mark.parametrize(
+    ("change", "files"),
+    [
+        (changed, [PAGE]),
+        (staged, [PAGE]),
+        (committed, [PAGE]),
+        (deleted, [PAGE]),
+        (removed, [PAGE]),
+        (added, [NEW]),
+        (moved, [NEW, PAGE]),
+        (moved_away, [PAGE]),
+        (made_a_link, [PAGE]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_change_of_any_kind_is_noticed_and_stays_so_when_it_is_committed(
+    in_repo: Librarian, checkout: Checkout, change: Callable[[Checkout], None], files: list[str]
+) -> None:
+    atom = in_repo.atom(pin=True)
+    change(checkout)
+    assert told(in_repo, atom) == (False, files)
+    pinned = in_repo.update(atom, pin=True)
+    assert told(in_repo, pinned) == (True, [])
+    if checkout.git("status", "--porcelain"):
+        checkout.commit()
+    assert told(in_repo, pinned) == (True, []), "committing what was pinned changes nothing"
+
+
+def test_ignored_files_do_not_count(in_repo: Librarian, checkout: Checkout) -> None:
+    checkout.write(".gitignore", "*.log\n")
+    atom = in_repo.atom(pin=True)
+    checkout.write("src/checkout/debug.log", "noise")
+    assert told(in_repo, atom) == (True, [])
+
+
+def test_the_context_of_files_says_what_is_fresh(in_repo: Librarian, checkout: Checkout) -> None:
+    molecule = in_repo.molecule()
+    in_repo.atom("Pinned", moleculeId=molecule["id"], pin=True)
+    in_repo.atom("Readme", "README.md", pin="true")
+    in_repo.atom("Unpinned", "src/**")
+    checkout.write("src/checkout/page.ts", "two")
+    found = in_repo.context("src/checkout/cart.ts,README.md")
+    atoms = {atom["name"]: atom for atom in [*found["molecules"][0]["atoms"], *found["orphanAtoms"]]}
+    assert (atoms["Pinned"]["fresh"], atoms["Pinned"]["changedFiles"]) == (False, ["src/checkout/page.ts"])
+    assert (atoms["Readme"]["fresh"], atoms["Readme"]["changedFiles"]) == (True, [])
+    assert "fresh" not in atoms["Unpinned"]
+    assert (
+        atoms["Pinned"]["pinnedAt"]
+        == in_repo.get(in_repo.query("search", entityType="atom", projectId=SHOP, query="Pinned")["items"][0])["atom"][
+            "pinnedAt"
+        ]
+    )
+    member = in_repo.get(molecule)["atoms"][0]
+    assert (member["fresh"], member["changedFiles"]) == (False, ["src/checkout/page.ts"])
+
+
+def test_a_pin_goes_with_an_update_and_comes_off_on_request(in_repo: Librarian, checkout: Checkout) -> None:
+    atom = in_repo.atom()
+    assert told(in_repo, atom) == (None, None)
+    atom = in_repo.update(atom, pin=True)
+    assert (atom["version"], told(in_repo, atom)) == (2, (True, []))
+    checkout.write("src/checkout/page.ts", "two")
+    atom = in_repo.update(atom, knowledge="seen, but not pinned again")
+    assert told(in_repo, atom)[0] is False
+    atom = in_repo.update(atom, paths=["README.md"], pin=True)
+    assert told(in_repo, atom) == (True, [])
+    atom = in_repo.update(atom, pin="false")
+    assert told(in_repo, atom) == (None, None)
+
+
+def test_other_files_than_those_that_were_pinned_are_changed_files(in_repo: Librarian) -> None:
+    atom = in_repo.atom("A", "src/checkout/cart.ts", pin=True)
+    atom = in_repo.update(atom, paths=["src/checkout/*"])
+    assert told(in_repo, atom) == (False, ["src/checkout/page.ts"])
+
+
+def test_the_setting_pins_without_being_asked(checkout: Checkout, tmp_path: Path) -> None:
+    with keeping(repo=checkout.root, pin_knowledge=True) as librarian:
+        atom = librarian.atom()
+        assert told(librarian, atom) == (True, [])
+        assert told(librarian, librarian.atom("No", pin=False)) == (None, None)
+        checkout.write("src/checkout/page.ts", "two")
+        assert told(librarian, librarian.update(atom, name="again")) == (True, [])
+    with keeping(repo=tmp_path, pin_knowledge=True) as librarian:
+        assert told(librarian, librarian.atom()) == (None, None), "without git it is as if nothing were set"
+
+
+def test_without_git_nothing_is_said_and_a_pin_is_refused(librarian: Librarian, tmp_path: Path) -> None:
+    atom = librarian.atom()
+    assert told(librarian, atom) == (None, None)
+    said = {"operation": "update", "entityType": "atom", "id": atom["id"], "version": 1, "pin": True}
+    error = librarian.refusal("manage_graph", **said)
+    assert (error["code"], error["message"]) == (
+        "VALIDATION_ERROR",
+        "pin needs a git work tree that can be read in time",
+    )
+    assert Repository(tmp_path).pin(["**"], "now") is None
+    assert Repository(tmp_path / "nowhere").pin(["**"], "now") is None
+
+
+def test_another_repository_has_nothing_to_say(in_repo: Librarian, tmp_path: Path) -> None:
+    atom = in_repo.atom(pin=True)
+    elsewhere = make_toolset(make_desk(repo=Checkout(tmp_path / "other").root, clock=lambda: in_repo.now))
+    in_repo.tools = {tool.name: tool for tool in elsewhere.tools}
+    assert told(in_repo, atom) == (None, None)
+
+
+def test_a_directory_inside_a_repository_is_a_root_of_its_own(checkout: Checkout) -> None:
+    inner = Repository(checkout.root / "src")
+    pin = inner.pin(["checkout/*.ts"], "now")
+    assert pin is not None
+    assert pin.files is not None
+    assert [line.split(" ")[1] for line in pin.files.splitlines()] == ["checkout/cart.ts", "checkout/page.ts"]
+    checkout.write("src/checkout/cart.ts", "two")
+    assert inner.compare({1: (["checkout/*.ts"], pin)})[1].changed == ("checkout/cart.ts",)
+
+
+def test_the_working_directory_is_the_root_where_none_is_set(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkout.root)
+    pin = Repository().pin(["README.md"], "now")
+    assert pin is not None
+    assert pin.commit == checkout.git("rev-parse", "HEAD")
+
+
+def test_a_repository_without_commits_can_be_pinned(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    (tmp_path / "a.ts").write_text("one")
+    repository = Repository(tmp_path)
+    pin = repository.pin(["*.ts"], "now")
+    assert pin is not None
+    assert pin.commit is None
+    assert repository.compare({1: (["*.ts"], pin)})[1].fresh
+    (tmp_path / "a.ts").write_text("two")
+    assert repository.compare({1: (["*.ts"], pin)})[1].changed == ("a.ts",)
+
+
+def test_names_of_any_kind_are_compared(checkout: Checkout) -> None:
+    names = ["a b.ts", "é.ts", 'quo"te.ts', "line\nend.ts", "-dash.ts", ":(glob)x.ts"]
+    for name in names:
+        checkout.write(f"odd/{name}", "one")
+    (checkout.root / "odd" / os.fsdecode(b"\xff.ts")).write_text("one")
+    checkout.commit()
+    repository = Repository(checkout.root)
+    pin = repository.pin(["odd/**"], "now")
+    assert pin is not None
+    assert repository.compare({1: (["odd/**"], pin)})[1].fresh
+    (checkout.root / "odd" / os.fsdecode(b"\xff.ts")).write_text("two")
+    assert not repository.compare({1: (["odd/**"], pin)})[1].fresh
+    listed = repository.pin(["odd/[a-z:\\-é]*.ts", "odd/é.ts"], "now")
+    assert listed is not None
+    checkout.write("odd/é.ts", "two")
+    changed = repository.compare({1: (["odd/[a-z:\\-é]*.ts", "odd/é.ts"], listed)})[1]
+    assert not changed.fresh
+
+
+def test_many_files_are_pinned_by_their_hash_alone(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freshness, "PINNED_FILES_MAX", 1)
+    with keeping(repo=checkout.root) as librarian:
+        atom = librarian.atom(pin=True)
+        assert told(librarian, atom) == (True, [])
+        checkout.write("src/checkout/page.ts", "two")
+        assert told(librarian, atom) == (False, None)
+
+
+@pytest.mark.parametrize("bound", ["FILES_MAX", "HASHED_FILES_MAX", "HASHED_BYTES_MAX"])
+def test_what_would_take_too_long_is_not_told(
+    in_repo: Librarian, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    atom = in_repo.atom(pin=True)
+    checkout.write("src/checkout/page.ts", "two")
+    monkeypatch.setattr(freshness, bound, 0)
+    assert Repository(checkout.root).pin(["src/**"], "now") is None
+    monkeypatch.undo()
+    assert told(in_repo, atom)[0] is False
+
+
+def test_git_that_takes_too_long_is_not_waited_for(checkout: Checkout) -> None:
+    pin = Repository(checkout.root).pin(["README.md"], "now")
+    assert pin is not None
+    hurried = Repository(checkout.root, seconds_max=0)
+    assert hurried.pin(["README.md"], "now") is None
+    assert hurried.compare({1: (["README.md"], pin)}) == {}
+
+
+def test_only_a_few_of_many_changed_files_are_named(in_repo: Librarian, checkout: Checkout) -> None:
+    atom = in_repo.atom(pin=True)
+    for number in range(25):
+        checkout.write(f"src/checkout/{number:02}.ts", "new")
+    found = in_repo.get(atom)["atom"]
+    assert (len(found["changedFiles"]), found["changedFilesOmitted"]) == (20, 5)
+
+
+def test_git_is_asked_once_for_as_long_as_its_index_stays(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = Repository(checkout.root)
+    pin = repository.pin(["src/**"], "now")
+    assert pin is not None
+    repository.compare({1: (["src/**"], pin)})
+    asked: list[str] = []
+    ask = freshness._Git.ask
+
+    def counted(git: freshness._Git, *arguments: str, said: bytes = b"") -> bytes:
+        asked.append(" ".join(arguments[:2]))
+        return ask(git, *arguments, said=said)
+
+    monkeypatch.setattr(freshness._Git, "ask", counted)
+    assert repository.compare({1: (["src/**"], pin)})[1].fresh
+    assert asked == ["ls-files -z"]
+    checkout.write("src/new.ts", "new")
+    checkout.git("add", "--all")
+    asked.clear()
+    assert not repository.compare({1: (["src/**"], pin)})[1].fresh
+    assert asked == ["ls-files -s", "ls-files -z"]
+
+
+def test_a_pin_that_makes_no_sense_is_none() -> None:
+    for pin in (None, "[REDACTED]", {}, {"hash": 5}, {"hash": "x", "files": 3}):
+        assert freshness.read_pin({"pin": pin}) is None
+    assert freshness.read_pin({"pin": {"hash": "x"}}) == Pin("x")
+
+
+# -- what is stale, and pinning again
+
+
+def test_the_stale_are_listed_by_name_and_pinned_again_without_a_new_version(
+    in_repo: Librarian, checkout: Checkout
+) -> None:
+    desk = make_desk(repo=checkout.root, clock=lambda: in_repo.now)
+    in_repo.atom("readme", "README.md", pin=True)
+    old = in_repo.atom("Checkout", pin=True)
+    in_repo.atom("also", "src/**", projectId=OTHER, pin=True)
+    assert in_repo.run(find_stale(desk, in_repo.store, in_repo.principal)) == []
+    checkout.write("src/checkout/page.ts", "two")
+    found = in_repo.run(find_stale(desk, in_repo.store, in_repo.principal))
+    assert [(atom["name"], atom["projectId"], atom["changedFiles"]) for atom in found] == [
+        ("also", OTHER, ["src/checkout/page.ts"]),
+        ("Checkout", SHOP, ["src/checkout/page.ts"]),
+    ]
+    [stale] = in_repo.run(find_stale(desk, in_repo.store, in_repo.principal, SHOP))
+    assert stale["id"] == old["id"]
+    in_repo.now += 1_000
+    assert in_repo.run(repin(desk, in_repo.store, in_repo.principal, old["id"], tool="test")) is True
+    assert in_repo.run(find_stale(desk, in_repo.store, in_repo.principal, SHOP)) == []
+    now = in_repo.get(old)["atom"]
+    assert (now["version"], now["updatedAt"] > old["updatedAt"]) == (1, True)
+
+
+def test_without_git_nothing_is_stale_and_nothing_is_pinned_again(librarian: Librarian) -> None:
+    atom = librarian.atom()
+    librarian.node(atom["id"], "knowledge/atom", projectId=SHOP, name="A", paths=["a"], version=1, pin={"hash": "x"})
+    desk = make_desk(repo=Path(os.devnull))
+    assert librarian.run(find_stale(desk, librarian.store, librarian.principal)) == []
+    assert librarian.run(repin(desk, librarian.store, librarian.principal, atom["id"], tool="test")) is False
+
+
+def test_wholesale_changes_are_told_in_few_words(in_repo: Librarian, checkout: Checkout) -> None:
+    for number in range(60):
+        in_repo.atom(f"{number}", "src/**", pin=True)
+    for number in range(20):
+        checkout.write(f"src/{'long' * 10}{number}.ts", "new")
+    found = in_repo.context("src/x.ts")["orphanAtoms"]
+    assert {(atom["fresh"], "changedFiles" in atom) for atom in found} == {(False, False)}

@@ -1,0 +1,558 @@
+"""manage_graph: what can be kept, under which rules, and what is refused with which words."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tallystick.clock import to_text
+from tallystick.commits import Operation, Verb
+from tallystick.policy import Action
+from tests.toolsets.agent import NOON
+from tests.toolsets.knowledge.librarian import LATER, OTHER, PLANNED, SHOP, TASK, Librarian
+
+_READ = Action.READ
+NOBODY = "f" * 32
+HOUR = 3_600_000
+
+
+# -- create
+
+
+def test_an_atom_is_created_with_all_its_fields(librarian: Librarian) -> None:
+    molecule = librarian.molecule()
+    said = librarian.told(
+        "manage_graph",
+        operation="create",
+        entityType="atom",
+        projectId=SHOP,
+        name="  Checkout Page ",
+        paths='["./src/pages/checkout/**", "src/components/checkout-*.tsx"]',
+        knowledge="\n locales come from the registry \n",
+        moleculeId=molecule["id"],
+        relatedAtoms='[{"atomId": "somewhere else", "reason": " consumes its events "}]',
+        createdByTaskId=TASK,
+    )
+    atom = said["data"]["atom"]
+    assert said["message"] == "Atom created"
+    assert uuid.UUID(atom["id"]).hex == atom["id"]
+    assert atom == {
+        "id": atom["id"],
+        "projectId": SHOP,
+        "moleculeId": molecule["id"],
+        "name": "Checkout Page",
+        "paths": ["src/pages/checkout/**", "src/components/checkout-*.tsx"],
+        "knowledge": "locales come from the registry",
+        "relatedAtoms": [{"atomId": "somewhere else", "name": None, "reason": "consumes its events"}],
+        "createdByTaskId": TASK,
+        "lastTaskId": TASK,
+        "version": 1,
+        "createdAt": to_text(NOON),
+        "updatedAt": to_text(NOON),
+    }
+    assert librarian.get(atom)["atom"] == atom
+
+
+def test_a_molecule_is_created_with_all_its_fields(librarian: Librarian) -> None:
+    api = librarian.molecule("API Layer")
+    molecule = librarian.molecule(
+        "Pages",
+        knowledge="route guards live in the middleware",
+        relatedMolecules=[{"moleculeId": str(uuid.UUID(api["id"])).upper(), "reason": "pages call it"}],
+    )
+    assert molecule == {
+        "id": molecule["id"],
+        "projectId": SHOP,
+        "name": "Pages",
+        "knowledge": "route guards live in the middleware",
+        "relatedMolecules": [{"moleculeId": api["id"], "name": "API Layer", "reason": "pages call it"}],
+        "createdByTaskId": TASK,
+        "lastTaskId": TASK,
+        "version": 1,
+        "createdAt": to_text(NOON),
+        "updatedAt": to_text(NOON),
+    }
+
+
+def test_knowledge_molecule_and_relations_may_be_left_out(librarian: Librarian) -> None:
+    for nothing in ({}, {"moleculeId": None}, {"moleculeId": "null"}, {"moleculeId": ""}):
+        atom = librarian.atom(**nothing)
+        assert (atom["knowledge"], atom["moleculeId"], atom["relatedAtoms"]) == ("", None, [])
+
+
+def test_a_task_that_was_planned_and_ids_in_any_spelling_are_accepted(librarian: Librarian) -> None:
+    dashed = str(uuid.UUID(SHOP)).upper()
+    atom = librarian.atom(projectId=dashed, createdByTaskId=PLANNED)
+    assert (atom["projectId"], atom["createdByTaskId"]) == (SHOP, PLANNED)
+    assert librarian.query("get", entityType="atom", id=str(uuid.UUID(atom["id"])).upper())["atom"] == atom
+
+
+def test_a_project_may_be_named_as_graph_open_names_it(librarian: Librarian) -> None:
+    assert librarian.atom(projectId="project 5")["projectId"] == SHOP
+    librarian.node("root5", "work/node", project=SHOP, parent=None, summary="the goal", resolved=False, rev=1)
+    assert librarian.atom(projectId="root5")["projectId"] == SHOP
+
+
+CREATED: dict[str, Any] = {
+    "operation": "create",
+    "entityType": "atom",
+    "projectId": SHOP,
+    "name": "n",
+    "paths": ["a"],
+    "createdByTaskId": TASK,
+}
+BAD_ATOMS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("no project", {"projectId": None}, "VALIDATION_ERROR", "projectId is required for create operation"),
+    ("no name", {"name": None}, "VALIDATION_ERROR", "name is required for create operation"),
+    ("no task", {"createdByTaskId": None}, "VALIDATION_ERROR", "createdByTaskId is required for create operation"),
+    ("no paths", {"paths": None}, "VALIDATION_ERROR", "paths is required for creating an atom"),
+    ("blank name", {"name": " \n"}, "VALIDATION_ERROR", "name must not be empty"),
+    ("256 characters", {"name": "é" * 256}, "VALIDATION_ERROR", "name must not have more than 255 characters"),
+    (
+        "empty paths",
+        {"paths": []},
+        "INVARIANT_VIOLATION",
+        "paths must not be empty: an atom without paths has no boundary",
+    ),
+    (
+        "empty paths in a text",
+        {"paths": "[]"},
+        "INVARIANT_VIOLATION",
+        "paths must not be empty: an atom without paths has no boundary",
+    ),
+    ("paths that are no array", {"paths": "src/**"}, "VALIDATION_ERROR", "field 'paths' must be a JSON array"),
+    ("paths that are an object", {"paths": '{"a": 1}'}, "VALIDATION_ERROR", "field 'paths' must be a JSON array"),
+    ("a path that is a number", {"paths": [3]}, "VALIDATION_ERROR", "field 'paths[0]' must be a string"),
+    ("21 patterns", {"paths": ["a"] * 21}, "VALIDATION_ERROR", "paths has 21 patterns, more than 20"),
+    (
+        "513 characters",
+        {"paths": ["x" * 513]},
+        "VALIDATION_ERROR",
+        f"pattern '{'x' * 100}…' is not valid: it has 513 characters, more than 512",
+    ),
+    (
+        "absolute",
+        {"paths": ["/src/**"]},
+        "VALIDATION_ERROR",
+        "pattern '/src/**' is not valid: it must be relative to the repository",
+    ),
+    (
+        "climbing",
+        {"paths": ["src/../x"]},
+        "VALIDATION_ERROR",
+        "pattern 'src/../x' is not valid: it must not climb with '..'",
+    ),
+    ("unclosed bracket", {"paths": ["src/[a"]}, "VALIDATION_ERROR", "pattern 'src/[a' is not valid: '[' is not closed"),
+    ("unclosed brace", {"paths": ["src/{a"]}, "VALIDATION_ERROR", "pattern 'src/{a' is not valid: '{' is not closed"),
+    ("empty pattern", {"paths": [""]}, "VALIDATION_ERROR", "a pattern must not be empty"),
+    ("32 KB and one", {"knowledge": "x" * 32_769}, "VALIDATION_ERROR", "knowledge has 32769 bytes, more than 32768"),
+    (
+        "32 KB in fewer characters",
+        {"knowledge": "é" * 16_385},
+        "VALIDATION_ERROR",
+        "knowledge has 32770 bytes, more than 32768",
+    ),
+    (
+        "51 relations",
+        {"relatedAtoms": [{"atomId": "a", "reason": "r"}] * 51},
+        "VALIDATION_ERROR",
+        "relatedAtoms has 51 entries, more than 50",
+    ),
+    (
+        "a relation without reason",
+        {"relatedAtoms": [{"atomId": "a"}]},
+        "VALIDATION_ERROR",
+        "relatedAtoms must hold objects {atomId, reason}, both texts and neither empty",
+    ),
+    (
+        "a relation to a number",
+        {"relatedAtoms": [{"atomId": 1, "reason": "r"}]},
+        "VALIDATION_ERROR",
+        "relatedAtoms must hold objects {atomId, reason}, both texts and neither empty",
+    ),
+    (
+        "a relation that is blank",
+        {"relatedAtoms": [{"atomId": "a", "reason": " "}]},
+        "VALIDATION_ERROR",
+        "relatedAtoms must hold objects {atomId, reason}, both texts and neither empty",
+    ),
+    (
+        "a long reason",
+        {"relatedAtoms": [{"atomId": "a", "reason": "r" * 501}]},
+        "VALIDATION_ERROR",
+        "relatedAtoms must not hold a reason of more than 500 characters",
+    ),
+    (
+        "relations that are no array",
+        {"relatedAtoms": "{}"},
+        "VALIDATION_ERROR",
+        "field 'relatedAtoms' must be a JSON array",
+    ),
+    ("relations of molecules", {"relatedMolecules": []}, "VALIDATION_ERROR", "relatedMolecules is not for atoms"),
+    ("an id of its own", {"id": NOBODY}, "VALIDATION_ERROR", "id is not for create operation"),
+    ("a version", {"version": 1}, "VALIDATION_ERROR", "version is not for create operation"),
+    ("a last task", {"lastTaskId": TASK}, "VALIDATION_ERROR", "lastTaskId is not for create operation"),
+    (
+        "append",
+        {"knowledge": "k", "knowledgeMode": "append"},
+        "VALIDATION_ERROR",
+        "knowledgeMode is not for create operation",
+    ),
+    ("cascade", {"cascade": True}, "VALIDATION_ERROR", "cascade is not for create operation"),
+    ("no UUID", {"moleculeId": "M1"}, "VALIDATION_ERROR", "field 'moleculeId' must be a UUID"),
+    ("an unknown field", {"color": "red"}, "VALIDATION_ERROR", "field 'color' is not allowed"),
+    (
+        "an unknown operation",
+        {"operation": "merge"},
+        "VALIDATION_ERROR",
+        "field 'operation' must be 'create', 'update' or 'delete'",
+    ),
+    ("an unknown project", {"projectId": NOBODY}, "NOT_FOUND", f"there is no project '{NOBODY}'"),
+    ("a task as project", {"projectId": TASK}, "NOT_FOUND", f"there is no project '{TASK}'"),
+    ("an unknown task", {"createdByTaskId": NOBODY}, "NOT_FOUND", f"there is no task '{NOBODY}'"),
+    ("a project as task", {"createdByTaskId": SHOP}, "NOT_FOUND", f"there is no task '{SHOP}'"),
+    ("an unknown molecule", {"moleculeId": NOBODY}, "NOT_FOUND", f"there is no molecule '{NOBODY}'"),
+]
+
+
+@pytest.mark.parametrize(("said", "code", "message"), [row[1:] for row in BAD_ATOMS], ids=[row[0] for row in BAD_ATOMS])
+def test_an_atom_that_breaks_a_rule_is_refused(
+    librarian: Librarian, said: dict[str, Any], code: str, message: str
+) -> None:
+    error = librarian.refusal("manage_graph", **CREATED | said)
+    assert (error["code"], error["message"]) == (code, message)
+
+
+def test_every_fault_is_told_at_once(librarian: Librarian) -> None:
+    error = librarian.refusal("manage_graph", operation="create", entityType="atom", name="", paths=["/a", "["])
+    assert error["details"]["problems"] == [
+        "projectId is required for create operation",
+        "createdByTaskId is required for create operation",
+        "name must not be empty",
+        "pattern '/a' is not valid: it must be relative to the repository",
+        "pattern '[' is not valid: '[' is not closed",
+    ]
+
+
+def test_what_is_just_within_the_limits_is_accepted(librarian: Librarian) -> None:
+    related = [{"atomId": "a", "reason": "r" * 500}] * 50
+    patterns = ["x" * 512, *(f"p{number}/**" for number in range(19))]
+    atom = librarian.atom("é" * 255, *patterns, knowledge="é" * 16_384, relatedAtoms=related)
+    assert (len(atom["paths"]), len(atom["knowledge"]), len(atom["relatedAtoms"])) == (20, 16_384, 50)
+    assert librarian.get(atom)["atom"] == atom
+
+
+def test_a_molecule_of_another_project_is_refused(librarian: Librarian) -> None:
+    foreign = librarian.molecule(projectId=OTHER)
+    error = librarian.refusal("manage_graph", **CREATED | {"moleculeId": foreign["id"]})
+    assert (error["code"], error["details"]) == ("INVARIANT_VIOLATION", {"moleculeId": foreign["id"]})
+    assert error["message"] == f"molecule '{foreign['id']}' belongs to another project"
+    atom = librarian.atom()
+    error = librarian.refusal(
+        "manage_graph", operation="update", entityType="atom", id=atom["id"], version=1, moleculeId=foreign["id"]
+    )
+    assert error["code"] == "INVARIANT_VIOLATION"
+
+
+# -- update
+
+
+def test_an_update_changes_what_it_names_and_the_version(librarian: Librarian) -> None:
+    molecule = librarian.molecule()
+    atom = librarian.atom(knowledge="old", relatedAtoms=[{"atomId": "x", "reason": "r"}])
+    librarian.now += HOUR
+    changed = librarian.update(
+        atom,
+        name=" New ",
+        paths=["lib/**"],
+        knowledge=" new ",
+        moleculeId=molecule["id"],
+        relatedAtoms=[],
+        lastTaskId=LATER,
+    )
+    assert changed == atom | {
+        "name": "New",
+        "paths": ["lib/**"],
+        "knowledge": "new",
+        "moleculeId": molecule["id"],
+        "relatedAtoms": [],
+        "lastTaskId": LATER,
+        "version": 2,
+        "updatedAt": to_text(NOON + HOUR),
+    }
+    assert librarian.context("lib/a.ts")["molecules"][0]["atoms"][0]["name"] == "New"
+    assert librarian.context("src/checkout/a.ts")["unmatchedPaths"] == ["src/checkout/a.ts"]
+
+
+def test_what_an_update_does_not_name_stays(librarian: Librarian) -> None:
+    molecule = librarian.molecule(relatedMolecules=[{"moleculeId": "x", "reason": "r"}], knowledge="kept")
+    changed = librarian.update(molecule, name="Renamed")
+    assert changed == molecule | {"name": "Renamed", "version": 2}
+    atom = librarian.atom(moleculeId=molecule["id"], knowledge="kept")
+    assert librarian.update(atom, name="Renamed") == atom | {"name": "Renamed", "version": 2}
+
+
+@pytest.mark.parametrize("nothing", [None, "null", "", "NULL"])
+def test_null_as_molecule_makes_an_orphan(librarian: Librarian, nothing: str | None) -> None:
+    atom = librarian.atom(moleculeId=librarian.molecule()["id"])
+    assert librarian.update(atom, moleculeId=nothing)["moleculeId"] is None
+
+
+def test_overwriting_replaces_the_knowledge_and_may_clear_it(librarian: Librarian) -> None:
+    atom = librarian.atom(knowledge="one")
+    atom = librarian.update(atom, knowledge="two", knowledgeMode="overwrite")
+    assert atom["knowledge"] == "two"
+    assert librarian.update(atom, knowledge="")["knowledge"] == ""
+
+
+def test_appending_adds_a_line_that_says_when_and_for_which_task(librarian: Librarian) -> None:
+    for create in (librarian.atom, librarian.molecule):
+        entity = create(knowledge="one")
+        entity = librarian.update(entity, knowledge=" two \n", knowledgeMode="append", lastTaskId=LATER)
+        stamp = to_text(librarian.now)
+        assert entity["knowledge"] == f"one\n\n---[{stamp} task:{LATER}]---\ntwo"
+        entity = librarian.update(entity, knowledge="three", knowledgeMode="append")
+        assert entity["knowledge"] == f"one\n\n---[{stamp} task:{LATER}]---\ntwo\n\n---[{stamp}]---\nthree"
+
+
+def test_the_line_is_there_even_when_nothing_was_known_before(librarian: Librarian) -> None:
+    atom = librarian.update(librarian.atom(), knowledge="first", knowledgeMode="append")
+    assert atom["knowledge"] == f"\n\n---[{to_text(NOON)}]---\nfirst"
+
+
+def test_appending_past_the_limit_is_refused_and_nothing_is_added(librarian: Librarian) -> None:
+    atom = librarian.atom(knowledge="x" * 32_700)
+    said = {"operation": "update", "entityType": "atom", "id": atom["id"], "version": 1}
+    error = librarian.refusal("manage_graph", **said, knowledge="y" * 40, knowledgeMode="append")
+    assert (error["code"], error["message"]) == ("VALIDATION_ERROR", "knowledge has 32775 bytes, more than 32768")
+    assert librarian.get(atom)["atom"] == atom
+
+
+def test_a_stale_version_is_refused_with_the_current_one(librarian: Librarian) -> None:
+    for create in (librarian.atom, librarian.molecule):
+        entity = create()
+        librarian.update(entity, name="second")
+        kind = "atom" if "paths" in entity else "molecule"
+        for said in ({"operation": "update", "name": "third"}, {"operation": "delete"}):
+            error = librarian.refusal("manage_graph", **said, entityType=kind, id=entity["id"], version=1)
+            assert (error["code"], error["message"]) == ("CONFLICT", "Version conflict: expected 1, found 2")
+            assert error["details"]["currentVersion"] == 2
+
+
+BAD_UPDATES: list[tuple[str, dict[str, Any], str, str]] = [
+    ("no id", {"id": None}, "VALIDATION_ERROR", "id is required for update operation"),
+    ("no version", {"version": None}, "VALIDATION_ERROR", "version is required for update operation"),
+    (
+        "no fields",
+        {"name": None},
+        "VALIDATION_ERROR",
+        "update needs at least one of name, knowledge, paths, moleculeId, relatedAtoms, pin",
+    ),
+    (
+        "only a task",
+        {"name": None, "lastTaskId": TASK},
+        "VALIDATION_ERROR",
+        "update needs at least one of name, knowledge, paths, moleculeId, relatedAtoms, pin",
+    ),
+    (
+        "empty paths",
+        {"paths": []},
+        "INVARIANT_VIOLATION",
+        "paths must not be empty: an atom without paths has no boundary",
+    ),
+    ("a mode without knowledge", {"knowledgeMode": "append"}, "VALIDATION_ERROR", "knowledgeMode needs knowledge"),
+    (
+        "nothing to append",
+        {"knowledgeMode": "append", "knowledge": " \n"},
+        "VALIDATION_ERROR",
+        "knowledge to append must not be blank",
+    ),
+    ("the first task", {"createdByTaskId": TASK}, "VALIDATION_ERROR", "createdByTaskId is not for update operation"),
+    (
+        "another project",
+        {"projectId": OTHER},
+        "INVARIANT_VIOLATION",
+        f"projectId cannot be changed: this atom belongs to project '{SHOP}'",
+    ),
+    ("a version that is no number", {"version": "one"}, "VALIDATION_ERROR", "field 'version' must be an integer"),
+    (
+        "an unknown mode",
+        {"knowledgeMode": "prepend", "knowledge": "k"},
+        "VALIDATION_ERROR",
+        "field 'knowledgeMode' must be 'overwrite' or 'append'",
+    ),
+    ("an unknown atom", {"id": NOBODY}, "NOT_FOUND", f"there is no atom '{NOBODY}'"),
+    ("an unknown task", {"lastTaskId": NOBODY}, "NOT_FOUND", f"there is no task '{NOBODY}'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "message"), [row[1:] for row in BAD_UPDATES], ids=[row[0] for row in BAD_UPDATES]
+)
+def test_an_update_that_breaks_a_rule_is_refused(
+    librarian: Librarian, said: dict[str, Any], code: str, message: str
+) -> None:
+    atom = librarian.atom()
+    good = {"operation": "update", "entityType": "atom", "id": atom["id"], "version": 1, "name": "n"}
+    error = librarian.refusal("manage_graph", **good | said)
+    assert (error["code"], error["message"]) == (code, message)
+    assert librarian.get(atom)["atom"] == atom
+
+
+def test_its_own_project_may_be_named_again(librarian: Librarian) -> None:
+    assert librarian.update(librarian.atom(), name="n", projectId=str(uuid.UUID(SHOP)))["version"] == 2
+
+
+def test_nothing_is_related_to_itself(librarian: Librarian) -> None:
+    for create, key in ((librarian.atom, "atomId"), (librarian.molecule, "moleculeId")):
+        entity = create()
+        kind = key.removesuffix("Id")
+        field = f"related{kind.capitalize()}s"
+        said = {"id": entity["id"], "version": 1, field: [{key: str(uuid.UUID(entity["id"])), "reason": "r"}]}
+        error = librarian.refusal("manage_graph", operation="update", entityType=kind, **said)
+        assert error["message"] == f"{field} must not name the {kind} itself"
+
+
+def test_what_is_read_can_be_written_back(librarian: Librarian) -> None:
+    other = librarian.atom("Other")
+    atom = librarian.atom(relatedAtoms=[{"atomId": other["id"], "reason": "r"}])
+    assert librarian.update(atom, relatedAtoms=atom["relatedAtoms"])["relatedAtoms"] == atom["relatedAtoms"]
+
+
+def test_molecules_know_nothing_of_paths(librarian: Librarian) -> None:
+    molecule = librarian.molecule()
+    said = {"operation": "update", "entityType": "molecule", "id": molecule["id"], "version": 1}
+    error = librarian.refusal("manage_graph", **said, paths=["a"], moleculeId=molecule["id"], relatedAtoms=[], pin=True)
+    assert error["details"]["problems"] == [
+        "paths is not for molecules",
+        "moleculeId is not for molecules",
+        "relatedAtoms is not for molecules",
+        "pin is not for molecules",
+        "update needs at least one of name, knowledge, relatedMolecules",
+    ]
+
+
+def test_the_task_is_noted_with_the_commit(librarian: Librarian) -> None:
+    atom = librarian.atom(createdByTaskId=str(uuid.UUID(TASK)))
+    librarian.update(atom, name="n", lastTaskId=LATER)
+    lineage = librarian.run(
+        librarian.store.read(librarian.principal, _READ, lambda state: state.lineage(atom["id"], "direct", 0, 9))
+    )
+    assert lineage is not None
+    assert [(step.commit.tool, step.commit.run_context) for step in lineage.steps] == [
+        ("manage_graph", {"job_id": TASK}),
+        ("manage_graph", {"job_id": LATER}),
+    ]
+
+
+# -- delete
+
+
+def test_deleting_a_molecule_orphans_its_atoms_and_takes_its_history(librarian: Librarian) -> None:
+    molecule = librarian.molecule()
+    librarian.append(molecule, "made")
+    atoms = [librarian.atom(name, moleculeId=molecule["id"]) for name in ("A", "B")]
+    librarian.append(atoms[0], "kept")
+    molecule = librarian.update(molecule, name="n", lastTaskId=LATER)
+    librarian.now += HOUR
+    assert librarian.delete(molecule) == {"deleted": True, "id": molecule["id"], "orphanedAtoms": 2}
+    for atom in atoms:
+        now = librarian.get(atom)["atom"]
+        assert now == atom | {"moleculeId": None, "lastTaskId": LATER, "updatedAt": to_text(NOON + HOUR)}
+    assert librarian.history(molecule)["total"] == 0
+    assert librarian.history(atoms[0])["total"] == 1
+    error = librarian.refusal("query_graph", operation="get", entityType="molecule", id=molecule["id"])
+    assert error["code"] == "NOT_FOUND"
+
+
+def test_the_task_that_deletes_a_molecule_is_noted_in_its_atoms(librarian: Librarian) -> None:
+    molecule = librarian.molecule()
+    atom = librarian.atom(moleculeId=molecule["id"])
+    librarian.delete(molecule, lastTaskId=LATER)
+    assert librarian.get(atom)["atom"]["lastTaskId"] == LATER
+
+
+def test_a_cascade_deletes_the_atoms_with_their_history(librarian: Librarian) -> None:
+    molecule = librarian.molecule()
+    librarian.append(molecule, "made")
+    atom, other = librarian.atom(moleculeId=molecule["id"]), librarian.atom("Other")
+    librarian.append(atom, "made")
+    librarian.append(other, "made")
+    before = librarian.log.head().count
+    assert librarian.delete(molecule, cascade="true") == {"deleted": True, "id": molecule["id"], "deletedAtoms": 1}
+    assert librarian.log.head().count == before + 4
+    assert librarian.refusal("query_graph", operation="get", entityType="atom", id=atom["id"])["code"] == "NOT_FOUND"
+    assert (librarian.history(atom)["total"], librarian.history(other)["total"]) == (0, 1)
+    assert librarian.context("src/checkout/a")["orphanAtoms"][0]["id"] == other["id"]
+
+
+def test_deleting_an_atom_takes_its_history_and_its_patterns(librarian: Librarian) -> None:
+    atom = librarian.atom()
+    librarian.append(atom, "made")
+    assert librarian.delete(atom, cascade=True) == {"deleted": True, "id": atom["id"]}
+    assert librarian.history(atom)["total"] == 0
+    assert librarian.context("src/checkout/a")["unmatchedPaths"] == ["src/checkout/a"]
+
+
+def test_what_was_tied_to_an_atom_does_not_keep_it(librarian: Librarian) -> None:
+    atom, other = librarian.atom(), librarian.atom("Other")
+    librarian.node("note")
+    librarian.put(
+        Operation(Verb.UPSERT_EDGE, {"from": "note", "rel": "about", "to": atom["id"], "attrs": {}}),
+        Operation(Verb.UPSERT_EDGE, {"from": atom["id"], "rel": "like", "to": other["id"], "attrs": {}, "id": "e1"}),
+    )
+    assert librarian.delete(atom)["deleted"] is True
+    assert librarian.get(other)["atom"] == other
+
+
+def test_a_deletion_needs_id_and_version_and_nothing_else(librarian: Librarian) -> None:
+    error = librarian.refusal("manage_graph", operation="delete", entityType="atom", name="n", paths=["a"])
+    assert error["details"]["problems"] == [
+        "id is required for delete operation",
+        "version is required for delete operation",
+        "name is not for delete operation",
+        "paths is not for delete operation",
+    ]
+
+
+def test_an_atom_is_not_deleted_as_a_molecule(librarian: Librarian) -> None:
+    atom = librarian.atom()
+    error = librarian.refusal("manage_graph", operation="delete", entityType="molecule", id=atom["id"], version=1)
+    assert (error["code"], error["details"]["hint"]) == ("NOT_FOUND", "it is an entity of type atom")
+
+
+def test_knowledge_may_be_written_for_work_that_is_done(librarian: Librarian) -> None:
+    librarian.node("d" * 32, "work/node", project=SHOP, parent=None, summary="done", resolved=True, rev=2)
+    assert librarian.atom(createdByTaskId="d" * 32)["version"] == 1
+
+
+def test_a_task_that_is_gone_does_not_take_its_knowledge_along(librarian: Librarian) -> None:
+    atom = librarian.atom(createdByTaskId=LATER)
+    librarian.put(Operation(Verb.DELETE_NODE, {"node_id": LATER}))
+    assert librarian.get(atom)["atom"]["createdByTaskId"] == LATER
+    assert librarian.update(atom, name="n")["lastTaskId"] == LATER
+
+
+# -- together
+
+
+def test_of_racers_on_one_version_one_succeeds_and_the_others_are_told_the_version(librarian: Librarian) -> None:
+    atom = librarian.atom()
+    said = {"operation": "update", "entityType": "atom", "id": atom["id"], "version": 1}
+    answers = librarian.together("manage_graph", [said | {"knowledge": f"by {number}"} for number in range(8)])
+    won = [answer for answer in answers if answer["success"]]
+    lost = [answer["error"] for answer in answers if not answer["success"]]
+    assert len(won) == 1
+    assert [(error["code"], error["details"]["currentVersion"]) for error in lost] == [("CONFLICT", 2)] * 7
+    assert librarian.get(atom)["atom"] == won[0]["data"]["atom"]
+
+
+def test_an_atom_is_never_left_in_a_molecule_that_is_deleted_at_the_same_time(librarian: Librarian) -> None:
+    molecule = librarian.molecule()
+    calls = [CREATED | {"moleculeId": molecule["id"]}]
+    calls += [{"operation": "delete", "entityType": "molecule", "id": molecule["id"], "version": 1}]
+    created, deleted = librarian.together("manage_graph", calls)
+    assert deleted["data"]["orphanedAtoms"] == 1
+    assert librarian.get(created["data"]["atom"])["atom"]["moleculeId"] is None

@@ -1,0 +1,60 @@
+"""`tallystick ontology`: a person looks at the types, or starts with a preset."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tallystick.cli.ontology import commands
+from tallystick.errors import NotFound
+
+
+def tally(base: Path, *arguments: str) -> str:
+    outcome = CliRunner().invoke(commands, [*arguments, "--base", str(base)])
+    if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
+        raise outcome.exception
+    return outcome.stdout
+
+
+def test_a_preset_is_used_and_shown(tmp_path: Path) -> None:
+    assert tally(tmp_path, "use", "gtd") == "added 5 types: Task, State, Context, UNSPECIFIED, DependsOn\n"
+    assert tally(tmp_path, "use", "gtd") == "nothing to add: every type of this preset is there\n"
+    shown = tally(tmp_path)
+    assert "node types: Task, State, Context, UNSPECIFIED" in shown
+    assert "DependsOn" in shown
+    assert json.loads(tally(tmp_path, "--json")) == {
+        "node_types": ["Task", "State", "Context", "UNSPECIFIED"],
+        "connection_types": [
+            {
+                "name": "DependsOn",
+                "from_types": ["Task", "State"],
+                "to_types": ["Task", "State", "Context", "UNSPECIFIED"],
+            }
+        ],
+    }
+    assert json.loads(tally(tmp_path, "use", "research", "--json"))["added"][:2] == ["Question", "Source"]
+    assert "locator" in tally(tmp_path)
+
+
+def test_options_may_stand_before_the_word_use(tmp_path: Path) -> None:
+    outcome = CliRunner().invoke(commands, ["--base", str(tmp_path), "--json", "use", "gtd"])
+    assert json.loads(outcome.stdout)["preset"] == "gtd"
+    assert tally(tmp_path).startswith("node types: Task")
+
+
+def test_a_preset_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="gtd, research, software"):
+        tally(tmp_path, "use", "cooking")
+
+
+def test_without_a_memory_or_an_ontology_the_next_step_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotFound) as refusal:
+        tally(tmp_path / "nowhere")
+    assert refusal.value.code == "NO_MEMORY"
+    (tmp_path / "_system" / "log").mkdir(parents=True)
+    with pytest.raises(NotFound) as refusal:
+        tally(tmp_path)
+    assert (refusal.value.code, "tallystick ontology use" in str(refusal.value.hint)) == ("ONTOLOGY_NOT_FOUND", True)

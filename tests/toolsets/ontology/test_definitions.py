@@ -1,0 +1,159 @@
+"""The ontology: defined once, added to, never changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tallystick.toolsets.ontology.definitions import presets, use_preset
+from tests.toolsets.ontology.keeper import GTD, Keeper
+
+
+def test_the_ontology_comes_back_in_the_order_and_shape_it_was_given(keeper: Keeper) -> None:
+    answer = keeper.answer("create_ontology", GTD)
+    assert (answer.data, answer.text) == ({"ok": True}, "create_ontology completed successfully")
+    assert keeper.call("get_ontology") == GTD
+
+
+def test_types_are_appended_and_the_rest_stays_as_it_was(gtd: Keeper) -> None:
+    gtd.call("add_node_type", type_name="Document")
+    related = {"from_types": ["Project", "Action"], "to_types": ["Project", "Document"]}
+    gtd.call("add_connection_type", type_name="RelatedTo", **related)
+    required = {"from_types": ["Document"], "to_types": ["Person"], "required_properties": ["role"]}
+    gtd.call("add_connection_type", type_name="SignedBy", **required)
+    assert gtd.call("get_ontology") == {
+        "node_types": [*GTD["node_types"], "Document"],
+        "connection_types": [
+            *GTD["connection_types"],
+            {"name": "RelatedTo", **related},
+            {"name": "SignedBy", **required},
+        ],
+    }
+    gtd.join(gtd.make("Project"), "RelatedTo", gtd.make("Document"))
+
+
+def test_a_second_ontology_is_refused(gtd: Keeper) -> None:
+    assert gtd.code("create_ontology", node_types=["X"], connection_types=[]) == "ONTOLOGY_ALREADY_EXISTS"
+    assert gtd.call("get_ontology") == GTD
+
+
+def test_a_type_is_defined_once(gtd: Keeper) -> None:
+    said = gtd.refusal("add_node_type", type_name="Project")
+    assert said["code"] == "TYPE_ALREADY_EXISTS"
+    assert "Project" in said["message"]
+    again = {"type_name": "NextAction", "from_types": ["Person"], "to_types": ["Person"]}
+    assert gtd.code("add_connection_type", **again) == "TYPE_ALREADY_EXISTS"
+    assert gtd.call("get_ontology") == GTD
+
+
+def test_of_two_that_define_the_same_at_the_same_time_one_is_told(keeper: Keeper) -> None:
+    answers = keeper.together("create_ontology", [GTD, GTD])
+    assert sorted(answer.get("code", "ok") for answer in answers) == ["ONTOLOGY_ALREADY_EXISTS", "ok"]
+    answers = keeper.together("add_node_type", [{"type_name": "New"}] * 3)
+    assert sorted(answer.get("code", "ok") for answer in answers) == ["TYPE_ALREADY_EXISTS"] * 2 + ["ok"]
+
+
+NEEDS_ONE: list[tuple[str, dict[str, Any]]] = [
+    ("create_node", {"type": "Project", "content": "", "format": "text"}),
+    ("create_connection", {"type": "NextAction", "from_node_id": "a", "to_node_id": "b"}),
+    ("validate_connection", {"connection_type": "a", "from_node_type": "b", "to_node_type": "c"}),
+    ("add_node_type", {"type_name": "Project"}),
+    ("add_connection_type", {"type_name": "x", "from_types": [], "to_types": []}),
+    ("get_ontology", {}),
+]
+
+
+@pytest.mark.parametrize(("tool", "asked"), NEEDS_ONE, ids=[tool for tool, _ in NEEDS_ONE])
+def test_what_needs_an_ontology_says_so_when_there_is_none(keeper: Keeper, tool: str, asked: dict[str, Any]) -> None:
+    assert keeper.code(tool, **asked) == "ONTOLOGY_NOT_FOUND"
+
+
+def test_without_an_ontology_nothing_is_found(keeper: Keeper) -> None:
+    keeper.node("n", "Project")
+    assert keeper.nodes() == []
+    assert keeper.connections() == []
+    assert keeper.found("x") == []
+    assert keeper.code("get_node", node_id="n") == "NODE_NOT_FOUND"
+    assert keeper.code("get_connection", connection_id="c") == "CONNECTION_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("names", "valid"),
+    [
+        (("NextAction", "Project", "Action"), True),
+        (("NextAction", "Action", "Project"), False),
+        (("NextAction", "Project", "Recipe"), False),
+        (("Nothing", "Project", "Action"), False),
+    ],
+)
+def test_a_connection_can_be_tried_before_it_is_made(gtd: Keeper, names: tuple[str, str, str], valid: bool) -> None:
+    asked = dict(zip(("connection_type", "from_node_type", "to_node_type"), names, strict=True))
+    answer = gtd.call("validate_connection", **asked)
+    assert answer["valid"] is valid
+    assert ("reason" in answer) is not valid
+
+
+def test_names_said_twice_are_meant_once(keeper: Keeper) -> None:
+    kind = {"name": "R", "from_types": ["A", "A"], "to_types": ["B"], "required_properties": ["p", "p"]}
+    keeper.define(node_types=["A", "B", "A"], connection_types=[kind])
+    once = {"name": "R", "from_types": ["A"], "to_types": ["B"], "required_properties": ["p"]}
+    assert keeper.call("get_ontology") == {"node_types": ["A", "B"], "connection_types": [once]}
+
+
+def test_two_connection_types_of_one_name_are_refused(keeper: Keeper) -> None:
+    kind: dict[str, Any] = {"name": "R", "from_types": [], "to_types": []}
+    assert keeper.code("create_ontology", node_types=[], connection_types=[kind, kind]) == "TYPE_ALREADY_EXISTS"
+    assert keeper.code("get_ontology") == "ONTOLOGY_NOT_FOUND"
+
+
+def test_a_connection_type_may_name_types_that_come_later(keeper: Keeper) -> None:
+    kind = {"name": "Owns", "from_types": ["Person"], "to_types": ["Boat"]}
+    keeper.define(node_types=["Person"], connection_types=[kind])
+    assert keeper.code("create_node", type="Boat", content="", format="text") == "INVALID_NODE_TYPE"
+    keeper.call("add_node_type", type_name="Boat")
+    keeper.join(keeper.make("Person"), "Owns", keeper.make("Boat"))
+
+
+def test_node_types_and_connection_types_do_not_share_names(keeper: Keeper) -> None:
+    kind = {"name": "Person", "from_types": ["Person"], "to_types": ["Person"]}
+    keeper.define(node_types=["Person"], connection_types=[kind])
+    keeper.call("add_node_type", type_name="Knows")
+    assert keeper.call("get_ontology")["node_types"] == ["Person", "Knows"]
+
+
+def test_definitions_have_lineage(gtd: Keeper) -> None:
+    gtd.call("add_node_type", type_name="Document")
+    [step] = gtd.lineage("ontology/node_type/Document")["lineage"]
+    assert (step["actor"], step["operation"]) == ("agent_alpha", "CREATE_NODE")
+
+
+# -- presets
+
+
+def test_every_preset_can_be_used_on_an_empty_memory(keeper: Keeper) -> None:
+    assert list(presets()) == ["gtd", "research", "software"]
+    for name, preset in presets().items():
+        named = {each for kind in preset.connection_types for each in (*kind.from_types, *kind.to_types)}
+        assert named <= set(preset.node_types), name
+        assert preset.about
+    added = keeper.run(use_preset(keeper.store, keeper.principal, "gtd"))
+    assert added == ["Task", "State", "Context", "UNSPECIFIED", "DependsOn"]
+    keeper.join(keeper.make("Task"), "DependsOn", keeper.make("UNSPECIFIED"))
+
+
+def test_a_preset_adds_what_is_missing_and_changes_nothing(keeper: Keeper) -> None:
+    keeper.define(node_types=["Person", "Boat"], connection_types=[])
+    added = keeper.run(use_preset(keeper.store, keeper.principal, "software"))
+    assert "Person" not in added
+    assert keeper.call("get_ontology")["node_types"][:3] == ["Person", "Boat", "Component"]
+    before = keeper.log.head()
+    assert keeper.run(use_preset(keeper.store, keeper.principal, "software")) == []
+    assert keeper.log.head() == before
+
+
+def test_a_preset_that_means_something_else_by_a_name_is_refused_whole(gtd: Keeper) -> None:
+    before = gtd.log.head()
+    with pytest.raises(Exception, match="DependsOn is already defined"):
+        gtd.run(use_preset(gtd.store, gtd.principal, "gtd"))
+    assert gtd.log.head() == before

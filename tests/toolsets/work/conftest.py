@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.toolsets.work.team import Team, working
+
+
+@pytest.fixture
+def team() -> Iterator[Team]:
+    with working() as team:
+        team.open("p", goal="Ship it")
+        yield team

@@ -1,0 +1,154 @@
+"""Agents at the work tools: real store, partition, state and memory log behind them, and one clock for all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from tallystick.clock import from_text
+from tallystick.errors import TallystickError
+from tallystick.log.memory import MemoryLog
+from tallystick.partition import Partition
+from tallystick.policy import Policy, Principal
+from tallystick.policy.single_user import SingleUser
+from tallystick.server.dispatch import prepare
+from tallystick.store import Store
+from tallystick.toolsets import Answer, Toolset
+from tallystick.toolsets.work import at_desk
+from tallystick.toolsets.work.desk import Desk, Knowledge
+from tallystick.toolsets.work.settings import WorkSettings
+
+NOON = from_text("2026-02-10T12:00:00Z")
+MINUTE = 60_000
+
+
+class Team:
+    """`call` speaks as `self.me`; each call is a second after the one before."""
+
+    def __init__(
+        self,
+        runner: asyncio.Runner,
+        *,
+        policy: Policy | None = None,
+        settings: WorkSettings | None = None,
+        knowledge: Knowledge | None = None,
+    ) -> None:
+        self._runner = runner
+        self.now = NOON
+        self.me = "ann"
+        self.log = MemoryLog()
+        self.partition = Partition(self.log, clock=lambda: self.now)
+        self.store = Store(self._open, policy or SingleUser())
+        self.desk = Desk(clock=lambda: self.now, settings=settings, knowledge=knowledge)
+        self.toolset: Toolset = at_desk(self.desk)
+        self.tools = {tool.name: tool for tool in self.toolset.tools}
+
+    async def _open(self, tenant: str) -> Partition:
+        await self.partition.open()
+        return self.partition
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        self.now += 1_000
+        return self._told(self._run(tool, arguments))
+
+    def refusal(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """What the agent is told. Fails if the call succeeds or the log grows."""
+        before = self.log.head()
+        try:
+            self._run(tool, arguments)
+        except TallystickError as error:
+            assert self.log.head() == before, "a refused call wrote something"
+            return self.toolset.say_error(error)
+        raise AssertionError(f"{tool} accepted {arguments}")
+
+    def together(self, calls: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any]]:
+        """(agent, tool, arguments) each, all under way at once."""
+
+        async def all_at_once() -> list[Answer]:
+            return await asyncio.gather(*(self._call(tool, asked, agent) for agent, tool, asked in calls))
+
+        return [self._told(answer) for answer in self._runner.run(all_at_once())]
+
+    @contextmanager
+    def as_(self, agent: str) -> Iterator[None]:
+        before, self.me = self.me, agent
+        try:
+            yield
+        finally:
+            self.me = before
+
+    def _run(self, tool: str, arguments: dict[str, Any]) -> Answer:
+        return self._runner.run(self._call(tool, arguments, self.me))
+
+    async def _call(self, tool: str, arguments: dict[str, Any], agent: str) -> Answer:
+        prepared = prepare(self.tools[tool], arguments)
+        return await self.tools[tool].call(self.store, Principal(actor=agent), prepared)
+
+    @staticmethod
+    def _told(answer: Answer) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(answer.data))
+        return found
+
+    # -- short forms
+
+    def open(self, project: str = "p", **arguments: Any) -> str:
+        """The id of the root."""
+        return str(self.call("graph_open", project=project, **arguments)["root"]["id"])
+
+    def plan(self, *nodes: dict[str, Any]) -> dict[str, str]:
+        """Ref → id. A node without a summary is called by its ref."""
+        told = self.call("graph_plan", nodes=[{"summary": node["ref"], **node} for node in nodes])
+        return {each["ref"]: each["id"] for each in told["created"]}
+
+    def next(self, project: str = "p", **arguments: Any) -> list[str]:
+        return [each["node"]["summary"] for each in self.call("graph_next", project=project, **arguments)["nodes"]]
+
+    def resolve(self, node_id: str, **changes: Any) -> dict[str, Any]:
+        evidence = [{"type": "note", "ref": "done"}]
+        return self.update(node_id, **{"resolved": True, "add_evidence": evidence, **changes})
+
+    def update(self, node_id: str, **changes: Any) -> dict[str, Any]:
+        return self.call("graph_update", updates=[{"node_id": node_id, **changes}])
+
+    def connect(self, source: str, to: str, type: str = "depends_on", **arguments: Any) -> dict[str, Any]:
+        return self.call("graph_connect", edges=[{"from": source, "to": to, "type": type, **arguments}])
+
+    def restructure(self, op: str, **arguments: Any) -> dict[str, Any]:
+        return self.call("graph_restructure", operations=[{"op": op, **arguments}])
+
+    def node(self, node_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.call("graph_context", node_id=node_id, depth=0)["node"]
+        return found
+
+    def query(self, project: str = "p", **arguments: Any) -> dict[str, Any]:
+        return self.call("graph_query", project=project, **arguments)
+
+    def found(self, project: str = "p", **wanted: Any) -> list[str]:
+        """Summaries of what a filter finds, in the order of creation."""
+        told = self.query(project, filter=wanted, sort="created", limit=100)
+        assert told["total"] == len(told["nodes"])
+        return [node["summary"] for node in told["nodes"]]
+
+    def events(self, node_id: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.call("graph_history", node_id=node_id, limit=100)["events"]
+        return found
+
+    def counts(self, project: str = "p") -> dict[str, int]:
+        found: dict[str, int] = self.call("graph_open", project=project)["summary"]
+        return found
+
+
+@contextmanager
+def working(**arguments: Any) -> Iterator[Team]:
+    with asyncio.Runner() as runner:
+        team = Team(runner, **arguments)
+        yield team
+        runner.run(team.store.close())
+
+
+def summaries(nodes: list[dict[str, Any]]) -> list[str]:
+    return [node["summary"] for node in nodes]

@@ -1,0 +1,188 @@
+"""graph_history: what happened to a node, and nothing of it lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tallystick.commits import Draft, Operation, Verb
+from tallystick.policy import Action, Principal
+from tests.toolsets.work.team import Team
+
+
+def changes_of(event: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {change["field"]: (change["before"], change["after"]) for change in event["changes"]}
+
+
+@pytest.fixture
+def a(team: Team) -> str:
+    return team.plan({"ref": "a", "properties": {"priority": 1, "area": "ui"}, "context_links": ["x"]})["a"]
+
+
+def test_creation_lists_what_was_said_with_nothing_before(team: Team, a: str) -> None:
+    (created,) = team.events(a)
+    assert (created["action"], created["agent"]) == ("created", "ann")
+    assert created["timestamp"] == team.node(a)["created_at"]
+    assert changes_of(created) == {
+        "summary": (None, "a"),
+        "parent": (None, team.open()),
+        "properties": (None, {"priority": 1, "area": "ui"}),
+        "context_links": (None, ["x"]),
+    }
+
+
+def test_an_update_has_before_and_after_for_each_field(team: Team, a: str) -> None:
+    team.update(a, state="begun")
+    with team.as_("bob"):
+        team.update(
+            a,
+            summary="b",
+            state={"phase": 2},
+            properties={"priority": 5, "area": None, "new": True},
+            add_context_links=["y"],
+            remove_context_links=["x"],
+            add_evidence=[{"type": "git", "ref": "1"}],
+        )
+    event = team.events(a)[0]
+    assert (event["action"], event["agent"]) == ("updated", "bob")
+    changes = changes_of(event)
+    assert changes.pop("evidence") == ([], team.node(a)["evidence"])
+    assert changes == {
+        "summary": ("a", "b"),
+        "state": ("begun", {"phase": 2}),
+        "properties": ({"priority": 1, "area": "ui"}, {"priority": 5, "new": True}),
+        "context_links": (["x"], ["y"]),
+    }
+
+
+def test_resolving_and_reopening_are_told_apart(team: Team, a: str) -> None:
+    team.resolve(a)
+    team.update(a, resolved=False)
+    reopened, resolved, _ = team.events(a)
+    assert (resolved["action"], changes_of(resolved)["resolved"]) == ("resolved", (False, True))
+    assert (reopened["action"], changes_of(reopened)) == ("reopened", {"resolved": (True, False)})
+
+
+def test_a_claim_is_an_event(team: Team, a: str) -> None:
+    with team.as_("bob"):
+        team.next(claim=True)
+    claimed = team.events(a)[0]
+    assert (claimed["action"], claimed["agent"]) == ("claimed", "bob")
+    before, after = changes_of(claimed)["properties"]
+    assert (before, after["_claimed_by"]) == ({}, "bob")
+
+
+def test_a_move_tells_both_parents(team: Team, a: str) -> None:
+    parent = team.plan({"ref": "parent"})["parent"]
+    team.restructure("move", node_id=a, new_parent=parent)
+    moved = team.events(a)[0]
+    assert (moved["action"], changes_of(moved)) == ("moved", {"parent": (team.open(), parent)})
+
+
+def test_a_drop_is_told_on_every_node_with_its_reason(team: Team, a: str) -> None:
+    child = team.plan({"ref": "child", "parent_ref": a})["child"]
+    team.restructure("drop", node_id=a, reason="too dear")
+    for node_id in (a, child):
+        dropped = team.events(node_id)[0]
+        assert dropped["action"] == "dropped"
+        assert changes_of(dropped)["resolved"] == (False, True)
+        assert changes_of(dropped)["evidence"][1][0]["ref"] == "too dear"
+
+
+def test_a_merge_tells_the_survivor_what_it_absorbed_and_the_gone_where_it_went(team: Team, a: str) -> None:
+    ids = team.plan({"ref": "target"}, {"ref": "child", "parent_ref": a})
+    team.update(a, state="half", add_evidence=[{"type": "note", "ref": "1"}])
+    team.restructure("merge", source=a, target=ids["target"])
+    merged = team.events(ids["target"])[0]
+    assert merged["action"] == "merged"
+    assert changes_of(merged)["merged"] == (
+        None,
+        {
+            "id": a,
+            "summary": "a",
+            "resolved": False,
+            "state": "half",
+            "properties": {"priority": 1, "area": "ui"},
+            "context_links": ["x"],
+        },
+    )
+    assert changes_of(merged)["evidence"][1][0]["ref"] == "1"
+    gone = team.events(a)
+    assert [event["action"] for event in gone] == ["merged", "updated", "created"]
+    assert changes_of(gone[0]) == {"merged_into": (None, ids["target"])}
+    assert team.events(ids["child"])[0]["action"] == "moved"
+
+
+def test_edges_are_events_of_the_node_they_start_from(team: Team, a: str) -> None:
+    b = team.plan({"ref": "b", "depends_on": [a]})["b"]
+    team.connect(b, a, "relates_to")
+    team.connect(b, a, remove=True)
+    assert [(event["action"], changes_of(event)) for event in team.events(b)] == [
+        ("edge_removed", {"depends_on": (a, None)}),
+        ("edge_added", {"relates_to": (None, a)}),
+        ("edge_added", {"depends_on": (None, a)}),
+        ("created", {"summary": (None, "b"), "parent": (None, team.open())}),
+    ]
+    assert [event["action"] for event in team.events(a)] == ["created"]
+
+
+def test_pages_lose_nothing_and_repeat_nothing_whatever_happens_in_between(team: Team, a: str) -> None:
+    for number in range(30):
+        team.update(a, state=number)
+    seen: list[Any] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = team.call("graph_history", node_id=a, limit=4, **cursor)
+        seen += [changes_of(event)["state"][1] for event in page["events"] if event["action"] == "updated"]
+        if "next_cursor" not in page:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+        team.update(a, state=f"meanwhile {len(seen)}")
+    assert seen == list(range(29, -1, -1))
+
+
+def test_a_page_may_be_full_of_what_is_no_event_of_the_node(
+    team: Team, a: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many depend on it: those edges are theirs."""
+    monkeypatch.setattr("tallystick.toolsets.work.history._STEPS_READ", 7)
+    team.plan(*({"ref": str(number), "depends_on": [a]} for number in range(20)))
+    actions: list[str] = []
+    cursor: dict[str, str] = {}
+    for _ in range(10):
+        page = team.call("graph_history", node_id=a, **cursor)
+        actions += [event["action"] for event in page["events"]]
+        if "next_cursor" not in page:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert actions == ["created"]
+
+
+def test_limit_is_20_and_at_most_100(team: Team, a: str) -> None:
+    for number in range(110):
+        team.update(a, state=number)
+    assert len(team.call("graph_history", node_id=a)["events"]) == 20
+    assert len(team.call("graph_history", node_id=a, limit=500)["events"]) == 100
+
+
+def test_a_redaction_is_told_and_shows_nothing(team: Team, a: str) -> None:
+    state = team.partition._state
+
+    def propose(_: Any) -> Draft:
+        plan = state.redaction(a, ("attrs.summary",))
+        payload = {"node_id": a, "reason": "private", "redacted_fields": ["attrs.summary"]}
+        operation = Operation(Verb.REDACT_NODE, payload, redacts=plan.redacts)
+        return Draft((operation,), actor="officer", tool="memory.write", masks=plan.masks)
+
+    team._runner.run(team.store.write(Principal(actor="officer"), Action.WRITE, propose))
+    assert [event["action"] for event in team.events(a)] == ["redacted", "created"]
+    assert "'a'" not in str(team.events(a))
+    assert team.node(a)["summary"] == "[REDACTED]"
+    assert team.found(text="redacted") == ["[REDACTED]"]
+
+
+def test_mistakes_are_named(team: Team, a: str) -> None:
+    assert team.refusal("graph_history", node_id="nobody")["error"] == "node_not_found"
+    for asked in ({"cursor": "x"}, {"cursor": "h-1"}, {"cursor": "h" + "9" * 30}, {"cursor": ""}, {"limit": 0}):
+        assert team.refusal("graph_history", node_id=a, **asked)["error"] == "validation_error"

@@ -1,0 +1,123 @@
+"""graph_open: listing, opening and creating projects."""
+
+from __future__ import annotations
+
+import re
+
+from tallystick.state.work import NODE, PROJECT
+from tallystick.state.work.graph import WorkGraph
+from tests.toolsets.work.team import Team, working
+
+
+def test_without_arguments_all_projects_are_listed_with_their_counts(team: Team) -> None:
+    ids = team.plan({"ref": "a"}, {"ref": "b"})
+    team.open("q")
+    team.resolve(ids["a"])
+    listed = team.call("graph_open")["projects"]
+    assert [project["project"] for project in listed] == ["p", "q"]
+    first = listed[0]
+    assert first | {"id": "", "updated_at": ""} == {
+        "id": "",
+        "project": "p",
+        "summary": "Ship it",
+        "total": 3,
+        "resolved": 1,
+        "unresolved": 2,
+        "updated_at": "",
+    }
+    assert first["updated_at"] == team.node(ids["a"])["updated_at"]
+
+
+def test_no_project_is_an_empty_list() -> None:
+    with working() as team:
+        assert team.call("graph_open") == {"projects": []}
+
+
+def test_a_new_project_has_a_root_with_its_goal_and_is_open_to_work() -> None:
+    with working() as team:
+        told = team.call("graph_open", project="swimlanes", goal="Draw lanes")
+        assert told["created"] is True
+        assert told["project"] == "swimlanes"
+        root = told["root"]
+        assert root == {
+            "id": root["id"],
+            "rev": 1,
+            "parent": None,
+            "summary": "Draw lanes",
+            "resolved": False,
+            "properties": {},
+            "context_links": [],
+            "evidence": [],
+            "created_at": "2026-02-10T12:00:01.000Z",
+            "updated_at": "2026-02-10T12:00:01.000Z",
+            "created_by": "ann",
+        }
+        assert told["summary"] == {"total": 1, "resolved": 0, "unresolved": 1, "blocked": 0, "actionable": 1}
+
+
+def test_a_project_without_a_goal_is_called_by_its_name() -> None:
+    with working() as team:
+        assert team.call("graph_open", project="swimlanes")["root"]["summary"] == "swimlanes"
+
+
+def test_opening_again_changes_nothing_and_says_that_the_goal_was_not_used(team: Team) -> None:
+    before = team.log.head()
+    again = team.call("graph_open", project="p", goal="Something else")
+    assert again["root"]["summary"] == "Ship it"
+    assert again["warnings"] == ["the project exists: 'goal' is used for a new one only"]
+    assert "created" not in again
+    assert team.log.head() == before
+
+
+def test_a_project_is_also_opened_by_the_id_of_its_root(team: Team) -> None:
+    root = team.open("p")
+    assert team.call("graph_open", project=root)["project"] == "p"
+    assert team.call("graph_query", project=root)["total"] == 1
+
+
+def test_a_project_is_one_entity_with_a_uuid_for_its_id(team: Team) -> None:
+    state = team.partition._state
+    (board,) = state.aspect(WorkGraph).projects()
+    assert re.fullmatch("[0-9a-f]{32}", board.id)
+    project = state.node(board.id)
+    assert project is not None
+    assert (project.type, project.attrs) == (PROJECT, {"name": "p", "root": board.root, "summary": "Ship it"})
+    assert state.owner(str(board.root)) == (NODE, "ann")
+
+
+def test_blocked_counts_every_unresolved_node_with_an_unresolved_dependency_leaf_or_not(team: Team) -> None:
+    team.plan(
+        {"ref": "first"},
+        {"ref": "part", "depends_on": ["first"]},
+        {"ref": "leaf", "parent_ref": "part", "depends_on": ["first"]},
+        {"ref": "free", "parent_ref": "part"},
+    )
+    assert team.counts() == {"total": 5, "resolved": 0, "unresolved": 5, "blocked": 2, "actionable": 2}
+
+
+def test_agents_who_create_the_same_project_at_once_get_the_same_one() -> None:
+    with working() as team:
+        calls = [(agent, "graph_open", {"project": "p"}) for agent in ("ann", "bob", "cyd")]
+        told = team.together(calls)
+        assert len({each["root"]["id"] for each in told}) == 1
+        assert [each.get("created", False) for each in told].count(True) == 1
+        assert len(team.call("graph_open")["projects"]) == 1
+
+
+def test_ids_are_short_and_never_look_like_numbers(team: Team) -> None:
+    ids = team.plan(*({"ref": str(number)} for number in range(200)))
+    assert all(re.fullmatch("[A-Za-z][A-Za-z0-9]{9}", node_id) for node_id in ids.values())
+    assert len(set(ids.values())) == 200
+
+
+def test_mistakes_are_named(team: Team) -> None:
+    for asked, sentence in (
+        ({"goal": "x"}, "field 'goal' needs 'project', the name of the project to create"),
+        ({"project": ""}, "field 'project' must have at least 1 character"),
+        ({"project": "  "}, "field 'project' must not be blank"),
+        ({"project": "q", "goal": " "}, "field 'goal' must not be blank"),
+        ({"project": 5}, "field 'project' must be a string"),
+        ({"name": "q"}, "field 'name' is not allowed"),
+    ):
+        told = team.refusal("graph_open", **asked)
+        assert (told["error"], told["message"]) == ("validation_error", sentence)

@@ -1,0 +1,243 @@
+"""graph_plan: batches of work nodes, whole or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.toolsets.work.team import Team, working
+
+
+def test_nodes_are_created_unresolved_with_what_was_said_of_them(team: Team) -> None:
+    root = team.open()
+    ids = team.plan(
+        {"ref": "a", "parent_ref": root, "summary": "Paint", "context_links": ["a.py", "b.py", "a.py"]},
+        {"ref": "b", "parent_ref": "a", "summary": "Dry", "properties": {"priority": 2, "none": None}},
+    )
+    paint, dry = team.node(ids["a"]), team.node(ids["b"])
+    assert (paint["parent"], paint["summary"], paint["resolved"], paint["rev"]) == (root, "Paint", False, 1)
+    assert paint["context_links"] == ["a.py", "b.py"]
+    assert (dry["parent"], dry["properties"]) == (ids["a"], {"priority": 2})
+    assert "state" not in dry
+
+
+def test_what_is_created_is_answered_in_the_order_it_was_planned(team: Team) -> None:
+    nodes = [{"ref": ref, "summary": ref, "parent_ref": parent} for ref, parent in (("c", "b"), ("b", "a"))]
+    told = team.call("graph_plan", nodes=[*nodes, {"ref": "a", "summary": "a"}])
+    assert [each["ref"] for each in told["created"]] == ["c", "b", "a"]
+    assert set(told) == {"created"}
+
+
+def test_references_may_point_forwards_and_backwards(team: Team) -> None:
+    ids = team.plan(
+        {"ref": "child", "parent_ref": "parent", "depends_on": ["last"]},
+        {"ref": "parent"},
+        {"ref": "last", "parent_ref": "parent"},
+    )
+    context = team.call("graph_context", node_id=ids["child"])
+    assert [node["id"] for node in context["ancestors"]] == [team.open(), ids["parent"]]
+    assert [each["node"]["id"] for each in context["depends_on"]] == [ids["last"]]
+
+
+def test_siblings_keep_the_order_they_were_planned_in(team: Team) -> None:
+    refs = ["z", "y", "x", "w"]
+    team.plan(
+        *({"ref": ref, "parent_ref": "top"} for ref in refs[:2]),
+        {"ref": "top"},
+        *({"ref": ref, "parent_ref": "top"} for ref in refs[2:]),
+    )
+    assert team.next(count=4) == refs
+
+
+def test_a_ref_of_the_batch_wins_over_an_equal_id(team: Team) -> None:
+    old = team.plan({"ref": "old"})["old"]
+    ids = team.plan({"ref": old, "summary": "new"}, {"ref": "child", "parent_ref": old})
+    assert team.node(ids["child"])["parent"] == ids[old]
+
+
+def test_dependencies_may_be_refs_or_ids_and_are_taken_once(team: Team) -> None:
+    old = team.plan({"ref": "old"})["old"]
+    ids = team.plan({"ref": "a"}, {"ref": "b", "depends_on": ["a", old, "a", old]})
+    around = team.call("graph_context", node_id=ids["b"])
+    assert [each["node"]["id"] for each in around["depends_on"]] == [ids["a"], old]
+
+
+def test_depending_on_a_resolved_node_is_satisfied_at_once(team: Team) -> None:
+    old = team.plan({"ref": "old"})["old"]
+    team.resolve(old)
+    ids = team.plan({"ref": "new", "depends_on": [old]})
+    assert team.next() == ["new"]
+    assert team.call("graph_context", node_id=ids["new"])["depends_on"][0]["satisfied"] is True
+
+
+CYCLES: list[tuple[list[dict[str, Any]], str]] = [
+    ([{"ref": "a", "depends_on": ["a"]}], "Dependency cycle detected: a -> a"),
+    (
+        [{"ref": "a", "depends_on": ["b"]}, {"ref": "b", "depends_on": ["a"]}],
+        "Dependency cycle detected: a -> b -> a",
+    ),
+    (
+        [
+            {"ref": "x", "depends_on": ["a"]},
+            {"ref": "a", "depends_on": ["b"]},
+            {"ref": "b", "depends_on": ["x", "c"]},
+            {"ref": "c"},
+        ],
+        "Dependency cycle detected: x -> a -> b -> x",
+    ),
+    ([{"ref": "a", "parent_ref": "b"}, {"ref": "b", "parent_ref": "a"}], "Parent cycle detected: a -> b -> a"),
+    ([{"ref": "a", "parent_ref": "a"}], "Parent cycle detected: a -> a"),
+]
+
+
+@pytest.mark.parametrize(("nodes", "sentence"), CYCLES)
+def test_a_cycle_is_refused_with_its_path(team: Team, nodes: list[dict[str, Any]], sentence: str) -> None:
+    told = team.refusal("graph_plan", nodes=[{"summary": "s", **node} for node in nodes])
+    assert (told["error"], told["message"]) == ("cycle_detected", sentence)
+    assert told["cycle"] == sentence.partition(": ")[2].split(" -> ")
+
+
+MISTAKES: list[tuple[list[dict[str, Any]], str, str]] = [
+    ([], "validation_error", "field 'nodes' must have at least 1 item, not 0"),
+    (
+        [{"ref": "a", "summary": "a"}, {"ref": "a", "summary": "b"}],
+        "validation_error",
+        "ref 'a' is used more than once",
+    ),
+    ([{"ref": "a"}], "validation_error", "field 'nodes[0].summary' is required"),
+    ([{"ref": "a", "summary": ""}], "validation_error", "field 'nodes[0].summary' must have at least 1 character"),
+    ([{"ref": "a", "summary": "\t "}], "validation_error", "field 'nodes[0].summary' must not be blank"),
+    ([{"ref": "", "summary": "a"}], "validation_error", "field 'nodes[0].ref' must have at least 1 character"),
+    ([{"ref": "a", "summary": "a", "resolved": True}], "validation_error", "field 'nodes[0].resolved' is not allowed"),
+    (
+        [{"ref": "a", "summary": "a", "properties": {"x": "y" * 20_000}}],
+        "validation_error",
+        "field 'nodes[0].properties' must not have more than 16384 bytes",
+    ),
+    (
+        [{"ref": "a", "summary": "a", "parent_ref": "nobody"}],
+        "node_not_found",
+        "there is no work node 'nobody' (parent of 'a')",
+    ),
+    (
+        [{"ref": "a", "summary": "a"}, {"ref": "b", "summary": "b", "depends_on": ["nobody"]}],
+        "node_not_found",
+        "there is no work node 'nobody' (dependency of 'b')",
+    ),
+]
+
+
+@pytest.mark.parametrize(("nodes", "code", "sentence"), MISTAKES)
+def test_a_mistake_in_one_node_leaves_the_whole_batch_unwritten(
+    team: Team, nodes: list[dict[str, Any]], code: str, sentence: str
+) -> None:
+    told = team.refusal("graph_plan", nodes=nodes)
+    assert (told["error"], told["message"]) == (code, sentence)
+
+
+def test_parents_and_dependencies_across_projects_are_refused(team: Team) -> None:
+    here = team.plan({"ref": "here"})["here"]
+    there = team.open("q")
+    told = team.refusal("graph_plan", nodes=[{"ref": "a", "summary": "a", "parent_ref": there, "depends_on": [here]}])
+    assert told["error"] == "cross_project"
+    nodes = [
+        {"ref": "a", "summary": "a", "parent_ref": there},
+        {"ref": "b", "summary": "b", "parent_ref": here, "depends_on": ["a"]},
+    ]
+    told = team.refusal("graph_plan", nodes=nodes)
+    assert (told["error"], told["message"]) == (
+        "cross_project",
+        "'b' and 'a', which it depends on, are in different projects",
+    )
+
+
+def test_one_batch_may_plan_in_two_projects(team: Team) -> None:
+    first, second = team.open(), team.open("q")
+    ids = team.plan({"ref": "a", "parent_ref": first}, {"ref": "b", "parent_ref": second})
+    assert team.found("p") == ["Ship it", "a"]
+    assert team.found("q") == ["q", "b"]
+    assert len(ids) == 2
+
+
+# -- a node without a parent
+
+
+def test_without_a_parent_a_node_goes_under_the_root_of_the_only_project() -> None:
+    with working() as team:
+        root = team.open()
+        with team.as_("somebody who opened nothing"):
+            ids = team.plan({"ref": "a"})
+        assert team.node(ids["a"])["parent"] == root
+
+
+def test_without_a_parent_a_node_goes_where_the_others_of_its_batch_are(team: Team) -> None:
+    first = team.plan({"ref": "first"})["first"]
+    team.open("q")
+    ids = team.plan({"ref": "a", "parent_ref": first}, {"ref": "b"}, {"ref": "c", "depends_on": [first]})
+    assert team.node(ids["b"])["parent"] == team.node(ids["c"])["parent"] == team.open("p")
+
+
+def test_without_a_parent_a_node_goes_to_the_project_that_was_opened_last(team: Team) -> None:
+    other = team.open("q")
+    assert team.node(team.plan({"ref": "a"})["a"])["parent"] == other
+    with team.as_("bob"):
+        mine = team.open("p")
+        assert team.node(team.plan({"ref": "a"})["a"])["parent"] == mine
+    assert team.node(team.plan({"ref": "b"})["b"])["parent"] == other
+
+
+def test_without_any_hint_of_its_project_a_node_needs_a_parent(team: Team) -> None:
+    roots = {team.open("p"), team.open("q")}
+    with team.as_("stranger"):
+        told = team.refusal("graph_plan", nodes=[{"ref": "a", "summary": "a"}])
+    assert (told["error"], told["ref"]) == ("missing_parent", "a")
+    assert "a parent is the ref of a node of this batch, the id of a work node" in told["hint"]
+    assert {project["root"] for project in told["projects"]} == roots
+
+
+def test_a_batch_that_speaks_of_two_projects_gives_no_hint(team: Team) -> None:
+    first, second = team.open("p"), team.open("q")
+    nodes = [
+        {"ref": "a", "summary": "a", "parent_ref": first},
+        {"ref": "b", "summary": "b", "parent_ref": second},
+        {"ref": "c", "summary": "c"},
+    ]
+    assert team.refusal("graph_plan", nodes=nodes)["error"] == "missing_parent"
+
+
+def test_without_a_project_there_is_no_parent() -> None:
+    with working() as team:
+        told = team.refusal("graph_plan", nodes=[{"ref": "a", "summary": "a"}])
+        assert (told["error"], told["hint"]) == ("missing_parent", "there is no project yet: graph_open makes one")
+
+
+# -- what is allowed, but told
+
+
+def test_children_of_a_resolved_parent_are_allowed_and_it_stays_resolved(team: Team) -> None:
+    parent = team.plan({"ref": "parent"})["parent"]
+    team.resolve(parent)
+    told = team.call("graph_plan", nodes=[{"ref": "late", "summary": "late", "parent_ref": parent}])
+    assert told["warnings"] == [f"'late' is under '{parent}', which is resolved and stays so"]
+    assert team.node(parent)["resolved"] is True
+    assert team.next() == ["late"]
+
+
+def test_depending_on_an_ancestor_or_a_descendant_is_allowed_and_told(team: Team) -> None:
+    nodes = [
+        {"ref": "top", "summary": "top", "depends_on": ["low"]},
+        {"ref": "mid", "summary": "mid", "parent_ref": "top"},
+        {"ref": "low", "summary": "low", "parent_ref": "mid", "depends_on": ["mid"]},
+    ]
+    warnings = team.call("graph_plan", nodes=nodes)["warnings"]
+    assert warnings == [
+        "'low' depends on 'mid', which is above it: neither can come first",
+        "'top' depends on 'low', which is below it: as its child it must be resolved first anyway",
+    ]
+
+
+def test_an_id_that_turns_out_to_be_taken_is_never_used_twice(team: Team) -> None:
+    taken = team.plan({"ref": "a"})["a"]
+    team.desk.ids = lambda: taken
+    assert team.refusal("graph_plan", nodes=[{"ref": "b", "summary": "b"}])["error"] == "id_taken"
