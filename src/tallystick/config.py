@@ -207,6 +207,49 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "auto"
 
+    policy: Annotated[
+        str,
+        _meaning(
+            "Who may: `single-user`, `rbac`, `closed`, or a Rego file or directory; empty means `single-user`, and"
+            " `closed` where tokens are asked for.",
+            "TALLYSTICK_POLICY",
+        ),
+    ] = ""
+    policy_url: Annotated[
+        str,
+        _meaning(
+            "An OPA server that decides instead: http://…, https://… or unix:/path/of/a/socket.",
+            "TALLYSTICK_POLICY_URL",
+        ),
+    ] = ""
+    policy_path: Annotated[
+        str, _meaning("The rule that the OPA server is asked for.", "TALLYSTICK_POLICY_PATH"), Meta(pattern=".")
+    ] = "tallystick/decision"
+    policy_slo_ms: Annotated[
+        float, _meaning("A decision that takes longer is worth a warning.", "TALLYSTICK_POLICY_SLO_MS"), Meta(gt=0)
+    ] = 5.0
+    policy_timeout_ms: Annotated[
+        float, _meaning("A decision that takes longer is a denial.", "TALLYSTICK_POLICY_TIMEOUT_MS"), Meta(gt=0)
+    ] = 250.0
+    policy_cache_seconds: Annotated[
+        float,
+        _meaning("How long a decision is relied upon; 0 asks each time.", "TALLYSTICK_POLICY_CACHE_SECONDS"),
+        Meta(ge=0),
+    ] = 300.0
+    audit_retention_days: Annotated[
+        int,
+        _meaning("Days that decisions are kept in the audit log; 0 keeps all.", "TALLYSTICK_AUDIT_RETENTION_DAYS"),
+        Meta(ge=0),
+    ] = 90
+    audit_archive: Annotated[
+        str,
+        _meaning("Where older files of it are moved to; empty means they are removed.", "TALLYSTICK_AUDIT_ARCHIVE"),
+    ] = ""
+    audit_strict: Annotated[
+        bool,
+        _meaning("Deny everything while decisions cannot be written down.", "TALLYSTICK_AUDIT_STRICT"),
+    ] = False
+
     segment_bytes_max: Annotated[
         int,
         _meaning(

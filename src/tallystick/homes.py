@@ -16,13 +16,13 @@ import msgspec
 from tallystick.config import Settings
 from tallystick.log import Log
 from tallystick.log.files import FilesLog
-from tallystick.projections import views
 from tallystick.projections.content import Contents, Kind
 from tallystick.projections.edits import Edits
 from tallystick.projections.follower import Follower
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
+from tallystick.projections.views import Views, follow
 from tallystick.projections.views.shelf import Edit
 
 Adopt = Callable[[str, Edit], Awaitable[None]]
@@ -52,7 +52,7 @@ class Homes:
     def path(self, tenant: str) -> Path:
         return self.of(tenant).path
 
-    def views(self, tenant: str) -> views.Views:
+    def views(self, tenant: str) -> Views:
         return self.of(tenant).views
 
     def contents(self, tenant: str) -> Contents:
@@ -106,12 +106,12 @@ class Home:
         return self._followed(Follower(self._open_log, projection, lock=self._lock("sql")), notified=False)
 
     @property
-    def views(self) -> views.Views:
+    def views(self) -> Views:
         return self._views[0]
 
     @cached_property
-    def _views(self) -> tuple[views.Views, Follower, Edits]:
-        shown, follower = views.follow(self.path, self._open_log)
+    def _views(self) -> tuple[Views, Follower, Edits]:
+        shown, follower = follow(self.path, self._open_log)
         self._followed(follower)
         return shown, follower, Edits(shown, follower, self._commit_edit)
 

@@ -23,7 +23,7 @@ from typing import TypeVar
 import msgspec
 
 from tallystick.clock import Clock, from_text, to_text, wall_clock
-from tallystick.commits import Commit, Draft, chain
+from tallystick.commits import Commit, Draft, Verb, chain
 from tallystick.commits.canonical import INTEGER_MAX
 from tallystick.errors import HeadMoved, InvalidArgument, StorageRefused, TooMuch
 from tallystick.log import Entry, Head, Log
@@ -139,7 +139,11 @@ class Partition:
         """Of the state as it is; the caller sees to it that nothing is written meanwhile."""
         if self._snapshots is None:
             raise ValueError("this partition keeps no snapshots")
-        return self._snapshots.save(self._state)
+        path = self._snapshots.save(self._state)
+        # What was redacted since this state was read is still in it. A redaction after this look forgets it itself.
+        if any(entry.commit.operation is Verb.REDACT_NODE for entry in self._log.read(self._state.head)):
+            self._snapshots.forget()
+        return path
 
     async def close(self) -> None:
         """Waits for the drafts that were handed in; none is lost."""

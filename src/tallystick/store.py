@@ -13,9 +13,11 @@ from typing import TypeVar
 import msgspec
 
 from tallystick.commits import Commit, Draft
-from tallystick.errors import Denied, InvalidArgument
+from tallystick.errors import InvalidArgument
 from tallystick.partition import Look, Partition, Propose, Receipt
-from tallystick.policy import Action, Decision, Policy, Principal, Request
+from tallystick.policy import Action, Facts, Policy, Principal
+from tallystick.policy.cache import Cache
+from tallystick.policy.gate import Gate
 from tallystick.state.ontology import check
 from tallystick.state.state import State
 
@@ -27,12 +29,12 @@ class Store:
     def __init__(
         self,
         open_partition: Callable[[str], Awaitable[Partition]],
-        policy: Policy,
+        policy: Policy | Gate,
         committed: Callable[[str], None] | None = None,
     ) -> None:
         """`committed` is told the tenant after each commit: something may follow it."""
         self._open_partition = open_partition
-        self._policy = policy
+        self._gate = policy if isinstance(policy, Gate) else Gate(policy, cache=Cache(seconds=0))
         self._committed = committed
         self._partitions: dict[str, asyncio.Future[Partition]] = {}
 
@@ -48,11 +50,16 @@ class Store:
         """Catch up with the log, ask the policy, then `look` at the state."""
         partition = await self._partition(principal.tenant)
 
+        asking = self._gate.asking(principal, action, resource)
+
         def decided(state: State) -> object:
-            self._decide(principal, action, resource, state)
+            asking.decide(_facts(state, resource, principal))
             return look(state)
 
-        return await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]  # look's own union
+        async def attempt() -> T:
+            return await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]  # look's own union
+
+        return await asking.through(attempt)
 
     async def write(
         self, principal: Principal, action: Action, propose: Propose, *, resource: str | None = None
@@ -60,15 +67,20 @@ class Store:
         """Commit what `propose` drafts at the head, if the policy allows it there."""
         partition = await self._partition(principal.tenant)
 
+        asking = self._gate.asking(principal, action, resource)
+
         def decided(state: State) -> Draft | Commit:
-            decision = self._decide(principal, action, resource, state)
+            decision = asking.decide(_facts(state, resource, principal))
             proposed = propose(state)
             if isinstance(proposed, Commit):
                 return proposed
             check(state, proposed)
             return msgspec.structs.replace(proposed, policy_version=decision.policy_version)
 
-        receipt = await partition.commit(decided)
+        async def facts() -> Facts:
+            return await partition.look(lambda state: _facts(state, resource, principal))
+
+        receipt = await asking.through(lambda: partition.commit(decided), facts)
         if self._committed is not None:
             self._committed(principal.tenant)
         return receipt
@@ -102,24 +114,10 @@ class Store:
             self._partitions.pop(tenant, None)
             raise
 
-    def _decide(self, principal: Principal, action: Action, resource: str | None, state: State) -> Decision:
-        known = state.owner(resource) if resource is not None else None
-        resource_type, owner = known or (None, None)
-        decision = self._policy.decide(Request(principal, action, resource, resource_type, owner))
-        if decision.allowed:
-            return decision
-        owned = f" (owned by '{owner}')" if owner else ""
-        raise Denied(
-            f"actor '{principal.actor}' cannot {action}" + (f" resource '{resource}'{owned}" if resource else ""),
-            details={
-                "policy_decision": {
-                    "result": False,
-                    "reason": decision.reason,
-                    "policy_version": decision.policy_version,
-                },
-                "status": 403,
-            },
-        )
+
+def _facts(state: State, resource: str | None, principal: Principal) -> Facts:
+    known = state.owner(resource) if resource is not None else None
+    return Facts(*known, principal.tenant) if known else Facts()
 
 
 def _is_open(opened: asyncio.Future[Partition]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tests.journeys.requirements_compliance import COMPLIANCE_REQUIREMENTS
 from tests.journeys.requirements_knowledge import KNOWLEDGE_REQUIREMENTS
 from tests.journeys.requirements_ontology import ONTOLOGY_REQUIREMENTS
 from tests.journeys.requirements_work import WORK_REQUIREMENTS
@@ -219,6 +220,7 @@ REQUIREMENTS += [
         ("L8, partition", "a commit comes after every foreign commit that was observed",
          "tests/test_partition.py::"
          "test_a_foreign_lamport_that_was_observed_comes_before_the_next_commit"),
+        *COMPLIANCE_REQUIREMENTS,
         *KNOWLEDGE_REQUIREMENTS,
         *ONTOLOGY_REQUIREMENTS,
         *WORK_REQUIREMENTS,

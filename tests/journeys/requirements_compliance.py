@@ -35,7 +35,7 @@ COMPLIANCE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("L48, payloads", "known formula payloads become text, in every column",
      _CSV + "test_a_formula_becomes_text_and_stays_readable"),
     # -- erasure
-    ("6.1, erasure", "a person is forgotten and the chain still proves everything else",
+    ("6.1, erasure everywhere", "a person is forgotten and the chain still proves everything else",
      _STORY + "test_a_person_is_forgotten_and_the_chain_still_proves_everything_else"),
     ("L51, everywhere", "what is forgotten is in no byte below the base, whichever vocabulary wrote it",
      _ERASURE + "test_what_is_forgotten_is_in_no_byte_below_the_base"),

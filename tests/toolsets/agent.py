@@ -14,7 +14,7 @@ from tallystick.errors import TallystickError
 from tallystick.log.memory import MemoryLog
 from tallystick.partition import Partition
 from tallystick.policy import Policy, Principal
-from tallystick.policy.single_user import SingleUser
+from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
 from tallystick.store import Store
 from tallystick.toolsets import Answer
@@ -102,6 +102,6 @@ class Agent:
 @contextmanager
 def working(policy: Policy | None = None) -> Iterator[Agent]:
     with asyncio.Runner() as runner:
-        agent = Agent(runner, policy or SingleUser())
+        agent = Agent(runner, policy or Embedded("single-user"))
         yield agent
         runner.run(agent.store.close())

@@ -16,7 +16,19 @@ from typing import NoReturn
 import typer
 
 from tallystick import __version__, errors
-from tallystick.cli import care, knowledge, ontology, reading, serving, transfer, work
+from tallystick.cli import (
+    care,
+    emit,
+    forget,
+    knowledge,
+    ontology,
+    policy,
+    reading,
+    recall,
+    serving,
+    transfer,
+    work,
+)
 from tallystick.errors import TallystickError
 
 EXIT_CODES: dict[type[TallystickError], int] = {
@@ -45,12 +57,17 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "snapshot": care.snapshot,
     "export": transfer.export,
     "import": transfer.import_,
+    "emit": emit.emit,
+    "forget": forget.forget,
+    "redactions": forget.redactions,
+    "recall": recall.recall,
 }
 
 GROUPS: dict[str, typer.Typer] = {
     "work": work.commands,
     "knowledge": knowledge.commands,
     "ontology": ontology.commands,
+    "policy": policy.commands,
 }
 """Words with words of their own: `tallystick work next`."""
 

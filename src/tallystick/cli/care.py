@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
 from tallystick.cli.output import counted, emit, progress, table
 from tallystick.config import FILE_NAME
+
+if TYPE_CHECKING:
+    from tallystick.audit.proof import AuditProof
 
 _MARKS = {"good": ("ok", "green"), "odd": ("look", "yellow"), "bad": ("BAD", "red")}
 
@@ -27,6 +31,7 @@ def verify(json: Json = False, base: Base = None, tenant: Tenant = None) -> None
     """
     import msgspec
 
+    from tallystick.audit.proof import verify_audit
     from tallystick.log.proof import prove
 
     settings = existing(base=base, tenant=tenant)
@@ -34,8 +39,9 @@ def verify(json: Json = False, base: Base = None, tenant: Tenant = None) -> None
     size = sum(path.stat().st_size for path in (settings.system / "log").glob("*.jsonl"))
     with progress("verifying", size) as tell:
         proof = prove(settings.system, lambda done, total: tell(done))
+    audit = verify_audit(settings.system / "audit")
     if json:
-        emit({"sound": proof.sound, **msgspec.to_builtins(proof)})
+        emit({"sound": proof.sound and audit.sound, **msgspec.to_builtins(proof), "audit": msgspec.to_builtins(audit)})
     elif proof.sound:
         typer.echo(
             f"sound: {counted(proof.commits, 'commit')} up to position {proof.position}, {proof.bytes} bytes in "
@@ -47,8 +53,18 @@ def verify(json: Json = False, base: Base = None, tenant: Tenant = None) -> None
         place = f"{proof.file}, line {proof.line}: " if proof.file else ""
         typer.echo(f"{typer.style('false:', fg='red', bold=True)} {place}{proof.problem}", err=True)
         typer.echo("  nothing was changed; what to do: docs/runbooks/corrupt-log.md", err=True)
-    if not proof.sound:
+    if not json:
+        _tell_audit(audit)
+    if not (proof.sound and audit.sound):
         raise typer.Exit(1)
+
+
+def _tell_audit(audit: AuditProof) -> None:
+    if audit.sound:
+        typer.echo(f"audit log: sound, {counted(audit.lines, 'event')}")
+        return
+    place = f"{audit.file}, line {audit.line}: " if audit.file else ""
+    typer.echo(f"{typer.style('false:', fg='red', bold=True)} audit log: {place}{audit.problem}", err=True)
 
 
 def doctor(json: Json = False, base: Base = None, tenant: Tenant = None) -> None:

@@ -131,7 +131,8 @@ async def call(
     """Check the arguments, run the tool, and say what became of it. Raises nothing but cancellation."""
     try:
         prepared = prepare(entry.tool, arguments)
-        answer = await entry.tool.call(store, principal_of(), prepared)
+        principal = msgspec.structs.replace(principal_of(), tool=entry.dotted)
+        answer = await entry.tool.call(store, principal, prepared)
         return _done(answer)
     except TallystickError as error:
         return _refused(entry, error)

@@ -16,7 +16,7 @@ from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.partition import Partition
 from tallystick.policy import Action, Policy, Principal
-from tallystick.policy.single_user import SingleUser
+from tallystick.policy.embedded import Embedded
 from tallystick.projections.content import Contents
 from tallystick.projections.edits import Edits
 from tallystick.projections.views import follow
@@ -115,7 +115,7 @@ class Hand:
 @contextmanager
 def working(home: Path, policy: Policy | None = None, *, file_bytes_max: int = 10_000) -> Iterator[Hand]:
     with asyncio.Runner() as runner:
-        hand = Hand(runner, home, policy or SingleUser(), file_bytes_max)
+        hand = Hand(runner, home, policy or Embedded("single-user"), file_bytes_max)
         yield hand
         hand.follower.close()
         runner.run(hand.store.close())

@@ -15,7 +15,7 @@ import msgspec
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.errors import TallystickError
 from tallystick.policy import Action, Policy
-from tallystick.policy.single_user import SingleUser
+from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
 from tallystick.state.state import State
 from tallystick.state.work import NODE, PROJECT
@@ -147,7 +147,7 @@ def kind_of(entity: Said) -> str:
 def keeping(policy: Policy | None = None, *, repo: Path | None = None, **settings: Any) -> Iterator[Librarian]:
     with asyncio.Runner() as runner:
         desk = make_desk(repo=repo or Path(os.devnull), clock=lambda: librarian.now, **settings)
-        librarian = Librarian(runner, policy or SingleUser(), make_toolset(desk))
+        librarian = Librarian(runner, policy or Embedded("single-user"), make_toolset(desk))
         librarian.found()
         yield librarian
         runner.run(librarian.store.close())

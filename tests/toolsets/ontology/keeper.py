@@ -14,7 +14,7 @@ import msgspec
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.errors import TallystickError
 from tallystick.policy import Action, Policy
-from tallystick.policy.single_user import SingleUser
+from tallystick.policy.embedded import Embedded
 from tallystick.projections.content import Contents
 from tallystick.projections.follower import Follower
 from tallystick.projections.text import TextIndex
@@ -146,7 +146,7 @@ def _proposed(payload: dict[str, Any], state: State) -> Draft:
 @contextmanager
 def keeping(home: Path, policy: Policy | None = None) -> Iterator[Keeper]:
     with asyncio.Runner() as runner:
-        keeper = Keeper(runner, policy or SingleUser(), home)
+        keeper = Keeper(runner, policy or Embedded("single-user"), home)
         yield keeper
         keeper.text.close()
         keeper.follower.close()

@@ -14,7 +14,7 @@ from tallystick.errors import TallystickError
 from tallystick.log.memory import MemoryLog
 from tallystick.partition import Partition
 from tallystick.policy import Policy, Principal
-from tallystick.policy.single_user import SingleUser
+from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
 from tallystick.store import Store
 from tallystick.toolsets import Answer, Toolset
@@ -42,7 +42,7 @@ class Team:
         self.me = "ann"
         self.log = MemoryLog()
         self.partition = Partition(self.log, clock=lambda: self.now)
-        self.store = Store(self._open, policy or SingleUser())
+        self.store = Store(self._open, policy or Embedded("single-user"))
         self.desk = Desk(clock=lambda: self.now, settings=settings, knowledge=knowledge)
         self.toolset: Toolset = at_desk(self.desk)
         self.tools = {tool.name: tool for tool in self.toolset.tools}

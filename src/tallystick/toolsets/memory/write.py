@@ -179,7 +179,7 @@ def check_size(payload: Payload) -> None:
 
 # -- whose it is
 
-RESERVED = ("work/", "knowledge/", "trust/")
+RESERVED = ("work/", "knowledge/", "tasks/", "trust/")
 """Types whose rules live elsewhere; the ontology's own are guarded wherever they are written."""
 
 
