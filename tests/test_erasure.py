@@ -165,7 +165,16 @@ def test_what_is_forgotten_is_in_no_byte_below_the_base(shell: Shell, settings: 
         await app.take_snapshot(settings)
         _leave_traces(settings)
         places = found_in(settings.base)
-        for expected in ("graph.db", "_system/views.db", "registry.json", "torn", "_content/blobs", ".snapshot", "_system/text"):
+        kept_in = (
+            "graph.db",
+            "_system/views.db",
+            "registry.json",
+            "torn",
+            "_content/blobs",
+            ".snapshot",
+            "_system/text",
+        )
+        for expected in kept_in:
             assert any(expected in place for place in places), (expected, places)
         if serving:
             async with app.served(settings):

@@ -197,7 +197,7 @@ def test_a_directory_that_is_swapped_for_a_link_while_we_look_leads_nowhere(file
 
     swapping = threading.Thread(target=swap)
     swapping.start()
-    read = []
+    read: list[bytes] = []
     try:
         attempts = 0
         # Until both have had their turn: how the threads are scheduled is not ours to say.

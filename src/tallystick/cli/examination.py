@@ -147,7 +147,19 @@ def _lock(settings: Settings) -> Iterator[Finding]:
         yield Finding("lock", "free: nobody is writing at this moment")
 
 
-_PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (_log, _torn, _snapshot, _lock)
+def _views(settings: Settings) -> Iterator[Finding]:
+    from tallystick.homes import Homes
+
+    if not (settings.system / "views.db").exists():
+        return
+    problems = Homes(settings).of(settings.tenant).views.problems()
+    if not problems:
+        yield Finding("views", "the files under _content are as they should be")
+    for problem in problems:
+        yield Finding("views", f"{problem.path}: {problem.problem}", "odd", "put it right; it is tried again by itself")
+
+
+_PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (_log, _torn, _snapshot, _lock, _views)
 
 
 def _is_held(path: Path) -> bool:

@@ -1,0 +1,84 @@
+"""A person and an agent work on the same files, through a real client."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from mcp import StdioServerParameters
+from mcp.client import Client
+
+from tallystick import app, config
+from tallystick.cli.examination import examine
+from tests.journeys.doors import refused, told
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tmp_path / "base"
+
+
+@asynccontextmanager
+async def agent_at(base: Path) -> AsyncIterator[Client]:
+    command = ["-m", "tallystick", "serve", "--base", str(base), "--toolsets", "all", "--agent", "planner"]
+    async with Client(StdioServerParameters(command=sys.executable, args=command)) as client:
+        yield client
+
+
+async def _project(client: Client) -> str:
+    await told(client, "create_ontology", node_types=["Project"], connection_types=[])
+    made = await told(client, "create_node", type="Project", content="# Kitchen\n\nBudget: 50k\n", format="markdown")
+    return str(made["node_id"])
+
+
+async def test_what_a_person_writes_into_a_content_file_is_what_the_agent_reads(base: Path) -> None:
+    async with agent_at(base) as client:
+        node_id = await _project(client)
+        path = base / "_content" / "nodes" / f"{node_id}.md"
+        path.write_text("# Kitchen\n\nBudget: 60k\n")
+        found = await told(client, "get_node_content", node_id=node_id)
+        assert found["content"] == "# Kitchen\n\nBudget: 60k\n"
+        story = (await told(client, "memory.lineage", entity_id=node_id))["lineage"]
+        assert [step["actor"] for step in story] == ["planner", "file-edit"]
+        assert path.read_text() == "# Kitchen\n\nBudget: 60k\n"
+        assert (await told(client, "search_content", query="60K"))["node_ids"] == [node_id]
+
+
+async def test_an_edit_made_while_nobody_served_is_adopted_at_the_next_start(base: Path) -> None:
+    async with agent_at(base) as client:
+        node_id = await _project(client)
+    path = base / "_content" / "nodes" / f"{node_id}.md"
+    path.write_text("written at night\n")
+    async with agent_at(base) as client:
+        assert (await told(client, "get_node_content", node_id=node_id))["content"] == "written at night\n"
+
+
+async def test_an_agent_edits_a_content_as_a_file_and_keeps_notes_beside_it(base: Path) -> None:
+    async with agent_at(base) as client:
+        node_id = await _project(client)
+        content = f"_content/nodes/{node_id}.md"
+        await told(client, "str_replace", path=content, old_str="50k", new_str="70k")
+        assert "70k" in (await told(client, "get_node_content", node_id=node_id))["content"]
+        await told(client, "create", path="notes/today.md", file_text="one\nthree\n")
+        await told(client, "insert", path="notes/today.md", insert_line=1, insert_text="two\n")
+        await told(client, "rename", old_path="notes/today.md", new_path="notes/kept.md")
+        assert (base / "notes" / "kept.md").read_text() == "one\ntwo\nthree\n"
+        for path in ("../outside.md", "/etc/passwd", "_system/log/00000000000000000001.jsonl", "notes/../../x"):
+            answer = await refused(client, "create", path=path, file_text="no")
+            assert answer["code"] in {"PATH_NOT_ALLOWED", "PATH_RESERVED"}
+        await told(client, "delete", path="notes")
+    assert not (base / "notes").exists()
+
+
+async def test_doctor_tells_of_an_edit_that_could_not_be_adopted(base: Path) -> None:
+    async with agent_at(base) as client:
+        node_id = await _project(client)
+        (base / "_content" / "nodes" / f"{node_id}.md").write_bytes(b"\xff\xfe not text")
+        await told(client, "get_node_content", node_id=node_id)
+    await app.publish(config.load({"base": str(base)}, environ={}))
+    odd = [finding for finding in examine(config.load({"base": str(base)}, environ={})) if finding.what == "views"]
+    assert [finding.status for finding in odd] == ["odd"]
+    assert node_id in odd[0].found
