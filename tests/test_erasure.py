@@ -121,11 +121,20 @@ async def _knowledge(call: Call) -> None:
     await call("manage_changelog", operation="append", **entry)
 
 
+async def _tasks(call: Call) -> None:
+    project = (await call("memory.search", type="work/project", limit=1, fields=["type"]))["entities"][0]["id"]
+    said = {"title": SECRET, "summary": SECRET, "description": SECRET, "priority": "HIGH", "complexity": 3}
+    made = await call("manage_container", operation="create", containerType="task", projectId=project, **said)
+    section = {"title": SECRET, "usageDescription": SECRET, "content": SECRET}
+    await call("manage_sections", operation="add", entityType="TASK", entityId=made["data"]["task"]["id"], **section)
+
+
 WRITERS: dict[str, Callable[[Call], Awaitable[None]] | None] = {
     "memory": _memory,
     "work": _work,
     "ontology": _ontology,
     "knowledge": _knowledge,
+    "tasks": _tasks,
     "files": None,  # Writes files of its own, or the contents of the ontology's nodes.
 }
 

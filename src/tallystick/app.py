@@ -20,7 +20,7 @@ from tallystick.audit.writer import Audit
 from tallystick.config import Settings
 from tallystick.homes import Homes
 from tallystick.log.files import FilesLog
-from tallystick.partition import Limits, Partition
+from tallystick.partition import Limits, Partition, Receipt
 from tallystick.policy import Principal
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
@@ -31,10 +31,19 @@ from tallystick.server.dispatch import choose
 from tallystick.server.limits import Quota, Quotas, read_overrides
 from tallystick.server.oauth import principal_of
 from tallystick.snapshots import Snapshots
+from tallystick.state.aspects import Aspect
+from tallystick.state.knowledge.catalogue import Knowledge
+from tallystick.state.ontology import Ontology
+from tallystick.state.tasks import TaskCards
+from tallystick.state.trust import Trust
+from tallystick.state.work.graph import WorkGraph
 from tallystick.store import Store
-from tallystick.toolsets import Toolset, files, knowledge, memory, ontology, work
+from tallystick.toolsets import Toolset, files, knowledge, memory, ontology, tasks, work
 from tallystick.toolsets.files import rewriting
+from tallystick.toolsets.knowledge import reverify
 from tallystick.toolsets.knowledge.context import knowledge_for_paths
+from tallystick.toolsets.knowledge.desk import Desk as KnowledgeDesk
+from tallystick.toolsets.tasks.settings import read_pipelines
 from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_settings
 
 if TYPE_CHECKING:
@@ -44,14 +53,12 @@ if TYPE_CHECKING:
 
 def toolsets(settings: Settings, homes: Homes | None = None) -> tuple[Toolset, ...]:
     """Every vocabulary there is, whether it is offered or not. Without `homes` they can be shown, not all be called."""
+    desk = _knowledge_desk(settings)
     return (
         memory.toolset(hops_max=settings.max_hops),
         work.toolset(settings=_work_settings(settings), knowledge=knowledge_for_paths),
-        knowledge.make_toolset(
-            knowledge.make_desk(
-                repo=Path(settings.repo) if settings.repo else None, pin_knowledge=settings.pin_knowledge
-            )
-        ),
+        knowledge.make_toolset(desk),
+        tasks.toolset(pipelines=read_pipelines(os.environ), knowledge=desk),
         ontology.make_toolset(
             homes.contents if homes else None,
             homes.text if homes else None,
@@ -77,7 +84,12 @@ async def opened(settings: Settings, homes: Homes | None = None) -> AsyncIterato
 
     audit = Audit(lambda tenant: _trail(msgspec.structs.replace(settings, tenant=tenant)))
     gate = _gate(settings, audit)
-    store = Store(open_partition, gate, committed=homes.committed if homes else None)
+    desk = _knowledge_desk(settings)
+
+    async def written(principal: Principal, receipt: Receipt) -> None:
+        await reverify.pin_resolved(desk, store, principal, receipt)
+
+    store = Store(open_partition, gate, committed=homes.committed if homes else None, written=written)
     try:
         yield store
     finally:
@@ -97,11 +109,15 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
     homes = Homes(settings, adopt=adopt if adopts else None, database=_work_settings(settings).db_path)
     async with opened(settings, homes) as store:
         # A log that cannot be opened is said now, not at the first call.
-        await store.partition(local_user(settings))
+        partition = await store.partition(local_user(settings))
         homes.of(settings.tenant).serve()
+        offer = _offer(settings, store, homes)
+        warming = asyncio.create_task(_warm(partition, offer))
         try:
-            yield _offer(settings, store, homes)
+            yield offer
         finally:
+            warming.cancel()
+            await asyncio.gather(warming, return_exceptions=True)
             await homes.close()
 
 
@@ -165,6 +181,25 @@ async def _open_partition(settings: Settings) -> Partition:
     gc.collect()
     gc.freeze()
     return partition
+
+
+async def _warm(partition: Partition, offer: Offer) -> None:
+    """Build what the offered vocabularies make of the graph, so that no first caller has to wait for all of it."""
+    offered = {toolset.name for toolset, _ in offer.tools.values()}
+    for kind in dict.fromkeys(kind for name, kinds in _ASPECTS.items() if name in offered for kind in kinds):
+        await partition.warm(kind)
+    gc.freeze()
+
+
+_ASPECTS: dict[str, tuple[type[Aspect], ...]] = {
+    "memory": (Ontology, Trust),
+    "work": (WorkGraph, Ontology),
+    "knowledge": (Knowledge, WorkGraph, Ontology),
+    "tasks": (WorkGraph, TaskCards, Knowledge, Ontology),
+    "ontology": (Ontology,),
+    "files": (Ontology,),
+}
+"""What the tools of each toolset look at."""
 
 
 def _snapshot_elsewhere(settings: Settings) -> None:
@@ -263,6 +298,14 @@ def local_user(settings: Settings) -> Principal:
     named = settings.agent_identity != DEFAULT_AGENT
     actor = settings.agent_identity if named else _work_settings(settings).agent_identity
     return Principal(actor=actor, tenant=settings.tenant)
+
+
+def _knowledge_desk(settings: Settings) -> KnowledgeDesk:
+    return knowledge.make_desk(
+        repo=Path(settings.repo) if settings.repo else None,
+        pin_knowledge=settings.pin_knowledge,
+        stale_makes_work=settings.stale_makes_work and not settings.read_only,
+    )
 
 
 def _work_settings(settings: Settings) -> WorkSettings:

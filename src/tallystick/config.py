@@ -199,6 +199,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "Whether knowledge is pinned to the files it is about without being asked to.", "TALLYSTICK_PIN_KNOWLEDGE"
         ),
     ] = False
+    stale_makes_work: Annotated[
+        bool,
+        _meaning(
+            "Whether knowledge that is found to be out of date gets a work node to verify it again.",
+            "TALLYSTICK_STALE_MAKES_WORK",
+        ),
+    ] = False
     adopt_file_edits: Annotated[
         Literal["auto", "on", "off"],
         _meaning(

@@ -28,6 +28,7 @@ from tallystick.commits.canonical import INTEGER_MAX
 from tallystick.errors import HeadMoved, InvalidArgument, StorageRefused, TooMuch
 from tallystick.log import Entry, Head, Log
 from tallystick.snapshots import Snapshots
+from tallystick.state.aspects import Aspect
 from tallystick.state.state import State
 
 T = TypeVar("T")
@@ -134,6 +135,14 @@ class Partition:
         """Bring the state to the head of the log. Raises Corrupt, and then nothing may be read or written."""
         await self._settled()
         self._grown()
+
+    async def warm(self, kind: type[Aspect]) -> None:
+        """Build an aspect in slices, with pauses in which others run; whoever needs it before then builds the rest."""
+        breath = time.monotonic()
+        for _ in self._state.warmed(kind):
+            if time.monotonic() - breath > _BREATH_SECONDS:
+                await asyncio.sleep(0)
+                breath = time.monotonic()
 
     def save_snapshot(self) -> Path:
         """Of the state as it is; the caller sees to it that nothing is written meanwhile."""

@@ -31,11 +31,14 @@ class Store:
         open_partition: Callable[[str], Awaitable[Partition]],
         policy: Policy | Gate,
         committed: Callable[[str], None] | None = None,
+        written: Callable[[Principal, Receipt], Awaitable[None]] | None = None,
     ) -> None:
-        """`committed` is told the tenant after each commit: something may follow it."""
+        """`committed` is told the tenant after each commit: something may follow it. `written` is told what was
+        written, by whatever tool, before its caller is: it must be quick where it has nothing to do, and not raise."""
         self._open_partition = open_partition
         self._gate = policy if isinstance(policy, Gate) else Gate(policy, cache=Cache(seconds=0))
         self._committed = committed
+        self._written = written
         self._partitions: dict[str, asyncio.Future[Partition]] = {}
 
     async def read(
@@ -83,6 +86,8 @@ class Store:
         receipt = await asking.through(lambda: partition.commit(decided), facts)
         if self._committed is not None:
             self._committed(principal.tenant)
+        if self._written is not None:
+            await self._written(principal, receipt)
         return receipt
 
     async def partition(self, principal: Principal) -> Partition:

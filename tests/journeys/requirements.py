@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tests.journeys.requirements_compliance import COMPLIANCE_REQUIREMENTS
 from tests.journeys.requirements_knowledge import KNOWLEDGE_REQUIREMENTS
 from tests.journeys.requirements_ontology import ONTOLOGY_REQUIREMENTS
+from tests.journeys.requirements_tasks import TASKS_REQUIREMENTS
 from tests.journeys.requirements_work import WORK_REQUIREMENTS
 
 
@@ -223,6 +224,7 @@ REQUIREMENTS += [
         *COMPLIANCE_REQUIREMENTS,
         *KNOWLEDGE_REQUIREMENTS,
         *ONTOLOGY_REQUIREMENTS,
+        *TASKS_REQUIREMENTS,
         *WORK_REQUIREMENTS,
     )
 ]  # fmt: skip

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Projects = dict[str, str]
 """Id → name, oldest first."""
+_NODES_AT_ONCE = 500
 
 commands = typer.Typer(
     help="What agents know of the code: by file, and what is out of date.",
@@ -59,7 +60,7 @@ def for_(
       tallystick knowledge for src/cart.ts --json
     """
     settings = existing(base=base, tenant=tenant)
-    root = (repo or Path.cwd()).absolute()
+    root = (repo or Path(settings.repo or ".")).absolute()
 
     async def ask(store: Store, desk: Desk) -> dict[str, Any]:
         from tallystick.server.dispatch import prepare
@@ -90,6 +91,8 @@ def stale(
 ) -> None:
     """List the knowledge whose files changed since it was pinned.
 
+    With the setting stale_makes_work, each gets a work node to verify it, unless it has one.
+
     \b
     Examples:
       tallystick knowledge stale
@@ -98,11 +101,16 @@ def stale(
     settings = existing(base=base, tenant=tenant)
 
     async def ask(store: Store, desk: Desk) -> list[dict[str, Any]]:
+        from tallystick.toolsets.knowledge.reverify import add_work
         from tallystick.toolsets.knowledge.stale import find_stale
 
         projects = await _projects(settings, store)
         project_id = None if project is None else _chosen(projects, project)
         found = await find_stale(desk, store, principal(settings), project_id)
+        if settings.stale_makes_work:
+            for start in range(0, len(found), _NODES_AT_ONCE):
+                several = found[start : start + _NODES_AT_ONCE]
+                await add_work(desk, store, principal(settings), several, tool="knowledge_stale")
         return [atom | {"project": projects.get(atom["projectId"], atom["projectId"])} for atom in found]
 
     atoms = _asked(settings, repo, ask)
@@ -125,7 +133,7 @@ def _asked(settings: Settings, repo: Path | None, ask: Callable[[Store, Desk], A
 
     async def run() -> T:
         async with app.opened(settings) as store:
-            return await ask(store, make_desk(repo=repo))
+            return await ask(store, make_desk(repo=repo or (Path(settings.repo) if settings.repo else None)))
 
     return asyncio.run(run())
 

@@ -62,6 +62,8 @@ class Decision(msgspec.Struct, frozen=True):
     fault: Fault | None = None
     cacheable: bool = True
     """False where the policy says that its answer holds for this moment only."""
+    narrows: bool = True
+    """False where the policy says that whoever gets this answer may read whatever is found."""
 
 
 @runtime_checkable

@@ -62,6 +62,7 @@ def decision_of(answer: object, policy_version: str) -> Decision:
         reason=reason[:REASON_MAX] if isinstance(reason, str) and reason else _REASONS[verdicts[0]],
         policy_version=policy_version,
         cacheable=answer.get("cacheable") is not False,
+        narrows=answer.get("narrows") is not False,
     )
 
 

@@ -6,7 +6,7 @@ the log, and the state asks for a line by its offset through the function it was
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -16,6 +16,9 @@ from tallystick.commits import Commit
 T = TypeVar("T")
 Breathing = Generator[None, None, T]
 """A long answer that yields now and then, so that whoever drives it can let others run."""
+
+Sees = Callable[[str], bool]
+"""Whether whoever asks may know of the node with this id."""
 
 Direction = Literal["out", "in", "both"]
 Test = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "regex", "exists"]
@@ -94,6 +97,8 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     at: int | None = None
     entities_max: int = 100
     paths_max: int = 100
+    sees: Sees | None = None
+    """Nodes that it denies are not crossed and not counted."""
 
 
 class Path(msgspec.Struct, frozen=True):

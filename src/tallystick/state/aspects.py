@@ -61,13 +61,26 @@ class Aspects:
         self._columns = columns
         self._built: dict[type[Aspect], tuple[Aspect, BitMap]] = {}
         """Each with the handles of the nodes that it knows."""
+        self._begun: dict[type[Aspect], Breathing[None]] = {}
+        """Those that are being built in slices."""
+        self._rewritten = 0
+        """How often commits were taken back: what was read before cannot be built upon."""
 
     def get(self, kind: type[A]) -> A:
-        found = self._built.get(kind)
-        if found is None:
-            found = self._built[kind] = (kind(), BitMap())
-            self._build(*found)
-        return cast(A, found[0])
+        while kind not in self._built:
+            for _ in self._begun.get(kind) or self.building(kind):
+                pass
+        return cast(A, self._built[kind][0])
+
+    def building(self, kind: type[Aspect]) -> Breathing[None]:
+        """Built when it ends, unless commits were taken back or redacted meanwhile: then it is left to the next."""
+        if kind not in self._built and kind not in self._begun:
+            self._begun[kind] = self._build(kind)
+        while (slices := self._begun.get(kind)) is not None:
+            # One at a time, since somebody who cannot wait may have taken the others.
+            if next(slices, self) is self:
+                return
+            yield
 
     def tell(self) -> None:
         """The newest commit was applied."""
@@ -77,6 +90,7 @@ class Aspects:
     @contextmanager
     def told_back(self) -> Iterator[None]:
         """The newest commit is undone inside: what it did can be read only before."""
+        self._rewritten += 1
         handle = self._columns.history.entity[self._columns.history.count] >> 1
         for aspect, known in list(self._built.values()):
             self._change(aspect, known, forwards=False)
@@ -86,20 +100,27 @@ class Aspects:
             if handle not in known and handle in nodes.alive and nodes.type_of(handle) in aspect.types:
                 self._drop(aspect)
 
-    def _build(self, aspect: Aspect, known: BitMap) -> None:
-        columns, count = self._columns, self._columns.history.count
+    def _build(self, kind: type[Aspect]) -> Breathing[None]:
+        """As of the commit at which it began; then what came since."""
+        columns, count, rewritten = self._columns, self._columns.history.count, self._rewritten
+        aspect, known = kind(), BitMap()
         for name in sorted(aspect.types):
             known |= columns.nodes.by_type.get(name, BitMap())
-        for handle in known:
-            aspect.node_changed(None, self._node(handle, count))
-        for handle in known:
-            for edge in linked(columns.edges.out, handle):
-                found = self._edge(edge, count)
-                if found is not None:
-                    aspect.edge_changed(None, found)
+        try:
+            for number, told in enumerate(self._told(aspect, BitMap(known), count), 1):
+                if number % _SLICE == 0:
+                    yield
+                    if rewritten != self._rewritten:
+                        return
+                told()
+            self._built[kind] = aspect, known
+            for seq in range(count + 1, columns.history.count + 1):
+                self._change(aspect, known, seq, forwards=True)
+        finally:
+            self._begun.pop(kind, None)
 
-    def _change(self, aspect: Aspect, known: BitMap, *, forwards: bool) -> None:
-        columns, seq = self._columns, self._columns.history.count
+    def _change(self, aspect: Aspect, known: BitMap, seq: int, *, forwards: bool) -> None:
+        columns = self._columns
         entity = columns.history.entity[seq]
         handle = entity >> 1
         if entity & 1:

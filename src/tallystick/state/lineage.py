@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from tallystick.commits import Verb
-from tallystick.state import Lineage, Step, Summary
+from tallystick.state import Lineage, Sees, Step, Summary
 from tallystick.state.asof import edge_at, node_at
 from tallystick.state.changes import EDGE
 from tallystick.state.columns import Columns
@@ -22,15 +22,25 @@ _NAMES = ("id", "from", "rel", "to")
 
 
 def lineage(
-    columns: Columns, entity_id: str, depth: Literal["direct", "full"], offset: int, limit: int
+    columns: Columns,
+    entity_id: str,
+    depth: Literal["direct", "full"],
+    offset: int,
+    limit: int,
+    sees: Sees | None = None,
 ) -> Lineage | None:
-    """Also of what was deleted. `depth` full adds the commits on the edges of a node, dead ones included."""
+    """Also of what was deleted. `depth` full adds the commits on the edges of a node, dead ones included.
+
+    Edges with an end that `sees` denies are as good as unknown.
+    """
     entity = find(columns, entity_id)
-    if entity is None:
+    if entity is None or (entity & EDGE and sees is not None and not shows(columns, entity >> 1, sees)):
         return None
     seqs = _commits(columns, entity)
     if depth == "full" and not entity & EDGE:
         for edge in columns.edges.around(entity >> 1):
+            if sees is not None and not shows(columns, edge, sees):
+                continue
             seqs += _commits(columns, edge << 1 | EDGE)
         seqs.sort()
     offset = max(offset, 0)
@@ -59,6 +69,13 @@ def summary(columns: Columns, entity_id: str) -> Summary | None:
         modification_count=nodes.commits[handle],
         unique_actors=nodes.actors_of(handle),
     )
+
+
+def shows(columns: Columns, edge: int, sees: Sees) -> bool:
+    """Whether both its ends may be seen."""
+    edges, ids = columns.edges, columns.nodes.ids
+    # Both are asked about, whatever is said of the first: whoever cannot say yet can then find out about both at once.
+    return all([sees(ids[edges.source[edge]]), sees(ids[edges.target[edge]])])
 
 
 def find(columns: Columns, entity_id: str) -> int | None:

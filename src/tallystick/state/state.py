@@ -33,7 +33,7 @@ from tallystick.state import (
     snapshot,
     walk,
 )
-from tallystick.state.aspects import A, Aspects
+from tallystick.state.aspects import A, Aspect, Aspects
 from tallystick.state.columns import Columns, Lines
 from tallystick.state.graph import linked
 
@@ -123,6 +123,20 @@ class State:
             return None
         return nodes.type_of(handle), nodes.owner_of(handle)
 
+    def last_owner(self, node_id: str) -> tuple[str, str] | None:
+        """The same, and for a node that was deleted what it was last."""
+        nodes = self._columns.nodes
+        handle = nodes.handles.get(node_id)
+        return None if handle is None else (nodes.type_of(handle), nodes.owner_of(handle))
+
+    def knows(self, entity_id: str) -> bool:
+        """A node or an edge, dead or alive."""
+        return lineage.find(self._columns, entity_id) is not None
+
+    def living_ids(self) -> Iterator[str]:
+        nodes = self._columns.nodes
+        return (nodes.ids[handle] for handle in nodes.alive)
+
     def edge(self, source: str, rel: str, target: str, at: int | None = None) -> Edge | None:
         return self._edge(lineage.find_triple(self._columns, source, rel, target), at)
 
@@ -131,13 +145,20 @@ class State:
         return self._edge(lineage.find_edge(self._columns, edge_id), at)
 
     def edges(
-        self, node_id: str, direction: Direction = "both", at: int | None = None, limit: int | None = None
+        self,
+        node_id: str,
+        direction: Direction = "both",
+        at: int | None = None,
+        limit: int | None = None,
+        sees: Sees | None = None,
     ) -> list[Edge]:
         """Oldest first, loops once. Reads a line for each: give a limit where that could be many."""
         found: list[Edge] = []
         for handle in self._around(node_id, direction):
             if limit is not None and len(found) >= limit:
                 break
+            if sees is not None and not lineage.shows(self._columns, handle, sees):
+                continue
             edge = self._edge(handle, at)
             if edge is not None:
                 found.append(edge)
@@ -165,8 +186,15 @@ class State:
         """From a node that is not there nothing is reached."""
         return walk.walk(self._columns, walk_)
 
-    def lineage(self, entity_id: str, depth: Literal["direct", "full"], offset: int, limit: int) -> Lineage | None:
-        return lineage.lineage(self._columns, entity_id, depth, offset, limit)
+    def lineage(
+        self,
+        entity_id: str,
+        depth: Literal["direct", "full"],
+        offset: int,
+        limit: int,
+        sees: Sees | None = None,
+    ) -> Lineage | None:
+        return lineage.lineage(self._columns, entity_id, depth, offset, limit, sees)
 
     def summary(self, entity_id: str) -> Summary | None:
         return lineage.summary(self._columns, entity_id)
@@ -186,6 +214,10 @@ class State:
     def aspect(self, kind: type[A]) -> A:
         """What this vocabulary makes of the graph; built at the first call, which reads all of its nodes."""
         return self._aspects.get(kind)
+
+    def warmed(self, kind: type[Aspect]) -> Breathing[None]:
+        """The same in slices: whatever is committed in between is told to it in the end."""
+        return self._aspects.building(kind)
 
     # -- cache
 

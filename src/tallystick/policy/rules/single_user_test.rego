@@ -8,7 +8,7 @@ asked(action) := {"actor": "default-agent", "actor_roles": [], "action": action,
 test_the_local_user_may_do_everything if {
 	every action in ["READ", "WRITE", "DELETE", "SEARCH"] {
 		found := single_user.decision with input as asked(action)
-		found == {"result": true, "reason": "single local user", "policy_version": "single-user@1"}
+		found == {"result": true, "reason": "single local user", "policy_version": "single-user@1", "narrows": false}
 	}
 }
 

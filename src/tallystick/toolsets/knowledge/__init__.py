@@ -1,7 +1,7 @@
 """The knowledge vocabulary: what to know before touching these files.
 
 Three words. This file is their table; `arguments` says what may be asked, `context` is what
-other toolsets carry along, `stale` what they make of knowledge that is out of date.
+other toolsets carry along, `stale` which of it is out of date, `reverify` what work that makes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,17 @@ from tallystick.toolsets.knowledge.manage import manage_graph
 from tallystick.toolsets.knowledge.query import query_graph
 
 
-def make_desk(*, repo: Path | None = None, pin_knowledge: bool = False, clock: Clock = wall_clock) -> Desk:
+def make_desk(
+    *,
+    repo: Path | None = None,
+    pin_knowledge: bool = False,
+    stale_makes_work: bool = False,
+    clock: Clock = wall_clock,
+) -> Desk:
     """`repo` is what paths are relative to; None: the working directory."""
-    return Desk(repository=Repository(repo), pin_knowledge=pin_knowledge, clock=clock)
+    return Desk(
+        repository=Repository(repo), pin_knowledge=pin_knowledge, stale_makes_work=stale_makes_work, clock=clock
+    )
 
 
 def make_toolset(desk: Desk | None = None) -> Toolset:

@@ -35,6 +35,8 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = wall_clock
     pin_knowledge: bool = False
     """Whether atoms are pinned where a call does not say."""
+    stale_makes_work: bool = False
+    """Whether whoever finds an atom out of date leaves a work node to verify it."""
 
     def now(self, state: State) -> str:
         """Never before the head, so that times follow the order of the log."""
@@ -90,10 +92,13 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
 
     async def freshness(self, pins: Pins) -> Mapping[str, dict[str, Any]]:
         """What an answer says of each atom whose pin could be compared."""
-        said = await self.compare(pins)
-        if size_of(said) > FRESHNESS_BYTES_MAX:
-            return {atom_id: {"fresh": each["fresh"]} for atom_id, each in said.items()}
-        return said
+        return sparing(await self.compare(pins))
+
+
+def sparing(said: Mapping[str, dict[str, Any]]) -> Mapping[str, dict[str, Any]]:
+    if size_of(said) > FRESHNESS_BYTES_MAX:
+        return {atom_id: {"fresh": each["fresh"]} for atom_id, each in said.items()}
+    return said
 
 
 # -- operations

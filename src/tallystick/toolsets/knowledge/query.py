@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tallystick.policy import Action, Principal
@@ -26,9 +26,10 @@ from tallystick.toolsets.knowledge.answers import (
 )
 from tallystick.toolsets.knowledge.arguments import INLINE_DEFAULT, PAGE_DEFAULT, QueryArguments, check_query
 from tallystick.toolsets.knowledge.context import Context, context
-from tallystick.toolsets.knowledge.desk import Desk, Pins
+from tallystick.toolsets.knowledge.desk import Desk, Pins, sparing
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity, get_project
+from tallystick.toolsets.knowledge.reverify import NODES_MAX, add_work
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -47,6 +48,14 @@ def _inline(asked: QueryArguments) -> int:
     return 0 if asked.includeChangelog is False else clamped(asked.changelogLimit, INLINE_DEFAULT, least=0)
 
 
+async def _freshness(desk: Desk, store: Store, principal: Principal, pins: Pins) -> Mapping[str, Said]:
+    found = await desk.compare(pins)
+    if desk.stale_makes_work:
+        stale = [{"id": atom_id, **said} for atom_id, said in found.items() if said["fresh"] is False]
+        await add_work(desk, store, principal, stale[:NODES_MAX], tool="query_graph")
+    return sparing(found)
+
+
 # -- get
 
 
@@ -58,7 +67,7 @@ async def _get(desk: Desk, store: Store, principal: Principal, asked: QueryArgum
         return (_molecule if asked.entityType == "molecule" else _atom)(state, node, asked)
 
     found: Context = await desk.read(store, principal, Action.READ, look, resource=entity_id)
-    fresh = await desk.freshness(found.pins)
+    fresh = await _freshness(desk, store, principal, found.pins)
     for atom in [found.data["atom"]] if "atom" in found.data else found.data["atoms"]:
         atom |= fresh.get(atom["id"], {})
     return succeeded(found.data, exempt=True)
@@ -194,7 +203,7 @@ async def _context(desk: Desk, store: Store, principal: Principal, asked: QueryA
         return context(state, get_project(state, asked.projectId or ""), asked.paths or [], changelog=_inline(asked))
 
     found: Context = await desk.read(store, principal, Action.READ, look)
-    fresh = await desk.freshness(found.pins)
+    fresh = await _freshness(desk, store, principal, found.pins)
     for atoms in [*(molecule["atoms"] for molecule in found.data["molecules"]), found.data["orphanAtoms"]]:
         for atom in atoms:
             atom |= fresh.get(atom["id"], {})

@@ -1,7 +1,6 @@
 """The stale atoms: those whose files changed since they were pinned, and how they are pinned again.
 
-What turns them into work calls `find_stale`, adds a node to verify each, and calls `repin`
-when that node is resolved.
+`reverify` turns them into work, and pins them again when that is done.
 """
 
 from __future__ import annotations

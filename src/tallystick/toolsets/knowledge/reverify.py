@@ -1,0 +1,170 @@
+"""The work that stale knowledge makes: a node to look at it again, and the pin that follows when that is done.
+
+A node names its atom in the property `verifies_atom`, by which it is found again: an atom has
+at most one that is open, whoever notices it and in however many processes. Both halves are
+beside the point of the call that they happen in, so what stands against them is logged, not
+raised.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tallystick.errors import TallystickError
+from tallystick.partition import Receipt
+from tallystick.policy import Action, Principal
+from tallystick.state.knowledge.catalogue import Knowledge
+from tallystick.state.state import State
+from tallystick.state.work.board import Row
+from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work.sketch import Sketch
+from tallystick.toolsets.knowledge.answers import Said, listed
+from tallystick.toolsets.knowledge.desk import Desk
+from tallystick.toolsets.knowledge.stale import repin
+from tallystick.toolsets.work.desk import Desk as WorkDesk
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+VERIFIES = "verifies_atom"
+PINNED_AT = "pinned_at"
+"""The pin that was found to be out of date: an atom that was pinned since is another matter."""
+NODES_MAX = 50
+"""More are not added by one question: the others are, when they are noticed again."""
+
+logger = logging.getLogger(__name__)
+
+
+async def add_work(desk: Desk, store: Store, principal: Principal, stale: Iterable[Said], *, tool: str) -> int:
+    """Nodes to verify those of these atoms ({id, pinnedAt, changedFiles?}) that have none yet; how many were added.
+
+    Costs a look at the state when there is nothing to add, and one draft otherwise.
+    """
+    try:
+        return await _add(desk, store, principal, list(stale), tool)
+    except TallystickError as error:
+        logger.info("no work was made of stale knowledge: %s", error.message)
+        return 0
+
+
+async def pin_resolved(desk: Desk, store: Store, principal: Principal, receipt: Receipt) -> None:
+    """Pin the atoms again whose nodes were resolved by what was just written; not those whose nodes were given up."""
+    written = {commit.lamport for commit in receipt.commits if _MARK in commit.payload and _DONE in commit.payload}
+    if not written or receipt.duplicate:
+        return
+    tool = receipt.commits[0].tool
+    try:
+        for atom_id in await store.read(principal, Action.READ, lambda state: _verified(state, receipt, written)):
+            await _repin(desk, store, principal, atom_id, tool)
+    except TallystickError as error:
+        logger.warning("what was verified could not be looked up: %s", error.message)
+
+
+_MARK = f'"{VERIFIES}":'.encode()
+_DONE = b'"resolved":true'
+
+
+async def _repin(desk: Desk, store: Store, principal: Principal, atom_id: str, tool: str) -> None:
+    try:
+        if not await repin(desk, store, principal, atom_id, tool=tool):
+            logger.warning("atom '%s' was verified, but git could not tell the state of its files", atom_id)
+    except TallystickError as error:
+        logger.warning("atom '%s' was verified, but not pinned again: %s", atom_id, error.message)
+
+
+# -- adding
+
+
+async def _add(desk: Desk, store: Store, principal: Principal, stale: list[Said], tool: str) -> int:
+    def look(state: State) -> list[Said]:
+        return [atom for atom in stale if _place(state, state.aspect(WorkGraph), atom) is not None]
+
+    wanted: list[Said] = await desk.read(store, principal, Action.SEARCH, look) if stale else []
+    if not wanted:
+        return 0
+    work = WorkDesk(clock=desk.clock)
+    ids = [work.ids() for _ in wanted]
+
+    def draw(sketch: Sketch) -> int:
+        return sum(_draw(sketch, node_id, atom) for node_id, atom in zip(ids, wanted, strict=True))
+
+    added, _ = await work.write(store, principal, tool, draw, reason="files changed since this knowledge was pinned")
+    return added
+
+
+def _draw(sketch: Sketch, node_id: str, stale: Said) -> bool:
+    # Asked again here, at the head: another process may have been first.
+    root = _place(sketch.state, sketch.graph, stale)
+    if root is None or root.board is None or sketch.state.summary(node_id) is not None:
+        return False
+    atom = sketch.state.aspect(Knowledge).atoms[stale["id"]]
+    attrs: dict[str, Any] = {
+        "project": root.board.id,
+        "parent": root.id,
+        "summary": f"Re-verify knowledge: {atom.name}",
+        "resolved": False,
+        "rev": 1,
+        "properties": {VERIFIES: atom.id, PINNED_AT: stale["pinnedAt"]},
+    }
+    if stale.get("changedFiles"):
+        attrs["context_links"] = list(stale["changedFiles"])
+    sketch.put(node_id, attrs)
+    return True
+
+
+def _place(state: State, graph: WorkGraph, stale: Said) -> Row | None:
+    """The root to add a node under; None where it has one, is not wanted, or there is no project to add it to."""
+    atom = state.aspect(Knowledge).atoms.get(stale["id"])
+    board = graph.boards.get(atom.project or "") if atom is not None else None
+    if board is None or board.name is None or board.root is None:
+        return None
+    for row in _nodes(graph, stale["id"]):
+        if row.open or _was_given_up(state, row.id, stale["pinnedAt"]):
+            return None
+    return graph.find(board.root)
+
+
+def _nodes(graph: WorkGraph, atom_id: str) -> list[Row]:
+    marked = graph.properties.get(VERIFIES)
+    return [graph.by_number[number] for number in marked.members(atom_id)] if marked is not None else []
+
+
+# -- resolving
+
+
+def _verified(state: State, receipt: Receipt, written: set[int]) -> Sequence[str]:
+    atoms: dict[str, None] = {}
+    for commit in receipt.commits:
+        if commit.lamport not in written:
+            continue
+        after = commit.document()
+        before = state.node(after.get("id", ""), state.resolve(commit.lamport) - 1)
+        attrs = after.get("attrs", {})
+        was_open = before is None or before.attrs.get("resolved") is not True
+        atom_id = _properties(attrs).get(VERIFIES)
+        if was_open and attrs.get("resolved") is True and isinstance(atom_id, str) and not _is_given_up(attrs):
+            atoms[atom_id] = None
+    known = state.aspect(Knowledge).atoms
+    return [atom_id for atom_id in atoms if atom_id in known]
+
+
+def _was_given_up(state: State, node_id: str, pinned_at: str) -> bool:
+    """For this very pin: then nobody is asked again until it is pinned anew."""
+    node = state.node(node_id)
+    attrs = node.attrs if node is not None else {}
+    return _properties(attrs).get(PINNED_AT) == pinned_at and _is_given_up(attrs)
+
+
+def _is_given_up(attrs: Said) -> bool:
+    """Dropped, or terminated, rather than done."""
+    task, last = attrs.get("task"), listed(attrs, "evidence")[-1:]
+    if isinstance(task, dict) and task.get("status") == "WILL_NOT_IMPLEMENT":
+        return True
+    return bool(last) and isinstance(last[0], dict) and last[0].get("type") == "dropped"
+
+
+def _properties(attrs: Said) -> Said:
+    found = attrs.get("properties")
+    return found if isinstance(found, dict) else {}

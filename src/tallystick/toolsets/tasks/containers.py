@@ -1,0 +1,315 @@
+"""manage_container: projects, features and tasks are made, changed and deleted here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tallystick.commits import Operation, Verb
+from tallystick.errors import Conflict, TallystickError
+from tallystick.policy import Action, Principal
+from tallystick.state.tasks import LOOSE, WEIGHTS, Card
+from tallystick.toolsets import Answer
+from tallystick.toolsets.envelope import check, succeeded
+from tallystick.toolsets.knowledge.answers import size_of
+from tallystick.toolsets.knowledge.desk import project_deletion
+from tallystick.toolsets.tasks.arguments import ManageContainer, missing
+from tallystick.toolsets.tasks.desk import Desk, check_unused, said
+from tallystick.toolsets.tasks.entities import entity_of
+from tallystick.toolsets.tasks.view import RELATES_TO, Said, View, invalid, invalid_operation
+from tallystick.toolsets.work.arguments import NODE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+TOOL = "manage_container"
+
+
+async def manage_container(desk: Desk, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
+    check(_problems(asked))
+    return await _OPERATIONS[asked.operation](desk, store, principal, asked)
+
+
+def _problems(asked: ManageContainer) -> Iterator[str]:
+    kind = asked.containerType or ""
+    if asked.status is not None:
+        yield "status cannot be updated via manage_container. Use advance, revert, or terminate tools."
+    if asked.operation == "create":
+        called = "title" if kind == "task" else "name"
+        if not _title(asked):
+            yield f"{called} is required for create operation"
+        yield from missing(asked, ("summary",), "create operation")
+        needed = {"project": (), "feature": ("priority",), "task": ("priority", "complexity")}[kind]
+        yield from missing(asked, needed, f"creating a {kind}")
+    elif asked.operation == "update":
+        yield from missing(asked, ("id", "version"), "update operation")
+        for field in ("name", "title", "summary"):
+            if getattr(asked, field) == "":
+                yield f"{field} must not be blank"
+    else:
+        yield from missing(asked, ("id",), "delete operation")
+    if asked.complexity is not None and not 1 <= asked.complexity <= 10:
+        yield "complexity must be between 1 and 10"
+
+
+def _title(asked: ManageContainer) -> str | None:
+    return asked.title or asked.name if asked.containerType == "task" else asked.name or asked.title
+
+
+# -- create
+
+
+async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
+    kind = asked.containerType or ""
+    entity_id, root_id = desk.ids(), desk.ids()
+
+    def draw(view: View) -> Said:
+        check_unused(view.state, [entity_id, root_id])
+        if kind == "project":
+            _found(view, asked, entity_id, root_id)
+        else:
+            view.put_node(entity_id, _node(view, asked))
+            _relate(view, view.get(kind, entity_id), asked.relatedTo or [])
+            view.job = entity_id
+        return {kind: entity_of(view, view.get(kind, entity_id))}
+
+    data = await desk.write(store, principal, TOOL, draw)
+    return succeeded(data, f"{kind.capitalize()} created", exempt=True)
+
+
+def _found(view: View, asked: ManageContainer, project_id: str, root_id: str) -> None:
+    name = _title(asked) or ""
+    _check_name(view, name)
+    extra = said(description=asked.description, tags=asked.tags)
+    view.found(project_id, root_id, name=name, goal=asked.summary or name, task=extra)
+
+
+def _check_name(view: View, name: str, own: str | None = None) -> None:
+    board = view.graph.project(name)
+    if board is not None and board.id != own:
+        raise Conflict(
+            f"there is a project '{name}' already",
+            code="DUPLICATE_NAME",
+            hint="use it, or choose another name: graph_open knows projects by their names",
+            details={"id": board.id},
+        )
+
+
+def _node(view: View, asked: ManageContainer) -> Said:
+    kind = asked.containerType or ""
+    project, parent = _place(view, asked)
+    task: Said = {"kind": kind, "title": _title(asked), "status": "NEW"}
+    task |= said(description=asked.description, tags=asked.tags)
+    if kind == "task":
+        task["complexity"] = asked.complexity
+    attrs: Said = {
+        "project": project,
+        "parent": parent,
+        "summary": asked.summary,
+        "resolved": False,
+        "rev": 1,
+        "properties": {"priority": WEIGHTS[asked.priority or "MEDIUM"]},
+        "task": task,
+    }
+    _check_size(attrs)
+    return attrs
+
+
+def _place(view: View, asked: ManageContainer) -> tuple[str, str | None]:
+    """The project and the node above."""
+    project = _project(view, asked.projectId)
+    if asked.featureId is None:
+        return (project.id, _root(view, project)) if project is not None else (LOOSE, None)
+    if asked.containerType != "task":
+        raise invalid(f"featureId is for tasks, not for a {asked.containerType}")
+    feature = view.get("feature", asked.featureId)
+    if project is not None and feature.project != project.id:
+        raise invalid(f"feature '{feature.id}' belongs to another project", projectId=feature.project)
+    if feature.terminal:
+        raise invalid_operation(
+            f"Cannot add a task: feature is in terminal state {feature.status}", featureId=feature.id
+        )
+    return feature.project or LOOSE, feature.id
+
+
+def _project(view: View, reference: str | None) -> Card | None:
+    if reference is None:
+        return None
+    card = view.find(reference, "project")
+    board = view.graph.project(reference) if card is None else None
+    return card or view.get("project", board.id if board is not None else reference)
+
+
+def _root(view: View, project: Card) -> str | None:
+    board = view.graph.boards.get(project.id)
+    root = board.root if board is not None else None
+    return root if root is not None and view.graph.find(root) is not None else None
+
+
+def _check_size(attrs: Said) -> None:
+    size = size_of({name: value for name, value in attrs.items() if name != "evidence"})
+    if size > NODE_BYTES_MAX:
+        raise invalid(
+            f"this would have {size:,} bytes, the limit is {NODE_BYTES_MAX:,}: keep long texts in sections", bytes=size
+        )
+
+
+# -- update
+
+
+async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
+    kind = asked.containerType or ""
+
+    def draw(view: View) -> Said:
+        card = view.get_at(kind, asked.id, asked.version)
+        if kind == "project":
+            card = _update_project(view, asked, card)
+        else:
+            view.job = card.id
+            moves = _moves(view, asked, card)
+            card = view.revise(card, _task_changes(asked), **_changes(view, asked, card), **moves)
+            _check_size(view.attrs(card.id))
+            if "project" in moves:
+                for each in list(view.row(card.id).below()):
+                    view.sketch.revise(each.id, project=moves["project"])
+            if asked.relatedTo is not None:
+                _relate(view, card, asked.relatedTo)
+        return {kind: entity_of(view, card)}
+
+    data = await desk.write(store, principal, TOOL, draw, resource=asked.id)
+    return succeeded(data, f"{kind.capitalize()} updated", exempt=True)
+
+
+def _update_project(view: View, asked: ManageContainer, card: Card) -> Card:
+    changes: Said = {}
+    name = _title(asked)
+    if name:
+        _check_name(view, name, card.id)
+        changes["name"] = name
+    if asked.summary:
+        changes["summary"] = asked.summary
+        root = _root(view, card)
+        if root is not None:
+            view.sketch.revise(root, summary=asked.summary)
+    task: Said = {"description": asked.description} if asked.description is not None else {}
+    task |= {"tags": asked.tags} if asked.tags is not None else {}
+    return view.revise(card, {key: value or None for key, value in task.items()}, **changes)
+
+
+def _task_changes(asked: ManageContainer) -> Said:
+    given = {
+        "title": _title(asked),
+        "description": asked.description,
+        "tags": asked.tags,
+        "complexity": asked.complexity if asked.containerType == "task" else None,
+    }
+    return {name: value or None for name, value in given.items() if value is not None}
+
+
+def _changes(view: View, asked: ManageContainer, card: Card) -> Said:
+    changes: Said = {"summary": asked.summary} if asked.summary else {}
+    if asked.priority is not None and asked.priority != card.priority:
+        properties = view.attrs(card.id).get("properties")
+        kept = properties if isinstance(properties, dict) else {}
+        changes["properties"] = {**kept, "priority": WEIGHTS[asked.priority]}
+    return changes
+
+
+def _moves(view: View, asked: ManageContainer, card: Card) -> Said:
+    if asked.projectId is None and asked.featureId is None:
+        return {}
+    feature = view.feature_of(card.id)
+    project = _project(view, asked.projectId)
+    if asked.featureId is None and feature is not None and project is not None:
+        if feature.project != project.id:
+            raise invalid(
+                f"the task belongs to feature '{feature.id}', which is in another project", featureId=feature.id
+            )
+        return {}
+    if feature is not None and view.find(asked.featureId, "feature") == feature:
+        return {}
+    place, parent = _place(view, asked)
+    above = view.graph.find(parent) if parent is not None else None
+    if above is not None and view.row(card.id) in (above, *above.above()):
+        raise invalid(f"'{parent}' is below the {card.kind} itself", id=parent)
+    here = view.attrs(card.id)
+    if (here.get("project"), here.get("parent")) == (place, parent):
+        return {}
+    return {"parent": parent} | ({"project": place} if here.get("project") != place else {})
+
+
+def _relate(view: View, card: Card, references: list[str]) -> None:
+    """Make these, and only these, the related ones."""
+    wanted: dict[str, None] = {}
+    for reference in references:
+        other = view.find(reference)
+        if other is None or other.kind == "project":
+            raise invalid(f"Related entity not found: {reference}", id=reference)
+        if other.id == card.id:
+            raise invalid(f"a {card.kind} cannot be related to itself", id=card.id)
+        wanted[other.id] = None
+    before = view.related(card.id)
+    for each in before:
+        if each not in wanted:
+            view.unlink(card.id, RELATES_TO, each)
+            view.unlink(each, RELATES_TO, card.id)
+    for each in wanted:
+        if each not in before:
+            view.sketch.link({"from": card.id, "rel": RELATES_TO, "to": each})
+
+
+# -- delete
+
+
+async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
+    kind = asked.containerType or ""
+
+    def draw(view: View) -> Said:
+        card = view.get_at(kind, asked.id, asked.version)
+        contained = [*view.below(card, "feature"), *view.below(card, "task")]
+        if contained and not asked.cascade:
+            raise _has_children(card, contained)
+        _remove(view, card, contained)
+        return {"deleted": True, "id": card.id} | said(deletedChildren=len(contained))
+
+    data = await desk.write(store, principal, TOOL, draw, action=Action.DELETE, resource=asked.id)
+    return succeeded(data, f"{kind.capitalize()} deleted")
+
+
+def _has_children(card: Card, contained: list[Card]) -> TallystickError:
+    counts = {kind: sum(each.kind == kind for each in contained) for kind in ("feature", "task")}
+    told = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count)
+    return Conflict(
+        f"Cannot delete {card.kind}: contains {told}. Use cascade: true to delete all.",
+        code="HAS_CHILDREN",
+        details={f"{kind}s": count for kind, count in counts.items()},
+    )
+
+
+def _remove(view: View, card: Card, contained: list[Card]) -> None:
+    """With all it holds: nodes, their edges and sections, and what is known of a project."""
+    nodes = [card.id] if card.kind != "project" else []
+    if card.kind == "project":
+        board = view.graph.boards.get(card.id)
+        nodes = [view.graph.by_number[number].id for number in board.members] if board is not None else []
+    else:
+        nodes += [each.id for each in view.row(card.id).below()]
+    gone = list(dict.fromkeys([*nodes, card.id]))
+    edges = {tuple(sorted(name.items())): name for each in gone for name in view.state.edge_names(each)}
+    for name in edges.values():
+        view.sketch.unlink(dict(name))
+    for each in gone:
+        for section_id in view.shelf.sections(each):
+            view.delete_other(section_id)
+    if card.kind == "project":
+        view.sketch.operations.extend(project_deletion(view.state, card.id))
+    # From below: a node is never without the one above it.
+    for each in sorted(nodes, key=lambda node_id: -view.row(node_id).depth):
+        view.forget(each)
+        view.sketch.delete(each)
+    if card.kind == "project":
+        view.forget(card.id)
+        view.sketch.operations.append(Operation(Verb.DELETE_NODE, {"node_id": card.id}))
+
+
+_OPERATIONS = {"create": _create, "update": _update, "delete": _delete}

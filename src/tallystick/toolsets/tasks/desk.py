@@ -1,0 +1,108 @@
+"""The desk that the task tools share: the pipelines, and the way a draft is drawn and handed in."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from tallystick.clock import Clock, to_text, wall_clock
+from tallystick.commits import Draft
+from tallystick.errors import Conflict
+from tallystick.policy import Action, Principal
+from tallystick.state import Breathing
+from tallystick.state.knowledge.catalogue import Knowledge
+from tallystick.state.state import State
+from tallystick.state.tasks import Pipelines, TaskCards
+from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work.sketch import Sketch
+from tallystick.toolsets.envelope import find_uuid
+from tallystick.toolsets.knowledge.desk import Desk as KnowledgeDesk
+from tallystick.toolsets.tasks.view import View
+from tallystick.toolsets.work.desk import Unwritten
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+T = TypeVar("T")
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+class Desk(msgspec.Struct, frozen=True, kw_only=True):
+    pipelines: Pipelines = Pipelines()
+    """Until the first feature or task is written; from then on those that were written with it."""
+    clock: Clock = wall_clock
+    ids: Callable[[], str] = new_id
+    knowledge: KnowledgeDesk | None = None
+    """Tells whether what is known of files is fresh."""
+
+    async def write(
+        self,
+        store: Store,
+        principal: Principal,
+        tool: str,
+        draw: Callable[[View], T],
+        *,
+        action: Action = Action.WRITE,
+        resource: str | None = None,
+        reason: str | None = None,
+    ) -> T:
+        """What `draw` answers at the head, once what it drew is durable; nothing is written where it drew nothing."""
+        drawn: list[tuple[T, View]] = []
+
+        def propose(state: State) -> Draft:
+            drawn.clear()
+            with Sketch(state) as sketch:
+                view = View(state, self.pipelines, sketch, now=to_text(self.clock()))
+                drawn.append((draw(view), view))
+                if not sketch.operations:
+                    raise Unwritten
+                context = {"job_id": view.job} if view.job else None
+                return Draft(
+                    tuple(sketch.operations), actor=principal.actor, tool=tool, reason=reason, run_context=context
+                )
+
+        try:
+            receipt = await store.write(principal, action, propose, resource=_known_as(resource))
+        except Unwritten:
+            return drawn[0][0]
+        answer, view = drawn[0]
+        view.stamp(receipt.commits[0].timestamp, principal.actor)
+        return answer
+
+    async def read(
+        self,
+        store: Store,
+        principal: Principal,
+        action: Action,
+        look: Callable[[View], T | Breathing[T]],
+        *,
+        resource: str | None = None,
+    ) -> T:
+        def prepared(state: State) -> T | Breathing[T]:
+            # Here, and not in a look that breathes: after a start they read all there is.
+            for aspect in (WorkGraph, TaskCards, Knowledge):
+                state.aspect(aspect)
+            return look(View(state, self.pipelines))
+
+        return await store.read(principal, action, prepared, resource=_known_as(resource))
+
+
+def _known_as(reference: str | None) -> str | None:
+    """The id itself, so that the policy sees whose it is, however it was spelt."""
+    return None if reference is None else find_uuid(reference) or reference
+
+
+def check_unused(state: State, ids: list[str]) -> None:
+    if any(state.summary(entity_id) is not None for entity_id in ids):
+        raise Conflict("a new id turned out to be taken", hint="nothing was written: call again")
+
+
+def said(**fields: Any) -> dict[str, Any]:
+    """Without what there is nothing to say of."""
+    return {name: value for name, value in fields.items() if value}

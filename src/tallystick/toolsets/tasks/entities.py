@@ -1,0 +1,132 @@
+"""The shapes of projects, features, tasks and sections as they are answered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from tallystick.state.tasks import Card
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, size_of
+from tallystick.toolsets.knowledge.context import repository_paths
+from tallystick.toolsets.knowledge.context_files import context_files, is_context_files
+from tallystick.toolsets.tasks.view import Said, View
+
+
+def entity_of(view: View, card: Card) -> Said:
+    return _SHAPES[card.kind](view, card)
+
+
+def _project(view: View, card: Card) -> Said:
+    attrs = view.attrs(card.id)
+    return _framed(view, card, {"id": card.id, "name": text(attrs, "name")}, attrs)
+
+
+def _feature(view: View, card: Card) -> Said:
+    attrs = view.attrs(card.id)
+    answer = {"id": card.id, "projectId": card.project, "name": title_of(view, card)}
+    return _framed(view, card, answer, attrs, status=card.status, priority=card.priority) | _ties(view, card)
+
+
+def _task(view: View, card: Card) -> Said:
+    attrs = view.attrs(card.id)
+    feature = view.feature_of(card.id)
+    answer = {
+        "id": card.id,
+        "projectId": card.project,
+        "featureId": feature.id if feature else None,
+        "title": title_of(view, card),
+    }
+    steps = {"status": card.status, "priority": card.priority, "complexity": card.complexity}
+    node = view.state.node(card.id)
+    by = {"lastModifiedBy": node.provenance.updated_by if node else None}
+    return _framed(view, card, answer, attrs, **steps, **_ties(view, card), **by)
+
+
+_SHAPES = {"project": _project, "feature": _feature, "task": _task}
+
+
+def _framed(view: View, card: Card, answer: Said, attrs: Said, **more: Any) -> Said:
+    answer |= {"summary": text(attrs, "summary"), "description": view.said(card.id).get("description")}
+    answer |= more | {"tags": list(card.tags), "version": view.version(card)}
+    view.times(card.id, answer)
+    return answer
+
+
+def _ties(view: View, card: Card) -> Said:
+    blockers = view.blockers(card)
+    return {
+        "blockedBy": blockers,
+        "blockedReason": view.said(card.id).get("blockedReason") if blockers else None,
+        "relatedTo": view.related(card.id),
+    }
+
+
+def title_of(view: View, card: Card) -> str:
+    """A node that was planned as work is called by its summary."""
+    attrs = view.attrs(card.id)
+    if card.kind == "project":
+        return text(attrs, "name")
+    return text(view.said(card.id), "title") or text(attrs, "summary")
+
+
+def text(attrs: Said, name: str) -> str:
+    found = attrs.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def named(cards: Iterable[Card]) -> list[Said]:
+    return [{"id": card.id, "type": card.kind} for card in cards]
+
+
+def counts_of(cards: Iterable[Card]) -> Said:
+    by_status = Counter(card.status for card in cards)
+    return {"total": by_status.total(), "byStatus": dict(by_status)}
+
+
+# -- sections
+
+
+def section_of(view: View, section_id: str, *, with_content: bool = True) -> Said:
+    attrs = view.attrs(section_id)
+    answer: Said = {
+        "id": section_id,
+        **{name: attrs.get(name) for name in ("entityType", "entityId", "title", "usageDescription")},
+        "content": text(attrs, "content") if with_content else "",
+        **{name: attrs.get(name) for name in ("contentFormat", "ordinal", "tags", "version")},
+    }
+    view.times(section_id, answer)
+    return answer
+
+
+def sections_of(view: View, section_ids: Iterable[str], *, with_content: bool = True) -> list[Said]:
+    """Contents as far as they fit; of the others it is said that they are left out."""
+    found: list[Said] = []
+    left = ANSWER_BYTES_MAX
+    for section_id in section_ids:
+        section = section_of(view, section_id, with_content=with_content)
+        size = size_of(section)
+        if found and size > left and with_content:
+            section |= {"content": "", "contentOmitted": True}
+            size = size_of(section)
+        left -= size
+        found.append(section)
+    return found
+
+
+# -- the files of a task
+
+
+def files_of(view: View, card: Card) -> list[str]:
+    """What its Context Files section names, and what its links point to in the repository."""
+    links = view.attrs(card.id).get("context_links")
+    linked = [link for link in links if isinstance(link, str)] if isinstance(links, list) else []
+    return list(dict.fromkeys([*_written(view, card), *repository_paths(linked)]))
+
+
+def _written(view: View, card: Card) -> list[str]:
+    for section_id in view.shelf.sections(card.id):
+        attrs = view.attrs(section_id)
+        if is_context_files(text(attrs, "title")):
+            return context_files(text(attrs, "content"))
+    return []

@@ -1,0 +1,127 @@
+"""What to do next, what is blocked, and where in its pipeline something stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tallystick.policy import Action, Principal
+from tallystick.state.tasks import ACTIVE, NEW, Card
+from tallystick.toolsets import Answer
+from tallystick.toolsets.envelope import OUTPUT, succeeded
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, fitting
+from tallystick.toolsets.tasks.arguments import Blocked, NextFeature, NextTask, WorkflowState
+from tallystick.toolsets.tasks.desk import Desk
+from tallystick.toolsets.tasks.entities import entity_of, title_of
+from tallystick.toolsets.tasks.view import Said, View, invalid
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+NULLABLE: dict[str, Any] = {
+    **OUTPUT,
+    "properties": {**OUTPUT["properties"], "data": {"type": ["object", "null"]}},
+}
+"""Where there may be nothing to hand out."""
+
+
+async def get_next_task(desk: Desk, store: Store, principal: Principal, asked: NextTask) -> Answer:
+    def look(view: View) -> Said | None:
+        within = _within(view, asked.projectId, asked.featureId)
+        # In their order: the first that fits is the one.
+        fresh = (view.card(task_id) for _, task_id in view.shelf.fresh)
+        return _first(view, (card for card in fresh if card is not None and within(card)), asked.priority)
+
+    return _handed_out("task", await desk.read(store, principal, Action.READ, look))
+
+
+async def get_next_feature(desk: Desk, store: Store, principal: Principal, asked: NextFeature) -> Answer:
+    def look(view: View) -> Said | None:
+        within = _within(view, asked.projectId, None)
+        open_ = [card for card in view.shelf.by_kind["feature"].values() if card.status in (NEW, ACTIVE)]
+        open_.sort(key=lambda card: (card.status != ACTIVE, card.order[0], card.created))
+        return _first(view, (card for card in open_ if within(card)), asked.priority)
+
+    return _handed_out("feature", await desk.read(store, principal, Action.READ, look))
+
+
+def _within(view: View, project_id: str | None, feature_id: str | None) -> Callable[[Card], bool]:
+    project = view.get("project", project_id).id if project_id is not None else None
+    feature = view.get("feature", feature_id).id if feature_id is not None else None
+
+    def is_within(card: Card) -> bool:
+        if project is not None and card.project != project:
+            return False
+        above = view.feature_of(card.id) if feature is not None else None
+        return feature is None or (above is not None and above.id == feature)
+
+    return is_within
+
+
+def _first(view: View, cards: Iterator[Card], priority: str | None) -> Said | None:
+    for card in cards:
+        if (priority is None or card.priority == priority) and not view.blockers(card):
+            return {card.kind: entity_of(view, card)}
+    return None
+
+
+def _handed_out(kind: str, data: Said | None) -> Answer:
+    if data is not None:
+        return succeeded(data, exempt=True)
+    message = f"No available {kind}s found matching the criteria"
+    return Answer({"success": True, "message": message, "data": None})
+
+
+# -- blocked
+
+
+async def get_blocked_tasks(desk: Desk, store: Store, principal: Principal, asked: Blocked) -> Answer:
+    return await _blocked(desk, store, principal, asked, "task")
+
+
+async def get_blocked_features(desk: Desk, store: Store, principal: Principal, asked: Blocked) -> Answer:
+    return await _blocked(desk, store, principal, asked, "feature")
+
+
+async def _blocked(desk: Desk, store: Store, principal: Principal, asked: Blocked, kind: str) -> Answer:
+    def look(view: View) -> Said:
+        within = _within(view, asked.projectId, asked.featureId if kind == "task" else None)
+        cards = (view.card(each) for each in view.shelf.by_kind[kind])
+        open_ = (card for card in cards if card is not None and not card.terminal and within(card))
+        found = [card for card in open_ if view.blockers(card)]
+        found.sort(key=lambda card: (card.order[0], card.created))
+        shown = fitting((entity_of(view, card) for card in found), ANSWER_BYTES_MAX)
+        omitted = {"omitted": len(found) - len(shown)} if len(shown) < len(found) else {}
+        return {f"{kind}s": shown, "count": len(found), **omitted}
+
+    return succeeded(await desk.read(store, principal, Action.SEARCH, look))
+
+
+# -- workflow
+
+
+async def query_workflow_state(desk: Desk, store: Store, principal: Principal, asked: WorkflowState) -> Answer:
+    if asked.containerType == "project":
+        raise invalid("projects have no workflow: ask for a feature or a task")
+
+    def look(view: View) -> Said:
+        card = view.get(asked.containerType or "", asked.id)
+        blockers = view.blockers(card)
+        related = (view.card(each) for each in view.related(card.id))
+        return {
+            "currentStatus": card.status,
+            "nextStatus": view.pipelines.after(card.kind, card.status),
+            "prevStatus": view.pipelines.before(card.kind, card.status),
+            "isTerminal": card.terminal,
+            "isBlocked": bool(blockers),
+            "blockedBy": blockers,
+            "blockedReason": view.said(card.id).get("blockedReason") if blockers else None,
+            "pipelinePosition": view.pipelines.position(card.kind, card.status),
+            "relatedEntities": [
+                {"id": each.id, "type": each.kind, "title": title_of(view, each), "status": each.status}
+                for each in related
+                if each is not None
+            ],
+        }
+
+    return succeeded(await desk.read(store, principal, Action.READ, look, resource=asked.id))

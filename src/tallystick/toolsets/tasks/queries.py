@@ -1,0 +1,169 @@
+"""query_container: one project, feature or task, those that fit, or what there is at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tallystick.policy import Action, Principal
+from tallystick.state import Breathing
+from tallystick.state.tasks import Card
+from tallystick.toolsets import Answer
+from tallystick.toolsets.envelope import check, clamped, succeeded
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, fitting
+from tallystick.toolsets.knowledge.context import Context, context
+from tallystick.toolsets.tasks.arguments import KNOWN, PAGE_DEFAULT, QueryContainer, missing, split_words
+from tallystick.toolsets.tasks.desk import Desk
+from tallystick.toolsets.tasks.entities import counts_of, entity_of, files_of, sections_of, text, title_of
+from tallystick.toolsets.tasks.view import Said, View
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+OFFSET_MAX = 1 << 53
+_BREATH = 50
+
+
+async def query_container(desk: Desk, store: Store, principal: Principal, asked: QueryContainer) -> Answer:
+    check(_problems(asked))
+    if asked.operation == "search" or asked.id is None:
+        found: Said = await desk.read(store, principal, Action.SEARCH, lambda view: _found(view, asked))
+        return succeeded(found)
+    if asked.operation == "overview":
+        return succeeded(
+            await desk.read(store, principal, Action.READ, lambda view: _overview(view, asked), resource=asked.id)
+        )
+    return await _get(desk, store, principal, asked)
+
+
+def _problems(asked: QueryContainer) -> Iterator[str]:
+    if asked.operation == "get":
+        yield from missing(asked, ("id",), "get operation")
+    for field, known in KNOWN.items():
+        unknown = split_words(getattr(asked, field), known)[2]
+        if unknown:
+            yield f"{field} must be of {', '.join(known)}: there is no {', '.join(unknown)}"
+        if asked.containerType == "project" and getattr(asked, field):
+            yield f"{field} is not for projects"
+
+
+# -- get
+
+
+async def _get(desk: Desk, store: Store, principal: Principal, asked: QueryContainer) -> Answer:
+    def look(view: View) -> Breathing[Context]:
+        card = view.get(asked.containerType or "", asked.id)
+        data: Said = {card.kind: entity_of(view, card)}
+        if asked.includeSections:
+            data["sections"] = sections_of(view, view.shelf.sections(card.id))
+        if card.kind != "task":
+            data["taskCounts"] = counts_of(view.below(card, "task"))
+        if card.kind != "task" or not asked.includeGraphContext:
+            return Context(data)
+        known = yield from _known(view, card)
+        return Context(data | {"graphContext": known.data}, known.pins)
+
+    found: Context = await desk.read(store, principal, Action.READ, look, resource=asked.id)
+    if desk.knowledge is not None and found.pins:
+        fresh = await desk.knowledge.freshness(found.pins)
+        for atom in _atoms(found.data["graphContext"]):
+            atom |= fresh.get(atom["id"], {})
+    return succeeded(found.data, exempt=True)
+
+
+def _known(view: View, card: Card) -> Breathing[Context]:
+    """Always all three lists: whoever asked can tell that nothing is known."""
+    files = files_of(view, card)
+    if card.project is None:
+        return Context({"molecules": [], "orphanAtoms": [], "unmatchedPaths": files})
+    found = yield from context(view.state, card.project, files)
+    return found
+
+
+def _atoms(known: Said) -> Iterator[Said]:
+    for molecule in known["molecules"]:
+        yield from molecule["atoms"]
+    yield from known["orphanAtoms"]
+
+
+# -- overview
+
+
+def _overview(view: View, asked: QueryContainer) -> Said:
+    card = view.get(asked.containerType or "", asked.id)
+    data: Said = {card.kind: entity_of(view, card)}
+    if card.kind == "task":
+        return data
+    data["taskCounts"] = counts_of(view.below(card, "task"))
+    within = "feature" if card.kind == "project" else "task"
+    cards = view.below(card, within)
+    shown = fitting((_line(view, each) for each in cards), ANSWER_BYTES_MAX)
+    data[f"{within}s"] = shown
+    if len(shown) < len(cards):
+        data |= {"omitted": len(cards) - len(shown), "hint": "search pages through all of them"}
+    return data
+
+
+def _line(view: View, card: Card) -> Said:
+    counts = {"taskCounts": counts_of(view.below(card, "task"))} if card.kind == "feature" else {}
+    return entity_of(view, card) | counts
+
+
+# -- search
+
+
+def _found(view: View, asked: QueryContainer) -> Breathing[Said]:
+    limit = clamped(asked.limit, PAGE_DEFAULT)
+    offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
+    fitting_cards = [card for card in _candidates(view, asked) if _fits(card, asked)]
+    fitting_cards.sort(key=lambda card: card.updated if card.kind == "project" else card.created, reverse=True)
+    hits = yield from _holding(view, fitting_cards, (asked.query or "").strip().casefold())
+    items = fitting((entity_of(view, card) for card in hits[offset : offset + limit]), ANSWER_BYTES_MAX)
+    data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
+    if items and offset + len(items) < len(hits):
+        data["nextOffset"] = offset + len(items)
+    return data
+
+
+def _candidates(view: View, asked: QueryContainer) -> Iterable[Card]:
+    kind = asked.containerType or ""
+    if asked.featureId is not None:
+        return view.below(view.get("feature", asked.featureId), kind)
+    if asked.projectId is not None and kind != "project":
+        return view.below(view.get("project", asked.projectId), kind)
+    cards = (view.card(each) for each in view.shelf.by_kind[kind])
+    return [card for card in cards if card is not None]
+
+
+def _fits(card: Card, asked: QueryContainer) -> bool:
+    for value, words in ((card.status, asked.status), (card.priority, asked.priority)):
+        wanted, excluded, _ = split_words(words, KNOWN["status"] + KNOWN["priority"])
+        if (wanted and value not in wanted) or value in excluded:
+            return False
+    return _fits_tags(card, asked.tags)
+
+
+def _fits_tags(card: Card, words: list[str] | None) -> bool:
+    """All of them for projects, any of them for the rest."""
+    wanted, excluded, _ = split_words(words)
+    tags = set(card.tags)
+    if excluded & tags:
+        return False
+    return not wanted or (wanted <= tags if card.kind == "project" else bool(wanted & tags))
+
+
+def _holding(view: View, cards: list[Card], sought: str) -> Breathing[list[Card]]:
+    if not sought:
+        return cards
+    found = []
+    for number, card in enumerate(cards):
+        if sought in _words(view, card).casefold():
+            found.append(card)
+        if number % _BREATH == 0:
+            yield
+    return found
+
+
+def _words(view: View, card: Card) -> str:
+    described: Any = view.said(card.id)
+    return "\n".join((title_of(view, card), text(view.attrs(card.id), "summary"), text(described, "description")))

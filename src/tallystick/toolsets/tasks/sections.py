@@ -1,0 +1,229 @@
+"""query_sections and manage_sections: the texts that belong to a project, feature or task, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from tallystick.errors import Conflict
+from tallystick.policy import Action, Principal
+from tallystick.state.tasks import SECTION, Card
+from tallystick.toolsets import Answer
+from tallystick.toolsets.envelope import check, check_version, find_uuid, not_found, succeeded
+from tallystick.toolsets.knowledge.lookup import version_of
+from tallystick.toolsets.tasks.arguments import ManageSections, QuerySections, Section, missing
+from tallystick.toolsets.tasks.desk import Desk, check_unused
+from tallystick.toolsets.tasks.entities import section_of, sections_of, text
+from tallystick.toolsets.tasks.view import Said, View, invalid
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+TOOL = "manage_sections"
+FORMAT_DEFAULT = "MARKDOWN"
+_WRITTEN = ("title", "usageDescription", "content", "contentFormat")
+
+
+# -- query
+
+
+async def query_sections(desk: Desk, store: Store, principal: Principal, asked: QuerySections) -> Answer:
+    def look(view: View) -> Said:
+        card = get_entity(view, asked.entityType, asked.entityId)
+        wanted = {find_uuid(each) or each for each in asked.sectionIds or ()}
+        tags = {tag.lower() for tag in asked.tags or ()}
+        ids = [
+            each
+            for each in view.shelf.sections(card.id)
+            if (not wanted or each in wanted) and (not tags or tags & set(_tags(view, each)))
+        ]
+        found = sections_of(view, ids, with_content=asked.includeContent is not False)
+        return {"sections": found, "count": len(found)}
+
+    return succeeded(await desk.read(store, principal, Action.READ, look, resource=asked.entityId), exempt=True)
+
+
+def get_entity(view: View, entity_type: str | None, reference: str | None) -> Card:
+    return view.get((entity_type or "").lower(), reference)
+
+
+def _tags(view: View, section_id: str) -> list[str]:
+    return [tag for tag in text(view.attrs(section_id), "tags").split(",") if tag]
+
+
+# -- manage
+
+
+async def manage_sections(desk: Desk, store: Store, principal: Principal, asked: ManageSections) -> Answer:
+    check(_problems(asked))
+    draw, message, action = _OPERATIONS[asked.operation]
+    ids = [desk.ids() for _ in (asked.sections or ()) or (1,)]
+    data = await desk.write(
+        store,
+        principal,
+        TOOL,
+        lambda view: draw(view, asked, ids),
+        action=action,
+        resource=asked.sectionId or asked.entityId,
+    )
+    return succeeded(data, message, exempt=True)
+
+
+def _problems(asked: ManageSections) -> Iterator[str]:
+    yield from missing(asked, _NEEDS[asked.operation], f"{asked.operation} operation")
+    if asked.operation == "bulkCreate" and asked.sections == []:
+        yield "sections must not be empty"
+    if asked.ordinal is not None and asked.ordinal < 0:
+        yield "ordinal must not be negative"
+
+
+_NEEDS = {
+    "add": ("entityType", "entityId", "title", "usageDescription", "content"),
+    "update": ("sectionId", "version"),
+    "updateText": ("sectionId", "version", "content"),
+    "delete": ("sectionId",),
+    "reorder": ("entityType", "entityId", "orderedIds"),
+    "bulkCreate": ("entityType", "entityId", "sections"),
+    "bulkDelete": ("sectionIds",),
+}
+
+
+def _add(view: View, asked: ManageSections, ids: list[str]) -> Said:
+    check_unused(view.state, ids)
+    card = get_entity(view, asked.entityType, asked.entityId)
+    put_sections(view, card, ids, [asked])
+    return {"section": section_of(view, ids[0])}
+
+
+def _bulk_create(view: View, asked: ManageSections, ids: list[str]) -> Said:
+    check_unused(view.state, ids)
+    card = get_entity(view, asked.entityType, asked.entityId)
+    put_sections(view, card, ids, list(_read(asked)))
+    return {"sections": sections_of(view, ids), "createdCount": len(ids)}
+
+
+def _read(asked: ManageSections) -> Iterator[Section]:
+    for number, each in enumerate(asked.sections or ()):
+        try:
+            section = Section.model_validate(each)
+        except ValidationError as error:
+            problems = [f"sections[{number}].{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+            check(problems)
+            raise
+        needed = ("title", "usageDescription", "content")
+        check(f"sections[{number}].{problem}" for problem in missing(section, needed, "bulkCreate operation"))
+        yield section
+
+
+def put_sections(view: View, card: Card, ids: list[str], sections: Sequence[ManageSections | Section]) -> None:
+    taken = {_ordinal(view, each) for each in view.shelf.sections(card.id)}
+    asked: ManageSections | Section
+    for section_id, asked in zip(ids, sections, strict=True):
+        ordinal = asked.ordinal if asked.ordinal is not None else max(taken, default=-1) + 1
+        _check_free(ordinal, taken)
+        taken.add(ordinal)
+        attrs: Said = {
+            "entityType": card.kind.upper(),
+            "entityId": card.id,
+            "title": asked.title,
+            "usageDescription": asked.usageDescription,
+            "content": asked.content,
+            "contentFormat": asked.contentFormat or FORMAT_DEFAULT,
+            "ordinal": ordinal,
+            "tags": ",".join(asked.tags or ()),
+            "version": 1,
+        }
+        view.put_other(section_id, SECTION, attrs)
+
+
+def _check_free(ordinal: int, taken: set[int]) -> None:
+    if ordinal < 0:
+        raise invalid("ordinal must not be negative")
+    if ordinal in taken:
+        raise Conflict(f"Section with ordinal {ordinal} already exists for this entity", details={"ordinal": ordinal})
+
+
+def _ordinal(view: View, section_id: str) -> int:
+    found = view.attrs(section_id).get("ordinal")
+    return found if isinstance(found, int) else 0
+
+
+def _update(view: View, asked: ManageSections, ids: list[str]) -> Said:
+    section_id, attrs = _get(view, asked.sectionId)
+    check_version(asked.version or 0, version_of(attrs))
+    changes = {name: getattr(asked, name) for name in _WRITTEN if getattr(asked, name) is not None}
+    if asked.operation == "updateText":
+        changes = {"content": asked.content}
+    else:
+        check(f"{name} must not be blank" for name in ("title", "usageDescription") if changes.get(name) == "")
+        if asked.tags is not None:
+            changes["tags"] = ",".join(asked.tags)
+        if asked.ordinal is not None:
+            others = [each for each in view.shelf.sections(text(attrs, "entityId")) if each != section_id]
+            _check_free(asked.ordinal, {_ordinal(view, each) for each in others})
+            changes["ordinal"] = asked.ordinal
+    _put(view, section_id, attrs, changes)
+    return {"section": section_of(view, section_id)}
+
+
+def _put(view: View, section_id: str, attrs: Said, changes: Said) -> None:
+    view.put_other(section_id, SECTION, {**attrs, **changes, "version": version_of(attrs) + 1})
+
+
+def _get(view: View, reference: str | None) -> tuple[str, Said]:
+    found = _find(view, reference or "")
+    if found is None:
+        raise not_found("section", reference or "")
+    return found
+
+
+def _find(view: View, reference: str) -> tuple[str, Said] | None:
+    for section_id in (reference, find_uuid(reference)):
+        known = view.state.owner(section_id) if section_id else None
+        if section_id and known is not None and known[0] == SECTION:
+            return section_id, view.attrs(section_id)
+    return None
+
+
+def _delete(view: View, asked: ManageSections, ids: list[str]) -> Said:
+    section_id, attrs = _get(view, asked.sectionId)
+    if asked.version is not None:
+        check_version(asked.version, version_of(attrs))
+    view.delete_other(section_id)
+    return {"deleted": True, "id": section_id}
+
+
+def _bulk_delete(view: View, asked: ManageSections, ids: list[str]) -> Said:
+    found = {each[0] for each in (_find(view, reference) for reference in asked.sectionIds or ()) if each}
+    for section_id in sorted(found):
+        view.delete_other(section_id)
+    return {"deletedCount": len(found)}
+
+
+def _reorder(view: View, asked: ManageSections, ids: list[str]) -> Said:
+    card = get_entity(view, asked.entityType, asked.entityId)
+    there = view.shelf.sections(card.id)
+    wanted = [find_uuid(each) or each for each in asked.orderedIds or ()]
+    foreign = [each for each in wanted if each not in there]
+    if foreign:
+        raise invalid(f"Section not found for this entity: {', '.join(foreign)}", sectionIds=foreign)
+    left_out = [each for each in there if each not in wanted]
+    if left_out or len(set(wanted)) < len(wanted):
+        raise invalid("orderedIds must name every section of the entity once", missing=left_out)
+    for ordinal, section_id in enumerate(wanted):
+        if _ordinal(view, section_id) != ordinal:
+            _put(view, section_id, view.attrs(section_id), {"ordinal": ordinal})
+    return {"sections": sections_of(view, wanted, with_content=False)}
+
+
+_OPERATIONS = {
+    "add": (_add, "Section added", Action.WRITE),
+    "update": (_update, "Section updated", Action.WRITE),
+    "updateText": (_update, "Section text updated", Action.WRITE),
+    "delete": (_delete, "Section deleted", Action.DELETE),
+    "reorder": (_reorder, "Sections reordered", Action.WRITE),
+    "bulkCreate": (_bulk_create, "Sections created", Action.WRITE),
+    "bulkDelete": (_bulk_delete, "Sections deleted", Action.DELETE),
+}

@@ -1,0 +1,52 @@
+"""The pipelines that people chose, in `config.yaml` of the orchestrator's home."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tallystick.errors import InvalidArgument
+from tallystick.state.tasks import CATALOGS, Pipelines, pipeline_problem
+
+FILE_NAME = "config.yaml"
+HOME = "TASK_ORCHESTRATOR_HOME"
+VERSION = "3.0"
+
+
+def read_pipelines(environ: Mapping[str, str]) -> Pipelines:
+    """The shipped ones where there is no file. Raises InvalidArgument, naming it, for one that makes no sense."""
+    home = environ.get(HOME)
+    return _from_file(Path(home).expanduser() / FILE_NAME) if home else Pipelines()
+
+
+def _from_file(path: Path) -> Pipelines:
+    import yaml
+
+    try:
+        said = yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return Pipelines()
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise _invalid(path, f"is not YAML: {error}") from error
+    if said is None:
+        return Pipelines()
+    if not isinstance(said, dict):
+        raise _invalid(path, "must hold keys and values")
+    if str(said.get("version", VERSION)) != VERSION:
+        raise _invalid(path, f'must be of version "{VERSION}"')
+    return _understood(path, said.get("pipelines") or {})
+
+
+def _understood(path: Path, pipelines: Any) -> Pipelines:
+    if not isinstance(pipelines, dict) or set(pipelines) - set(CATALOGS):
+        raise _invalid(path, f"pipelines must name {' and '.join(CATALOGS)}")
+    for kind, steps in pipelines.items():
+        problem = pipeline_problem(kind, steps)
+        if problem is not None:
+            raise _invalid(path, problem)
+    return Pipelines(**{kind: tuple(steps) for kind, steps in pipelines.items()})
+
+
+def _invalid(path: Path, problem: str) -> InvalidArgument:
+    return InvalidArgument(f"{path}: {problem}", code="SETTING_INVALID")

@@ -1,0 +1,75 @@
+"""list_tags, get_tag_usage and rename_tag."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tallystick.policy import Action, Principal
+from tallystick.state.tasks import Card
+from tallystick.toolsets import Answer
+from tallystick.toolsets.envelope import check, succeeded
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, fitting
+from tallystick.toolsets.tasks.arguments import TAG_CHARACTERS_MAX, ListTags, RenameTag, TagUsage
+from tallystick.toolsets.tasks.desk import Desk
+from tallystick.toolsets.tasks.entities import title_of
+from tallystick.toolsets.tasks.view import Said, View
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+
+async def list_tags(desk: Desk, store: Store, principal: Principal, asked: ListTags) -> Answer:
+    def look(view: View) -> Said:
+        kind = asked.entityType.lower() if asked.entityType else None
+        counts = {tag: len(_bearers(view, tag, kind)) for tag in view.shelf.tagged}
+        tags = [{"tag": tag, "count": count} for tag, count in counts.items() if count]
+        tags.sort(key=lambda each: (-counts[str(each["tag"])], each["tag"]))
+        return {"tags": fitting(tags, ANSWER_BYTES_MAX), "count": len(tags)}
+
+    return succeeded(await desk.read(store, principal, Action.SEARCH, look))
+
+
+async def get_tag_usage(desk: Desk, store: Store, principal: Principal, asked: TagUsage) -> Answer:
+    tag = (asked.tag or "").lower()
+
+    def look(view: View) -> Said:
+        cards = _bearers(view, tag)
+        lines = ({**_line(card), "title": title_of(view, card)} for card in cards)
+        return {"tag": tag, "count": len(cards), "entities": fitting(lines, ANSWER_BYTES_MAX)}
+
+    return succeeded(await desk.read(store, principal, Action.SEARCH, look))
+
+
+async def rename_tag(desk: Desk, store: Store, principal: Principal, asked: RenameTag) -> Answer:
+    old, new = (asked.oldTag or "").lower(), (asked.newTag or "").lower()
+    check(_problems(old, new))
+
+    def draw(view: View) -> Said:
+        cards = _bearers(view, old)
+        if not asked.dryRun:
+            for card in cards:
+                view.revise(card, {"tags": list(dict.fromkeys(new if tag == old else tag for tag in card.tags))})
+        return {"affected": len(cards), "entities": fitting(map(_line, cards), ANSWER_BYTES_MAX)}
+
+    if asked.dryRun:
+        data = await desk.read(store, principal, Action.SEARCH, draw)
+        return succeeded(data, f"{data['affected']} would be changed")
+    data = await desk.write(store, principal, "rename_tag", draw)
+    return succeeded(data, f"Tag '{old}' renamed to '{new}' on {data['affected']}")
+
+
+def _problems(old: str, new: str) -> list[str]:
+    found = [f"{name} must not be blank" for name, tag in (("oldTag", old), ("newTag", new)) if not tag]
+    found += [f"newTag must not have more than {TAG_CHARACTERS_MAX} characters"] * (len(new) > TAG_CHARACTERS_MAX)
+    found += ["newTag must not hold a comma"] * ("," in new)
+    return found + ["oldTag and newTag are the same"] * (old == new != "")
+
+
+def _bearers(view: View, tag: str, kind: str | None = None) -> list[Card]:
+    """Oldest first."""
+    found = (view.card(each) for each in view.shelf.tagged.get(tag, ()))
+    return sorted((c for c in found if c is not None and kind in (None, c.kind)), key=lambda card: card.created)
+
+
+def _line(card: Card) -> Said:
+    return {"id": card.id, "entityType": card.kind.upper()}

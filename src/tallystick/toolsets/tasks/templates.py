@@ -1,0 +1,237 @@
+"""query_templates, manage_template and apply_template: sections that are written again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tallystick.errors import Conflict
+from tallystick.policy import Action, Principal
+from tallystick.state.tasks import TEMPLATE
+from tallystick.toolsets import Answer
+from tallystick.toolsets.envelope import check, find_uuid, not_found, succeeded
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, fitting
+from tallystick.toolsets.knowledge.lookup import version_of
+from tallystick.toolsets.tasks.arguments import ApplyTemplate, ManageTemplate, QueryTemplates, Section, missing
+from tallystick.toolsets.tasks.desk import Desk, check_unused
+from tallystick.toolsets.tasks.entities import sections_of, text
+from tallystick.toolsets.tasks.sections import FORMAT_DEFAULT, get_entity, put_sections
+from tallystick.toolsets.tasks.view import Said, View, invalid
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+TOOL = "manage_template"
+SECTIONS_MAX = 50
+TEMPLATE_BYTES_MAX = 262_144
+
+
+# -- query
+
+
+async def query_templates(desk: Desk, store: Store, principal: Principal, asked: QueryTemplates) -> Answer:
+    if asked.operation == "get":
+        check(missing(asked, ("id",), "get operation"))
+
+    def look(view: View) -> Said:
+        if asked.operation == "get":
+            return {"template": template_of(view, _get(view, asked.id)[0], with_sections=True)}
+        found = [template_of(view, each) for each in sorted(view.shelf.templates, key=view.shelf.templates.__getitem__)]
+        fits = [template for template in found if _fits(template, asked)]
+        return {"templates": fitting(fits, ANSWER_BYTES_MAX), "count": len(fits)}
+
+    action = Action.READ if asked.operation == "get" else Action.SEARCH
+    return succeeded(await desk.read(store, principal, action, look, resource=asked.id), exempt=True)
+
+
+def _fits(template: Said, asked: QueryTemplates) -> bool:
+    wanted = {"targetEntityType": asked.targetEntityType, "isEnabled": asked.isEnabled, "isBuiltIn": asked.isBuiltIn}
+    if any(value is not None and template[name] != value for name, value in wanted.items()):
+        return False
+    tags = {tag.lower() for tag in asked.tags or ()}
+    return not tags or bool(tags & set(template["tags"]))
+
+
+def template_of(view: View, template_id: str, *, with_sections: bool = False) -> Said:
+    attrs = view.attrs(template_id)
+    names = ("name", "description", "targetEntityType", "isBuiltIn", "isProtected", "isEnabled", "createdBy", "tags")
+    answer: Said = {"id": template_id, **{name: attrs.get(name) for name in names}}
+    answer["version"] = version_of(attrs)
+    sections = _sections(attrs)
+    answer |= {"sections": sections} if with_sections else {"sectionCount": len(sections)}
+    view.times(template_id, answer)
+    return answer
+
+
+def _sections(attrs: Said) -> list[Said]:
+    found = attrs.get("sections")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _get(view: View, reference: str | None) -> tuple[str, Said]:
+    for template_id in (reference, find_uuid(reference or "")):
+        if template_id and template_id in view.shelf.templates:
+            return template_id, view.attrs(template_id)
+    raise not_found("template", reference or "")
+
+
+# -- manage
+
+
+async def manage_template(desk: Desk, store: Store, principal: Principal, asked: ManageTemplate) -> Answer:
+    check(_problems(asked))
+    draw, message = _OPERATIONS[asked.operation]
+    new = desk.ids()
+    action = Action.DELETE if asked.operation == "delete" else Action.WRITE
+    data = await desk.write(
+        store, principal, TOOL, lambda view: draw(view, asked, new), action=action, resource=asked.id
+    )
+    return succeeded(data, message, exempt=True)
+
+
+def _problems(asked: ManageTemplate) -> Iterator[str]:
+    yield from missing(asked, _NEEDS.get(asked.operation, ("id",)), f"{asked.operation} operation")
+    if asked.name == "" and asked.operation == "update":
+        yield "name must not be blank"
+    if asked.ordinal is not None and asked.ordinal < 0:
+        yield "ordinal must not be negative"
+
+
+_NEEDS = {
+    "create": ("name", "description", "targetEntityType"),
+    "addSection": ("id", "title", "usageDescription", "contentSample"),
+}
+
+
+def _create(view: View, asked: ManageTemplate, new: str) -> Said:
+    check_unused(view.state, [new])
+    _check_name(view, asked.name or "")
+    attrs: Said = {
+        "name": asked.name,
+        "description": asked.description,
+        "targetEntityType": asked.targetEntityType,
+        "isBuiltIn": False,
+        "isProtected": asked.isProtected is True,
+        "isEnabled": True,
+        "createdBy": asked.createdBy or None,
+        "tags": asked.tags or [],
+        "sections": [],
+        "version": 1,
+    }
+    view.put_other(new, TEMPLATE, attrs)
+    return {"template": template_of(view, new, with_sections=True)}
+
+
+def _check_name(view: View, name: str, own: str | None = None) -> None:
+    taken = (other for other, known in view.shelf.templates.items() if known.casefold() == name.casefold())
+    other = next((each for each in taken if each != own), None)
+    if other is not None:
+        raise Conflict(f"there is a template '{name}' already", code="DUPLICATE_NAME", details={"id": other})
+
+
+def _changeable(view: View, asked: ManageTemplate) -> tuple[str, Said]:
+    template_id, attrs = _get(view, asked.id)
+    if attrs.get("isProtected") is True:
+        raise Conflict(
+            f"template '{text(attrs, 'name')}' is protected", code="PROTECTED_TEMPLATE", details={"id": template_id}
+        )
+    return template_id, attrs
+
+
+def _update(view: View, asked: ManageTemplate, new: str) -> Said:
+    template_id, attrs = _changeable(view, asked)
+    if asked.name:
+        _check_name(view, asked.name, template_id)
+    given = {name: getattr(asked, name) for name in ("name", "description", "targetEntityType", "createdBy", "tags")}
+    return _put(view, template_id, attrs, {name: value for name, value in given.items() if value is not None})
+
+
+def _put(view: View, template_id: str, attrs: Said, changes: Said) -> Said:
+    view.put_other(template_id, TEMPLATE, {**attrs, **changes, "version": version_of(attrs) + 1})
+    return {"template": template_of(view, template_id, with_sections=True)}
+
+
+def _delete(view: View, asked: ManageTemplate, new: str) -> Said:
+    template_id, _ = _changeable(view, asked)
+    view.delete_other(template_id)
+    return {"deleted": True, "id": template_id}
+
+
+def _switch(view: View, asked: ManageTemplate, new: str) -> Said:
+    template_id, attrs = _get(view, asked.id)
+    enabled = asked.operation == "enable"
+    if attrs.get("isEnabled") is enabled:
+        return {"template": template_of(view, template_id, with_sections=True)}
+    return _put(view, template_id, attrs, {"isEnabled": enabled})
+
+
+def _add_section(view: View, asked: ManageTemplate, new: str) -> Said:
+    template_id, attrs = _changeable(view, asked)
+    sections = _sections(attrs)
+    ordinals = [each["ordinal"] for each in sections]
+    ordinal = asked.ordinal if asked.ordinal is not None else max(ordinals, default=-1) + 1
+    if ordinal in ordinals:
+        raise Conflict(f"Section with ordinal {ordinal} already exists for this template", details={"ordinal": ordinal})
+    added = {
+        "title": asked.title,
+        "usageDescription": asked.usageDescription,
+        "contentSample": asked.contentSample,
+        "contentFormat": asked.contentFormat or FORMAT_DEFAULT,
+        "ordinal": ordinal,
+        "isRequired": asked.isRequired is True,
+        "tags": ",".join(asked.tags or ()),
+    }
+    size = sum(len(text(each, "contentSample").encode()) for each in (*sections, added))
+    if len(sections) == SECTIONS_MAX or size > TEMPLATE_BYTES_MAX:
+        raise invalid(f"a template has at most {SECTIONS_MAX} sections and {TEMPLATE_BYTES_MAX:,} bytes")
+    return _put(view, template_id, attrs, {"sections": sorted([*sections, added], key=lambda s: s["ordinal"])})
+
+
+_OPERATIONS = {
+    "create": (_create, "Template created"),
+    "update": (_update, "Template updated"),
+    "delete": (_delete, "Template deleted"),
+    "enable": (_switch, "Template enabled"),
+    "disable": (_switch, "Template disabled"),
+    "addSection": (_add_section, "Template section added"),
+}
+
+
+# -- apply
+
+
+async def apply_template(desk: Desk, store: Store, principal: Principal, asked: ApplyTemplate) -> Answer:
+    ids = [desk.ids() for _ in range(SECTIONS_MAX)]
+
+    def draw(view: View) -> Said:
+        template_id, attrs = _get(view, asked.templateId)
+        card = get_entity(view, asked.entityType, asked.entityId)
+        name = text(attrs, "name")
+        if attrs.get("isEnabled") is not True:
+            raise Conflict(f"template '{name}' is disabled", code="TEMPLATE_DISABLED", details={"id": template_id})
+        if attrs.get("targetEntityType") != card.kind.upper():
+            raise Conflict(
+                f"template '{name}' is for {attrs.get('targetEntityType')}, not for {card.kind.upper()}",
+                code="ENTITY_TYPE_MISMATCH",
+                details={"targetEntityType": attrs.get("targetEntityType")},
+            )
+        copies = [_copy(each) for each in _sections(attrs)]
+        made = ids[: len(copies)]
+        check_unused(view.state, made)
+        put_sections(view, card, made, copies)
+        return {"templateId": template_id, "sections": sections_of(view, made), "createdCount": len(made)}
+
+    data = await desk.write(store, principal, "apply_template", draw, resource=asked.entityId)
+    return succeeded(data, f"Template applied: {data['createdCount']} sections", exempt=True)
+
+
+def _copy(section: Said) -> Section:
+    """Without its ordinal: what is applied comes after what is there."""
+    return Section.model_construct(
+        title=section.get("title"),
+        usageDescription=section.get("usageDescription"),
+        content=section.get("contentSample"),
+        contentFormat=section.get("contentFormat"),
+        tags=[tag for tag in text(section, "tags").split(",") if tag],
+        ordinal=None,
+    )

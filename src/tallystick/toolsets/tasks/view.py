@@ -1,0 +1,270 @@
+"""The view of tasks at one moment: as the state has them, or as a draft in the making would leave them.
+
+Whoever draws does it through here, so that what is read afterwards includes what was drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tallystick.commits import Operation, Verb
+from tallystick.errors import InvalidArgument, TallystickError
+from tallystick.state.state import State
+from tallystick.state.tasks import (
+    CLOSED,
+    NO_OP,
+    PIPELINES,
+    PIPELINES_ID,
+    TERMINAL,
+    Card,
+    Pipelines,
+    TaskCards,
+    read_card,
+    said_of,
+)
+from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
+from tallystick.state.work.board import Row
+from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work.sketch import Sketch, revision
+from tallystick.toolsets.envelope import check_version, find_uuid, not_found
+from tallystick.toolsets.work.projects import found
+
+Said = dict[str, Any]
+RELATES_TO = "relates_to"
+
+
+class View:
+    def __init__(self, state: State, pipelines: Pipelines, sketch: Sketch | None = None, *, now: str = "") -> None:
+        self.state = state
+        self.graph = state.aspect(WorkGraph)
+        self.shelf = state.aspect(TaskCards)
+        self.pipelines = self.shelf.pipelines or pipelines
+        self.job: str | None = None
+        """The feature or task that the draft is about."""
+        self._sketch = sketch
+        self._now = now
+        self._cards: dict[str, Card | None] = {}
+        self._others: dict[str, Said | None] = {}
+        """Sections and templates that were drawn."""
+        self._stamped: list[tuple[Said, bool]] = []
+
+    # -- who is there
+
+    def find(self, reference: str | None, kind: str | None = None) -> Card | None:
+        """By its id as it was made, or by a UUID in any spelling."""
+        for entity_id in (reference, find_uuid(reference or "")):
+            card = self.card(entity_id) if entity_id else None
+            if card is not None and (kind is None or card.kind == kind):
+                return card
+        return None
+
+    def get(self, kind: str, reference: str | None) -> Card:
+        card = self.find(reference, kind)
+        if card is not None:
+            return card
+        other = self.find(reference)
+        raise not_found(kind, reference or "", f"it is a {other.kind}" if other else None)
+
+    def card(self, entity_id: str) -> Card | None:
+        return self._cards[entity_id] if entity_id in self._cards else self.shelf.find(entity_id)
+
+    def attrs(self, entity_id: str) -> Said:
+        """Of what is known to be there."""
+        if entity_id in self._others:
+            found = self._others[entity_id]
+        elif self._sketch is not None and (drawn := self._sketch.find(entity_id)) is not None:
+            found = drawn
+        else:
+            node = self.state.node(entity_id)
+            found = node.attrs if node is not None else None
+        if found is None:
+            raise KeyError(entity_id)
+        return found
+
+    def said(self, entity_id: str) -> Said:
+        return said_of(self.attrs(entity_id))
+
+    def version(self, card: Card) -> int:
+        attrs = self.attrs(card.id)
+        return revision(attrs if card.kind != "project" else said_of(attrs))
+
+    def get_at(self, kind: str, reference: str | None, version: int | None) -> Card:
+        """To be changed: it must be there, and be what the caller read."""
+        card = self.get(kind, reference)
+        if version is not None:
+            check_version(version, self.version(card))
+        return card
+
+    # -- who belongs to whom
+
+    def row(self, entity_id: str) -> Row:
+        row = self.graph.find(entity_id)
+        if row is None:
+            raise KeyError(entity_id)
+        return row
+
+    def feature_of(self, task_id: str) -> Card | None:
+        row = self.graph.find(task_id)
+        cards = (self.card(each.id) for each in row.above()) if row is not None else ()
+        return next((card for card in cards if card is not None and card.kind == "feature"), None)
+
+    def below(self, card: Card, kind: str) -> list[Card]:
+        """What a project, feature or task holds, oldest first."""
+        if card.kind == "project":
+            board = self.graph.boards.get(card.id)
+            ids = [self.graph.by_number[number].id for number in board.members] if board is not None else []
+        else:
+            row = self.graph.find(card.id)
+            ids = [each.id for each in row.below()] if row is not None else []
+        found = (self.card(each) for each in ids)
+        return sorted((each for each in found if each is not None and each.kind == kind), key=lambda c: c.created)
+
+    # -- who waits for whom
+
+    def blockers(self, card: Card) -> list[str]:
+        """What work resolved, or was closed here, blocks nobody; what will never be done still does."""
+        row = self.graph.find(card.id)
+        waits_for = dict.fromkeys(each.id for each in row.depends_on if each.board is not None) if row else {}
+        return [each for each in waits_for if self._blocks(each)] + ([NO_OP] if card.no_op else [])
+
+    def _blocks(self, entity_id: str) -> bool:
+        card = self.card(entity_id)
+        return card.status != CLOSED if card is not None else self.row(entity_id).open
+
+    def dependents(self, card: Card) -> list[Card]:
+        row = self.graph.find(card.id)
+        ids = dict.fromkeys(each.id for each in row.dependents if each.board is not None) if row else {}
+        found = (self.card(each) for each in ids)
+        return [each for each in found if each is not None]
+
+    def related(self, entity_id: str) -> list[str]:
+        """Read from both ends."""
+        links = (
+            [(link["from"], link["rel"], link["to"]) for link in self._sketch.links(entity_id)]
+            if self._sketch is not None
+            else self.state.triples(entity_id)
+        )
+        others = (to if source == entity_id else source for source, rel, to in links if rel == RELATES_TO)
+        return [each for each in dict.fromkeys(others) if self.card(each) is not None]
+
+    # -- drawing
+
+    @property
+    def sketch(self) -> Sketch:
+        if self._sketch is None:
+            raise TypeError("a view for reading cannot be drawn on")
+        return self._sketch
+
+    def found(self, project_id: str, root_id: str, *, name: str, goal: str, task: Said) -> Card:
+        """As work founds projects; what only tasks say goes into the same statement."""
+        found(self.sketch, project_id=project_id, root_id=root_id, name=name, goal=goal)
+        for number, operation in enumerate(self.sketch.operations):
+            if operation.payload.get("id") == project_id:
+                payload = operation.payload
+                attrs = payload["attrs"] | ({"task": task} if task else {})
+                self.sketch.operations[number] = Operation(Verb.UPSERT_NODE, payload | {"attrs": attrs})
+                self._others[project_id] = attrs
+        return self._note(project_id, PROJECT, self._others[project_id] or {})
+
+    def put_node(self, node_id: str, attrs: Said) -> None:
+        self.lock_pipelines()
+        self.sketch.put(node_id, attrs)
+        self._note(node_id, NODE, attrs)
+
+    def revise(self, card: Card, task: Said | None = None, **changes: Any) -> Card:
+        """`task` is merged into what tasks say of it; None takes something away."""
+        merged = {name: value for name, value in {**self.said(card.id), **(task or {})}.items() if value is not None}
+        if card.kind == "project":
+            attrs = {**self.attrs(card.id), **changes, "task": merged | {"rev": self.version(card) + 1}}
+            # Past the sketch: nothing that is drawn beside it depends on what a project is called.
+            self.put_other(card.id, PROJECT, attrs)
+            return self._note(card.id, PROJECT, attrs)
+        self.lock_pipelines()
+        if task is not None:
+            changes["task"] = merged | {"kind": card.kind}
+        self.sketch.revise(card.id, **changes)
+        return self._note(card.id, NODE, self.sketch.attrs(card.id))
+
+    def set_status(self, card: Card, status: str) -> Card:
+        return self.revise(card, {"status": status}, resolved=status in TERMINAL)
+
+    def block(self, card: Card, blocker_id: str) -> None:
+        self.sketch.link({"from": card.id, "rel": DEPENDS_ON, "to": blocker_id})
+
+    def unblock(self, card: Card, blocker_id: str) -> bool:
+        return self.unlink(card.id, DEPENDS_ON, blocker_id)
+
+    def unlink(self, source: str, rel: str, target: str) -> bool:
+        links = [
+            link
+            for link in self.sketch.links(source)
+            if (link["from"], link["rel"], link["to"]) == (source, rel, target)
+        ]
+        for link in links:
+            self.sketch.unlink(link)
+        return bool(links)
+
+    def lock_pipelines(self) -> None:
+        """From the first feature or task on: what the steps mean must not change under them."""
+        if self.shelf.pipelines is not None or PIPELINES_ID in self._others or self.state.owner(PIPELINES_ID):
+            return
+        attrs: Said = {"feature": list(self.pipelines.feature), "task": list(self.pipelines.task)}
+        self.put_other(PIPELINES_ID, PIPELINES, attrs)
+
+    def put_other(self, node_id: str, node_type: str, attrs: Said) -> None:
+        self.sketch.operations.append(Operation(Verb.UPSERT_NODE, {"id": node_id, "type": node_type, "attrs": attrs}))
+        self._others[node_id] = attrs
+
+    def delete_other(self, node_id: str) -> None:
+        for name in self.state.edge_names(node_id):
+            self.sketch.operations.append(Operation(Verb.DELETE_EDGE, name))
+        self.sketch.operations.append(Operation(Verb.DELETE_NODE, {"node_id": node_id}))
+        self._others[node_id] = None
+
+    def forget(self, entity_id: str) -> None:
+        """It is being deleted."""
+        self._cards[entity_id] = None
+
+    def _note(self, node_id: str, node_type: str, attrs: Said) -> Card:
+        number = self.state.count + len(self.sketch.operations)
+        before = self.card(node_id)
+        card = read_card(node_id, node_type, attrs, before.created if before else number, number)
+        self._cards[node_id] = card
+        return card
+
+    # -- time
+
+    def times(self, entity_id: str, answer: Said) -> None:
+        """When it was made and changed; told once it is, where it is being so."""
+        lived, node = self.state.summary(entity_id), self.state.node(entity_id)
+        drawn = entity_id in self._cards or entity_id in self._others
+        answer["createdAt"] = lived.created_at if lived else self._now
+        answer["modifiedAt"] = node.provenance.timestamp if node is not None and not drawn else self._now
+        if drawn:
+            self._stamped.append((answer, lived is None))
+
+    def stamp(self, timestamp: str, actor: str) -> None:
+        for answer, made in self._stamped:
+            answer["modifiedAt"] = timestamp
+            if made:
+                answer["createdAt"] = timestamp
+            if "lastModifiedBy" in answer:
+                answer["lastModifiedBy"] = actor
+
+
+# -- refusals
+
+
+def invalid_operation(message: str, **details: Any) -> TallystickError:
+    return TallystickError(message, code="INVALID_OPERATION", details=details)
+
+
+def invalid(message: str, **details: Any) -> InvalidArgument:
+    return InvalidArgument(message, details=details)
+
+
+def check_open(card: Card, verb: str) -> None:
+    if card.terminal:
+        raise invalid_operation(
+            f"Cannot {verb}: {card.kind} is in terminal state {card.status}", currentStatus=card.status
+        )

@@ -1,0 +1,167 @@
+"""Tasks and work are the same entities, told in two vocabularies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tallystick.log import Head
+from tallystick.state.state import State
+from tallystick.state.tasks import TaskCards
+from tests.toolsets.tasks.crew import Crew, Said
+
+
+def planned(crew: Crew, *nodes: Said) -> dict[str, str]:
+    told = crew.beside("graph_plan", nodes=[{"summary": node["ref"], **node} for node in nodes])
+    return {each["ref"]: each["id"] for each in told["created"]}
+
+
+def actionable(crew: Crew, project: str = "Shop") -> list[str]:
+    return [each["node"]["id"] for each in crew.beside("graph_next", project=project, count=50)["nodes"]]
+
+
+def update(crew: Crew, node_id: str, **changes: Any) -> Said:
+    return crew.beside("graph_update", updates=[{"node_id": node_id, **changes}])
+
+
+def test_a_task_made_here_is_handed_out_by_work_the_urgent_first(crew: Crew) -> None:
+    project = crew.project()
+    low, high = (crew.task(each, projectId=project["id"], priority=each) for each in ("LOW", "HIGH"))
+    assert actionable(crew) == [high["id"], low["id"]]
+    crew.close(high)
+    assert actionable(crew) == [low["id"]]
+
+
+def test_a_planned_node_is_a_task_and_can_be_advanced(crew: Crew) -> None:
+    project = crew.project()
+    ids = planned(crew, {"ref": "plan", "properties": {"priority": 3}}, {"ref": "later", "depends_on": ["plan"]})
+    task = crew.get(ids["plan"])
+    assert (task["title"], task["status"], task["priority"], task["complexity"], task["projectId"]) == (
+        "plan", "NEW", "HIGH", 5, project["id"],
+    )  # fmt: skip
+    assert crew.get(ids["later"])["blockedBy"] == [ids["plan"]]
+    data = crew.close(ids["plan"])
+    assert data["unblockedEntities"] == [{"id": ids["later"], "type": "task"}]
+    node = crew.node(ids["plan"])
+    assert (node["resolved"], node["rev"], node["evidence"]) == (True, 3, [])
+    assert actionable(crew) == [ids["later"]]
+
+
+def test_blocked_by_is_depends_on_read_backwards(crew: Crew) -> None:
+    project = crew.project()
+    one, two = crew.task("1", projectId=project["id"]), crew.task("2", projectId=project["id"])
+    crew.step("block", two, blockedBy=[one["id"]])
+    context = crew.beside("graph_context", node_id=two["id"])
+    assert [each["node"]["id"] for each in context["depends_on"]] == [one["id"]]
+    edge = {"from": two["id"], "to": one["id"], "type": "depends_on"}
+    crew.beside("graph_connect", edges=[edge | {"remove": True}])
+    assert crew.get(two)["blockedBy"] == []
+    crew.beside("graph_connect", edges=[{"from": one["id"], "to": two["id"], "type": "depends_on"}])
+    assert crew.get(one)["blockedBy"] == [two["id"]]
+
+
+def test_what_work_resolves_is_closed_here_and_what_it_takes_back_is_new(crew: Crew) -> None:
+    project = crew.project()
+    one, two = crew.task("1", projectId=project["id"]), crew.task("2", projectId=project["id"])
+    crew.step("block", two, blockedBy=[one["id"]], blockedReason="order")
+    update(crew, one["id"], resolved=True, add_evidence=[{"type": "note", "ref": "done"}])
+    assert crew.get(one)["status"] == "CLOSED"
+    assert (crew.get(two)["blockedBy"], crew.get(two)["blockedReason"]) == ([], None)
+    update(crew, one["id"], resolved=False)
+    assert crew.get(one)["status"] == "NEW"
+    assert crew.get(two)["blockedBy"] == [one["id"]]
+
+
+def test_what_is_given_up_blocks_here_and_not_there(crew: Crew) -> None:
+    project = crew.project()
+    one, two = crew.task("1", projectId=project["id"]), crew.task("2", projectId=project["id"])
+    crew.step("block", two, blockedBy=[one["id"]])
+    crew.step("terminate", one)
+    assert crew.get(two)["blockedBy"] == [one["id"]]
+    assert actionable(crew) == [two["id"]]
+
+
+def test_the_version_is_the_revision(crew: Crew) -> None:
+    task = crew.task(projectId=crew.project()["id"])
+    update(crew, task["id"], summary="Other words", properties={"priority": -2})
+    seen = crew.get(task)
+    assert (seen["version"], seen["summary"], seen["title"], seen["priority"]) == (2, "Other words", "Form", "LOW")
+    assert crew.refusal("advance", containerType="task", id=task["id"], version=1)["code"] == "CONFLICT"
+    crew.step("advance", task)
+    assert crew.node(task["id"])["rev"] == 3
+
+
+def test_evidence_claims_and_properties_outlive_a_step(crew: Crew) -> None:
+    task = crew.task(projectId=crew.project()["id"])
+    update(crew, task["id"], add_evidence=[{"type": "git", "ref": "abc"}], properties={"colour": "red"})
+    crew.beside("graph_next", project="Shop", claim=True)
+    before = crew.node(task["id"])
+    crew.close(task)
+    after = crew.node(task["id"])
+    assert (after["evidence"], after["properties"]) == (before["evidence"], before["properties"])
+
+
+def test_a_project_opened_by_work_takes_features_and_its_root_is_no_task(crew: Crew) -> None:
+    opened = crew.beside("graph_open", project="Bridge", goal="Cross the brook")
+    found = crew.data("query_container", operation="search", containerType="project")["items"]
+    assert [(each["name"], each["summary"]) for each in found] == [("Bridge", "Cross the brook")]
+    feature = crew.feature(projectId=found[0]["id"])
+    assert crew.node(feature["id"])["parent"] == opened["root"]["id"]
+    assert crew.data("query_container", operation="search", containerType="task")["items"] == []
+    root = opened["root"]["id"]
+    assert crew.refusal("query_container", operation="get", containerType="task", id=root)["code"] == "NOT_FOUND"
+
+
+def test_a_task_below_a_task_belongs_to_the_feature_above_both(crew: Crew) -> None:
+    feature = crew.feature(projectId=crew.project()["id"])
+    task = crew.task(featureId=feature["id"])
+    ids = planned(crew, {"ref": "part", "parent_ref": task["id"]})
+    assert crew.get(ids["part"])["featureId"] == feature["id"]
+    assert "featureTransition" not in crew.close(task)
+    assert crew.close(ids["part"])["featureTransition"]["to"] == "CLOSED"
+    call = {"operation": "delete", "containerType": "task", "id": task["id"]}
+    assert crew.refusal("manage_container", **call)["message"] == (
+        "Cannot delete task: contains 1 task. Use cascade: true to delete all."
+    )
+
+
+def test_a_node_merged_away_leaves_its_blocks_to_the_other(crew: Crew) -> None:
+    project = crew.project()
+    one, two, after = (crew.task(each, projectId=project["id"]) for each in ("1", "2", "after"))
+    crew.step("block", after, blockedBy=[one["id"]])
+    crew.beside("graph_restructure", operations=[{"op": "merge", "source": one["id"], "target": two["id"]}])
+    assert crew.get(after)["blockedBy"] == [two["id"]]
+
+
+def test_memory_does_not_write_what_belongs_to_tasks(crew: Crew) -> None:
+    node = {"id": "x", "type": "tasks/section", "attrs": {}}
+    refusal = crew.refusal("memory.write", op="UPSERT_NODE", node=node)
+    assert refusal["code"] == "RESERVED_TYPE"
+
+
+def test_the_cards_built_anew_are_the_cards_that_were_kept(crew: Crew) -> None:
+    project = crew.project(tags="x")
+    feature = crew.feature(projectId=project["id"])
+    task, gone = crew.task(featureId=feature["id"], tags="a"), crew.task("gone", tags="b")
+    crew.section(task)
+    crew.step("advance", task)
+    crew.update(project, name="Store")
+    crew.data("manage_template", operation="create", name="T", description="d", targetEntityType="TASK")
+    crew.data("manage_container", operation="delete", containerType="task", id=gone["id"])
+    kept = crew.cards()
+    state = State(crew.log.line)
+    assert state.aspect(TaskCards).cards == {}
+    for entry in crew.log.read(Head()):
+        state.apply(entry.commit, entry.offset)
+    followed = state.aspect(TaskCards)
+    assert _contents(followed) == _contents(kept)
+    half = state.count // 2
+    state.undo(state.count - half)
+    back = _contents(state.aspect(TaskCards))
+    again = State(crew.log.line)
+    for entry in list(crew.log.read(Head()))[:half]:
+        again.apply(entry.commit, entry.offset)
+    assert back == _contents(again.aspect(TaskCards))
+
+
+def _contents(cards: TaskCards) -> dict[str, Any]:
+    return {name: list(value) if name == "fresh" else value for name, value in vars(cards).items()}

@@ -1,0 +1,129 @@
+"""The tables of tasks and knowledge in the SQL mirror."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.commits import Operation
+from tallystick.log.files import FilesLog
+from tallystick.projections.follower import Follower
+from tallystick.projections.sql import SqlProjection
+from tests.making import append, draft
+from tests.projections.desk import gone, memory
+
+
+class Mirror:
+    def __init__(self, home: Path) -> None:
+        self.log = FilesLog(home / "_system")
+        self._path = home / "graph.db"
+        self._follower = Follower(lambda: FilesLog(home / "_system"), SqlProjection(self._path), lock=home / "sql.lock")
+
+    def write(self, *operations: Operation) -> None:
+        append(self.log, *(draft(operation) for operation in operations))
+
+    def ask(self, query: str) -> list[Any]:
+        self._follower.catch_up()
+        db = sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True)
+        try:
+            return db.execute(query).fetchall()
+        finally:
+            db.close()
+
+    def close(self) -> None:
+        self._follower.close()
+        self.log.close()
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[Mirror]:
+    made = Mirror(tmp_path)
+    yield made
+    made.close()
+
+
+def node(node_id: str, **attrs: Any) -> Operation:
+    return memory(node_id, "work/node", None, **{"project": "p", "parent": "r", "resolved": False, "rev": 1} | attrs)
+
+
+def test_projects_features_tasks_and_sections_are_rows(mirror: Mirror) -> None:
+    mirror.write(
+        memory("p", "work/project", None, name="Shop", root="r", summary="Sell", task={"tags": ["x"], "rev": 3}),
+        node("r", parent=None, summary="Sell"),
+        node("f", summary="Pay", task={"kind": "feature", "title": "Checkout", "status": "ACTIVE"}),
+        node("t", parent="f", summary="Build", properties={"priority": 1},
+             task={"kind": "task", "title": "Form", "status": "NEW", "complexity": 3, "tags": ["a", "b"]}),
+        node("planned", summary="Plan", resolved=True, rev=4, properties={"priority": "low"}),
+        node("loose", project="tasks/loose", parent=None, summary="L", resolved=True,
+             task={"kind": "task", "status": "WILL_NOT_IMPLEMENT"}),
+        memory("s", "tasks/section", None, entityType="TASK", entityId="t", title="Notes", usageDescription="u",
+               content="words", contentFormat="CODE", ordinal=2, tags="x,y", version=5),
+    )  # fmt: skip
+    assert mirror.ask("SELECT id, name, summary, tags, version FROM projects") == [("p", "Shop", "Sell", '["x"]', 3)]
+    assert mirror.ask("SELECT id, project_id, name, status, priority FROM features") == [
+        ("f", "p", "Checkout", "ACTIVE", "MEDIUM")
+    ]
+    columns = "id, project_id, feature_id, title, status, priority, complexity, tags, version"
+    assert mirror.ask(f"SELECT {columns} FROM tasks ORDER BY id") == [
+        ("loose", None, None, "L", "WILL_NOT_IMPLEMENT", "MEDIUM", 5, "[]", 1),
+        ("planned", "p", None, "Plan", "CLOSED", "LOW", 5, "[]", 4),
+        ("t", "p", "f", "Form", "NEW", "HIGH", 3, '["a","b"]', 1),
+    ]
+    assert mirror.ask("SELECT entity_id, title, content, content_format, ordinal, tags, version FROM sections") == [
+        ("t", "Notes", "words", "CODE", 2, "x,y", 5)
+    ]
+    mirror.write(node("t", parent="r", summary="Build", rev=2), gone("s"), gone("f"))
+    assert mirror.ask("SELECT feature_id, title, version FROM tasks WHERE id = 't'") == [(None, "Build", 2)]
+    assert mirror.ask("SELECT * FROM sections UNION ALL SELECT * FROM features") == []
+
+
+def test_a_root_that_comes_before_its_project_is_no_task_either(mirror: Mirror) -> None:
+    mirror.write(node("r", parent=None), memory("p", "work/project", None, name="Shop", root="r"))
+    assert mirror.ask("SELECT id FROM tasks") == []
+
+
+def test_knowledge_is_in_the_tables_of_its_specification(mirror: Mirror) -> None:
+    told = {"createdByTaskId": "t", "lastTaskId": "u", "version": 2, "createdAt": "c", "updatedAt": "u"}
+    mirror.write(
+        memory("m", "knowledge/molecule", None, projectId="p", name="Pages", knowledge="all", relatedMolecules=[],
+               **told),
+        memory("a", "knowledge/atom", None, projectId="p", moleculeId="m", name="Checkout", paths=["src/**"],
+               knowledge="how", relatedAtoms=[{"atomId": "b", "reason": "r"}], **told),
+        memory("o", "knowledge/atom", None, projectId="p", moleculeId=None, name="Orphan", paths=[], **told),
+        memory("c", "knowledge/changelog", None, parentType="atom", parentId="a", taskId="t", summary="s",
+               createdAt="c"),
+        memory("odd", "knowledge/changelog", None, parentType="tree"),
+    )  # fmt: skip
+    assert mirror.ask("SELECT * FROM graph_molecules") == [("m", "p", "Pages", "all", "[]", "t", "u", 2, "c", "u")]
+    assert mirror.ask("SELECT * FROM graph_atoms ORDER BY id") == [
+        ("a", "p", "m", "Checkout", '["src/**"]', "how", '[{"atomId":"b","reason":"r"}]', "t", "u", 2, "c", "u"),
+        ("o", "p", None, "Orphan", "[]", "", "[]", "t", "u", 2, "c", "u"),
+    ]
+    assert mirror.ask("SELECT * FROM graph_changelog") == [("c", "atom", "a", "t", "s", "c")]
+    mirror.write(gone("c"), gone("a"), gone("o"), gone("m"))
+    assert mirror.ask("SELECT id FROM graph_changelog UNION SELECT id FROM graph_atoms") == []
+    assert mirror.ask("SELECT id FROM graph_molecules") == []
+
+
+def test_the_indexes_of_the_specification_are_there(mirror: Mirror) -> None:
+    names = {name for (name,) in mirror.ask("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    assert names >= {
+        "idx_graph_molecules_project", "idx_graph_atoms_project", "idx_graph_atoms_molecule",
+        "idx_graph_changelog_parent", "idx_graph_changelog_task",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [{}, {"task": 3}, {"task": {"kind": [], "tags": "x", "complexity": "y", "description": {"a": 1}}},
+     {"properties": {"priority": True}, "rev": "x", "project": 7, "summary": []}, {"root": {"a": 1}, "name": 3}],
+)  # fmt: skip
+def test_odd_attributes_do_not_stop_the_mirror(mirror: Mirror, attrs: dict[str, Any]) -> None:
+    types = ["work/project", "work/node", "tasks/section"]
+    types += ["knowledge/atom", "knowledge/molecule", "knowledge/changelog"]
+    mirror.write(*(memory(kind, kind, None, **attrs) for kind in types))
+    assert mirror.ask("SELECT count(*) FROM nodes") == [(6,)]
