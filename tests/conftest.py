@@ -1,9 +1,13 @@
-"""Async tests run on a fresh event loop each."""
+"""Async tests run on a fresh event loop each; and a disk that is soon full."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -15,3 +19,20 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = inspect.signature(pyfuncitem.obj).parameters
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
+
+
+@contextmanager
+def mounted_small(disk: Path) -> Iterator[Path]:
+    """A new directory on a file system of its own, of 64 KiB."""
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False)
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted_small(tmp_path / "disk") as disk:
+        yield disk

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from mcp.client import Client
 
+from tests.conftest import mounted_small
 from tests.journeys.doors import DOORS, client_at, kill, refused, serving_http, start_http, told
 
 through_each_door = pytest.mark.parametrize("door", DOORS)
@@ -349,14 +350,9 @@ async def test_two_processes_share_one_memory_and_its_files(base: Path) -> None:
 
 @pytest.fixture
 def small_disk(base: Path) -> Iterator[Path]:
-    """Where contents lie: a file system of 64 KiB."""
-    disk = base / "_content"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False)
-    if mounted.returncode:
-        pytest.skip("mounting a small file system needs root")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    """Where contents lie."""
+    with mounted_small(base / "_content") as disk:
+        yield disk
 
 
 def remount(disk: Path, options: str) -> None:

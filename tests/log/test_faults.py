@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -75,17 +75,6 @@ def test_a_file_size_limit_is_a_short_write_that_is_taken_back(tmp_path: Path) -
     assert "STORAGE_REFUSED" in lines
     assert acknowledged(lines) == found(tmp_path)
     assert prove(tmp_path).sound
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False)
-    if mounted.returncode:
-        pytest.skip("mounting a small file system needs root")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_full_disk_refuses_writes_keeps_reads_and_goes_on_when_there_is_room(small_disk: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -163,17 +162,6 @@ def test_a_damaged_blob_is_not_passed_off_as_the_content(tmp_path: Path) -> None
 # -- the disk refuses
 
 CASES = [("utf-8", b"x" * 100_000), ("utf-8", b"x" * 300_000), ("base64", b"\0" * 100_000)]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False)
-    if mounted.returncode:
-        pytest.skip("mounting a small file system needs root")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def refused(home: Path, encoding: str, data: bytes) -> None:

@@ -19,6 +19,7 @@ from tallystick.commits import Operation, Verb
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.log import Head
 from tallystick.projections.confined import Confined
+from tests.conftest import mounted_small
 from tests.projections.desk import (
     DEFINITIONS,
     Desk,
@@ -474,14 +475,9 @@ def test_a_blob_that_is_gone_or_damaged_is_reported_and_not_shown(desk: Desk, da
 
 @pytest.fixture
 def small_content(desk: Desk) -> Iterator[Path]:
-    """`_content` on a file system of its own, with room for little."""
-    disk = desk.path("_content")
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False)
-    if mounted.returncode:
-        pytest.skip("mounting a small file system needs root")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    """`_content` with room for little."""
+    with mounted_small(desk.path("_content")) as disk:
+        yield disk
 
 
 def test_a_content_that_finds_no_room_is_reported_and_written_when_there_is(desk: Desk, small_content: Path) -> None:
