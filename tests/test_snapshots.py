@@ -1,0 +1,153 @@
+"""Snapshots are a cache: they save time, prove that a log lost its end, and never outlive a redaction."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.commits import Draft, Operation, Verb
+from tallystick.errors import Corrupt
+from tallystick.log import Entry, Head
+from tallystick.log.files import FilesLog
+from tallystick.partition import Partition, Propose
+from tallystick.snapshots import KEPT, Snapshots
+from tallystick.state.state import State
+from tests.making import draft, node
+
+
+def writing(node_id: str, **attrs: Any) -> Propose:
+    return lambda state: draft(node(node_id, **attrs))
+
+
+def opened(system: Path, **options: Any) -> Partition:
+    return Partition(FilesLog(system), snapshots=Snapshots(system / "snapshots", **options))
+
+
+async def test_a_restart_reads_only_what_came_after_the_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = opened(tmp_path)
+    for number in range(20):
+        await first.commit(writing(f"n{number}", number=number))
+    first.save_snapshot()
+    await first.commit(writing("after"))
+    await first.close()
+
+    read: list[Head] = []
+    real = FilesLog.read
+
+    def noted(self: FilesLog, after: Head) -> Iterator[Entry]:
+        read.append(after)
+        return real(self, after)
+
+    monkeypatch.setattr(FilesLog, "read", noted)
+    again = opened(tmp_path)
+    await again.open()
+    assert [head.count for head in read] == [20]
+    assert await again.look(lambda state: (state.count, state.node("n7") and state.node("after") is not None)) == (
+        21,
+        True,
+    )
+    await again.close()
+
+
+async def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    await first.commit(writing("a"))
+    path = first.save_snapshot()
+    await first.close()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    again = opened(tmp_path)
+    await again.open()
+    assert await again.look(lambda state: state.node("a")) is not None
+    await again.close()
+
+
+async def test_a_log_that_ends_before_a_snapshot_lost_its_end(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    for name in "abc":
+        await first.commit(writing(name))
+    first.save_snapshot()
+    await first.close()
+    (segment,) = (tmp_path / "log").glob("*.jsonl")
+    segment.write_bytes(b"".join(segment.read_bytes().splitlines(keepends=True)[:2]))
+    (tmp_path / "head").unlink()
+    with pytest.raises(Corrupt, match="cut off"):
+        opened(tmp_path)
+
+
+async def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    partition = opened(tmp_path)
+    for number in range(KEPT + 3):
+        await partition.commit(writing(f"n{number}"))
+        partition.save_snapshot()
+    await partition.close()
+    assert len(list((tmp_path / "snapshots").iterdir())) == KEPT
+
+
+def redacting(node_id: str) -> Propose:
+    def propose(state: State) -> Draft:
+        found = state.redaction(node_id, None)
+        payload = {"node_id": node_id, "reason": "asked"}
+        operation = Operation(Verb.REDACT_NODE, payload, redacts=found.redacts)
+        return Draft((operation,), actor="dpo", tool="test", masks=found.masks)
+
+    return propose
+
+
+def holds(directory: Path, text: bytes) -> bool:
+    return any(text in path.read_bytes() for path in directory.glob("*"))
+
+
+async def test_no_snapshot_outlives_a_redaction(tmp_path: Path) -> None:
+    partition = opened(tmp_path)
+    await partition.commit(writing("person", email="ada@example.org"))
+    partition.save_snapshot()
+    assert holds(tmp_path / "snapshots", b"ada@example.org")
+    await partition.commit(redacting("person"))
+    assert not holds(tmp_path / "snapshots", b"ada@example.org")
+    await partition.close()
+
+
+async def test_a_state_that_was_read_before_a_redaction_leaves_no_snapshot(tmp_path: Path) -> None:
+    slow, other = opened(tmp_path), opened(tmp_path)
+    await other.commit(writing("person", email="ada@example.org"))
+    await slow.open()
+    await other.commit(redacting("person"))
+    slow.save_snapshot()
+    assert not holds(tmp_path / "snapshots", b"ada@example.org")
+    await slow.close()
+    await other.close()
+
+
+async def test_a_snapshot_is_asked_for_when_the_state_has_grown_enough(tmp_path: Path) -> None:
+    asked: list[int] = []
+    partition = opened(tmp_path, every=5, take=lambda: asked.append(1))
+    await partition.open()
+    for number in range(12):
+        await partition.commit(writing(f"n{number}"))
+    assert len(asked) == 2
+    await partition.close()
+
+
+def test_a_process_of_its_own_takes_the_snapshot(tmp_path: Path) -> None:
+    """As a server has it done: this command is started, and the snapshot is there when it ends."""
+    lines = "".join(
+        f'{{"op": "UPSERT_NODE", "node": {{"id": "n{number}", "type": "t", "attrs": {{}}}}}}\n' for number in range(30)
+    )
+    environment = os.environ | {"TALLYSTICK_SNAPSHOT_EVERY": "10"}
+    command = [sys.executable, "-m", "tallystick", "import", "-", "--base", str(tmp_path)]
+    subprocess.run(command, input=lines, text=True, env=environment, check=True, capture_output=True, timeout=60)
+    deadline = time.monotonic() + 30
+    while not list((tmp_path / "_system" / "snapshots").glob("*.snapshot")):
+        assert time.monotonic() < deadline, "no snapshot was taken"
+        time.sleep(0.05)
