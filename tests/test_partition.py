@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,6 +16,7 @@ from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
 from tallystick.partition import Limits, Partition, Propose
+from tallystick.state.aspects import EdgeVersion, NodeVersion
 from tallystick.state.state import State
 from tests.making import START, draft, entries, node
 
@@ -278,3 +279,48 @@ async def test_two_partitions_on_one_base_see_each_other_and_lose_nothing(tmp_pa
         assert await partition.look(lambda state: state.node("one49") and state.node("other49")) is not None
     await one.close()
     await other.close()
+
+
+class Notes:
+    """An aspect that counts how often it was made."""
+
+    types: ClassVar[frozenset[str]] = frozenset({"note"})
+    made = 0
+
+    def __init__(self) -> None:
+        Notes.made += 1
+        self.ids: set[str] = set()
+
+    def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
+        self.ids ^= {each.id for each in (before, after) if each is not None} if not (before and after) else set()
+
+    def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None: ...
+
+
+async def test_an_aspect_is_built_ahead_in_slices_while_others_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tallystick.partition._BREATH_SECONDS", 0.0)
+    monkeypatch.setattr(Notes, "made", 0)
+    partition = Partition(MemoryLog(), clock=lambda: START)
+    await partition.commit(lambda state: draft(*(node(f"n{number}") for number in range(1_000))))
+    warming = asyncio.create_task(partition.warm(Notes))
+    await asyncio.sleep(0)
+    assert Notes.made == 1
+    assert not warming.done()
+    await partition.commit(writing("late"))
+    await warming
+    found = await partition.look(lambda state: state.aspect(Notes).ids)
+    assert found == {"late", *(f"n{number}" for number in range(1_000))}
+    assert Notes.made == 1
+
+
+async def test_whoever_cannot_wait_for_an_aspect_builds_the_rest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tallystick.partition._BREATH_SECONDS", 0.0)
+    monkeypatch.setattr(Notes, "made", 0)
+    partition = Partition(MemoryLog(), clock=lambda: START)
+    await partition.commit(lambda state: draft(*(node(f"n{number}") for number in range(1_000))))
+    warming = asyncio.create_task(partition.warm(Notes))
+    await asyncio.sleep(0)
+    found = await partition.look(lambda state: len(state.aspect(Notes).ids))
+    assert (found, warming.done()) == (1_000, False)
+    await warming
+    assert Notes.made == 1

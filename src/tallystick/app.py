@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ import msgspec
 from tallystick import __version__
 from tallystick.audit.trail import Trail
 from tallystick.audit.writer import Audit
-from tallystick.config import Settings
+from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.homes import Homes
 from tallystick.log.files import FilesLog
 from tallystick.partition import Limits, Partition, Receipt
@@ -38,6 +39,7 @@ from tallystick.state.tasks import TaskCards
 from tallystick.state.trust import Trust
 from tallystick.state.work.graph import WorkGraph
 from tallystick.store import Store
+from tallystick.tenants import Tenants
 from tallystick.toolsets import Toolset, files, knowledge, memory, ontology, tasks, work
 from tallystick.toolsets.files import rewriting
 from tallystick.toolsets.knowledge import reverify
@@ -49,6 +51,9 @@ from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_
 if TYPE_CHECKING:
     from tallystick.policy.remote import Remote
     from tallystick.server.oauth.guard import Admission
+
+
+logger = logging.getLogger(__name__)
 
 
 def toolsets(settings: Settings, homes: Homes | None = None) -> tuple[Toolset, ...]:
@@ -76,11 +81,20 @@ def toolsets(settings: Settings, homes: Homes | None = None) -> tuple[Toolset, .
 
 
 @asynccontextmanager
-async def opened(settings: Settings, homes: Homes | None = None) -> AsyncIterator[Store]:
-    """The store over the base directory; closed with what was handed in safely in the log."""
+async def opened(settings: Settings, homes: Homes | None = None, *, warm: bool = False) -> AsyncIterator[Store]:
+    """The store over the base directory; closed with what was handed in safely in the log.
+
+    `warm` is for processes that stay: what the vocabularies make of the graph is built before anybody asks.
+    """
+    warming: set[asyncio.Task[None]] = set()
 
     async def open_partition(tenant: str) -> Partition:
-        return await _open_partition(msgspec.structs.replace(settings, tenant=tenant))
+        partition = await _open_partition(msgspec.structs.replace(settings, tenant=tenant))
+        if warm:
+            task = asyncio.create_task(_warm(partition, settings.toolsets))
+            warming.add(task)
+            task.add_done_callback(warming.discard)
+        return partition
 
     audit = Audit(lambda tenant: _trail(msgspec.structs.replace(settings, tenant=tenant)))
     gate = _gate(settings, audit)
@@ -89,10 +103,23 @@ async def opened(settings: Settings, homes: Homes | None = None) -> AsyncIterato
     async def written(principal: Principal, receipt: Receipt) -> None:
         await reverify.pin_resolved(desk, store, principal, receipt)
 
-    store = Store(open_partition, gate, committed=homes.committed if homes else None, written=written)
+    tenants = Tenants(
+        open_partition,
+        # Without an issuer there is one caller, and one tenant.
+        exist=(lambda: _tenants_of(settings)) if settings.issuers else None,
+        closed=homes.leave if homes else None,
+        kept=frozenset([settings.tenant]),
+        idle_seconds=settings.tenant_idle_seconds,
+        open_max=settings.tenants_open_max,
+    )
+    store = Store(tenants, gate, committed=homes.committed if homes else None, written=written)
+    tending = asyncio.create_task(tenants.tend())
     try:
         yield store
     finally:
+        for task in (tending, *warming):
+            task.cancel()
+        await asyncio.gather(tending, *warming, return_exceptions=True)
         await store.close()
         await gate.close()
         await asyncio.to_thread(audit.close)
@@ -107,17 +134,13 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
         await rewriting.adopt(store, homes.contents, tenant, edit)
 
     homes = Homes(settings, adopt=adopt if adopts else None, database=_work_settings(settings).db_path)
-    async with opened(settings, homes) as store:
+    async with opened(settings, homes, warm=True) as store:
         # A log that cannot be opened is said now, not at the first call.
-        partition = await store.partition(local_user(settings))
+        await store.partition(local_user(settings))
         homes.of(settings.tenant).serve()
-        offer = _offer(settings, store, homes)
-        warming = asyncio.create_task(_warm(partition, offer))
         try:
-            yield offer
+            yield _offer(settings, store, homes)
         finally:
-            warming.cancel()
-            await asyncio.gather(warming, return_exceptions=True)
             await homes.close()
 
 
@@ -166,6 +189,14 @@ async def take_snapshot(settings: Settings) -> Path:
         return (await store.partition(local_user(settings))).save_snapshot()
 
 
+def _tenants_of(settings: Settings) -> list[str]:
+    """Those that have a log, from the directories of the base."""
+    others = settings.base / "tenants"
+    names = sorted(entry.name for entry in others.iterdir()) if others.is_dir() else []
+    each = (msgspec.structs.replace(settings, tenant=name) for name in (DEFAULT_TENANT, *names))
+    return [one.tenant for one in each if one.system.is_dir()]
+
+
 async def _open_partition(settings: Settings) -> Partition:
     log = FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max)
     partition = Partition(
@@ -183,12 +214,16 @@ async def _open_partition(settings: Settings) -> Partition:
     return partition
 
 
-async def _warm(partition: Partition, offer: Offer) -> None:
+async def _warm(partition: Partition, offered: Sequence[str]) -> None:
     """Build what the offered vocabularies make of the graph, so that no first caller has to wait for all of it."""
-    offered = {toolset.name for toolset, _ in offer.tools.values()}
-    for kind in dict.fromkeys(kind for name, kinds in _ASPECTS.items() if name in offered for kind in kinds):
-        await partition.warm(kind)
-    gc.freeze()
+    names = _ASPECTS if "all" in offered else [name for name in _ASPECTS if name in offered]
+    try:
+        for kind in dict.fromkeys(kind for name in names for kind in _ASPECTS[name]):
+            await partition.warm(kind)
+        gc.freeze()
+    except Exception:
+        # What is not built now is built at its first use; if the log cannot be read, that says so to whoever asks.
+        logger.info("not everything was built ahead for %s", partition.tenant, exc_info=True)
 
 
 _ASPECTS: dict[str, tuple[type[Aspect], ...]] = {

@@ -178,6 +178,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         _meaning("Other quotas for some tenants, as `tenant=writes/reads`.", "TALLYSTICK_QUOTA_OVERRIDES"),
     ] = ()
 
+    tenant_idle_seconds: Annotated[
+        float,
+        _meaning(
+            "After so long without a call a tenant's memory is closed, until the next call; never the own `tenant`.",
+            "TALLYSTICK_TENANT_IDLE_SECONDS",
+        ),
+        Meta(gt=0),
+    ] = 600.0
+    tenants_open_max: Annotated[
+        int,
+        _meaning(
+            "How many are open at once; more only while they are in use.",
+            "TALLYSTICK_TENANTS_OPEN_MAX",
+        ),
+        Meta(ge=1),
+    ] = 100
+
     content_bytes_max: Annotated[
         int,
         _meaning(

@@ -73,6 +73,12 @@ class Homes:
         if home is not None:
             home.notify()
 
+    async def leave(self, tenant: str) -> None:
+        """Nobody has used this tenant for a while: end what follows its log. The next use opens it again."""
+        home = self._homes.pop(tenant, None)
+        if home is not None:
+            await home.close()
+
     async def close(self) -> None:
         for home in self._homes.values():
             await home.close()

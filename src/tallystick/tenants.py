@@ -14,8 +14,7 @@ import re
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
 
 from tallystick.errors import InvalidArgument, TallystickError
@@ -65,15 +64,9 @@ class Tenants:
         self._closing: dict[str, asyncio.Future[None]] = {}
         self._ids: dict[str, array[int]] = {}
 
-    @asynccontextmanager
-    async def using(self, tenant: str) -> AsyncIterator[Partition]:
+    def using(self, tenant: str) -> _Using:
         """Not closed while it is used. Raises InvalidArgument for what is no tenant id."""
-        opened = await self._open(tenant)
-        try:
-            yield opened.opening.result()
-        finally:
-            opened.users -= 1
-            opened.used = self._now()
+        return _Using(self, tenant)
 
     def find(self, tenant: str) -> Partition | None:
         """If it is open."""
@@ -83,6 +76,10 @@ class Tenants:
     @property
     def open_now(self) -> list[str]:
         return [tenant for tenant, opened in self._opened.items() if opened.partition is not None]
+
+    @property
+    def have_neighbours(self) -> bool:
+        return self._exist is not None
 
     async def find_owner(self, entity_id: str, *, other_than: str) -> str | None:
         """Another tenant that has a living entity of this id."""
@@ -119,9 +116,9 @@ class Tenants:
         for tenant in list(self._opened):
             await self._close(tenant)
 
-    # -- below
+    # -- for _Using
 
-    async def _open(self, tenant: str) -> _Opened:
+    async def enter(self, tenant: str) -> _Opened:
         while tenant in self._closing:
             await asyncio.shield(self._closing[tenant])
         opened = self._opened.get(tenant)
@@ -143,6 +140,12 @@ class Tenants:
                 del self._opened[tenant]
             raise
         return opened
+
+    def leave(self, opened: _Opened) -> None:
+        opened.users -= 1
+        opened.used = self._now()
+
+    # -- below
 
     async def _close(self, tenant: str) -> None:
         opened = self._opened.pop(tenant)
@@ -170,6 +173,23 @@ class Tenants:
             # A neighbour whose log cannot be read is no reason to refuse anybody else.
             logger.warning("tenant %s could not be asked for an id: %s", tenant, error)
             return False
+
+
+class _Using:
+    """By hand: on the way of every call, a generator would cost more than the rest."""
+
+    __slots__ = ("_opened", "_tenant", "_tenants")
+
+    def __init__(self, tenants: Tenants, tenant: str) -> None:
+        self._tenants = tenants
+        self._tenant = tenant
+
+    async def __aenter__(self) -> Partition:
+        self._opened = await self._tenants.enter(self._tenant)
+        return self._opened.opening.result()
+
+    async def __aexit__(self, *error: object) -> None:
+        self._tenants.leave(self._opened)
 
 
 def _mark(entity_id: str) -> int:

@@ -170,6 +170,11 @@ def test_a_policy_may_say_that_its_answer_holds_for_now_only(decide: Decide) -> 
     assert decide("rbac", Request(bob("reader"), Action.READ)).cacheable
 
 
+def test_a_policy_may_say_that_whoever_may_search_may_read_what_is_found(decide: Decide) -> None:
+    assert not decide("single_user", Request(bob(), Action.SEARCH)).narrows
+    assert decide("rbac", Request(bob("reader"), Action.SEARCH)).narrows
+
+
 def test_a_policy_that_contradicts_itself_denies(decide: Decide) -> None:
     assert decide("quarrel", Request(Principal(actor="ada"), Action.READ)).allowed
     found = decide("quarrel", Request(Principal(actor="eve"), Action.READ))

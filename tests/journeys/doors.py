@@ -30,9 +30,9 @@ async def client_at(door: str, base: Path, *, agent: str = "agent_alpha") -> Asy
 
 
 @contextmanager
-def serving_http(base: Path, *, agent: str = "agent_alpha") -> Iterator[str]:
+def serving_http(base: Path, *, agent: str = "agent_alpha", port: int = 0) -> Iterator[str]:
     """Its address. On leaving it is asked to end, and must do so well."""
-    process, address = start_http(base, agent=agent)
+    process, address = start_http(base, agent=agent, port=port)
     try:
         yield address
         process.send_signal(signal.SIGTERM)
@@ -42,8 +42,8 @@ def serving_http(base: Path, *, agent: str = "agent_alpha") -> Iterator[str]:
         kill(process)
 
 
-def start_http(base: Path, *, agent: str = "agent_alpha") -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, *_arguments(base, agent), "--http", "127.0.0.1:0"]
+def start_http(base: Path, *, agent: str = "agent_alpha", port: int = 0) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, *_arguments(base, agent), "--http", f"127.0.0.1:{port}"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"NO_COLOR": "1"})
     assert process.stderr is not None
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.journeys.requirements_compliance import COMPLIANCE_REQUIREMENTS
+from tests.journeys.requirements_gate import GATE_REQUIREMENTS
 from tests.journeys.requirements_knowledge import KNOWLEDGE_REQUIREMENTS
 from tests.journeys.requirements_ontology import ONTOLOGY_REQUIREMENTS
 from tests.journeys.requirements_tasks import TASKS_REQUIREMENTS
@@ -222,6 +223,7 @@ REQUIREMENTS += [
          "tests/test_partition.py::"
          "test_a_foreign_lamport_that_was_observed_comes_before_the_next_commit"),
         *COMPLIANCE_REQUIREMENTS,
+        *GATE_REQUIREMENTS,
         *KNOWLEDGE_REQUIREMENTS,
         *ONTOLOGY_REQUIREMENTS,
         *TASKS_REQUIREMENTS,

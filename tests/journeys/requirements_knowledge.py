@@ -13,6 +13,8 @@ _TOOLSET = _HERE + "test_toolset.py::"
 _STORIES = _HERE + "test_stories.py::"
 _RACES = _HERE + "test_races.py::"
 _PEOPLE = _HERE + "test_cli.py::"
+_REVERIFY = _HERE + "test_reverify.py::"
+_JOURNEYS = "tests/journeys/test_knowledge_stories.py::"
 _GLOBS = "tests/state/test_globs.py::"
 _STATE = "tests/state/test_knowledge.py::"
 _LAWS = "tests/laws/test_globs.py::"
@@ -147,6 +149,30 @@ KNOWLEDGE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _FRESH + "test_without_git_nothing_is_said_and_a_pin_is_refused"),
     ("freshness, stale", "the stale are listed and can be pinned again",
      _FRESH + "test_the_stale_are_listed_by_name_and_pinned_again_without_a_new_version"),
+    # -- work of what is stale
+    ("stale_makes_work", "an atom that is noticed stale gets one node with what to read",
+     _REVERIFY + "test_an_atom_that_is_noticed_stale_gets_one_node_with_what_to_read"),
+    ("stale_makes_work, off", "without the setting nothing is added",
+     _REVERIFY + "test_without_the_setting_nothing_is_added"),
+    ("stale_makes_work, resolved", "resolving pins again, and the next change makes work again",
+     _REVERIFY + "test_resolving_pins_again_and_the_next_change_makes_work_again"),
+    ("stale_makes_work, advanced", "a task that is advanced to its end pins again",
+     _REVERIFY + "test_a_task_that_is_advanced_to_its_end_pins_again"),
+    ("stale_makes_work, dropped", "what was dropped pins nothing and is not asked for again",
+     _REVERIFY + "test_a_node_that_was_dropped_pins_nothing_and_is_not_added_again"),
+    ("stale_makes_work, processes", "several processes that notice it add one node",
+     _JOURNEYS + "test_stale_knowledge_becomes_work_once_and_is_pinned_when_that_is_done"),
+    ("stale_makes_work, command", "the command that lists the stale makes work of them too",
+     _JOURNEYS + "test_the_command_that_lists_stale_knowledge_makes_work_of_it_too"),
+    # -- journeys
+    ("knowledge, journey", "discovery, planning and execution over MCP in a git repository",
+     _JOURNEYS + "test_what_one_agent_learned_reaches_the_next_with_the_task_and_stays_true"),
+    ("knowledge, journey with tasks", "includeGraphContext and graphHints over MCP",
+     _JOURNEYS + "test_tasks_carry_the_knowledge_of_their_files_and_hint_at_it_when_they_close"),
+    ("knowledge, journey of racers", "of two servers on one version one is told CONFLICT and the current one",
+     _JOURNEYS + "test_of_two_processes_on_one_version_one_succeeds_and_one_is_told_the_current_one"),
+    ("knowledge, journey past a kill", "what was acknowledged before a kill is known after it",
+     _JOURNEYS + "test_after_a_kill_another_agent_knows_what_was_acknowledged_and_goes_on"),
     # -- people
     ("knowledge for", "a person is told what an agent would be",
      _PEOPLE + "test_a_person_is_told_what_an_agent_would_be"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import ClassVar
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,4 +50,22 @@ def test_an_aspect_kept_up_to_date_equals_one_built_now(
         step(book)
         assert portrait(book.state.aspect(Mirror)) == portrait(book.replayed().aspect(Mirror))
     book.undo(data.draw(st.integers(0, book.state.count)))
+    assert portrait(book.state.aspect(Mirror)) == portrait(book.replayed().aspect(Mirror))
+
+
+@given(STORIES, STORIES, st.data())
+def test_an_aspect_built_in_slices_while_others_write_equals_one_built_now(
+    first: list[Step], then: list[Step], data: st.DataObject
+) -> None:
+    book = written(first)
+    with patch("tallystick.state.aspects._SLICE", 1):
+        slices = book.state.warmed(Mirror)
+        for step in then:
+            for _ in range(data.draw(st.integers(0, 3))):
+                next(slices, None)
+            step(book)
+        book.undo(data.draw(st.sampled_from((0, 0, min(1, book.state.count)))))
+        if data.draw(st.booleans()):
+            for _ in slices:
+                pass
     assert portrait(book.state.aspect(Mirror)) == portrait(book.replayed().aspect(Mirror))

@@ -10,7 +10,7 @@ import pytest
 
 from tallystick.clock import to_text
 from tallystick.server.dispatch import prepare
-from tallystick.store import Store
+from tallystick.store import Sight, Store
 from tallystick.toolsets.memory import toolset
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX
 from tests.toolsets.agent import NOON, TOOLS, Agent
@@ -377,15 +377,17 @@ def test_an_answer_is_of_the_moment_it_was_asked_even_if_others_write_before_it_
     looks: list[Any] = []
 
     class Waiting:
-        async def read(self, principal: Any, action: Any, look: Any, **kwargs: Any) -> dict[str, Any]:
+        async def narrowed(self, principal: Any, action: Any, look: Any, **kwargs: Any) -> dict[str, Any]:
             looks.append(look)
             return {}
 
     asked = prepare(TOOLS["memory.search"], {"attrs": {"text": {"regex": "^x+$"}}})
     agent.run(TOOLS["memory.search"].call(cast("Store", Waiting()), agent.principal, asked))
 
+    state = agent.partition._state
+
     def driven() -> Generator[None, None, dict[str, Any]]:
-        answer: dict[str, Any] = yield from looks[0](agent.partition._state)
+        answer: dict[str, Any] = yield from looks[0](state, Sight(state, "default", None))
         answers.append(answer)
         return answer
 

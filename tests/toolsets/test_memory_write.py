@@ -317,6 +317,7 @@ def test_the_policy_is_asked_for_the_right_action_on_the_right_entity() -> None:
         (Action.READ, "entity_789"),
         (Action.READ, "entity_789"),
         (Action.SEARCH, None),
+        (Action.READ, "entity_789"),
     ]
     assert policy.requests[1].principal.actor == "writer_agent"
     assert said == {

@@ -110,7 +110,7 @@ def stale(
         if settings.stale_makes_work:
             for start in range(0, len(found), _NODES_AT_ONCE):
                 several = found[start : start + _NODES_AT_ONCE]
-                await add_work(desk, store, principal(settings), several, tool="knowledge_stale")
+                await add_work(desk, store, principal(settings), several, tool="knowledge_stale", most=len(several))
         return [atom | {"project": projects.get(atom["projectId"], atom["projectId"])} for atom in found]
 
     atoms = _asked(settings, repo, ask)

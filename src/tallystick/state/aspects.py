@@ -15,6 +15,7 @@ import msgspec
 from pyroaring import BitMap
 
 from tallystick.commits import Verb
+from tallystick.state import Breathing
 from tallystick.state.asof import edge_seq, version
 from tallystick.state.columns import Columns
 from tallystick.state.documents import edge_name
@@ -52,6 +53,7 @@ class Aspect(Protocol):
 
 
 A = TypeVar("A", bound=Aspect)
+_SLICE = 50
 
 
 class Aspects:
@@ -85,7 +87,7 @@ class Aspects:
     def tell(self) -> None:
         """The newest commit was applied."""
         for aspect, known in list(self._built.values()):
-            self._change(aspect, known, forwards=True)
+            self._change(aspect, known, self._columns.history.count, forwards=True)
 
     @contextmanager
     def told_back(self) -> Iterator[None]:
@@ -93,7 +95,7 @@ class Aspects:
         self._rewritten += 1
         handle = self._columns.history.entity[self._columns.history.count] >> 1
         for aspect, known in list(self._built.values()):
-            self._change(aspect, known, forwards=False)
+            self._change(aspect, known, self._columns.history.count, forwards=False)
         yield
         nodes = self._columns.nodes
         for aspect, known in list(self._built.values()):
@@ -107,17 +109,28 @@ class Aspects:
         for name in sorted(aspect.types):
             known |= columns.nodes.by_type.get(name, BitMap())
         try:
-            for number, told in enumerate(self._told(aspect, BitMap(known), count), 1):
+            for number, _ in enumerate(self._tell_all(aspect, known, count), 1):
                 if number % _SLICE == 0:
                     yield
                     if rewritten != self._rewritten:
                         return
-                told()
             self._built[kind] = aspect, known
             for seq in range(count + 1, columns.history.count + 1):
-                self._change(aspect, known, seq, forwards=True)
+                if kind in self._built:
+                    self._change(aspect, known, seq, forwards=True)
         finally:
             self._begun.pop(kind, None)
+
+    def _tell_all(self, aspect: Aspect, known: BitMap, count: int) -> Iterator[None]:
+        for handle in known:
+            aspect.node_changed(None, self._node(handle, count))
+            yield
+        for handle in known:
+            for edge in linked(self._columns.edges.out, handle):
+                found = self._edge(edge, count)
+                if found is not None:
+                    aspect.edge_changed(None, found)
+                yield
 
     def _change(self, aspect: Aspect, known: BitMap, seq: int, *, forwards: bool) -> None:
         columns = self._columns
@@ -131,7 +144,7 @@ class Aspects:
         if handle not in known and columns.nodes.type_of(handle) not in aspect.types:
             return
         before, after = self._node(handle, seq - 1), self._node(handle, seq)
-        retyped = before is not None and after is not None and not {before.type, after.type} <= aspect.types
+        retyped = not {each.type for each in (before, after) if each is not None} <= aspect.types
         if retyped or columns.line(seq).operation is Verb.REDACT_NODE:
             self._drop(aspect)
             return

@@ -22,6 +22,7 @@ from tallystick.state import (
     Page,
     Query,
     Redaction,
+    Sees,
     Summary,
     Walk,
     Walked,

@@ -9,6 +9,7 @@ import pytest
 
 from tallystick.commits import Operation, Verb
 from tallystick.server.dispatch import Done, Entry, call
+from tallystick.store import Sight
 from tallystick.toolsets.knowledge.arguments import QueryArguments
 from tallystick.toolsets.knowledge.context import drained
 from tallystick.toolsets.knowledge.query import _found
@@ -228,7 +229,8 @@ def test_an_atom_too_large_for_a_page_is_shortened_there(librarian: Librarian) -
 def test_what_is_written_while_a_search_goes_on_is_not_found_by_it(librarian: Librarian) -> None:
     atoms = [librarian.atom(f"{number:03}", knowledge="sought") for number in range(60)]
     asked = {"operation": "search", "entityType": "atom", "projectId": SHOP, "query": "sought", "limit": 100}
-    answer = _found(librarian.partition._state, QueryArguments.model_validate(asked))
+    state = librarian.partition._state
+    answer = _found(state, QueryArguments.model_validate(asked), Sight(state, "default", None))
     next(answer)
     librarian.delete(atoms[-1])
     librarian.update(atoms[-2], knowledge="something else")

@@ -137,6 +137,7 @@ def test_the_policy_is_asked_for_the_right_action_on_the_right_entity() -> None:
             ("WRITE", atom["id"]),
             ("READ", atom["id"]),
             ("SEARCH", None),
+            ("READ", atom["id"]),
             ("READ", None),
             ("WRITE", atom["id"]),
             ("SEARCH", atom["id"]),

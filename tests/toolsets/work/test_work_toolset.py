@@ -73,7 +73,7 @@ def test_every_tool_asks_the_policy_for_its_action() -> None:
     class Watching:
         def decide(self, request: Request) -> Decision:
             asked.append((request.action.value, request.resource))
-            return Decision(True, "watched", "v1")
+            return Decision(True, "watched", "v1", narrows=False)
 
     with working(policy=Watching()) as team:
         root = team.open()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 from pyroaring import BitMap
 
+from tallystick.state import Sees
 from tallystick.state.attributes import TEXT_MAX, scalar
 from tallystick.state.conditions import is_same
 from tallystick.state.work import CLAIMED_BY
@@ -71,6 +72,10 @@ def fitting(graph: WorkGraph, board: Board, wanted: Filter, moment: Moment, prop
     if wanted.text is not None:
         left = _with_text(board, left, wanted.text.casefold())
     return left
+
+
+def visible(graph: WorkGraph, hits: BitMap, sees: Sees) -> BitMap:
+    return BitMap([number for number in hits if sees(graph.by_number[number].id)])
 
 
 def _with_text(board: Board, left: BitMap, sought: str) -> BitMap:

@@ -65,15 +65,16 @@ async def located(desk: Desk, store: Store, principal: Principal, path: str) -> 
     if place.rule != "content":
         return place
     # Opened first: the views of a tenant come with its partition.
-    await store.partition(principal)
-    views = desk.views(principal.tenant)
-    entity = None if views is None else await asyncio.to_thread(views.entity_at, place.path)
+    async with store.tenants.using(principal.tenant):
+        views = desk.views(principal.tenant)
+        entity = None if views is None else await asyncio.to_thread(views.entity_at, place.path)
     return msgspec.structs.replace(place, entity=entity)
 
 
 async def decided(store: Store, principal: Principal, action: Action, place: Place) -> None:
     """Ask the gate. Plain files are not in the log, so there is nothing to commit."""
-    await store.read(principal, action, lambda state: None, resource=place.resource)
+    is_entity = place.entity is not None
+    await store.read(principal, action, lambda state: None, resource=place.resource, is_entity=is_entity)
 
 
 async def on_disk(work: Callable[[], T], doing: str) -> T:

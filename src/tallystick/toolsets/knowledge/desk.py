@@ -19,7 +19,7 @@ from tallystick.toolsets.knowledge.answers import size_of
 from tallystick.toolsets.knowledge.freshness import Pin, Repository, told
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import NarrowedLook, Sight, Store
 
 FRESHNESS_BYTES_MAX = 20_000
 """Of an answer; where files were changed wholesale it is only told of which atoms."""
@@ -58,6 +58,17 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
             return look(state)
 
         return await store.read(principal, action, prepared, resource=resource)
+
+    async def narrowed(
+        self, store: Store, principal: Principal, action: Action, look: NarrowedLook[T], *, resource: str | None = None
+    ) -> T:
+        """`read` for lists: of what the principal may read."""
+
+        def prepared(state: State, sight: Sight) -> T | Breathing[T]:
+            state.aspect(Knowledge)
+            return look(state, sight)
+
+        return await store.narrowed(principal, action, prepared, resource=resource)
 
     async def write(
         self,

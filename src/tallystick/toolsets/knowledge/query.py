@@ -29,10 +29,10 @@ from tallystick.toolsets.knowledge.context import Context, context
 from tallystick.toolsets.knowledge.desk import Desk, Pins, sparing
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity, get_project
-from tallystick.toolsets.knowledge.reverify import NODES_MAX, add_work
+from tallystick.toolsets.knowledge.reverify import add_work
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 OFFSET_MAX = 1 << 53
 _BREATH = 50
@@ -52,7 +52,7 @@ async def _freshness(desk: Desk, store: Store, principal: Principal, pins: Pins)
     found = await desk.compare(pins)
     if desk.stale_makes_work:
         stale = [{"id": atom_id, **said} for atom_id, said in found.items() if said["fresh"] is False]
-        await add_work(desk, store, principal, stale[:NODES_MAX], tool="query_graph")
+        await add_work(desk, store, principal, stale, tool="query_graph")
     return sparing(found)
 
 
@@ -133,19 +133,21 @@ def _note_pin(node: Node, pins: Pins) -> None:
 
 
 async def _search(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
-    def look(state: State) -> Breathing[Said]:
-        return _found(state, asked)
+    def look(state: State, sight: Sight) -> Breathing[Said]:
+        return _found(state, asked, sight)
 
-    found: Said = await desk.read(store, principal, Action.SEARCH, look)
+    found: Said = await desk.narrowed(store, principal, Action.SEARCH, look)
     return succeeded(found)
 
 
-def _found(state: State, asked: QueryArguments) -> Breathing[Said]:
+def _found(state: State, asked: QueryArguments, sight: Sight) -> Breathing[Said]:
     # While many are looked through others may write: all of it is as it was when it was asked for.
     knowledge, at = state.aspect(Knowledge), state.count
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
     hits = yield from _holding(state, at, _candidates(state, knowledge, asked), (asked.query or "").strip())
+    if sight.narrows:
+        hits = [entry for entry in hits if sight.sees(entry.id)]
     page = (_listed(state, knowledge, asked, entry, at) for entry in hits[offset : offset + limit])
     items = fitting(page, ANSWER_BYTES_MAX)
     data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}

@@ -9,7 +9,7 @@ raised.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import TallystickError
@@ -37,13 +37,15 @@ NODES_MAX = 50
 logger = logging.getLogger(__name__)
 
 
-async def add_work(desk: Desk, store: Store, principal: Principal, stale: Iterable[Said], *, tool: str) -> int:
+async def add_work(
+    desk: Desk, store: Store, principal: Principal, stale: Sequence[Said], *, tool: str, most: int = NODES_MAX
+) -> int:
     """Nodes to verify those of these atoms ({id, pinnedAt, changedFiles?}) that have none yet; how many were added.
 
     Costs a look at the state when there is nothing to add, and one draft otherwise.
     """
     try:
-        return await _add(desk, store, principal, list(stale), tool)
+        return await _add(desk, store, principal, stale, tool, most)
     except TallystickError as error:
         logger.info("no work was made of stale knowledge: %s", error.message)
         return 0
@@ -77,9 +79,9 @@ async def _repin(desk: Desk, store: Store, principal: Principal, atom_id: str, t
 # -- adding
 
 
-async def _add(desk: Desk, store: Store, principal: Principal, stale: list[Said], tool: str) -> int:
+async def _add(desk: Desk, store: Store, principal: Principal, stale: Sequence[Said], tool: str, most: int) -> int:
     def look(state: State) -> list[Said]:
-        return [atom for atom in stale if _place(state, state.aspect(WorkGraph), atom) is not None]
+        return [atom for atom in stale if _place(state, state.aspect(WorkGraph), atom) is not None][:most]
 
     wanted: list[Said] = await desk.read(store, principal, Action.SEARCH, look) if stale else []
     if not wanted:

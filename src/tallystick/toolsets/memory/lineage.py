@@ -15,7 +15,7 @@ import msgspec
 from tallystick.commits import Verb
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
-from tallystick.state import Lineage, Step
+from tallystick.state import Lineage, Sees, Step
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
@@ -33,13 +33,13 @@ from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, LineageArguments,
 
 if TYPE_CHECKING:
     from tallystick.projections.openlineage import Event, Telling
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 STEPS = 250
 
 Depth = Literal["direct", "full"]
 Told = Generator[None, None, dict[str, Any]]
-Shape = Callable[[State, Lineage, Depth, int, int], dict[str, Any] | Told]
+Shape = Callable[[State, Lineage, Depth, int, int, Sees | None], dict[str, Any] | Told]
 
 
 async def lineage(store: Store, principal: Principal, asked: LineageArguments) -> Answer:
@@ -53,27 +53,28 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments) -
         # Takes a while the first time, and others need not wait for it.
         await asyncio.to_thread(import_module, "tallystick.projections.openlineage")
 
-    def look(state: State) -> dict[str, Any] | Told:
+    def look(state: State, sight: Sight) -> dict[str, Any] | Told:
+        sees = sight.sees if sight.narrows else None
         if asked.depth == "summary":
-            return _summary(state, asked.entity_id)
+            return _summary(state, asked.entity_id, sees)
         limit = PAGE_DEFAULT if asked.limit is None else asked.limit
-        return _history(state, asked.entity_id, asked.depth, asked.offset or 0, limit, SHAPES[form])
+        return _history(state, asked.entity_id, asked.depth, asked.offset or 0, limit, SHAPES[form], sees)
 
-    return Answer(await store.read(principal, Action.READ, look, resource=asked.entity_id))
+    return Answer(await store.narrowed(principal, Action.READ, look, resource=asked.entity_id))
 
 
 def _history(
-    state: State, entity_id: str, depth: Depth, offset: int, limit: int, shape: Shape
+    state: State, entity_id: str, depth: Depth, offset: int, limit: int, shape: Shape, sees: Sees | None
 ) -> dict[str, Any] | Told:
-    found = state.lineage(entity_id, depth, offset, limit)
+    found = state.lineage(entity_id, depth, offset, limit, sees)
     if found is None:
         raise _unknown(entity_id)
-    return shape(state, found, depth, offset, limit)
+    return shape(state, found, depth, offset, limit, sees)
 
 
-def _summary(state: State, entity_id: str) -> dict[str, Any]:
+def _summary(state: State, entity_id: str, sees: Sees | None) -> dict[str, Any]:
     summary = state.summary(entity_id)
-    found = state.lineage(entity_id, "direct", 0, 1)
+    found = state.lineage(entity_id, "direct", 0, 1, sees)
     if summary is None or found is None:
         raise _unknown(entity_id)
     return {"entity": _entity(state, found), "summary": msgspec.to_builtins(summary)}
@@ -86,7 +87,7 @@ def _unknown(entity_id: str) -> NotFound:
 # -- as JSON
 
 
-def _as_json(state: State, found: Lineage, depth: Depth, offset: int, limit: int) -> dict[str, Any]:
+def _as_json(state: State, found: Lineage, depth: Depth, offset: int, limit: int, sees: Sees | None) -> dict[str, Any]:
     entity = _entity(state, found)
     records = fitting(map(record_of, found.steps), ANSWER_BYTES_MAX - size_of(entity))
     return {
@@ -154,7 +155,7 @@ COLUMNS = (
 )
 
 
-def _as_csv(state: State, found: Lineage, depth: Depth, offset: int, limit: int) -> dict[str, Any]:
+def _as_csv(state: State, found: Lineage, depth: Depth, offset: int, limit: int, sees: Sees | None) -> dict[str, Any]:
     rows = fitting(({"row": csv_line(row_of(found.id, step))} for step in found.steps), ANSWER_BYTES_MAX)
     return {
         "export_format": "csv",
@@ -191,12 +192,12 @@ def csv_line(cells: list[str]) -> str:
 # -- as OpenLineage events
 
 
-def _as_openlineage(state: State, found: Lineage, depth: Depth, offset: int, limit: int) -> Told:
+def _as_openlineage(state: State, found: Lineage, depth: Depth, offset: int, limit: int, sees: Sees | None) -> Told:
     """A run starts with its first commit on this entity, also when that is on an earlier page."""
     from tallystick.projections.openlineage import Telling
 
     telling = Telling(lambda commit: found.type)
-    yield from _pass_by(state, found.id, depth, offset, telling)
+    yield from _pass_by(state, found.id, depth, offset, telling, sees)
     entity = _entity(state, found)
     told = fitting(_events(found, telling), ANSWER_BYTES_MAX - size_of(entity))
     return {
@@ -211,9 +212,11 @@ def _events(found: Lineage, telling: Telling) -> Iterator[dict[str, list[Event]]
     return ({"events": telling.tell(step.commit)} for step in found.steps)
 
 
-def _pass_by(state: State, entity_id: str, depth: Depth, until: int, telling: Telling) -> Generator[None, None, None]:
+def _pass_by(
+    state: State, entity_id: str, depth: Depth, until: int, telling: Telling, sees: Sees | None
+) -> Generator[None, None, None]:
     for start in range(0, until, STEPS):
-        earlier = state.lineage(entity_id, depth, start, min(STEPS, until - start))
+        earlier = state.lineage(entity_id, depth, start, min(STEPS, until - start), sees)
         for step in earlier.steps if earlier else ():
             telling.pass_by(step.commit)
         yield

@@ -24,7 +24,7 @@ from tallystick.toolsets.memory.answers import (
 from tallystick.toolsets.memory.arguments import ReadArguments, ReadFilters, agree, check_fields, refuse, required
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 EDGES_MAX = 100
 STEPS = 100
@@ -40,19 +40,19 @@ async def read(store: Store, principal: Principal, asked: ReadArguments) -> Answ
     check_fields(problems, asked.fields)
     refuse(problems)
 
-    def look(state: State) -> dict[str, Any]:
+    def look(state: State, sight: Sight) -> dict[str, Any]:
         if asked.if_position == state.position:
             return {"unchanged": True, "position": state.position}
-        return _looked(state, str(entity_id), kind, asked)
+        return _looked(state, str(entity_id), kind, asked, sight)
 
-    data = await store.read(principal, Action.READ, look, resource=entity_id, min_position=asked.min_lamport)
+    data = await store.narrowed(principal, Action.READ, look, resource=entity_id, min_position=asked.min_lamport)
     return Answer(data, exempt=True)
 
 
-def _looked(state: State, entity_id: str, kind: str | None, asked: ReadArguments) -> dict[str, Any]:
+def _looked(state: State, entity_id: str, kind: str | None, asked: ReadArguments, sight: Sight) -> dict[str, Any]:
     started = time.perf_counter()
     at = state.resolve(asked.as_of) if asked.as_of is not None else None
-    entity, provenance = _find(state, entity_id, kind, at)
+    entity, provenance = _find(state, entity_id, kind, at, sight)
     trust = state.aspect(Trust)
     answer: dict[str, Any] = {
         "entity": warned(trust, entity_id, only(asked.fields, entity)) if entity else None,
@@ -60,7 +60,9 @@ def _looked(state: State, entity_id: str, kind: str | None, asked: ReadArguments
         "position": state.position,
     }
     if asked.include_edges:
-        edges = state.edges(entity_id, at=at, limit=EDGES_MAX + 1) if entity and "type" in entity else []
+        sees = sight.sees if sight.narrows else None
+        around = entity and "type" in entity
+        edges = state.edges(entity_id, at=at, limit=EDGES_MAX + 1, sees=sees) if around else []
         answer |= _edges(edges, trust)
     answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
     answer["cache_hit"] = at is None
@@ -71,13 +73,13 @@ Found = tuple[dict[str, Any] | None, dict[str, Any] | None]
 NOTHING: Found = (None, None)
 
 
-def _find(state: State, entity_id: str, kind: str | None, at: int | None) -> Found:
-    """A node, or an edge by its id; where both have the id, the node."""
+def _find(state: State, entity_id: str, kind: str | None, at: int | None, sight: Sight) -> Found:
+    """A node, or an edge by its id, if both its ends may be read; where both have the id, the node."""
     node = state.node(entity_id, at)
     if node is not None:
         return (entity_of(node), provenance_of(node.provenance)) if kind in (None, node.type) else NOTHING
     edge = state.edge_by_id(entity_id, at)
-    if edge is None or kind not in (None, edge.rel):
+    if edge is None or kind not in (None, edge.rel) or not all([sight.sees(edge.source), sight.sees(edge.target)]):
         return NOTHING
     provenance = _provenance_of_edge(state, edge)
     authors = {key: provenance[key] for key in ("created_by", "updated_by")} if provenance else {}

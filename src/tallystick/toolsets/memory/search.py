@@ -41,7 +41,7 @@ from tallystick.toolsets.memory.arguments import (
 )
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 HOPS_MAX = 3
 REACHED_MAX = 100
@@ -70,17 +70,17 @@ async def search(store: Store, principal: Principal, asked: SearchArguments, *, 
     sought = understand(asked)
     find = _searched if sought.traversal is None else partial(_walked, hops_max=hops_max)
 
-    def look(state: State) -> Looked:
+    def look(state: State, sight: Sight) -> Looked:
         position = state.position
         if asked.if_position == position:
             return {"unchanged": True, "position": position}
         started = time.perf_counter()
-        answer = yield from find(state, sought, asked)
+        answer = yield from find(state, sought, asked, sight)
         answer["position"] = position
         answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
         return answer
 
-    return Answer(await store.read(principal, Action.SEARCH, look, resource=sought.entity_id))
+    return Answer(await store.narrowed(principal, Action.SEARCH, look, resource=sought.entity_id))
 
 
 # -- what is asked
@@ -200,8 +200,9 @@ def _fits(operator: str, operand: Any) -> bool:
 # -- what is found
 
 
-def _searched(state: State, sought: Sought, asked: SearchArguments) -> Looked:
-    page = yield from state.search(
+def _searched(state: State, sought: Sought, asked: SearchArguments, sight: Sight) -> Looked:
+    page = yield from _readable(
+        state,
         Query(
             ids=None if sought.entity_id is None else (sought.entity_id,),
             type=sought.type,
@@ -211,16 +212,35 @@ def _searched(state: State, sought: Sought, asked: SearchArguments) -> Looked:
             at=_moment(state, asked),
             offset=sought.offset,
             limit=sought.limit,
-        )
+        ),
+        sight,
     )
     answer = _listed(state.aspect(Trust), page.nodes, page.total, sought, asked.fields, ANSWER_BYTES_MAX)
     return answer | {"cache_hit": page.indexed and asked.as_of is None}
 
 
-def _walked(state: State, sought: Sought, asked: SearchArguments, *, hops_max: int) -> Looked:
+def _readable(state: State, query: Query, sight: Sight) -> Generator[None, None, Page]:
+    """The page of what the principal may read.
+
+    Looked through from the start, only as far as the page needs: the total is then one more than the page
+    ends at, and exact when the page is the last. How much was withheld shows nowhere.
+    """
+    if not sight.narrows:
+        return (yield from state.search(query))
+    end = query.offset + query.limit
+    taken = end + 1
+    while True:
+        page: Page = yield from state.search(msgspec.structs.replace(query, offset=0, limit=taken))
+        seen = [node for node in page.nodes if sight.sees(node.id)]
+        if len(seen) > end or taken >= page.total or not sight.is_clear:
+            return Page(seen[query.offset : end], min(len(seen), end + 1), page.indexed)
+        taken *= 4
+
+
+def _walked(state: State, sought: Sought, asked: SearchArguments, sight: Sight, *, hops_max: int) -> Looked:
     at = _moment(state, asked)
     traversal = sought.traversal or Traversal()
-    walked = yield from state.walk(_walk_of(sought, traversal, at, hops_max))
+    walked = yield from state.walk(_walk_of(sought, traversal, at, hops_max, sight))
     nodes, paths = yield from _narrowed(state, sought, at, walked)
     trust = state.aspect(Trust)
     shown = fitting((slim(path_of(path, trust), "edges", PATHS_BYTES_MAX) for path in paths), PATHS_BYTES_MAX)
@@ -240,7 +260,7 @@ def _moment(state: State, asked: SearchArguments) -> int:
     return state.count if asked.as_of is None else state.resolve(asked.as_of)
 
 
-def _walk_of(sought: Sought, traversal: Traversal, at: int, hops_max: int) -> Walk:
+def _walk_of(sought: Sought, traversal: Traversal, at: int, hops_max: int, sight: Sight) -> Walk:
     return Walk(
         start=sought.entity_id or "",
         hops=min(traversal.hops, hops_max),
@@ -252,6 +272,7 @@ def _walk_of(sought: Sought, traversal: Traversal, at: int, hops_max: int) -> Wa
         at=at,
         entities_max=REACHED_MAX,
         paths_max=PATHS_MAX,
+        sees=sight.sees if sight.narrows else None,
     )
 
 

@@ -30,7 +30,7 @@ from tallystick.toolsets.ontology.desk import (
 )
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 _STEPS = 100
 
@@ -66,13 +66,15 @@ async def create_connection(desk: Desk, store: Store, principal: Principal, aske
 
 
 async def get_connection(desk: Desk, store: Store, principal: Principal, asked: GetConnection) -> Answer:
-    def look(state: State) -> tuple[Edge, str]:
+    def look(state: State, sight: Sight) -> tuple[Edge, str]:
         edge = lookup.get_connection(state, asked.connection_id)
+        if not lookup.shows(state, sight, edge.id):
+            raise lookup.no_connection(asked.connection_id)
         return edge, _created(state, edge)
 
     if asked.include_content:
         await desk.adopt_edit(principal, "connections", asked.connection_id)
-    edge, created = await store.read(principal, Action.READ, look, resource=asked.connection_id)
+    edge, created = await store.narrowed(principal, Action.READ, look, resource=asked.connection_id)
     answer = {
         "id": edge.id,
         "type": edge.rel,

@@ -89,7 +89,7 @@ async def get_ontology(desk: Desk, store: Store, principal: Principal, asked: Ge
     def look(state: State) -> dict[str, Any]:
         return described(lookup.get_ontology(state))
 
-    return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY), exempt=True)
+    return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY, is_entity=False), exempt=True)
 
 
 async def validate_connection(desk: Desk, store: Store, principal: Principal, asked: ValidateConnection) -> Answer:
@@ -102,7 +102,7 @@ async def validate_connection(desk: Desk, store: Store, principal: Principal, as
             return {"valid": False, "reason": error.message}
         return {"valid": True}
 
-    return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY))
+    return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY, is_entity=False))
 
 
 def described(ontology: Ontology) -> dict[str, Any]:

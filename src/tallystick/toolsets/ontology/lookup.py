@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tallystick.errors import NotFound
 from tallystick.state import Edge, Node
 from tallystick.state.ontology import ConnectionType, Ontology, listed
 from tallystick.state.state import State
+
+if TYPE_CHECKING:
+    from tallystick.store import Sight
 
 
 def get_ontology(state: State) -> Ontology:
@@ -48,6 +53,12 @@ def get_type(state: State, node_id: str) -> str:
     return known[0]
 
 
+def shows(state: State, sight: Sight, connection_id: str) -> bool:
+    """Whether both its ends may be read."""
+    name = state.edge_name(connection_id)
+    return name is None or all([sight.sees(name["from"]), sight.sees(name["to"])])
+
+
 def get_node(state: State, node_id: str) -> Node:
     """A typed memory. Nodes whose type is not in the ontology belong to other toolsets."""
     known = state.owner(node_id)
@@ -62,11 +73,7 @@ def get_node(state: State, node_id: str) -> Node:
 def get_connection(state: State, connection_id: str) -> Edge:
     edge = state.edge_by_id(connection_id)
     if edge is None or not _is_connection(state, edge):
-        raise NotFound(
-            f"there is no connection '{connection_id}'",
-            code="CONNECTION_NOT_FOUND",
-            details={"connection_id": connection_id},
-        )
+        raise no_connection(connection_id)
     return edge
 
 
@@ -78,4 +85,12 @@ def _is_connection(state: State, edge: Edge) -> bool:
 def no_node(node_id: str, instead: str = "") -> NotFound:
     return NotFound(
         f"there is no memory node '{node_id}'{instead}", code="NODE_NOT_FOUND", details={"node_id": node_id}
+    )
+
+
+def no_connection(connection_id: str) -> NotFound:
+    return NotFound(
+        f"there is no connection '{connection_id}'",
+        code="CONNECTION_NOT_FOUND",
+        details={"connection_id": connection_id},
     )

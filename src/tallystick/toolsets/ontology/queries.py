@@ -6,6 +6,7 @@ otherwise `next_offset` says where to go on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from tallystick.toolsets.ontology.arguments import GetConnectedNodes, QueryConne
 from tallystick.toolsets.ontology.desk import Desk
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 PAGE_BYTES_MAX = 50_000
 PAGE_IDS_MAX = 5_000
@@ -31,42 +32,45 @@ SKIPPED_MAX = 100
 async def query_nodes(desk: Desk, store: Store, principal: Principal, asked: QueryNodes) -> Answer:
     check_properties(asked.properties or {})
 
-    def look(state: State) -> Breathing[Found]:
-        types = _types(state, asked.type)
-        return find_nodes(state, types, asked.properties or {}, offset=asked.offset or 0, limit=_limit(asked.limit))
+    def look(state: State, sight: Sight) -> Breathing[Found]:
+        find = partial(find_nodes, state, _types(state, asked.type), asked.properties or {})
+        return _readable(find, sight, sight.sees, asked.offset or 0, _limit(asked.limit))
 
-    found: Found = await store.read(principal, Action.SEARCH, look)
+    found: Found = await store.narrowed(principal, Action.SEARCH, look)
     return Answer(_page("node_ids", found, asked.offset or 0))
 
 
 async def query_connections(desk: Desk, store: Store, principal: Principal, asked: QueryConnections) -> Answer:
     check_properties(asked.properties or {})
 
-    def look(state: State) -> Breathing[Found]:
-        return find_connections(
+    def look(state: State, sight: Sight) -> Breathing[Found]:
+        find = partial(
+            find_connections,
             state,
             _kinds(state, asked.type),
             asked.properties or {},
             source=asked.from_node_id,
             target=asked.to_node_id,
-            offset=asked.offset or 0,
-            limit=_limit(asked.limit),
         )
+        shows = partial(lookup.shows, state, sight)
+        return _readable(find, sight, shows, asked.offset or 0, _limit(asked.limit))
 
-    found: Found = await store.read(principal, Action.SEARCH, look)
+    found: Found = await store.narrowed(principal, Action.SEARCH, look)
     return Answer(_page("connection_ids", found, asked.offset or 0))
 
 
 async def get_connected_nodes(desk: Desk, store: Store, principal: Principal, asked: GetConnectedNodes) -> Answer:
     offset = asked.offset or 0
 
-    def look(state: State) -> Found:
+    def look(state: State, sight: Sight) -> Found:
         lookup.get_type(state, asked.node_id)
+        if not sight.sees(asked.node_id):
+            raise lookup.no_node(asked.node_id)
         kinds = _kinds(state, asked.connection_type)
-        found = find_neighbours(state, asked.node_id, kinds, asked.direction)
+        found = [each for each in find_neighbours(state, asked.node_id, kinds, asked.direction) if sight.sees(each)]
         return Found(found[offset : offset + _limit(asked.limit)], len(found))
 
-    found = await store.read(principal, Action.SEARCH, look, resource=asked.node_id)
+    found: Found = await store.narrowed(principal, Action.SEARCH, look, resource=asked.node_id)
     return Answer(_page("node_ids", found, offset))
 
 
@@ -80,7 +84,7 @@ async def search_content(desk: Desk, store: Store, principal: Principal, asked: 
         found = await desk.text_of(principal).search(
             asked.query, node_type=asked.node_type, limit=most, mode=asked.mode
         )
-        typed = await store.read(principal, Action.SEARCH, partial(_typed, hits=found.hits))
+        typed: list[Hit] = await store.narrowed(principal, Action.SEARCH, partial(_typed, hits=found.hits))
         if len(typed) > offset + limit or len(found.hits) < most:
             break
         most *= 2
@@ -90,15 +94,39 @@ async def search_content(desk: Desk, store: Store, principal: Principal, asked: 
         answer["hits"] = [{"node_id": hit.node_id, "score": hit.score, "snippet": hit.snippet} for hit in page]
     if page and offset + len(page) < len(typed):
         answer["next_offset"] = offset + len(page)
-    if found.skipped:
-        answer["skipped"] = found.skipped[:SKIPPED_MAX]
+    if found.skipped and (skipped := await _readable_ids(store, principal, found.skipped[:SKIPPED_MAX])):
+        answer["skipped"] = skipped
     return Answer(answer)
 
 
-def _typed(state: State, hits: list[Hit]) -> list[Hit]:
+async def _readable_ids(store: Store, principal: Principal, ids: list[str]) -> list[str]:
+    def look(state: State, sight: Sight) -> list[str]:
+        return [each for each in ids if sight.sees(each)]
+
+    return await store.narrowed(principal, Action.SEARCH, look)
+
+
+def _typed(state: State, sight: Sight, *, hits: list[Hit]) -> list[Hit]:
     ontology = state.aspect(Ontology)
     types = ((hit, state.owner(hit.node_id)) for hit in hits)
-    return [hit for hit, known in types if known is not None and ontology.has_node_type(known[0])]
+    typed = [hit for hit, known in types if known is not None and ontology.has_node_type(known[0])]
+    return [hit for hit in typed if sight.sees(hit.node_id)]
+
+
+def _readable(
+    find: Callable[..., Breathing[Found]], sight: Sight, shows: Callable[[str], bool], offset: int, limit: int
+) -> Breathing[Found]:
+    """The page of what may be read; where something may be withheld the total tells only whether there is more."""
+    if not sight.narrows:
+        return (yield from find(offset=offset, limit=limit))
+    end = offset + limit
+    taken = end + 1
+    while True:
+        found: Found = yield from find(offset=0, limit=taken)
+        seen = [each for each in found.ids if shows(each)]
+        if len(seen) > end or taken >= found.total or not sight.is_clear:
+            return Found(seen[offset:end], min(len(seen), end + 1))
+        taken *= 4
 
 
 def _fitting_hits(hits: list[Hit], *, ranked: bool) -> list[Hit]:

@@ -14,7 +14,7 @@ from tallystick.policy import Action, Principal
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.questions import KEY_LENGTHS, Filter, Key, fitting, page
+from tallystick.state.work.questions import KEY_LENGTHS, Filter, Key, fitting, page, visible
 from tallystick.toolsets import Answer
 from tallystick.toolsets.work import answers
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, get_node, properties_of
@@ -23,20 +23,23 @@ from tallystick.toolsets.work.desk import Desk
 from tallystick.toolsets.work.faults import cross_project, get_project, get_row, invalid
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 
 async def query(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
-    return Answer(
-        await desk.read(store, principal, Action.SEARCH, lambda state, graph: _found(desk, state, graph, asked))
-    )
+    def look(state: State, sight: Sight) -> Said:
+        return _found(desk, state, state.aspect(WorkGraph), asked, sight)
+
+    return Answer(await store.narrowed(principal, Action.SEARCH, look))
 
 
-def _found(desk: Desk, state: State, graph: WorkGraph, asked: QueryArguments) -> Said:
+def _found(desk: Desk, state: State, graph: WorkGraph, asked: QueryArguments, sight: Sight) -> Said:
     board = get_project(graph, asked.project)
     after = _place(asked, board) if asked.cursor is not None else None
     wanted = _filter(state, graph, board, asked.filter or QueryFilter())
     hits = fitting(graph, board, wanted, desk.moment(), lambda node_id: properties_of(get_node(state, node_id).attrs))
+    if sight.narrows:
+        hits = visible(graph, hits, sight.sees)
     limit = min(asked.limit, LIMIT_MAX)
     rows = page(graph, board, hits, asked.sort, after, limit + 1)
     nodes = answers.fitting((_line(state, row) for row, _ in rows[:limit]), ANSWER_BYTES_MAX)

@@ -1,0 +1,188 @@
+"""Stale knowledge makes work, once, and the work that is done pins it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tallystick.partition import Receipt
+from tallystick.policy import Action, Decision, Principal, Request
+from tallystick.server.dispatch import prepare
+from tallystick.store import Store
+from tallystick.toolsets.knowledge import make_desk, make_toolset
+from tallystick.toolsets.knowledge.context import knowledge_for_paths
+from tallystick.toolsets.knowledge.reverify import NODES_MAX, pin_resolved
+from tallystick.toolsets.tasks import toolset as tasks_toolset
+from tallystick.toolsets.work import toolset as work_toolset
+from tests.toolsets.agent import Agent, working
+from tests.toolsets.knowledge.librarian import Checkout
+
+Said = dict[str, Any]
+PAGE = "src/checkout/page.ts"
+
+
+class Doorman:
+    may_write = True
+
+    def decide(self, request: Request) -> Decision:
+        allowed = self.may_write or request.action in (Action.READ, Action.SEARCH)
+        return Decision(allowed, "so it is", "1", cacheable=False, narrows=False)
+
+
+class Keeper:
+    """An agent with every vocabulary that has to do with it, in a repository, with the setting on or off."""
+
+    def __init__(self, agent: Agent, checkout: Checkout, *, on: bool = True) -> None:
+        self.agent = agent
+        self.policy = Doorman()
+        desk = make_desk(repo=checkout.root, clock=lambda: agent.now, stale_makes_work=on)
+
+        async def written(principal: Principal, receipt: Receipt) -> None:
+            await pin_resolved(desk, agent.store, principal, receipt)
+
+        agent.store = Store(agent._open, self.policy, written=written)
+        toolsets = (
+            make_toolset(desk),
+            work_toolset(clock=lambda: agent.now, knowledge=knowledge_for_paths),
+            tasks_toolset(knowledge=desk, clock=lambda: agent.now),
+        )
+        self.tools = {tool.name: tool for toolset in toolsets for tool in toolset.tools}
+        self.root = self.call("graph_open", project="shop", goal="sell")["root"]["id"]
+
+    def call(self, tool: str, **arguments: Any) -> Said:
+        entry = self.tools[tool]
+        prepared = prepare(entry, arguments)
+        return self.agent.run(entry.call(self.agent.store, self.agent.principal, prepared)).data
+
+    def atom(self, name: str = "Checkout", *paths: str) -> str:
+        said = {"projectId": "shop", "name": name, "paths": list(paths) or ["src/checkout/**"], "pin": True}
+        data = self.call("manage_graph", operation="create", entityType="atom", createdByTaskId=self.root, **said)
+        return str(data["data"]["atom"]["id"])
+
+    def context(self, path: str = PAGE) -> list[Said]:
+        data = self.call("query_graph", operation="context", projectId="shop", paths=path)["data"]
+        atoms: list[Said] = data["orphanAtoms"]
+        return atoms
+
+    def is_fresh(self, atom_id: str) -> bool:
+        data = self.call("query_graph", operation="get", entityType="atom", id=atom_id)["data"]
+        return data["atom"]["fresh"] is True
+
+    def nodes(self) -> list[Said]:
+        """What is to be verified, done or not."""
+        found = self.call("graph_query", project="shop", filter={"text": "Re-verify knowledge"}, limit=100)
+        return [self.call("graph_context", node_id=each["id"])["node"] for each in found["nodes"]]
+
+    def resolve(self, node_id: str) -> None:
+        evidence = [{"type": "note", "ref": "read it, still true"}]
+        self.call("graph_update", updates=[{"node_id": node_id, "resolved": True, "add_evidence": evidence}])
+
+
+@pytest.fixture
+def keeper(checkout: Checkout) -> Iterator[Keeper]:
+    with working() as agent:
+        yield Keeper(agent, checkout)
+
+
+def test_an_atom_that_is_noticed_stale_gets_one_node_with_what_to_read(keeper: Keeper, checkout: Checkout) -> None:
+    atom = keeper.atom()
+    keeper.context()
+    assert keeper.nodes() == []
+    checkout.write(PAGE, "two")
+    for _ in range(2):
+        assert keeper.context()[0]["fresh"] is False
+        assert not keeper.is_fresh(atom)
+    (node,) = keeper.nodes()
+    assert (node["summary"], node["context_links"], node["parent"]) == (
+        "Re-verify knowledge: Checkout",
+        [PAGE],
+        keeper.root,
+    )
+    assert node["properties"]["verifies_atom"] == atom
+    (given,) = keeper.call("graph_next", project="shop")["nodes"]
+    assert given["node"]["id"] == node["id"]
+    assert [each["id"] for each in given["knowledge"]["orphanAtoms"]] == [atom]
+
+
+def test_without_the_setting_nothing_is_added(checkout: Checkout) -> None:
+    with working() as agent:
+        keeper = Keeper(agent, checkout, on=False)
+        keeper.atom()
+        checkout.write(PAGE, "two")
+        assert keeper.context()[0]["fresh"] is False
+        assert keeper.nodes() == []
+
+
+def test_resolving_pins_again_and_the_next_change_makes_work_again(keeper: Keeper, checkout: Checkout) -> None:
+    atom = keeper.atom()
+    for content in ("two", "three"):
+        keeper.agent.now += 1_000
+        checkout.write(PAGE, content)
+        keeper.context()
+        (node,) = [each for each in keeper.nodes() if not each["resolved"]]
+        keeper.resolve(node["id"])
+        assert keeper.is_fresh(atom)
+    assert len(keeper.nodes()) == 2
+
+
+def test_a_task_that_is_advanced_to_its_end_pins_again(keeper: Keeper, checkout: Checkout) -> None:
+    atom = keeper.atom()
+    checkout.write(PAGE, "two")
+    keeper.context()
+    (node,) = keeper.nodes()
+    for _ in range(2):
+        asked = {"containerType": "task", "id": node["id"]}
+        task = keeper.call("query_container", operation="get", **asked)["data"]["task"]
+        keeper.call("advance", version=task["version"], **asked)
+    assert keeper.is_fresh(atom)
+
+
+def test_a_node_that_was_dropped_pins_nothing_and_is_not_added_again(keeper: Keeper, checkout: Checkout) -> None:
+    atom = keeper.atom()
+    checkout.write(PAGE, "two")
+    keeper.context()
+    (node,) = keeper.nodes()
+    keeper.call("graph_restructure", operations=[{"op": "drop", "node_id": node["id"], "reason": "who cares"}])
+    assert not keeper.is_fresh(atom)
+    assert len(keeper.nodes()) == 1
+
+
+def test_words_added_to_a_node_that_is_done_pin_nothing(keeper: Keeper, checkout: Checkout) -> None:
+    atom = keeper.atom()
+    checkout.write(PAGE, "two")
+    keeper.context()
+    (node,) = keeper.nodes()
+    keeper.resolve(node["id"])
+    checkout.write(PAGE, "three")
+    keeper.call("graph_update", updates=[{"node_id": node["id"], "state": "archived"}])
+    assert not keeper.is_fresh(atom)
+
+
+def test_a_node_of_an_atom_that_is_gone_is_resolved_like_any_other(keeper: Keeper, checkout: Checkout) -> None:
+    atom = keeper.atom()
+    checkout.write(PAGE, "two")
+    keeper.context()
+    keeper.call("manage_graph", operation="delete", entityType="atom", id=atom, version=1)
+    (node,) = keeper.nodes()
+    keeper.resolve(node["id"])
+    assert keeper.nodes()[0]["resolved"] is True
+
+
+def test_one_question_adds_so_many_and_the_next_the_others(keeper: Keeper, checkout: Checkout) -> None:
+    for number in range(NODES_MAX + 3):
+        keeper.atom(f"Atom {number:03}")
+    checkout.write(PAGE, "two")
+    keeper.context()
+    assert len(keeper.nodes()) == NODES_MAX
+    keeper.context()
+    assert len(keeper.nodes()) == NODES_MAX + 3
+
+
+def test_who_may_only_read_is_answered_and_adds_nothing(keeper: Keeper, checkout: Checkout) -> None:
+    keeper.atom()
+    checkout.write(PAGE, "two")
+    keeper.policy.may_write = False
+    assert keeper.context()[0]["fresh"] is False
+    assert keeper.nodes() == []
