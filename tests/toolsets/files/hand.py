@@ -24,7 +24,8 @@ from tallystick.projections.views.shelf import Edit
 from tallystick.server.dispatch import prepare
 from tallystick.store import Store
 from tallystick.toolsets import Answer
-from tallystick.toolsets.files import make_toolset, say_error
+from tallystick.toolsets.coded import say_error
+from tallystick.toolsets.files import make_toolset
 from tallystick.toolsets.files.rewriting import adopt
 
 T = TypeVar("T")

@@ -12,7 +12,8 @@ from tallystick.errors import Conflict, InvalidArgument
 from tallystick.server.dispatch import choose
 from tallystick.server.schemas import input_schema, output_schema
 from tallystick.toolsets import Tool
-from tallystick.toolsets.ontology import make_toolset, say_error
+from tallystick.toolsets.coded import say_error
+from tallystick.toolsets.ontology import make_toolset
 from tests.toolsets.ontology.keeper import Keeper
 
 TOOLSET = make_toolset(None, None)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.toolsets import Tool, Toolset
+from tallystick.toolsets.coded import say_error
 from tallystick.toolsets.ontology import arguments, connections, definitions, nodes, queries
 from tallystick.toolsets.ontology.desk import CONTENT_BYTES_MAX, Adopt, Desk, Published
 
@@ -39,15 +39,6 @@ def make_toolset(
         say_error=say_error,
         tools=tuple(_tool(desk, **row) for row in _TOOLS),
     )
-
-
-def say_error(error: TallystickError) -> dict[str, Any]:
-    details = dict(error.details)
-    if error.hint:
-        details["hint"] = error.hint
-    if isinstance(error, InvalidArgument) and error.problems != [error.message]:
-        details["problems"] = error.problems
-    return {"code": error.code, "message": error.message, **({"details": details} if details else {})}
 
 
 def _tool(desk: Desk, *, call: Any, **row: Any) -> Tool:
