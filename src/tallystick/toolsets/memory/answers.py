@@ -13,6 +13,7 @@ import msgspec
 
 from tallystick.state import Edge, Node, Path, Provenance
 from tallystick.state.trust import Trust
+from tallystick.toolsets.trust import warned
 
 ANSWER_BYTES_MAX = 50_000
 """25,000 tokens at two bytes each: hashes are that dense, prose takes half as many tokens."""
@@ -47,14 +48,6 @@ def path_of(path: Path, trust: Trust) -> dict[str, Any]:
     told = ({"from": e.source, "to": e.target, "rel": e.rel, "attrs": e.attrs} for e in path.edges)
     edges = [warned(trust, edge.id, document) for edge, document in zip(path.edges, told, strict=True)]
     return {"path": path.ids, "edges": edges}
-
-
-def warned(trust: Trust, entity_id: str, document: dict[str, Any]) -> dict[str, Any]:
-    """With the recall that stands against the entity, if one does; said whatever fields were asked for."""
-    recall = trust.find(entity_id)
-    if recall is None:
-        return document
-    return document | {"untrusted": {"recall": recall.id, "reason": recall.reason}}
 
 
 def only(fields: list[str] | None, document: dict[str, Any]) -> dict[str, Any]:

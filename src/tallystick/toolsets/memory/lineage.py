@@ -27,9 +27,9 @@ from tallystick.toolsets.memory.answers import (
     pagination,
     size_of,
     slim,
-    warned,
 )
 from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, LineageArguments, agree, refuse
+from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
     from tallystick.projections.openlineage import Event, Telling

@@ -19,9 +19,9 @@ from tallystick.toolsets.memory.answers import (
     only,
     provenance_of,
     slim,
-    warned,
 )
 from tallystick.toolsets.memory.arguments import ReadArguments, ReadFilters, agree, check_fields, refuse, required
+from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store

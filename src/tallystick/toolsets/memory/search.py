@@ -27,7 +27,6 @@ from tallystick.toolsets.memory.answers import (
     provenance_of,
     size_of,
     slim,
-    warned,
 )
 from tallystick.toolsets.memory.arguments import (
     PAGE_DEFAULT,
@@ -39,6 +38,7 @@ from tallystick.toolsets.memory.arguments import (
     check_fields,
     refuse,
 )
+from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store
