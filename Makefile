@@ -10,9 +10,10 @@ CONFORMANCE := tests/conformance
 CONFORMANCE_READY := $(if $(wildcard $(CONFORMANCE)/package.json),$(CONFORMANCE)/node_modules/.ready)
 IDENTITY := tests/identity
 IDENTITY_READY := $(if $(wildcard $(IDENTITY)/package.json),$(IDENTITY)/node_modules/.ready)
+PEERS_READY := bench/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench docs wheel lock clean
+.PHONY: help setup run test check format bench torture docs wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,8 +39,11 @@ format: $(READY) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: $(READY) ## measure, and print ratios (ARGS=--quick for a short run)
+bench: $(READY) $(PEERS_READY) ## measure, and print ratios (ARGS=--quick for a short run)
 	@$(BIN)/python -m bench $(ARGS)
+
+torture: $(READY) ## kill it, starve it, cut its power, and count what was lost (ARGS='--minutes 60')
+	@$(BIN)/python -m torture $(ARGS)
 
 docs: $(READY) ## write docs/reference from the code
 	@$(BIN)/python docs/reference.py
@@ -56,8 +60,8 @@ LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes 
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules
-	@find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules bench/node_modules
+	@find src tests bench torture docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Hatchling is among the development pins, so that building needs nothing from outside the lock.
 $(READY): pyproject.toml constraints.txt constraints-dev.txt
@@ -69,7 +73,7 @@ $(READY): pyproject.toml constraints.txt constraints-dev.txt
 	  -r tests/policy/opa.txt || echo "OPA's own evaluator is not to be had for this machine: its tests are skipped"
 	@touch $@
 
-tests/%/node_modules/.ready: tests/%/package.json tests/%/package-lock.json
-	@command -v npm >/dev/null || { echo 'npm is needed for the tests in tests/$*: install Node.js'; exit 1; }
-	@cd tests/$* && npm ci --no-audit --no-fund --loglevel=error
+%/node_modules/.ready: %/package.json %/package-lock.json
+	@command -v npm >/dev/null || { echo 'npm is needed for what is in $*: install Node.js'; exit 1; }
+	@cd $* && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -1,60 +1,64 @@
-"""python -m bench [--quick] [NAME ...]"""
+"""python -m bench [--quick] [--json FILE] [--docs] [NAME ...]"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
-from bench import Row
+from bench import SECTIONS, Row
+from bench.report import Results, drawn, tables
 
 
 def main() -> int:
-    there_are = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
-    parser = argparse.ArgumentParser(prog="make bench", description="Measure, and print ratios to the targets.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one or more of {', '.join(there_are)}")
-    parser.add_argument("--quick", action="store_true", help="small amounts: to see that it runs, not to quote")
-    chosen = parser.parse_args()
-    unknown = [name for name in chosen.names if name not in there_are]
-    if unknown:
-        parser.error(f"there is no {unknown[0]}; there are {', '.join(there_are)}")
-    rows: list[Row] = []
-    for name in chosen.names or there_are:
-        rows += measure(name, quick=chosen.quick)
-    print(drawn(rows))
-    return int(any(row.ratio is not None and row.ratio < 1 for row in rows))
+    # So that what was started is ended and what was made is removed.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    chosen = _arguments()
+    results = Results(chosen.json)
+    for name in chosen.names:
+        started = time.perf_counter()
+        rows = measure(name, quick=chosen.quick)
+        results.add(name, rows, quick=chosen.quick, seconds=time.perf_counter() - started)
+        print(f"\n{name}\n" + "\n\n".join(map(drawn, tables(rows))), flush=True)
+    if chosen.docs:
+        results.write_docs()
+    return 0
 
 
 def measure(name: str, *, quick: bool) -> list[Row]:
     """Rows may be plain tuples, so that a benchmark also runs by itself."""
+    print(f"{name} …", file=sys.stderr, flush=True)
     started = time.perf_counter()
-    print(f"{name} …", end="", file=sys.stderr, flush=True)
     rows = [Row(*row) for row in importlib.import_module(f"bench.{name}").run(quick)]
-    print(f" {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    print(f"{name}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
     return rows
 
 
-def drawn(rows: Iterable[Row]) -> str:
-    cells = [("", "measured", "target", "ratio"), *map(_cells, rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(4)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) if column == 0 else cell.rjust(width) for column, (cell, width) in enumerate(pairs))
-        for pairs in (list(zip(row, widths, strict=True)) for row in cells)
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="make bench", description="Measure, and print ratios to the targets and to peers measured in the same run."
     )
-
-
-def _cells(row: Row) -> tuple[str, str, str, str]:
-    bound = "≥" if row.better == "more" else "<"
-    target = "" if row.target is None else f"{bound} {_number(row.target)} {row.unit}"
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    return row.what, f"{_number(row.measured)} {row.unit}", target, ratio
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one or more of {', '.join(SECTIONS)}; default all")
+    parser.add_argument("--quick", action="store_true", help="small amounts: to see that it runs, not to quote")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="keep the results there, beside those of other sections"
+    )
+    parser.add_argument(
+        "--docs",
+        action="store_true",
+        help="write docs/benchmarks.md and its plot from FILE; without a NAME measure nothing",
+    )
+    chosen = parser.parse_args()
+    if unknown := [name for name in chosen.names if name not in (*SECTIONS, "all")]:
+        parser.error(f"there is no {unknown[0]}; there are {', '.join(SECTIONS)}")
+    if chosen.docs and not chosen.json:
+        parser.error("--docs needs --json FILE, where the results are")
+    if "all" in chosen.names or not (chosen.names or chosen.docs):
+        chosen.names = list(SECTIONS)
+    return chosen
 
 
 if __name__ == "__main__":

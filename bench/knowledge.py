@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import Row
+from bench import Row, percentile
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.log.files import FilesLog
 from tallystick.partition import Partition, Propose
@@ -37,13 +37,13 @@ def run(quick: bool = False) -> list[Row]:
         large = asyncio.run(_measure(Path(folder) / "large", many, rounds))
     label = f"{many:,} atoms × 5 patterns"
     return [
-        Row(f"context of 100 files among {label}, p95", _p95(large["context"]), "ms", 25),
+        Row(f"context of 100 files among {label}, p95", percentile(large["context"], 95), "ms", 25),
         Row(
             f"the same compared with {few:,} atoms, median", median(large["context"]) / median(small["context"]), "×", 2
         ),
-        Row(f"context of 100 files that nobody knows among {label}, p95", _p95(large["unknown"]), "ms", 25),
-        Row(f"manage_graph create at {label}, p95", _p95(large["create"]), "ms", 40),
-        Row(f"manage_graph update at {label}, p95", _p95(large["update"]), "ms", 40),
+        Row(f"context of 100 files that nobody knows among {label}, p95", percentile(large["unknown"], 95), "ms", 25),
+        Row(f"manage_graph create at {label}, p95", percentile(large["create"], 95), "ms", 40),
+        Row(f"manage_graph update at {label}, p95", percentile(large["update"], 95), "ms", 40),
         Row(f"search for a word in {label}", median(large["search"]), "ms"),
         Row(f"first use of {label} after a start", median(large["build"]), "ms"),
     ]
@@ -112,10 +112,6 @@ async def _timed(what: Any, rounds: int) -> list[float]:
         await what()
         taken.append((time.perf_counter() - started) * 1e3)
     return taken
-
-
-def _p95(taken: list[float]) -> float:
-    return sorted(taken)[len(taken) * 95 // 100]
 
 
 def _id(number: int) -> str:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import Row
+from bench import Row, percentile
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.log.files import FilesLog
 from tallystick.partition import Limits, Partition
@@ -122,8 +122,7 @@ class _Desk:
     async def percentile(self, name: str, calls: list[dict[str, Any]]) -> float:
         """Of 95 in a hundred calls, in milliseconds; indexes that are made at the first call are there."""
         await self._call(name, calls[0])
-        taken = sorted([await self._call(name, asked) for asked in calls])
-        return taken[int(len(taken) * 0.95)] * 1e3
+        return percentile([await self._call(name, asked) for asked in calls], 95) * 1e3
 
     async def _call(self, name: str, asked: dict[str, Any]) -> float:
         tool = self._tools[name]

@@ -1,35 +1,28 @@
-"""What the state costs: writes, reads, searches, walks, lineage, memory and a restart from a snapshot."""
+"""What the state costs: updates, reads, searches, walks and lineage."""
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
 import os
 import random
 import tempfile
-import time
 from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench import Row
+from bench import Row, percentile, timed
+from bench.bases import START
 from tallystick.clock import to_text
 from tallystick.commits import Commit, Draft, Operation, Verb, chain
 from tallystick.state import Condition, Page, Query, Walk, Walked
 from tallystick.state.state import State
 
 T = TypeVar("T")
-START = 1_700_000_000_000
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def run(quick: bool = False) -> list[Row]:
-    middle, large = (5_000, 20_000) if quick else (100_000, 1_000_000)
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder:
-        rows = measure_work(Path(folder), middle)
-        rows += measure_size(Path(folder), large)
-    return rows
+        return measure_work(Path(folder), 5_000 if quick else 100_000)
 
 
 def measure_work(folder: Path, nodes: int) -> list[Row]:
@@ -71,54 +64,6 @@ def measure_lineage(book: Book, nodes: int) -> list[Row]:
         Row("summary of 10,000 commits", timed(lambda: book.state.summary("node-0")) * 1e3, "ms", 100),
         Row("node as of 10,000 commits ago", timed(lambda: book.state.node("node-0", at=5 * nodes // 4)) * 1e3, "ms"),
     ]
-
-
-def measure_size(folder: Path, nodes: int) -> list[Row]:
-    log, snapshot = folder / "size.jsonl", folder / "snapshot"
-    # Each in a process of its own, so that the memory it takes is seen.
-    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        rows = pool.apply(build, (log, snapshot, nodes))
-        return rows + pool.apply(load, (log, snapshot, nodes))
-
-
-def build(log: Path, snapshot: Path, nodes: int) -> list[Row]:
-    before = resident()
-    book = Book(log)
-    started = time.perf_counter()
-    book.fill_nodes(nodes)
-    book.fill_edges(2 * nodes, nodes)
-    taken = time.perf_counter() - started
-    gc.collect()
-    held = resident() - before
-    frozen = time.perf_counter()
-    chunks = book.state.dump()
-    frozen = time.perf_counter() - frozen
-    with snapshot.open("wb") as file:
-        written = timed(lambda: file.writelines(chunks))
-    return [
-        Row(f"{sizes(nodes)}sealed and applied, a commit", taken / (3 * nodes) * 1e6, "µs"),
-        Row(f"{sizes(nodes)}memory, after writing", held / 1e9, "GB", 4),
-        Row(f"{sizes(nodes)}snapshot taken, others waiting", frozen, "s"),
-        Row(f"{sizes(nodes)}snapshot encoded and written", written, "s"),
-        Row(f"{sizes(nodes)}snapshot size", snapshot.stat().st_size / 1e9, "GB"),
-    ]
-
-
-def load(log: Path, snapshot: Path, nodes: int) -> list[Row]:
-    before = resident()
-    started = time.perf_counter()
-    state = State.load(snapshot.read_bytes(), Lines(log))
-    gc.freeze()
-    taken = time.perf_counter() - started
-    assert state.node("node-7") is not None
-    return [
-        Row(f"{sizes(nodes)}snapshot loaded", taken, "s", 10),
-        Row(f"{sizes(nodes)}memory, after loading", (resident() - before) / 1e9, "GB", 4),
-    ]
-
-
-def sizes(nodes: int) -> str:
-    return f"{nodes:,} nodes, {2 * nodes:,} edges: "
 
 
 class Speeds:
@@ -257,19 +202,5 @@ def drive(answer: Generator[None, None, T]) -> T:
             return found
 
 
-def timed(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
 def best(work: Callable[[], object]) -> float:
     return min(timed(work) for _ in range(3))
-
-
-def percentile(values: list[float], share: int) -> float:
-    return sorted(values)[(len(values) * share - 1) // 100]
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE

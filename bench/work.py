@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import Row
+from bench import Row, percentile
 from tallystick.log.files import FilesLog
 from tallystick.partition import Partition
 from tallystick.policy import Principal
@@ -194,7 +194,3 @@ class Office:
 
 
 _WORDS = ("bridges", "harbours", "lanterns", "orchards", "quarries", "rivers", "vaults", "windmills")
-
-
-def percentile(taken: list[float], percent: int) -> float:
-    return sorted(taken)[min(len(taken) * percent // 100, len(taken) - 1)]

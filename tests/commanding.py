@@ -16,6 +16,7 @@ from tallystick.commits import Commit, chain
 from tallystick.errors import TallystickError
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "doctor": care.doctor,
     "emit": emit.emit,
     "export": transfer.export,
     "forget": forget.forget,

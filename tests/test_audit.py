@@ -184,6 +184,24 @@ def test_a_file_that_was_started_but_not_marked_is_gone_on_with(tmp_path: Path) 
     assert len(resources(tmp_path)) == 6
 
 
+def test_a_writer_killed_before_its_first_mark_leaves_a_sound_log(tmp_path: Path) -> None:
+    filled(tmp_path, 1).close()
+    (first,) = files_in(tmp_path)
+    first.write_bytes(first.read_bytes().splitlines(keepends=True)[0])
+    (tmp_path / "head").unlink()
+    assert verify_audit(tmp_path).sound
+    filled(tmp_path, 2).close()
+    assert verify_audit(tmp_path).sound
+    assert len(resources(tmp_path)) == 2
+
+
+def test_a_file_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
+    filled(tmp_path, 1).close()
+    (tmp_path / "next").write_bytes(b"half a line")
+    filled(tmp_path, 1).close()
+    assert not (tmp_path / "next").exists()
+
+
 def test_files_are_rotated_by_size_and_by_the_day(tmp_path: Path) -> None:
     clock = Clock()
     filled(tmp_path, 10, file_bytes_max=1000, clock=clock).close()

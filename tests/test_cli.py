@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +26,9 @@ from tallystick.errors import InvalidArgument
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.segments import Segments
+from tallystick.projections.comparison import Name, rebuild
 from tests.making import append, draft, filled, node
+from tests.projections import desk as desks
 
 ROOT = Path(__file__).parent.parent
 SAMPLE = ROOT / "src" / "tallystick" / "sample.jsonl"
@@ -215,6 +219,7 @@ def test_each_tenant_sees_its_own(sample: Tally) -> None:
         (["search", "--limit", "0"], 2, ["--limit"]),
         (["lineage", "ada", "--depth", "deep"], 2, ["deep"]),
         (["import", "nowhere.jsonl"], 2, ["nowhere.jsonl"]),
+        (["verify", "--repair"], 2, ["verify --views --repair"]),
         (["serve", "--http", "0.0.0.0:0"], 2, ["UNSAFE_BINDING"]),
         (["serve", "--http", "nonsense:port"], 2, ["127.0.0.1:8765"]),
         (["serve", "--toolsets", "poetry"], 2, ["poetry", "memory"]),
@@ -271,6 +276,70 @@ def test_verify_leaves_with_1_and_names_what_is_false(sample: Tally, base: Path)
     assert "corrupt-log" in outcome.err
     assert sample("verify", "--json").json["sound"] is False
     assert segment.read_bytes() == whole.replace(b"on call", b"on cell")
+
+
+@pytest.fixture
+def desk(base: Path) -> desks.Desk:
+    """A memory with all that lies beside a log."""
+    desk = desks.Desk(base)
+    desk.write(*desks.DEFINITIONS)
+    desk.write(desks.memory("roof", "Project", desks.text("Mend the roof."), budget="Quixotic"))
+    desk.write(desks.memory("book", "Project", desk.prepared("nodes", "book", "Many words. " * 30_000)))
+    desk.close()
+    names: tuple[Name, ...] = ("views", "sql", "text")
+    for name in names:
+        rebuild(base, lambda: FilesLog(base / "_system"), name)
+    return desk
+
+
+def test_verify_names_a_damaged_blob_and_what_to_do(desk: desks.Desk, base: Path, tally: Tally) -> None:
+    assert "blobs: sound, 1 (360000 bytes)" in tally("verify").out
+    (blob,) = (base / "_content" / "blobs").iterdir()
+    blob.write_bytes(b"few words")
+    outcome = tally("verify")
+    assert outcome.code == 1
+    assert f"_content/blobs/{blob.name} (content of 'book', lamport 6): it is damaged" in outcome.err
+    assert "restore this file" in outcome.err
+    told = tally("verify", "--json").json
+    assert (told["sound"], told["problem"], told["blobs"]["sound"]) == (False, None, False)
+    assert told["blobs"]["problems"][0]["entity"] == "book"
+
+
+def test_verify_can_leave_the_blobs_out(desk: desks.Desk, base: Path, tally: Tally) -> None:
+    shutil.rmtree(base / "_content" / "blobs")
+    outcome = tally("verify", "--no-blobs", "--json")
+    assert (outcome.code, outcome.json["sound"], outcome.json["blobs"]) == (0, True, None)
+
+
+def test_verify_compares_the_views_and_builds_them_again(desk: desks.Desk, base: Path, tally: Tally) -> None:
+    assert tally("verify", "--views", "--json").json["views"]["sound"] is True
+    path = base / "graph.db"
+    path.write_bytes(path.read_bytes().replace(b"Quixotic", b"Quixotik"))
+    assert tally("verify").code == 0
+    outcome = tally("verify", "--views")
+    assert outcome.code == 1
+    assert "false: graph.db, table nodes 'roof': differs in attrs" in outcome.err
+    assert "verify --views --repair" in outcome.out
+    told = tally("verify", "--views", "--json").json
+    assert (told["sound"], told["views"]["findings"][0]["key"]) == (False, "roof")
+    assert "sql: compared at position 6, 1 difference, built again" in tally("verify", "--views", "--repair").out
+    assert tally("verify", "--views").code == 0
+
+
+def test_verify_tells_an_edit_and_calls_it_no_damage(desk: desks.Desk, base: Path, tally: Tally) -> None:
+    (base / "_content" / "nodes" / "roof.md").write_text("Mend the roof tomorrow.")
+    outcome = tally("verify", "--views", "--repair")
+    assert outcome.code == 0
+    assert "edited: _content/nodes/roof.md 'roof': edited by hand and not adopted yet" in outcome.out
+    assert (base / "_content" / "nodes" / "roof.md").read_text() == "Mend the roof tomorrow."
+
+
+def test_views_of_a_log_that_is_false_are_not_compared(desk: desks.Desk, base: Path, tally: Tally) -> None:
+    segment = next((base / "_system" / "log").glob("*.jsonl"))
+    segment.write_bytes(segment.read_bytes().replace(b"Quixotic", b"Quixotik"))
+    outcome = tally("verify", "--views", "--repair", "--json")
+    assert outcome.code == 1
+    assert "views" not in outcome.json
 
 
 def test_the_doctor_finds_a_sound_memory_sound(sample: Tally) -> None:
@@ -365,6 +434,18 @@ def test_an_export_keeps_redactions_provable(sample: Tally) -> None:
     assert sample("verify", "--base", "restored", "--json").json["redacted"] == 1
 
 
+def test_what_a_killed_import_left_is_removed_by_the_next_one(sample: Tally, tmp_path: Path) -> None:
+    assert sample("export", "backup.jsonl").code == 0
+    system = tmp_path / "restored" / "_system"
+    for name in ("importing-dead", "importing-alive"):
+        (system / name / "log").mkdir(parents=True)
+    alive = os.open(system / "importing-alive", os.O_RDONLY)
+    fcntl.flock(alive, fcntl.LOCK_EX)
+    assert sample("import", "backup.jsonl", "--base", "restored").code == 0
+    os.close(alive)
+    assert [path.name for path in system.glob("importing-*")] == ["importing-alive"]
+
+
 def test_a_damaged_export_imports_nothing(sample: Tally, tmp_path: Path) -> None:
     lines = sample("export").out.splitlines(keepends=True)
     damaged = {
@@ -425,19 +506,52 @@ def test_an_export_of_another_tenant_is_not_mixed_in(sample: Tally) -> None:
 
 
 def test_an_import_stops_at_the_line_that_is_refused(tally: Tally) -> None:
-    good = [json.dumps({"op": "UPSERT_NODE", "node": {"id": f"n{i}", "type": "T", "attrs": {}}}) for i in range(6)]
+    good = _nodes(6)
     bad = {
         "not JSON": "{",
         "not an object": "[]",
         "unknown op": '{"op": "PUT"}',
+        "refused by the tool, before the store": '{"op": "REDACT_NODE", "node_id": "n0"}',
+        "refused by the tool for its size": json.dumps(
+            {"op": "UPSERT_NODE", "node": {"id": "big", "type": "T", "attrs": {"text": "x" * (1 << 20)}}}
+        ),
         "edge to nowhere": '{"op": "UPSERT_EDGE", "edge": {"from": "n0", "rel": "r", "to": "nowhere"}}',
     }
     for how, line in bad.items():
         outcome = tally("import", "-", "--base", how, stdin="\n".join([*good[:3], line, *good[3:]]))
-        assert (how, outcome.code in (2, 3)) == (how, True)
+        assert (how, outcome.code in (2, 3, 6)) == (how, True)
         assert "line 4" in outcome.err
         assert "3 commits before it" in outcome.err
         assert len(tally("log", "--base", how, "--json").lines) == 3
+
+
+def test_an_import_stops_at_the_line_that_is_denied(tally: Tally, base: Path, tmp_path: Path) -> None:
+    rule = tmp_path / "policy.rego"
+    rule.write_text(
+        'package mine\nimport rego.v1\ndefault decision := true\ndecision := false if input.resource == "n3"\n'
+    )
+    base.mkdir()
+    (base / "tallystick.toml").write_text(f'policy = "{rule}"\n')
+    outcome = tally("import", "-", stdin="\n".join(_nodes(6)))
+    assert outcome.code == 5
+    assert "line 4" in outcome.err
+    assert len(tally("log", "--json").lines) == 3
+
+
+def test_an_import_stops_at_the_line_that_is_refused_after_it_was_drafted(tally: Tally) -> None:
+    """The ontology is asked last."""
+    assert tally("ontology", "use", "gtd").code == 0
+    before = len(tally("log", "--json").lines)
+    edge = json.dumps({"op": "UPSERT_EDGE", "edge": {"from": "n0", "rel": "DependsOn", "to": "n1"}})
+    outcome = tally("import", "-", stdin="\n".join([*_nodes(3), edge, *_nodes(6)]))
+    assert outcome.code == 4, outcome.err
+    assert "line 4" in outcome.err
+    assert len(tally("log", "--json", "--limit", 1000).lines) == before + 3
+
+
+def _nodes(number: int) -> list[str]:
+    nodes = ({"id": f"n{i}", "type": "T", "attrs": {}} for i in range(number))
+    return [json.dumps({"op": "UPSERT_NODE", "node": node}) for node in nodes]
 
 
 def test_an_export_does_not_replace_a_file_unasked(sample: Tally, tmp_path: Path) -> None:

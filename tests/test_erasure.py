@@ -68,6 +68,12 @@ async def _memory(call: Call) -> None:
     # Long enough not to be indexed as a value, and twice in one line.
     long = {"text": f"{SECRET} " * 40, "n": 1}
     await call("memory.write", op="UPSERT_NODE", node={"id": "long", "type": "note", "attrs": long})
+    notes: tuple[dict[str, Any], ...] = ({"note": SECRET}, {"note": "x", "said": [{"by": SECRET}]})
+    for attrs in notes:
+        for named in ({}, {"id": "chosen"}):
+            joined: dict[str, Any] = {"from": "person", "rel": "knows", "to": "long", "attrs": attrs, **named}
+            await call("memory.write", op="UPSERT_EDGE", edge=joined)
+    await call("memory.write", op="DELETE_EDGE", edge_id="chosen")
 
 
 async def _work(call: Call) -> None:
@@ -91,7 +97,14 @@ async def _work(call: Call) -> None:
 
 
 async def _ontology(call: Call) -> None:
-    await call("create_ontology", node_types=["Letter"], connection_types=[])
+    answers = {"name": "Answers", "from_types": ["Letter"], "to_types": ["Letter"], "required_properties": []}
+    await call("create_ontology", node_types=["Letter"], connection_types=[answers])
+    plain = {"type": "Letter", "content": "x", "encoding": "utf-8", "format": "text"}
+    ends = [(await call("create_node", **plain))["node_id"] for _ in range(2)]
+    for content in (f"{SECRET} answers.", f"{'x' * 300_000} {SECRET}", "x"):
+        said = {"properties": {"because": SECRET}, "content": content}
+        made = await call("create_connection", type="Answers", from_node_id=ends[0], to_node_id=ends[1], **said)
+    await call("delete_connection", connection_id=made["connection_id"])
     binary = b64encode(b"\x89PNG\0\xff" + SECRET.encode() + bytes(range(256))).decode()
     for content, encoding, format_ in (
         (f"Dear {SECRET},", "utf-8", "markdown"),
@@ -286,14 +299,24 @@ def test_a_mention_is_found_with_the_field_to_redact(case: str) -> None:
     assert mentions(commit_of(operation), ADA) == {("node", field, field) for field in fields}
 
 
+def test_an_edge_is_searched_like_a_node() -> None:
+    said = {"from": "a", "rel": "r", "to": "b", "attrs": {"note": ADA, "deep": {"list": [ADA]}}}
+    found = mentions(commit_of(Operation(Verb.UPSERT_EDGE, {**said, **content(f"Dear {ADA}")})), ADA)
+    assert found == {("edge", field, field) for field in ("attrs.note", "attrs.deep.list", "content")}
+
+
 BEYOND: dict[str, tuple[Commit, tuple[str, str]]] = {
     "the id of a node": (commit_of(upsert({}, ADA)), ("node", "id")),
     "the type of a node": (commit_of(upsert({}, kind=ADA)), ("node", "type")),
     "the name of an attribute": (commit_of(upsert({ADA: 1})), ("node", f"attrs.{ADA}")),
     "the node that is deleted": (commit_of(Operation(Verb.DELETE_NODE, {"node_id": ADA})), ("node", "node_id")),
-    "an attribute of an edge": (
-        commit_of(Operation(Verb.UPSERT_EDGE, {"from": "a", "rel": "r", "to": "b", "attrs": {"note": ADA}})),
-        ("edge", "attrs.note"),
+    "the name of an attribute of an edge": (
+        commit_of(Operation(Verb.UPSERT_EDGE, {"from": "a", "rel": "r", "to": "b", "attrs": {ADA: 1}})),
+        ("edge", f"attrs.{ADA}"),
+    ),
+    "the edge that is redacted": (
+        commit_of(Operation(Verb.REDACT_EDGE, {"from": "a", "rel": "r", "to": ADA, "reason": "asked"})),
+        ("edge", "to"),
     ),
     "the end of an edge": (
         commit_of(Operation(Verb.DELETE_EDGE, {"from": ADA, "rel": "r", "to": "b"})),
@@ -327,11 +350,16 @@ def test_a_content_that_cannot_be_read_is_told() -> None:
 
 
 def test_nothing_is_changed_by_looking(shell: Shell) -> None:
-    shell.write(node("ada", mail=ADA), edge("ada", "knows", "ada", since=ADA))
+    shell.write(node("ada", mail=ADA), edge("ada", "knows", "ada", since=ADA, **{ADA: 1}))
     before = (shell.base / "_system" / "head").read_bytes()
     told = shell.run("forget", "--subject", ADA, "--json").json
-    assert told["to_redact"] == [{"node": "ada", "type": "note", "fields": ["attrs.mail"]}]
-    assert [each["place"] for each in told["cannot_be_erased"]] == ["attrs.since"]
+    assert told["to_redact"] == [
+        {"entity": "ada", "kind": "node", "type": "note", "fields": ["attrs.mail"]},
+        {"entity": "ada|knows|ada", "kind": "edge", "type": "knows", "fields": ["attrs.since"]},
+    ]
+    assert [(each["place"], each["because"]) for each in told["cannot_be_erased"]] == [
+        (f"attrs.{ADA}", "the name of an attribute, which stays when its value is redacted")
+    ]
     assert (shell.base / "_system" / "head").read_bytes() == before
 
 
@@ -348,7 +376,20 @@ def test_only_what_names_the_subject_is_redacted_unless_more_is_asked_for(shell:
     assert [row["fields"] for row in whole["redacted"]] == [["attrs", "content"]] * 3
 
 
-def test_the_report_tells_what_was_done_and_names_nobody(shell: Shell, tmp_path: Path) -> None:
+def test_a_node_that_goes_whole_takes_what_its_edges_say(shell: Shell) -> None:
+    shell.write(node("ada", "Person", mail=ADA), node("bob", "Person", mail="bob@example.org"))
+    shell.write(edge("bob", "knows", "ada", note="her phone is 5550123"), edge("bob", "likes", "bob", note="himself"))
+    (row,) = shell.run("forget", "--subject", ADA, "--whole", "--yes", "--json").json["redacted"]
+    assert sorted(row["masked_payloads"]) == ["1", "3"]
+    assert (found_in(shell.base, "5550123"), found_in(shell.base, "himself") != []) == ([], True)
+    assert [made["kind"] for made in shell.run("redactions", "--json").json["redactions"]] == ["edge", "node"]
+    assert shell.run("verify").code == 0
+
+
+def test_the_report_tells_what_was_done_and_names_nobody(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tallystick.cli.remains._PATIENCE_SECONDS", 0.0)
     shell.write(node(ADA, "Person", mail=ADA), node("b", mail=ADA, n=1), node("b", mail=ADA, n=2))
     shell.write(edge("b", "knows", ADA, note=f"met {ADA}"))
     shell.run("export", tmp_path / "backup.jsonl")
@@ -362,12 +403,13 @@ def test_the_report_tells_what_was_done_and_names_nobody(shell: Shell, tmp_path:
     assert (said["reference"], said["reason"], said["by"], said["complete"]) == (
         "R-17", "erasure request", "default-agent", False,
     )  # fmt: skip
-    assert [(row["node"], row["type"], len(row["masked_payloads"])) for row in said["redacted"]] == [
-        ("[NAMES THE SUBJECT]", "Person", 1), ("b", "note", 2),
+    assert [(row["entity"], row["type"], len(row["masked_payloads"])) for row in said["redacted"]] == [
+        ("[NAMES THE SUBJECT]", "knows", 1), ("[NAMES THE SUBJECT]", "Person", 1), ("b", "note", 2),
     ]  # fmt: skip
-    assert {(each["kind"], each["place"]) for each in said["not_erased"]} >= {
-        ("node", "id"), ("edge", "to"), ("edge", "attrs.note"), ("node", "node_id"),
+    assert {(each["kind"], each["place"]) for each in said["not_erased"]} == {
+        ("node", "id"), ("edge", "to"), ("node", "node_id"),
     }  # fmt: skip
+    assert {each["because"].partition(":")[0] for each in said["not_erased"]} == {"names the entity"}
     assert said["log_is_sound"] is True
     assert [backup["position"] for backup in said["backups_taken_before"]] == [4]
 
@@ -410,6 +452,23 @@ def test_another_tenants_memory_is_neither_looked_at_nor_touched(shell: Shell) -
     assert found_in(shell.base, ADA) == ["tenants/acme/_system/log/00000000000000000001.jsonl"]
 
 
+def test_a_log_with_redacted_edges_is_copied_and_can_be_written_anew(shell: Shell, tmp_path: Path) -> None:
+    chosen = edge("a", "knows", "b", note=f"met {ADA}")
+    chosen["edge"]["id"] = "chosen"
+    shell.write(node("a"), node("b"), edge("a", "knows", "b", note=f"met {ADA}"), chosen)
+    shell.write({"op": "DELETE_EDGE", "edge_id": "chosen"})
+    shell.run("forget", "--subject", ADA, "--yes")
+    shell.run("export", tmp_path / "log.jsonl")
+    for name, words in (("copied", ()), ("anew", ("--replay",))):
+        other = Shell(tmp_path / name)
+        if words:
+            other.write(node("first"))
+        other.run("import", tmp_path / "log.jsonl", *words)
+        made = other.run("redactions", "--json").json["redactions"]
+        assert [row["entity"] for row in made] == ["a|knows|b", "chosen"]
+        assert other.run("verify").code == 0
+
+
 # -- torn ends, backups
 
 
@@ -443,4 +502,4 @@ def test_backups_taken_before_a_redaction_are_pending_until_they_are_destroyed(s
     with pytest.raises(NotFound):
         shell.run("redactions", "--destroyed", "backup_0")
     (made,) = shell.run("redactions", "--json").json["redactions"]
-    assert (made["node"], made["fields"], made["masked_payloads"]) == ("ada", ["attrs.mail"], 1)
+    assert (made["entity"], made["fields"], made["masked_payloads"]) == ("ada", ["attrs.mail"], 1)

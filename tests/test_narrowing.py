@@ -113,6 +113,18 @@ async def test_a_full_history_leaves_out_edges_to_what_may_not_be_read(
 
 
 @BOTH
+async def test_a_summary_counts_nothing_that_is_withheld(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
+    async with shared(tmp_path, policy) as base:
+        await plans(base)
+        await base.edge(ALICE, "plan", "leads_to", "hidden")
+        for who in (ALICE, BOB):
+            told = await base.call(who, "memory.lineage", entity_id="plan", depth="summary")
+            assert (told["summary"]["modification_count"], told["summary"]["unique_actors"]) == (1, 1)
+        edge = await base.call(BOB, "memory.lineage", entity_id="plan|leads_to|hidden", depth="summary")
+        assert (edge["error"], "summary" in edge) == ("ENTITY_NOT_FOUND", False)
+
+
+@BOTH
 async def test_what_was_deleted_is_judged_by_what_it_was(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
     async with shared(tmp_path, policy) as base:
         await base.node(ALICE, "hidden", "secret", said="once")

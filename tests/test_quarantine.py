@@ -39,11 +39,23 @@ def recalled(agent: Agent, recall_id: str, *entities: str, reason: str = REASON)
     agent.run(agent.store.write(agent.principal, Action.WRITE, propose))
 
 
-def undone(agent: Agent, recall_id: str) -> None:
+def undone(agent: Agent, recall_id: str, *entities: str) -> None:
     def propose(state: State) -> Draft:
-        return Draft(trust.undo(state, recall_id, None), actor="officer", tool="recall")
+        return Draft(trust.undo(state, recall_id, None, entities), actor="officer", tool="recall", reason="checked")
 
     agent.run(agent.store.write(agent.principal, Action.WRITE, propose))
+
+
+def redone(agent: Agent, recall_id: str, *entities: str) -> None:
+    def propose(state: State) -> Draft:
+        return Draft(trust.redo(state, recall_id, entities), actor="officer", tool="recall")
+
+    agent.run(agent.store.write(agent.principal, Action.WRITE, propose))
+
+
+def untrusted_by(agent: Agent, *entities: str) -> list[str | None]:
+    found = (agent.read(entity)["entity"].get("untrusted") for entity in entities)
+    return [None if each is None else each["recall"] for each in found]
 
 
 # -- what readers are told
@@ -132,6 +144,69 @@ def test_a_recall_that_is_redacted_still_stands(agent: Agent) -> None:
     assert "untrusted" not in agent.read("b")["entity"]
 
 
+def test_single_entities_of_a_recall_are_trusted_again_in_one_draft_that_its_lineage_tells(agent: Agent) -> None:
+    for name in "abc":
+        agent.node(name)
+    agent.edge("a", "cites", "b")
+    recalled(agent, "recall_1", *"abc", "a|cites|b")
+    undone(agent, "recall_1", "b", "a|cites|b")
+    assert untrusted_by(agent, *"abc", "a|cites|b") == ["recall_1", None, "recall_1", None]
+    told, page = (agent.lineage(name)["lineage"][-1] for name in ("recall_1", "recall_1/1"))
+    assert (told["actor"], told["reason"], told["changes"]) == ("officer", "checked", {"attrs.cleared": 2})
+    assert page["changes"] == {"attrs.cleared": ["a|cites|b", "b"]}
+    assert page["lamport"] == told["lamport"] + 1
+
+
+def test_what_was_trusted_again_can_be_taken_back_again_in_part_or_as_a_whole(agent: Agent) -> None:
+    for name in "ab":
+        agent.node(name)
+    recalled(agent, "recall_1", *"ab")
+    undone(agent, "recall_1", "b")
+    redone(agent, "recall_1", "b")
+    assert untrusted_by(agent, *"ab") == ["recall_1", "recall_1"]
+    undone(agent, "recall_1", "a")
+    undone(agent, "recall_1")
+    assert untrusted_by(agent, *"ab") == [None, None]
+    redone(agent, "recall_1")
+    assert untrusted_by(agent, *"ab") == [None, "recall_1"]
+
+
+def test_what_is_cleared_of_one_recall_is_still_named_by_another(agent: Agent) -> None:
+    agent.node("a")
+    recalled(agent, "recall_1", "a")
+    recalled(agent, "recall_2", "a")
+    undone(agent, "recall_2", "a")
+    assert untrusted_by(agent, "a") == ["recall_1"]
+
+
+def test_entities_are_cleared_wherever_in_a_long_recall_they_are_named(agent: Agent) -> None:
+    agent.node("first")
+    agent.node("last")
+    recalled(agent, "recall_1", "first", *(f"x{number}" for number in range(PAGE_ENTITIES)), "last")
+    undone(agent, "recall_1", "last", "first")
+    assert untrusted_by(agent, "first", "last") == [None, None]
+    assert agent.read("recall_1/2")["entity"]["attrs"]["cleared"] == ["last"]
+
+
+def test_clearing_what_is_not_named_or_was_cleared_before_is_refused_and_changes_nothing(agent: Agent) -> None:
+    for name in "ab":
+        agent.node(name)
+    recalled(agent, "recall_1", *"ab")
+    with pytest.raises(NotFound):
+        undone(agent, "recall_1", "a", "c")
+    with pytest.raises(Conflict) as refused:
+        redone(agent, "recall_1", "a")
+    assert refused.value.code == "NOT_UNDONE"
+    undone(agent, "recall_1", "a")
+    with pytest.raises(Conflict) as refused:
+        undone(agent, "recall_1", "a", "b")
+    assert refused.value.code == "ALREADY_UNDONE"
+    with pytest.raises(Conflict) as refused:
+        redone(agent, "recall_1")
+    assert refused.value.code == "NOT_UNDONE"
+    assert untrusted_by(agent, *"ab") == [None, "recall_1"]
+
+
 def test_trust_that_followed_is_trust_that_was_built() -> None:
     book = Book()
     book.node("a")
@@ -142,12 +217,15 @@ def test_trust_that_followed_is_trust_that_was_built() -> None:
 
     seen = [portrait(book.state)]
     sizes: list[int] = []
-    for operations in (
+    for made in (
         trust.recall("r1", "one", ["a", "b"], {}),
         trust.recall("r2", "two", ["b", "c", "b"], {}),
+        lambda: trust.undo(book.state, "r2", None, ["b"]),
+        lambda: trust.redo(book.state, "r2", ["b"]),
         (Operation(Verb.UPSERT_NODE, {"id": "r1", "type": "trust/recall", "attrs": {"status": "undone"}}),),
         (Operation(Verb.DELETE_NODE, {"node_id": "r2/1"}),),
     ):
+        operations = made() if callable(made) else made
         for operation in operations:
             book.write(operation.verb, operation.payload)
         sizes.append(len(operations))
@@ -319,6 +397,12 @@ def test_a_recall_is_listed_first_then_made_then_undone(shell: Shell) -> None:
     assert made["position"] == listed["position"] + 2
     (only,) = shell.run("recall", "--list", "--json").json["recalls"]
     assert (only["recall"], only["written"], only["derived"], only["reason"]) == (made["recall"], 1, 2, REASON)
+    some = ("--entity", "summary", "--entity", "summary|cites|page-1")
+    cleared = shell.run("recall", "--undo", made["recall"], *some, "--reason", "checked by hand", "--json").json
+    assert cleared["entities"] == ["summary", "summary|cites|page-1"]
+    assert untrusted(shell, *ALL) == ["page-1"]
+    assert "summary: untrusted again" in shell.run("recall", "--redo", made["recall"], "--entity", "summary").err
+    assert untrusted(shell, *ALL) == ["page-1", "summary"]
     shell.run("recall", "--undo", made["recall"], "--reason", "checked by hand")
     assert untrusted(shell, *ALL) == []
     (only,) = shell.run("recall", "--list", "--json").json["recalls"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from tallystick.commits import Draft, Operation, Verb
-from tallystick.errors import Corrupt
+from tallystick.errors import Conflict, Corrupt, StorageRefused
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.partition import Partition, Propose
@@ -151,3 +152,52 @@ def test_a_process_of_its_own_takes_the_snapshot(tmp_path: Path) -> None:
     while not list((tmp_path / "_system" / "snapshots").glob("*.snapshot")):
         assert time.monotonic() < deadline, "no snapshot was taken"
         time.sleep(0.05)
+
+
+async def test_what_a_killed_snapshot_left_is_gone_after_the_next_start_or_snapshot(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    await first.commit(writing("n"))
+    left = tmp_path / "snapshots" / f"{7:020d}.new-12345"
+    left.parent.mkdir()
+    left.write_bytes(b"half a snapshot")
+    kept = first.save_snapshot()
+    assert list(left.parent.iterdir()) == [kept]
+    left.write_bytes(b"half a snapshot")
+    await first.close()
+    await opened(tmp_path).close()
+    assert list(left.parent.iterdir()) == [kept]
+
+
+async def test_a_snapshot_without_room_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = opened(tmp_path)
+    await first.commit(writing("n"))
+
+    def no_room(fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", no_room)
+        with pytest.raises(StorageRefused):
+            first.save_snapshot()
+    assert list((tmp_path / "snapshots").iterdir()) == []
+    assert first.save_snapshot().exists()
+    await first.close()
+
+
+async def test_a_redaction_while_a_snapshot_is_written_means_that_it_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = opened(tmp_path)
+    await first.commit(writing("n"))
+    snapshots, real = Snapshots(tmp_path / "snapshots"), os.fsync
+
+    def forgetting(fd: int) -> None:
+        real(fd)
+        monkeypatch.setattr(os, "fsync", real)
+        snapshots.forget()
+
+    monkeypatch.setattr(os, "fsync", forgetting)
+    with pytest.raises(Conflict):
+        first.save_snapshot()
+    await first.close()
+    assert list((tmp_path / "snapshots").iterdir()) == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,34 @@ async def test_ids_of_a_closed_tenant_stay_known_without_opening_it_again(tmp_pa
         assert base.opened == ["acme", "globex"]
 
 
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+async def test_another_tenants_edges_are_refused_like_its_nodes(tmp_path: Path, closed: bool) -> None:
+    async with shared(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
+        for name in ("ours", "also_ours"):
+            await base.node(ACME, name)
+        await base.edge(ACME, "ours", "leads_to", "also_ours")
+        edge = {"from": "ours", "rel": "leads_to", "to": "also_ours", "id": "by_name"}
+        assert "commit_id" in await base.call(ACME, "memory.write", op="UPSERT_EDGE", edge=edge)
+        if closed:
+            base.seconds = 601
+            await base.store.tenants.close_idle()
+        for edge_id in ("by_name", "ours|leads_to|also_ours"):
+            for tool in ("memory.read", "memory.lineage"):
+                assert (await base.call(GLOBEX, tool, entity_id=edge_id))["error"] == "AUTHORIZATION_DENIED", edge_id
+        assert (await base.call(GLOBEX, "memory.read", entity_id="ours|leads_to|nobodys"))["entity"] is None
+
+
+async def test_deleting_what_another_tenant_has_is_refused_and_what_nobody_has_is_not_found(tmp_path: Path) -> None:
+    async with shared(tmp_path, Embedded("rbac")) as base:
+        await base.node(ACME, "ours")
+        for asked in ({"op": "DELETE_NODE"}, {"op": "REDACT_NODE", "reason": "curiosity"}):
+            refused = await base.refused(GLOBEX, "memory.write", node_id="ours", **asked)
+            assert refused.error.details["policy_decision"]["reason"] == "cross-tenant access denied"
+            told = await base.call(GLOBEX, "memory.write", node_id="nobodys", **asked)
+            assert told["error"] == "ENTITY_NOT_FOUND"
+        assert (await base.call(ACME, "memory.read", entity_id="ours"))["entity"] is not None
+
+
 async def test_a_tenant_that_was_never_open_here_is_asked_too(tmp_path: Path) -> None:
     async with shared(tmp_path, Embedded("rbac")) as base:
         await base.node(ACME, "ours")
@@ -158,3 +188,19 @@ async def test_what_is_no_tenant_id_opens_nothing(tmp_path: Path, name: str) -> 
             async with base.store.tenants.using(name):
                 raise AssertionError("it never opens")
         assert base.opened == []
+
+
+async def test_a_closed_tenant_lets_go_of_what_it_held_even_if_the_collector_never_looks(tmp_path: Path) -> None:
+    async with shared(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
+        await base.node(ACME, "ours")
+        partition = base.store.tenants.find("acme")
+        assert partition is not None
+        held = await partition.look(weakref.ref)
+        gc.collect()
+        gc.freeze()
+        try:
+            base.seconds = 601
+            await base.store.tenants.close_idle()
+            assert held() is None
+        finally:
+            gc.unfreeze()

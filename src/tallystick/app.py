@@ -8,10 +8,10 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from tallystick.audit.trail import Trail
 from tallystick.audit.writer import Audit
 from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.homes import Homes
+from tallystick.log import Entry
 from tallystick.log.files import FilesLog
 from tallystick.partition import Limits, Partition, Receipt
 from tallystick.policy import Principal
@@ -39,6 +40,7 @@ from tallystick.state.tasks import TaskCards
 from tallystick.state.trust import Trust
 from tallystick.state.work.graph import WorkGraph
 from tallystick.store import Store
+from tallystick.telemetry import metrics, tracing
 from tallystick.tenants import Tenants
 from tallystick.toolsets import Toolset, files, knowledge, memory, ontology, tasks, work
 from tallystick.toolsets.files import rewriting
@@ -49,8 +51,15 @@ from tallystick.toolsets.tasks.settings import read_pipelines
 from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_settings
 
 if TYPE_CHECKING:
+    from tallystick.commits import Commit
     from tallystick.policy.remote import Remote
+    from tallystick.projections.emission import Sink
     from tallystick.server.oauth.guard import Admission
+    from tallystick.state.state import State
+
+T = TypeVar("T")
+LINEAGE_TOKEN_VARIABLE = "OPENLINEAGE_API_KEY"
+"""What an endpoint for lineage wants to see; in no file and in no setting."""
 
 
 logger = logging.getLogger(__name__)
@@ -89,7 +98,9 @@ async def opened(settings: Settings, homes: Homes | None = None, *, warm: bool =
     warming: set[asyncio.Task[None]] = set()
 
     async def open_partition(tenant: str) -> Partition:
-        partition = await _open_partition(msgspec.structs.replace(settings, tenant=tenant))
+        partition = await _open_partition(
+            msgspec.structs.replace(settings, tenant=tenant), homes.appended if homes else None
+        )
         if warm:
             task = asyncio.create_task(_warm(partition, settings.toolsets))
             warming.add(task)
@@ -112,8 +123,9 @@ async def opened(settings: Settings, homes: Homes | None = None, *, warm: bool =
         idle_seconds=settings.tenant_idle_seconds,
         open_max=settings.tenants_open_max,
     )
-    store = Store(tenants, gate, committed=homes.committed if homes else None, written=written)
+    store = _store_class()(tenants, gate, written=written)
     tending = asyncio.create_task(tenants.tend())
+    metrics.AUDIT.reading = lambda: [((), float(audit.healthy))]
     try:
         yield store
     finally:
@@ -139,7 +151,9 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
         await store.partition(local_user(settings))
         homes.of(settings.tenant).serve()
         try:
-            yield _offer(settings, store, homes)
+            with _watched(settings, store, homes):
+                async with _fed(settings, store):
+                    yield _offer(settings, store, homes)
         finally:
             await homes.close()
 
@@ -151,11 +165,23 @@ async def publish(settings: Settings) -> None:
     await homes.close()
 
 
+async def catch_up(settings: Settings) -> None:
+    """Bring to the head what follows the log on this disk, for commands that erased something."""
+    homes = Homes(settings, database=_work_settings(settings).db_path)
+    await asyncio.to_thread(homes.of(settings.tenant).catch_up)
+    await homes.close()
+
+
+def database_of(settings: Settings) -> Path | None:
+    """Where `graph.db` lies, if not in the home."""
+    return _work_settings(settings).db_path
+
+
 def serve_stdio(settings: Settings) -> None:
-    from tallystick.server.mcp import serve_stdio as serve
+    from tallystick.server.stdio import serve_stdio as serve
 
     async def run() -> None:
-        async with served(settings) as offer:
+        async with _exporting(), served(settings) as offer:
             await serve(offer)
 
     asyncio.run(run())
@@ -166,18 +192,23 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     import uvloop
 
     from tallystick.server.http import http_app, run_http
+    from tallystick.server.metrics import PATH as METRICS_PATH
+    from tallystick.server.metrics import metrics_routes
     from tallystick.server.tls import tls_context
 
     tls = tls_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
     admission = _admission(settings, host, port)
+    if admission is not None and settings.metrics == "open":
+        admission.open_paths |= {METRICS_PATH}
 
     async def run() -> None:
-        async with served(settings) as offer:
+        async with _exporting(), served(settings) as offer:
             application = http_app(
                 offer if admission is None else _guarded(settings, offer),
                 hosts=[host, *settings.http_hosts],
                 origins=settings.http_origins,
                 admission=admission,
+                more=metrics_routes(settings.metrics, tenant=settings.tenant),
             )
             await run_http(application, host=host, port=port, announce=announce, tls=tls)
 
@@ -189,6 +220,55 @@ async def take_snapshot(settings: Settings) -> Path:
         return (await store.partition(local_user(settings))).save_snapshot()
 
 
+@asynccontextmanager
+async def _fed(settings: Settings, store: Store) -> AsyncIterator[None]:
+    """While inside, lineage is handed on to where the settings say, if they do."""
+    if not settings.lineage_to:
+        yield
+        return
+    from tallystick.projections.emission import follow, sink_for
+    from tallystick.projections.feed import Feed, Followed
+
+    loop = asyncio.get_running_loop()
+
+    def on_loop(work: Coroutine[None, None, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    async def busy() -> list[str]:
+        return [settings.tenant, *store.tenants.open_now]
+
+    def followed(tenant: str, sink: Sink) -> Followed:
+        system = msgspec.structs.replace(settings, tenant=tenant).system
+        return follow(
+            system, lambda: FilesLog(system), sink, lambda commit: on_loop(kind_before(store, tenant, commit))
+        )
+
+    sink = sink_for(settings.lineage_to, token=os.environ.get(LINEAGE_TOKEN_VARIABLE) or None, patience_seconds=0)
+    # Without an issuer there is one tenant, whoever else has a log here.
+    known = (lambda: _tenants_of(settings)) if settings.issuers else list
+    feed = Feed(sink, followed, busy=lambda: on_loop(busy()), known=known)
+    feed.start()
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(feed.close)
+
+
+async def kind_before(store: Store, tenant: str, commit: Commit) -> str:
+    """The type of a node when this commit deleted or redacted it. No policy speaks of it: nobody asks for the node."""
+
+    def look(state: State) -> str:
+        node_id = commit.document()["node_id"]
+        before = state.node(node_id, state.resolve(commit.lamport) - 1)
+        if before is not None:
+            return before.type
+        known = state.lineage(node_id, "direct", 0, 0)
+        return known.type if known is not None else "node"
+
+    async with store.tenants.using(tenant) as partition:
+        return await partition.look(look, min_position=commit.lamport)
+
+
 def _tenants_of(settings: Settings) -> list[str]:
     """Those that have a log, from the directories of the base."""
     others = settings.base / "tenants"
@@ -197,7 +277,7 @@ def _tenants_of(settings: Settings) -> list[str]:
     return [one.tenant for one in each if one.system.is_dir()]
 
 
-async def _open_partition(settings: Settings) -> Partition:
+async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[Entry]], None] | None) -> Partition:
     log = FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max)
     partition = Partition(
         log,
@@ -206,6 +286,7 @@ async def _open_partition(settings: Settings) -> Partition:
             settings.system / "snapshots", every=settings.snapshot_every, take=lambda: _snapshot_elsewhere(settings)
         ),
         limits=Limits(settings.group_drafts_max, settings.group_bytes_max),
+        appended=appended,
     )
     await partition.open()
     # What was loaded stays: a full collection over it would stop the world for seconds.
@@ -246,6 +327,55 @@ def _snapshot_elsewhere(settings: Settings) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+def _exporting() -> AbstractAsyncContextManager[None]:
+    if not any(name.startswith("OTEL_") for name in os.environ):
+        return nullcontext()
+    from tallystick.telemetry.otlp import exporting
+
+    return exporting(__version__)
+
+
+def _store_class() -> type[Store]:
+    if tracing.tracer is None:
+        return Store
+    from tallystick.server.traced import TracedStore
+
+    return TracedStore
+
+
+@contextmanager
+def _watched(settings: Settings, store: Store, homes: Homes) -> Iterator[None]:
+    """While inside, metrics look at these when they are asked for."""
+    named = settings.metrics_tenants or (() if settings.issuers else (settings.tenant,))
+
+    def partitions() -> dict[str, Partition]:
+        found = {tenant: store.tenants.find(tenant) for tenant in store.tenants.open_now}
+        return {tenant: partition for tenant, partition in found.items() if partition is not None}
+
+    def lags() -> Iterable[tuple[tuple[str], float]]:
+        worst: dict[str, int] = {}
+        for tenant, partition in partitions().items():
+            for projection, lag in homes.lags(tenant, partition.position).items():
+                worst[projection] = max(lag, worst.get(projection, 0))
+        return [((projection,), lag) for projection, lag in worst.items()]
+
+    readings: dict[metrics.Gauge, metrics.Reading] = {
+        metrics.QUEUE: lambda: [((), sum(each.waiting for each in partitions().values()))],
+        metrics.TENANTS_OPEN: lambda: [((), len(partitions()))],
+        metrics.LOG_BYTES: lambda: [((), sum(each.log_bytes for each in partitions().values()))],
+        metrics.POSITION: lambda: [((name,), each.position) for name, each in partitions().items() if name in named],
+        metrics.LAG: lags,
+        metrics.BUILD: lambda: [((__version__, sys.version.partition(" ")[0]), 1)],
+    }
+    for gauge, reading in readings.items():
+        gauge.reading = reading
+    try:
+        yield
+    finally:
+        for gauge in readings:
+            gauge.reading = tuple
 
 
 def _offer(settings: Settings, store: Store, homes: Homes) -> Offer:

@@ -269,6 +269,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         _meaning("Where older files of it are moved to; empty means they are removed.", "TALLYSTICK_AUDIT_ARCHIVE"),
     ] = ""
+    lineage_to: Annotated[
+        str,
+        _meaning(
+            "Where a server hands lineage on as OpenLineage events: a file, or an address that takes POST; empty"
+            " means nowhere.",
+            "TALLYSTICK_LINEAGE_TO",
+        ),
+    ] = ""
     audit_strict: Annotated[
         bool,
         _meaning("Deny everything while decisions cannot be written down.", "TALLYSTICK_AUDIT_STRICT"),
@@ -294,8 +302,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 100_000
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        _meaning("How much is told on standard error.", "TALLYSTICK_LOG_LEVEL"),
+        _meaning("How much is told on standard error, and to a collector of logs.", "TALLYSTICK_LOG_LEVEL"),
     ] = "warning"
+    log_format: Annotated[
+        Literal["text", "json"],
+        _meaning("How it is told: lines to read, or an object in each line.", "TALLYSTICK_LOG_FORMAT"),
+    ] = "text"
+    metrics: Annotated[
+        Literal["guarded", "open", "off"],
+        _meaning(
+            "Who may read `/metrics` where tokens are asked for: `guarded`, those with a token of our own `tenant`;"
+            " `open`, anybody.",
+            "TALLYSTICK_METRICS",
+        ),
+    ] = "guarded"
+    metrics_tenants: Annotated[
+        tuple[str, ...],
+        _meaning(
+            "Tenants that metrics may name; without an issuer our own `tenant` is named.", "TALLYSTICK_METRICS_TENANTS"
+        ),
+    ] = ()
 
     @property
     def home(self) -> Path:

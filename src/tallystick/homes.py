@@ -7,18 +7,20 @@ the time; a command that only asks starts none, and brings up to date what it as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
 from tallystick.config import Settings
-from tallystick.log import Log
+from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
 from tallystick.projections.content import Contents, Kind
 from tallystick.projections.edits import Edits
 from tallystick.projections.follower import Follower
+from tallystick.projections.fresh import Fresh
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
@@ -41,6 +43,9 @@ class Homes:
         self._adopt = adopt
         self._database = database
         self._homes: dict[str, Home] = {}
+        self._left: set[Home] = set()
+        """No longer to be had, and still used."""
+        self._closing: set[asyncio.Task[None]] = set()
 
     def of(self, tenant: str) -> Home:
         home = self._homes.get(tenant)
@@ -62,27 +67,54 @@ class Homes:
         return self.of(tenant).text
 
     async def published(self, tenant: str, position: int) -> None:
-        await self.of(tenant).published(position)
+        home = self.of(tenant)
+        with home.used():
+            await home.published(position)
 
     async def adopted(self, tenant: str, kind: Kind, entity_id: str) -> None:
-        await self.of(tenant).adopted(kind, entity_id)
+        home = self.of(tenant)
+        with home.used():
+            await home.adopted(kind, entity_id)
 
-    def committed(self, tenant: str) -> None:
-        """Something was committed: whoever follows may look."""
+    def lags(self, tenant: str, position: int) -> dict[str, int]:
+        """By projection that follows all the time: how many commits it is behind."""
+        home = self._homes.get(tenant)
+        return {} if home is None else home.lags(position)
+
+    def appended(self, tenant: str, group: Sequence[Entry]) -> None:
+        """These are in the log now: whoever follows may look."""
         home = self._homes.get(tenant)
         if home is not None:
-            home.notify()
+            home.appended(group)
 
     async def leave(self, tenant: str) -> None:
-        """Nobody has used this tenant for a while: end what follows its log. The next use opens it again."""
+        """Its log was closed after a while without a use: end what follows it. The next use opens it again.
+
+        A tool may still be busy with the home, and may even wait for the log to be opened again. So nobody
+        waits for it here: it is closed when the last of them is done.
+        """
         home = self._homes.pop(tenant, None)
-        if home is not None:
+        if home is None:
+            return
+        if home.is_used:
+            self._left.add(home)
+            home.when_unused = lambda: self._close_later(home)
+        else:
             await home.close()
 
     async def close(self) -> None:
-        for home in self._homes.values():
+        homes, self._homes = [*self._homes.values(), *self._left], {}
+        self._left.clear()
+        for home in homes:
             await home.close()
-        self._homes.clear()
+        await asyncio.gather(*self._closing)
+
+    def _close_later(self, home: Home) -> None:
+        if home in self._left:
+            self._left.remove(home)
+            closing = asyncio.create_task(home.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
 
 class Home:
@@ -92,24 +124,44 @@ class Home:
         self.path = settings.home
         self._database = database or settings.home / "graph.db"
         self._followers: list[Follower] = []
-        # Those that look at once when something was committed; the others look once a second.
-        self._notified: list[Follower] = []
+        self._fresh = Fresh()
         self._looking: asyncio.Task[None] | None = None
+        self._users = 0
+        self.when_unused: Callable[[], None] | None = None
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Not closed meanwhile, unless everything is. For the event loop's thread only."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._users == 0 and self.when_unused is not None:
+                self.when_unused()
+
+    @property
+    def is_used(self) -> bool:
+        return self._users > 0
 
     @cached_property
     def contents(self) -> Contents:
         return Contents(self.path)
 
-    @cached_property
+    @property
     def text(self) -> TextIndex:
+        return self._text[0]
+
+    @cached_property
+    def _text(self) -> tuple[TextIndex, Follower]:
         projection = TextProjection(self.path)
-        follower = self._followed(Follower(self._open_log, projection, lock=self._lock("text")))
-        return TextIndex(projection, follower.catch_up)
+        follower = self._followed(Follower(self._open_log, projection, lock=self._lock("text"), fresh=self._fresh))
+        return TextIndex(projection, follower.catch_up, used=self.used), follower
 
     @cached_property
     def sql(self) -> Follower:
         projection = SqlProjection(self._database)
-        return self._followed(Follower(self._open_log, projection, lock=self._lock("sql")), notified=False)
+        return self._followed(Follower(self._open_log, projection, lock=self._lock("sql"), fresh=self._fresh))
 
     @property
     def views(self) -> Views:
@@ -117,7 +169,7 @@ class Home:
 
     @cached_property
     def _views(self) -> tuple[Views, Follower, Edits]:
-        shown, follower = follow(self.path, self._open_log)
+        shown, follower = follow(self.path, self._open_log, fresh=self._fresh)
         self._followed(follower)
         return shown, follower, Edits(shown, follower, self._commit_edit)
 
@@ -129,30 +181,42 @@ class Home:
         if self._adopt is not None:
             self._looking = asyncio.create_task(self._views[2].run())
 
+    def catch_up(self) -> None:
+        """Bring whatever there is on disk to the head now, and nothing else: what was never made is not made now."""
+        if (self._settings.system / "views.db").exists():
+            self._views[1].catch_up()
+        if (self._settings.system / "text").exists():
+            self._text[1].catch_up()
+        if self._database.exists():
+            self.sql.catch_up()
+
     def publish(self) -> None:
         """Bring the views to the head now; waits for its turn when another process is at it."""
         self._views[1].catch_up()
 
     async def published(self, position: int) -> None:
-        follower = self._views[1]
-        follower.start()
-        follower.notify()
-        await follower.reached(position, _PUBLISHED_SECONDS)
+        await self._views[1].reached(position, _PUBLISHED_SECONDS)
 
     async def adopted(self, kind: Kind, entity_id: str) -> None:
         if self._adopt is not None:
             await self._views[2].adopt_one(kind, entity_id)
 
-    def notify(self) -> None:
-        for follower in self._notified:
-            follower.notify()
+    def lags(self, position: int) -> dict[str, int]:
+        following = [follower for follower in self._followers if follower.is_following]
+        return {each.projection.name: max(0, position - each.position.lamport) for each in following}
+
+    def appended(self, group: Sequence[Entry]) -> None:
+        if any(follower.is_following for follower in self._followers):
+            self._fresh.keep(group)
+            for follower in self._followers:
+                follower.notify()
 
     async def close(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
-        if "text" in self.__dict__:
-            self.text.close()
+        if "_text" in self.__dict__:
+            await asyncio.to_thread(self.text.close)
         for follower in self._followers:
             await asyncio.to_thread(follower.close)
 
@@ -160,10 +224,8 @@ class Home:
         if self._adopt is not None:
             await self._adopt(self._settings.tenant, edit)
 
-    def _followed(self, follower: Follower, *, notified: bool = True) -> Follower:
+    def _followed(self, follower: Follower) -> Follower:
         self._followers.append(follower)
-        if notified:
-            self._notified.append(follower)
         return follower
 
     def _open_log(self) -> Log:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -23,13 +23,14 @@ from typing import TypeVar
 import msgspec
 
 from tallystick.clock import Clock, from_text, to_text, wall_clock
-from tallystick.commits import Commit, Draft, Verb, chain
+from tallystick.commits import REDACTIONS, Commit, Draft, chain
 from tallystick.commits.canonical import INTEGER_MAX
 from tallystick.errors import HeadMoved, InvalidArgument, StorageRefused, TooMuch
 from tallystick.log import Entry, Head, Log
 from tallystick.snapshots import Snapshots
 from tallystick.state.aspects import Aspect
 from tallystick.state.state import State
+from tallystick.telemetry import metrics
 
 T = TypeVar("T")
 Look = Callable[[State], T | Generator[None, None, T]]
@@ -63,6 +64,7 @@ class Limits(msgspec.Struct, frozen=True):
 class _Waiting(msgspec.Struct):
     propose: Propose
     answer: asyncio.Future[Receipt]
+    since: float
 
 
 class _Group(msgspec.Struct):
@@ -84,8 +86,11 @@ class Partition:
         snapshots: Snapshots | None = None,
         clock: Clock = wall_clock,
         limits: Limits | None = None,
+        appended: Callable[[str, Sequence[Entry]], None] | None = None,
     ) -> None:
+        """`appended` is told after each group: the tenant, and what is in the log now. It does not raise."""
         self.tenant = tenant
+        self._appended = appended
         self._log = log
         self._snapshots = snapshots
         self._clock = clock
@@ -109,9 +114,18 @@ class Partition:
     def position(self) -> int:
         return self._log.head().lamport
 
+    @property
+    def log_bytes(self) -> int:
+        return self._log.head().end
+
+    @property
+    def waiting(self) -> int:
+        """Drafts that wait to be appended."""
+        return len(self._queue)
+
     async def commit(self, propose: Propose) -> Receipt:
         """Returns when the draft is durable; raises what `propose` raised, or LogError, and then it is not there."""
-        waiting = _Waiting(propose, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(propose, asyncio.get_running_loop().create_future(), time.perf_counter())
         self._queue.append(waiting)
         if self._writer is None:
             self._writer = asyncio.create_task(self._write())
@@ -124,6 +138,10 @@ class Partition:
             await self._reach(min_position)
         found = ask(self._state)
         return await _drive(found) if isinstance(found, Generator) else found
+
+    def knows(self, entity_id: str) -> bool:
+        """Whether it is known for certain, dead or alive, without a look at the log: what is known stays known."""
+        return self._moving is None and self._state.knows(entity_id)
 
     def observe(self, lamport: int) -> None:
         """A foreign commit was seen: the next one of ours comes after it."""
@@ -150,7 +168,7 @@ class Partition:
             raise ValueError("this partition keeps no snapshots")
         path = self._snapshots.save(self._state)
         # What was redacted since this state was read is still in it. A redaction after this look forgets it itself.
-        if any(entry.commit.operation is Verb.REDACT_NODE for entry in self._log.read(self._state.head)):
+        if any(entry.commit.operation in REDACTIONS for entry in self._log.read(self._state.head)):
             self._snapshots.forget()
         return path
 
@@ -160,6 +178,8 @@ class Partition:
             await asyncio.shield(self._writer)
         self._disk.shutdown()
         self._log.close()
+        # The state and its reader of lines know each other, and what was frozen is never collected: let go of it here.
+        self._state = State(self._line)
 
     # -- reading
 
@@ -240,6 +260,8 @@ class Partition:
                 await self._append(group)
             for waiting, receipt in group.receipts:
                 _settle(waiting, receipt)
+            if self._appended is not None and group.entries and group.receipts:
+                self._appended(self.tenant, group.entries)
         except Exception as error:
             self._refuse_queue(error)
         finally:
@@ -301,7 +323,7 @@ class Partition:
         entries: list[Entry] = []
         for number, operation in enumerate(draft.operations, 1):
             lamport += 1
-            commit = chain.seal(
+            commit, line = chain.seal_line(
                 draft,
                 operation,
                 tenant=self.tenant,
@@ -312,18 +334,20 @@ class Partition:
                 batch=(number, total) if total > 1 else None,
                 group=group.entries[0].commit.lamport if group.entries else None,
             )
-            entries.append(Entry(offset, commit, chain.encode(commit)[:-1]))
+            entries.append(Entry(offset, commit, line))
             offset = entries[-1].end
             prev, prev_record_hash = commit.commit_id, commit.record_hash
         return entries
 
     async def _append(self, group: _Group) -> None:
         """On failure nothing of the group remains, in the state or in `group.receipts`."""
+        started = time.perf_counter()
         self._moving = asyncio.get_running_loop().create_future()
         try:
             await self._on_disk(
                 lambda: self._log.append(group.entries, expected=group.before, masks=group.masks or None)
             )
+            _count(group, started)
             if group.masks and self._snapshots is not None:
                 self._snapshots.forget()
             self._grown()
@@ -369,6 +393,17 @@ def _settle(waiting: _Waiting, outcome: Receipt | Exception) -> None:
         waiting.answer.set_result(outcome)
     else:
         waiting.answer.set_exception(outcome)
+
+
+def _count(group: _Group, started: float) -> None:
+    for waiting, _ in group.receipts:
+        metrics.waited(started - waiting.since)
+    metrics.appended(
+        (entry.commit.operation.value for entry in group.entries),
+        drafts=len(group.receipts),
+        size=sum(entry.end - entry.offset for entry in group.entries),
+        seconds=time.perf_counter() - started,
+    )
 
 
 async def _drive(answer: Generator[None, None, T]) -> T:

@@ -6,18 +6,22 @@ at any time. What they prove on the side: a log that ends before a snapshot lost
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tallystick.errors import Corrupt
+from tallystick.errors import Conflict, Corrupt, StorageRefused
 from tallystick.log import Head, Log
 from tallystick.log.mark import sync_directory
 from tallystick.state.state import Lines, State
+from tallystick.telemetry import metrics
 
 KEPT = 2
 _SUFFIX = ".snapshot"
+_UNFINISHED = ".new-"
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +36,8 @@ class Snapshots:
 
     def begin(self, log: Log, lines: Lines) -> State:
         """The newest state that was kept, or an empty one. Raises Corrupt when the log ends before it."""
+        with suppress(OSError), _turn(self._directory, wait=False):
+            _sweep(self._directory)
         for path in reversed(_kept(self._directory)):
             try:
                 state = State.load(path.read_bytes(), lines)
@@ -47,23 +53,46 @@ class Snapshots:
     def grown(self, count: int) -> None:
         if self._every and count - self._newest >= self._every:
             self._newest = count
+            metrics.snapshot_begun()
             self._take()
 
     def save(self, state: State) -> Path:
-        """Keep this state and forget all but the newest ones. A crash leaves the older ones."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        """Keep this state and forget all but the newest ones. A crash leaves the older ones.
+
+        Raises StorageRefused, and Conflict when something was redacted meanwhile.
+        """
         path = self._directory / f"{state.position:020d}{_SUFFIX}"
-        fresh = path.with_suffix(f".new-{os.getpid()}")
-        with fresh.open("wb") as file:
-            for piece in state.dump():
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.rename(path)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with _turn(self._directory):
+                self._write(path, state)
+        except FileNotFoundError as error:
+            raise Conflict(
+                "something was redacted while the snapshot was written, so it was not kept", hint="take it again"
+            ) from error
+        except OSError as error:
+            raise StorageRefused(
+                f"the snapshot could not be kept: {error.strerror}", hint="free some space, then take it again"
+            ) from error
+        return path
+
+    def _write(self, path: Path, state: State) -> None:
+        _sweep(self._directory)
+        fresh = path.with_suffix(f"{_UNFINISHED}{os.getpid()}")
+        try:
+            with fresh.open("wb") as file:
+                for piece in state.dump():
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            # A redaction meanwhile takes `fresh` away: what it forgets must not come back.
+            fresh.rename(path)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
         for older in _kept(self._directory)[:-KEPT]:
             older.unlink(missing_ok=True)
         sync_directory(self._directory)
-        return path
 
     def forget(self) -> None:
         """After a redaction: an index may hold what must be forgotten."""
@@ -72,6 +101,23 @@ class Snapshots:
                 path.unlink(missing_ok=True)
             sync_directory(self._directory)
         self._newest = 0
+
+
+@contextmanager
+def _turn(directory: Path, *, wait: bool = True) -> Iterator[None]:
+    """One process at a time; freed by the system when its holder dies. Without `wait` it may raise BlockingIOError."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _sweep(directory: Path) -> None:
+    """Whoever has the turn is alone here, so whoever wrote these died."""
+    for left in directory.glob(f"*{_UNFINISHED}*"):
+        left.unlink(missing_ok=True)
 
 
 def _kept(directory: Path) -> list[Path]:

@@ -5,26 +5,24 @@ The only way in, for every door. Denied means: nothing read, nothing appended, t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import TypeVar
 
 import msgspec
 
-from tallystick.commits import Commit, Draft
-from tallystick.errors import TallystickError, TooMuch
+from tallystick.commits import Commit, Draft, Verb
+from tallystick.errors import TallystickError
 from tallystick.partition import Look, Partition, Propose, Receipt
-from tallystick.policy import Action, Decision, Facts, Policy, Principal
+from tallystick.policy import Action, Facts, Policy, Principal
 from tallystick.policy.cache import Cache
-from tallystick.policy.gate import Gate, Thing
+from tallystick.policy.gate import Gate, Question, Thing, Undecided
+from tallystick.state.documents import edge_name
 from tallystick.state.ontology import check
 from tallystick.state.state import State
 from tallystick.tenants import Tenants
 
 T = TypeVar("T")
-NARROWING_SECONDS_MAX = 2.0
 _ASKED_AT_ONCE = 1_000
-_READS = (Action.READ, Action.SEARCH)
 
 
 class Sight:
@@ -34,16 +32,17 @@ class Sight:
     and the look is repeated when it is known; what it said until then reaches nobody.
     """
 
-    def __init__(self, state: State, tenant: str, known: dict[Thing, bool] | None) -> None:
+    def __init__(self, state: State, tenant: str, may_read: Callable[[Thing], bool | None] | None) -> None:
+        """`may_read` is None where everything may be read."""
         self._state = state
         self._tenant = tenant
-        self._known = known
+        self._may_read = may_read
         self.unknown: dict[Thing, None] = {}
 
     @property
     def narrows(self) -> bool:
         """False where everything is seen, and nothing need be asked."""
-        return self._known is not None
+        return self._may_read is not None
 
     @property
     def is_clear(self) -> bool:
@@ -52,17 +51,22 @@ class Sight:
 
     def sees(self, node_id: str) -> bool:
         """Judged by what the node is now, or was last."""
-        if self._known is None:
+        if self._may_read is None:
             return True
         facts = self._state.last_owner(node_id)
         thing = (node_id, Facts(*facts, self._tenant) if facts else Facts())
-        seen = self._known.get(thing)
+        seen = self._may_read(thing)
         if seen is None and len(self.unknown) < _ASKED_AT_ONCE:
             self.unknown[thing] = None
         return bool(seen)
 
+    def undecided(self) -> Undecided:
+        return Undecided([(Action.READ, *thing) for thing in self.unknown])
+
 
 NarrowedLook = Callable[[State, Sight], T | Generator[None, None, T]]
+NarrowedPropose = Callable[[State, Sight], Draft | Commit]
+"""A Propose whose answer comes across entities that were not asked for by id."""
 
 
 class Store:
@@ -70,14 +74,12 @@ class Store:
         self,
         open_partition: Callable[[str], Awaitable[Partition]] | Tenants,
         policy: Policy | Gate,
-        committed: Callable[[str], None] | None = None,
         written: Callable[[Principal, Receipt], Awaitable[None]] | None = None,
     ) -> None:
-        """`committed` is told the tenant after each commit: something may follow it. `written` is told what was
-        written, by whatever tool, before its caller is: it must be quick where it has nothing to do, and not raise."""
+        """`written` is told what was written, by whatever tool, before its caller is: it must be quick where it has
+        nothing to do, and not raise."""
         self.tenants = open_partition if isinstance(open_partition, Tenants) else Tenants(open_partition)
         self._gate = policy if isinstance(policy, Gate) else Gate(policy, cache=Cache(seconds=0))
-        self._committed = committed
         self._written = written
 
     async def read(
@@ -122,55 +124,65 @@ class Store:
         `look` may be called several times. Raises TooMuch(QUERY_TIMEOUT) when too much of it may not be read.
         """
         asking = self._gate.asking(principal, action, resource)
-        known: dict[Thing, bool] = {}
         async with self.tenants.using(principal.tenant) as partition:
-            foreign = await self._foreign(partition, principal, action, resource)
+            foreign = None
+            if self.tenants.have_neighbours:
+                foreign = await self._foreign(partition, principal, action, resource)
             sights: list[Sight] = []
 
             def decided(state: State) -> object:
-                decision: Decision = asking.decide(foreign or _facts(state, resource, principal, action))
-                sights[:] = [Sight(state, principal.tenant, known if decision.narrows else None)]
+                decision = asking.decide(foreign or _facts(state, resource, principal, action))
+                sights[:] = [Sight(state, principal.tenant, asking.sees if decision.narrows else None)]
                 return look(state, sights[0])
 
             async def attempt() -> T:
-                deadline = time.monotonic() + NARROWING_SECONDS_MAX
-                while True:
-                    sights.clear()
-                    try:
-                        answer: T = await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]
-                        if sights[0].is_clear:
-                            return answer
-                    except TallystickError:
-                        if not sights or sights[0].is_clear:
-                            raise
-                    await self._ask_about(principal, list(sights[0].unknown), known)
-                    if time.monotonic() > deadline:
-                        raise _too_long()
+                sights.clear()
+                try:
+                    answer: T = await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]
+                except TallystickError:
+                    if not sights or sights[0].is_clear:
+                        raise
+                else:
+                    if sights[0].is_clear:
+                        return answer
+                raise sights[0].undecided()
 
             return await asking.through(attempt)
 
     async def write(
         self, principal: Principal, action: Action, propose: Propose, *, resource: str | None = None
     ) -> Receipt:
-        """Commit what `propose` drafts at the head, if the policy allows it there."""
+        """Commit what `propose` drafts at the head, if the policy allows it there.
+
+        Whatever else the draft would change is asked about too, and one denial refuses it whole.
+        """
+        return await self.write_narrowed(principal, action, lambda state, sight: propose(state), resource=resource)
+
+    async def write_narrowed(
+        self, principal: Principal, action: Action, propose: NarrowedPropose, *, resource: str | None = None
+    ) -> Receipt:
+        """`write` for what tells, or chooses, by what the principal may READ."""
         asking = self._gate.asking(principal, action, resource)
-
-        def decided(state: State) -> Draft | Commit:
-            decision = asking.decide(_facts(state, resource, principal, action))
-            proposed = propose(state)
-            if isinstance(proposed, Commit):
-                return proposed
-            check(state, proposed)
-            return msgspec.structs.replace(proposed, policy_version=decision.policy_version)
-
         async with self.tenants.using(principal.tenant) as partition:
+            foreign = await self._foreign(partition, principal, action, resource)
+
+            def decided(state: State) -> Draft | Commit:
+                decision = asking.decide(foreign or _facts(state, resource, principal, action))
+                sight = Sight(state, principal.tenant, asking.sees if decision.narrows else None)
+                proposed = _clearly(propose, state, sight)
+                if isinstance(proposed, Commit):
+                    return proposed
+                check(state, proposed)
+                if decision.narrows:
+                    asking.decide_all(_touched(state, proposed, principal, action, resource))
+                return msgspec.structs.replace(proposed, policy_version=decision.policy_version)
 
             async def facts() -> Facts:
+                if foreign is not None:
+                    return foreign
                 return await partition.look(lambda state: _facts(state, resource, principal, action))
 
             receipt = await asking.through(lambda: partition.commit(decided), facts)
-        if self._committed is not None:
-            self._committed(principal.tenant)
         if self._written is not None:
             await self._written(principal, receipt)
         return receipt
@@ -193,33 +205,71 @@ class Store:
 
     # -- below
 
-    async def _ask_about(self, principal: Principal, things: list[Thing], known: dict[Thing, bool]) -> None:
-        readable = await self._gate.narrow(principal, things)
-        known.update((thing, thing[0] in readable) for thing in things)
-
     async def _foreign(
         self, partition: Partition, principal: Principal, action: Action, resource: str | None
     ) -> Facts | None:
-        """Of an id that is not in the principal's log: whose it is. Nothing more is said of it, not even its owner."""
-        if resource is None or action not in _READS or not self.tenants.have_neighbours:
+        """Of an id that is not in the principal's log: whose it is. Nothing more is said of it, not even its owner.
+
+        Not for WRITE: an id that others use too is free to be used here.
+        """
+        if resource is None or action is Action.WRITE or not self.tenants.have_neighbours:
             return None
-        if await partition.look(lambda state: state.knows(resource)):
+        if partition.knows(resource) or await partition.look(lambda state: state.knows(resource)):
             return None
         tenant = await self.tenants.find_owner(resource, other_than=principal.tenant)
         return None if tenant is None else Facts(tenant=tenant)
 
 
+def _clearly(propose: NarrowedPropose, state: State, sight: Sight) -> Draft | Commit:
+    """What is proposed, or refused, while something is not known yet, is neither."""
+    try:
+        proposed = propose(state, sight)
+    except Exception:
+        if sight.is_clear:
+            raise
+        raise sight.undecided() from None
+    if not sight.is_clear:
+        raise sight.undecided()
+    return proposed
+
+
 def _facts(state: State, resource: str | None, principal: Principal, action: Action) -> Facts:
-    """What was deleted is still read, in the past and in its lineage, so it is judged by what it was."""
+    """What was deleted is still read and redacted, in the past and in its lineage, so it is judged by what it was."""
     if resource is None:
         return Facts()
-    known = state.last_owner(resource) if action in _READS else state.owner(resource)
+    if action is Action.WRITE:
+        known = state.owner(resource) or state.edge_owner(resource)
+    else:
+        known = state.last_owner(resource) or state.last_edge_owner(resource)
     return Facts(*known, principal.tenant) if known else Facts()
 
 
-def _too_long() -> TooMuch:
-    return TooMuch(
-        f"finding out what may be read of it took longer than {NARROWING_SECONDS_MAX:g} s",
-        code="QUERY_TIMEOUT",
-        hint="narrow it by id, type, an attribute or a time window, or take fewer hops",
-    )
+def _touched(state: State, draft: Draft, principal: Principal, action: Action, resource: str | None) -> list[Question]:
+    """What a draft would change besides what was asked about. What it makes is nobody's yet.
+
+    An edge goes with a node that is deleted or redacted (L20); any other is written on its source, or redacted by
+    itself, unless the question was about the edge.
+    """
+    actions: dict[str, Action] = {}
+    edges: list[tuple[Verb, str, str, str]] = []
+    for operation in draft.operations:
+        said = operation.payload
+        if operation.verb is Verb.UPSERT_NODE:
+            actions.setdefault(said["id"], Action.WRITE)
+        elif "node_id" in said:
+            actions[said["node_id"]] = Action.DELETE
+        elif (name := said.get("id") or edge_name(said["from"], said["rel"], said["to"])) != resource:
+            edges.append((operation.verb, name, said["from"], said["to"]))
+    for verb, name, source, target in edges:
+        if Action.DELETE in (actions.get(source), actions.get(target)):
+            continue
+        if verb is Verb.REDACT_EDGE:
+            actions[name] = Action.DELETE
+        else:
+            actions.setdefault(source, Action.WRITE)
+    return [
+        (each, node_id, facts)
+        for node_id, each in actions.items()
+        if (node_id, each) != (resource, action)
+        and (facts := _facts(state, node_id, principal, each)).owner is not None
+    ]

@@ -19,6 +19,7 @@ from hashlib import blake2b
 
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.partition import Partition
+from tallystick.state.documents import edge_triple
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _REST_SECONDS = 5.0
@@ -165,10 +166,12 @@ class Tenants:
 
     async def _knows(self, tenant: str, entity_id: str) -> bool:
         if tenant not in self._opened and tenant in self._ids:
-            return _has(self._ids[tenant], _mark(entity_id))
+            return _is_among(self._ids[tenant], entity_id)
         try:
             async with self.using(tenant) as partition:
-                return await partition.look(lambda state: state.owner(entity_id) is not None)
+                return await partition.look(
+                    lambda state: (state.owner(entity_id) or state.edge_owner(entity_id)) is not None
+                )
         except (TallystickError, OSError) as error:
             # A neighbour whose log cannot be read is no reason to refuse anybody else.
             logger.warning("tenant %s could not be asked for an id: %s", tenant, error)
@@ -198,6 +201,14 @@ def _mark(entity_id: str) -> int:
 
 def _marks(ids: Iterable[str]) -> array[int]:
     return array("Q", sorted(map(_mark, ids)))
+
+
+def _is_among(marks: array[int], entity_id: str) -> bool:
+    """An edge that is named by its ends is taken to be there if they are: that says no more than asking for them."""
+    ends = edge_triple(entity_id)
+    return _has(marks, _mark(entity_id)) or (
+        ends is not None and _has(marks, _mark(ends[0])) and _has(marks, _mark(ends[2]))
+    )
 
 
 def _has(marks: array[int], mark: int) -> bool:

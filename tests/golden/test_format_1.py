@@ -59,6 +59,10 @@ REDACTION = Operation(
     {"node_id": "person_1", "reason": "asked to be forgotten"},
     redacts={"1": hashlib.sha256(MASKED).hexdigest()},
 )
+EDGE_REDACTION = Operation(
+    Verb.REDACT_EDGE,
+    {"from": "person_1", "rel": "knows", "to": "数_1", "reason": "asked", "redacted_fields": ["attrs.since"]},
+)
 WRITTEN: list[tuple[Draft, dict[str, Any]]] = [
     (Draft((Operation(Verb.UPSERT_NODE, PERSON),), "ädä", "memory.write"), {"lamports": [1]}),
     (BY_ADA, {"lamports": [2, 3]}),
@@ -70,6 +74,8 @@ WRITTEN: list[tuple[Draft, dict[str, Any]]] = [
     ),
     (Draft((REDACTION,), "bob", "memory.write"), {"lamports": [42]}),
     (Draft((Operation(Verb.DELETE_NODE, {"node_id": "person_1"}),), "bob", "memory.write"), {"lamports": [43]}),
+    # Added later than the lines before it, whose bytes it leaves as they were.
+    (Draft((EDGE_REDACTION,), "bob", "memory.write"), {"lamports": [44]}),
 ]
 
 

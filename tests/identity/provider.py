@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from hashlib import sha256
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx2
+
+from tallystick.server.oauth.introspection import Client
 
 HERE = Path(__file__).parent
 NODE = HERE / "node_modules/.bin/node"
@@ -22,11 +24,15 @@ CALLBACK = "http://127.0.0.1:1/callback"
 """Nobody listens there: the person reads the code off the last redirect."""
 
 
+CLIENT = Client("memory-server", "a:secret/+% of its own")
+"""Whom the provider tells of tokens."""
+
+
 @contextmanager
-def provider(port: int = 0, algorithm: str = "RS256") -> Iterator[str]:
+def provider(port: int = 0, algorithm: str = "RS256", tokens: Literal["jwt", "opaque"] = "jwt") -> Iterator[str]:
     """Its issuer. Each start has new keys, and knows nothing of the one before."""
     process = subprocess.Popen(
-        [str(NODE), "provider.js", str(port), algorithm],
+        [str(NODE), "provider.js", str(port), algorithm, tokens],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -69,6 +75,8 @@ async def obtain(issuer: str, name: str, *, scope: str, resource: str | None = N
             "scope": scope,
             "code_challenge": urlsafe_b64encode(sha256(verifier.encode()).digest()).decode().rstrip("="),
             "code_challenge_method": "S256",
+            # Only one who was asked gets a token to refresh with.
+            "prompt": "consent",
             **indicated,
         }
         called_back = await log_in(f"{issuer}/auth?{urlencode(asked)}", name)
@@ -81,7 +89,14 @@ async def obtain(issuer: str, name: str, *, scope: str, resource: str | None = N
             **indicated,
         }
         tokens: dict[str, Any] = (await http.post(f"{issuer}/token", data=exchange)).json()
-    return tokens
+    return {**tokens, "client_id": client}
+
+
+async def revoke(issuer: str, tokens: dict[str, Any]) -> None:
+    """The way any OAuth client gives its access token back."""
+    async with httpx2.AsyncClient() as http:
+        form = {"token": tokens["access_token"], "client_id": tokens["client_id"]}
+        assert (await http.post(f"{issuer}/token/revocation", data=form)).status_code == 200
 
 
 async def register(issuer: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tests.journeys.requirements_gate import GATE_REQUIREMENTS
 from tests.journeys.requirements_knowledge import KNOWLEDGE_REQUIREMENTS
 from tests.journeys.requirements_ontology import ONTOLOGY_REQUIREMENTS
 from tests.journeys.requirements_tasks import TASKS_REQUIREMENTS
+from tests.journeys.requirements_telemetry import TELEMETRY_REQUIREMENTS
 from tests.journeys.requirements_work import WORK_REQUIREMENTS
 
 
@@ -33,6 +34,9 @@ _STORIES = "tests/journeys/test_memory_stories.py::"
 REQUIREMENTS: list[Requirement] = [
     Requirement(*row)
     for row in (
+        # -- what a client pays for
+        ("X11, tokens", "the tools that are on by default are shown in at most 3,000 tokens",
+         "tests/test_start.py::test_the_tools_that_are_on_by_default_are_shown_in_few_tokens"),
         # -- scenarios
         ("scenario 1, for real", "a plan outlives the process that wrote it and is explained to another agent",
          _STORIES + "test_a_plan_is_remembered_recalled_explained_and_survives_a_restart"),
@@ -111,6 +115,15 @@ REQUIREMENTS: list[Requirement] = [
          _STORIES + "test_what_is_redacted_is_gone_from_answers_history_and_disk"),
         ("5.3, fuzzing", "whatever is sent is answered or refused on purpose, and the log still verifies",
          _ANYTHING + "test_whatever_is_said_is_answered_or_refused_on_purpose"),
+        ("5.3, fuzzing of every tool", "what a schema allows is answered as promised or refused, and the base is sound",
+         "tests/fuzz/test_tools.py::test_whatever_its_schema_allows_is_answered_or_refused_on_purpose"),
+        ("5.3, fuzzing of stdio", "between mangled lines every proper request is answered under its id",
+         "tests/fuzz/test_stdio_bytes.py::"
+         "test_whatever_comes_in_between_proper_requests_are_answered_under_their_ids"),
+        ("5.3, fuzzing of HTTP", "no bytes on a socket bring a server error or keep the next client from being served",
+         "tests/fuzz/test_http_bytes.py::test_whatever_is_sent_the_server_goes_on"),
+        ("5.3, fuzzing of REST", "the server keeps to its own OpenAPI document",
+         "tests/fuzz/test_rest.py::test_the_server_keeps_to_its_own_document"),
         # -- readings
         ("L2", "a nonce used for something else is refused",
          _WRITE + "test_a_nonce_used_for_something_else_is_refused"),
@@ -219,6 +232,13 @@ REQUIREMENTS += [
          "tests/log/test_proof.py::test_every_flipped_byte_is_found"),
         ("proof, lines", "verify finds a removed, swapped or added line, the last ones included",
          "tests/log/test_proof.py::test_a_removed_swapped_or_added_line_is_found"),
+        ("proof, blobs", "verify names a blob that a commit names and that is missing or damaged, and its entity",
+         "tests/projections/test_blobs.py::test_a_changed_byte_is_named_with_its_entity"),
+        ("L51, blobs", "verify names a blob that a redaction should have removed",
+         "tests/projections/test_blobs.py::test_what_was_redacted_and_is_still_there_is_named"),
+        ("proof, views", "verify --views names what differs from a replay, and it is right when it is built again",
+         "tests/projections/test_comparison.py::"
+         "test_a_difference_is_named_and_gone_when_it_is_built_again"),
         ("L8, partition", "a commit comes after every foreign commit that was observed",
          "tests/test_partition.py::"
          "test_a_foreign_lamport_that_was_observed_comes_before_the_next_commit"),
@@ -227,6 +247,7 @@ REQUIREMENTS += [
         *KNOWLEDGE_REQUIREMENTS,
         *ONTOLOGY_REQUIREMENTS,
         *TASKS_REQUIREMENTS,
+        *TELEMETRY_REQUIREMENTS,
         *WORK_REQUIREMENTS,
     )
 ]  # fmt: skip

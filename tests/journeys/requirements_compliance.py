@@ -39,6 +39,14 @@ COMPLIANCE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _STORY + "test_a_person_is_forgotten_and_the_chain_still_proves_everything_else"),
     ("L51, everywhere", "what is forgotten is in no byte below the base, whichever vocabulary wrote it",
      _ERASURE + "test_what_is_forgotten_is_in_no_byte_below_the_base"),
+    ("L51, L17, edges", "what an edge says is redacted like what a node says, in every version",
+     "tests/toolsets/test_memory_write.py::"
+     "test_redaction_of_an_edge_leaves_no_byte_of_the_named_fields_in_the_log"),
+    ("L51, whole nodes", "a node that is redacted whole takes what its edges say in the same batch",
+     "tests/toolsets/test_memory_write.py::"
+     "test_a_node_that_is_redacted_whole_takes_what_its_edges_say_in_the_same_batch"),
+    ("L51, M13, connections", "a redaction of a connection leaves nothing of its content file or blob",
+     "tests/projections/test_views.py::test_a_redaction_of_a_connection_leaves_nothing_of_what_it_forgets"),
     ("L51, torn ends", "a redaction takes torn ends of the log with it",
      _ERASURE + "test_a_redaction_takes_torn_ends_with_it"),
     ("L51, pending backups", "backups taken before are listed until they are destroyed",
@@ -58,4 +66,6 @@ COMPLIANCE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _QUARANTINE + "test_a_derivation_follows"),
     ("quarantine, undo", "a recall is listed first, then made, then undone",
      _QUARANTINE + "test_a_recall_is_listed_first_then_made_then_undone"),
+    ("quarantine, undo in part", "single entities are trusted again in one draft that its lineage tells",
+     _QUARANTINE + "test_single_entities_of_a_recall_are_trusted_again_in_one_draft_that_its_lineage_tells"),
 )  # fmt: skip

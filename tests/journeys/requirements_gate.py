@@ -16,10 +16,17 @@ _ENGINES = "tests/contracts/test_policy.py::"
 _COMMANDS = "tests/policy/test_policy_commands.py::"
 _AUDIT = "tests/test_audit.py::"
 _NARROWING = "tests/test_narrowing.py::"
+_VOCABULARIES = "tests/test_narrowing_vocabularies.py::"
+_TOUCHED = "tests/test_touched.py::"
 _TENANTS = "tests/test_tenants.py::"
 _APART = "tests/laws/test_tenants_apart.py::"
 _LOGIN = "tests/identity/test_login.py::"
 _STORY = "tests/journeys/test_team_story.py::"
+_ASKED = "tests/identity/test_introspection.py::"
+_DOCUMENT = "tests/server/test_oauth_openapi.py::"
+_EVERY = "tests/journeys/test_attacks.py::"
+_FEED = "tests/projections/test_feed.py::"
+_FEED_STORY = "tests/journeys/test_feed_story.py::"
 
 GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     # -- threats
@@ -79,7 +86,51 @@ GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _KEYS + "test_a_lying_or_broken_issuer_is_told_in_the_log_and_nobody_gets_in"),
     ("OWASP API10, policy servers", "an answer that is no answer is a no",
      _REMOTE + "test_an_answer_that_is_no_answer_is_a_no"),
+    # -- bad input, line by line
+    ("attack: alg none, HS256 with the public key, wrong aud and iss, expired, not yet valid, id tokens, tampered",
+     "each is refused with its own code, and leaves no trace of its token",
+     _TOKENS + "test_an_attack_is_refused_and_leaves_no_trace_of_its_token"),
+    ("attack: what was signed for others", "a real provider's id tokens and tokens for others open nothing",
+     _LOGIN + "test_what_the_provider_signs_for_others_or_other_ends_opens_nothing"),
+    ("attack: opaque tokens", "what a real provider says of one is checked like claims",
+     _ASKED + "test_what_opaque_tokens_are_for_counts_as_with_any_other"),
+    ("attack: revoked tokens", "a revoked token is refused once the provider's word is old",
+     _ASKED + "test_a_revoked_token_is_refused_once_the_issuers_word_is_old"),
+    ("attack: another's name", "an actor argument that differs from the token is refused, wherever there is one",
+     _EVERY + "test_nobody_writes_under_a_name_that_the_token_does_not_prove"),
+    ("attack: mass assignment", "every tool refuses by name what it does not take",
+     _EVERY + "test_no_tool_takes_what_it_does_not_ask_for"),
+    ("attack: another tenant's ids", "in every tool they bring nothing back and change nothing",
+     _EVERY + "test_another_tenants_ids_bring_nothing_back_in_any_tool"),
+    ("attack: crafted resource ids", "no name breaks out of a policy's input",
+     _ENGINES + "test_no_name_breaks_out_of_the_question"),
+    ("attack: half characters", "what is no text is denied, not fatal",
+     _ENGINES + "test_half_a_character_is_denied_not_fatal"),
+    ("attack: path-like tenants, tokens", "a tenant claim like a path is malformed",
+     _TOKENS + "test_a_malformed_claim_is_no_claim_left_out"),
+    ("attack: path-like tenants, store", "what is no tenant id opens nothing",
+     _TENANTS + "test_what_is_no_tenant_id_opens_nothing"),
+    ("attack: a slow OPA", "one that does not come to an end is left",
+     _REMOTE + "test_a_server_that_does_not_come_to_an_end_is_left"),
+    ("attack: a lying OPA", "a yes under another status is a no",
+     _REMOTE + "test_a_yes_under_another_status_is_a_no"),
+    ("attack: an OPA that comes back", "one that answers again is trusted again",
+     _REMOTE + "test_a_server_that_comes_back_is_trusted_again"),
+    ("attack: a JWKS that goes away", "keys serve on for a while, then nobody is judged, then new ones are found",
+     _LOGIN + "test_keys_outlive_their_issuer_for_a_while_and_new_ones_are_found"),
+    ("attack: an issuer that goes away", "nobody new is let in on its word until it is back",
+     _ASKED + "test_while_the_issuer_is_away_nobody_new_is_let_in_and_then_all_is_well_again"),
     # -- the gate
+    ("FR-003, introspection", "an opaque token is taken at its issuer's word",
+     _ASKED + "test_an_opaque_token_is_taken_at_its_issuers_word"),
+    ("L24, document", "the document says whose tokens are asked for and every answer, as they are",
+     _DOCUMENT + "test_what_is_answered_is_what_the_document_says"),
+    ("FR-005, feed", "a server hands lineage on by itself; killed in between it loses no event",
+     _FEED_STORY + "test_a_server_that_is_killed_loses_no_event_and_none_changes"),
+    ("FR-005, feed, endpoint away", "nobody waits for an endpoint that is away, and doctor tells",
+     _FEED_STORY + "test_nobody_waits_for_an_endpoint_that_is_away_and_doctor_tells"),
+    ("FR-005, feed, tenants", "what one tenant's events meet does not hold up the others'",
+     _FEED + "test_an_event_that_is_refused_holds_up_its_own_tenant_only"),
     ("L11, tokens", "who has a token may not name another actor",
      _TOKENS + "test_claims_become_a_principal_who_may_not_name_another"),
     ("L24, REST", "a refusal has its literal status over REST",
@@ -108,8 +159,26 @@ GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _GATE + "test_a_write_forgets_what_was_decided_about_the_resource"),
     ("L33, typed memory", "typed memory is listed as far as it may be read",
      _NARROWING + "test_typed_memory_is_listed_as_far_as_it_may_be_read"),
+    ("L33, X8, vocabularies", "no answer of knowledge, tasks, typed memory or files tells of what may not be read",
+     _VOCABULARIES + "test_no_answer_holds_what_only_somebody_else_wrote"),
+    ("L33, counts", "totals and pages are those of what is seen",
+     _VOCABULARIES + "test_totals_and_pages_are_those_of_what_is_seen"),
+    ("Quarantine, vocabularies", "what was recalled says so wherever it is shown",
+     _VOCABULARIES + "test_every_entity_that_was_recalled_says_so_wherever_it_is_shown"),
     ("L33, alone", "one local user pays nothing for it",
      _NARROWING + "test_a_policy_that_narrows_nothing_is_asked_once_for_a_search"),
+    ("FR-003, everything touched", "one denial refuses a draft whole, whatever it was about",
+     _TOUCHED + "test_a_draft_is_refused_whole_if"),
+    ("FR-003, unsaid", "a refusal does not name what may not be read",
+     _TOUCHED + "test_what_may_not_be_read_is_not_named_in_the_refusal"),
+    ("FR-003, several replay", "what was changed is written down one by one, and replays",
+     _TOUCHED + "test_what_was_changed_is_written_down_one_by_one_and_replays"),
+    ("FR-003, edges", "an edge is deleted by its owner only",
+     _TOUCHED + "test_an_edge_is_deleted_by_its_owner_only"),
+    ("L34, edges", "another tenant's edges are refused like its nodes",
+     _TENANTS + "test_another_tenants_edges_are_refused_like_its_nodes"),
+    ("L34, deleting", "deleting what another tenant has is refused",
+     _TENANTS + "test_deleting_what_another_tenant_has_is_refused_and_what_nobody_has_is_not_found"),
     ("L34, same id", "two tenants may use the same id, each for its own",
      _TENANTS + "test_two_tenants_may_use_the_same_id_each_for_its_own"),
     ("L34, unknown", "an id that nobody has is merely not found",

@@ -65,12 +65,17 @@ async def test_a_person_is_forgotten_and_the_chain_still_proves_everything_else(
             await write(client, "entity_456", "user_profile", mail=mail, plan="basic")
         await write(client, "ticket_1", "ticket", text="ada@new.example cannot log in", urgent=True)
         await write(client, "entity_457", "user_profile", mail="bob@other.test")
+        opened = {"from": "ticket_1", "rel": "opened_by", "to": "entity_456"}
+        attrs = {"note": "ada@new.example was angry", "since": "2025-03-04"}
+        await told(client, "memory.write", op="UPSERT_EDGE", edge={**opened, "attrs": attrs})
         asked = ("forget", "--subject", "ada@old.example", "--subject", "ada@new.example")
-        assert "2 nodes to redact; nothing was changed" in (await run(base, *asked)).err
+        assert "3 entities to redact; nothing was changed" in (await run(base, *asked)).err
         done = await run(base, *asked, "--reference", "17", "--report", report, "--yes")
         assert (done.code, json.loads(report.read_text())["complete"]) == (0, True)
         seen = (await told(client, "memory.read", entity_id="entity_456"))["entity"]
         assert seen["attrs"] == {"mail": "[REDACTED]", "plan": "basic"}
+        edge = (await told(client, "memory.read", entity_id="ticket_1|opened_by|entity_456"))["entity"]
+        assert edge["attrs"] == {"note": "[REDACTED]", "since": "2025-03-04"}
         story = await told(client, "memory.lineage", entity_id="ticket_1")
         assert [step["operation"] for step in story["lineage"]] == ["CREATE_NODE", "REDACT_NODE"]
         assert (await told(client, "memory.search", attrs={"mail": "bob@other.test"}))["pagination"]["total"] == 1

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.commits import Verb
+from tallystick.commits import Commit, Verb
 from tallystick.state import Condition, Edge, Query, Walk, asof, conditions, order, search, walk
-from tallystick.state.documents import edge_name
+from tallystick.state.documents import edge_name, read_edge
 from tallystick.state.state import State
 from tests.state.book import HOUR, START, Book, drive
 from tests.state.portrait import portrait
@@ -77,6 +77,24 @@ def _redact(node: str, fields: list[str] | None, actor: str) -> Step:
     return step
 
 
+def _redact_edge(node: str, place: int, fields: list[str] | None, actor: str) -> Step:
+    """Also one that is deleted."""
+
+    def step(book: Book) -> None:
+        names = [edge for commit in book.commits if (edge := _edge_of(commit, node)) is not None]
+        if names:
+            book.scrub(book.redact_edge(names[place % len(names)], fields, actor=actor))
+
+    return step
+
+
+def _edge_of(commit: Commit, node: str) -> str | None:
+    if commit.operation is not Verb.UPSERT_EDGE:
+        return None
+    edge = read_edge(commit.payload)
+    return edge.name() if node in (edge.source, edge.target) else None
+
+
 def _note_nonce(node: str, nonce: str, actor: str, skip: int) -> Step:
     payload = {"id": node, "type": "note", "attrs": {}}
     return lambda book: void(book.write(Verb.UPSERT_NODE, payload, actor=actor, nonce=nonce, skip=skip))
@@ -103,6 +121,7 @@ STEPS = st.one_of(
     st.builds(_delete_node, NODES, ACTORS),
     st.builds(_delete_edge, NODES, st.integers(0, 3), ACTORS),
     st.builds(_redact, NODES, FIELDS, ACTORS),
+    st.builds(_redact_edge, NODES, st.integers(0, 3), FIELDS, ACTORS),
     st.builds(_note_nonce, NODES, st.sampled_from("mn"), ACTORS, st.sampled_from([0, 0, 3])),
     st.builds(_wait, st.sampled_from([0, 1, 24 * 8])),
 )

@@ -13,6 +13,7 @@ import pytest
 from tallystick.policy import Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.replay import replay
+from tallystick.state.documents import edge_name
 from tests.shared_base import TENANTS, Shared, bytes_of, shared
 
 ROUNDS = 250
@@ -33,6 +34,10 @@ MEMORY = "mem_.*"
 WORK = "[A-Za-z0-9]{10}"
 
 
+def _edge(dice: random.Random, ids: list[str]) -> str:
+    return edge_name(_any(dice, ids), "knows", _any(dice, ids))
+
+
 def _memory_node(dice: random.Random, ids: list[str], mark: str) -> tuple[str, dict[str, Any]]:
     node = {"id": dice.choice([mark, "shared", "plan", _any(dice, ids)]), "type": "note", "attrs": {"said": mark}}
     return "memory.write", {"op": "UPSERT_NODE", "node": node, "reason": mark}
@@ -49,6 +54,9 @@ CALLS: tuple[Make, ...] = (
     _memory_edge,
     lambda dice, ids, mark: ("memory.write", {"op": "DELETE_NODE", "node_id": _any(dice, ids)}),
     lambda dice, ids, mark: ("memory.read", {"entity_id": _any(dice, ids), "include_edges": True}),
+    lambda dice, ids, mark: ("memory.write", {"op": "DELETE_EDGE", "edge_id": _edge(dice, ids)}),
+    lambda dice, ids, mark: ("memory.read", {"entity_id": _edge(dice, ids)}),
+    lambda dice, ids, mark: ("memory.lineage", {"entity_id": _edge(dice, ids)}),
     lambda dice, ids, mark: ("memory.search", {"limit": dice.randint(1, 50)}),
     lambda dice, ids, mark: ("memory.search", {"id": _any(dice, ids)}),
     lambda dice, ids, mark: ("memory.search", {"entity_id": _any(dice, ids), "traversal": {"hops": 2}}),
@@ -64,6 +72,18 @@ CALLS: tuple[Make, ...] = (
     lambda dice, ids, mark: ("graph_context", {"node_id": _any(dice, ids, WORK)}),
     lambda dice, ids, mark: ("graph_history", {"node_id": _any(dice, ids, WORK)}),
     lambda dice, ids, mark: ("graph_update", {"updates": [{"node_id": _any(dice, ids, WORK), "summary": mark}]}),
+    lambda dice, ids, mark: (
+        "graph_update",
+        {"updates": [{"node_id": _any(dice, ids, WORK), "summary": mark} for _ in range(2)]},
+    ),
+    lambda dice, ids, mark: (
+        "graph_connect",
+        {"edges": [{"from": _any(dice, ids, WORK), "to": _any(dice, ids, WORK), "type": mark} for _ in range(2)]},
+    ),
+    lambda dice, ids, mark: (
+        "graph_restructure",
+        {"operations": [{"op": "merge", "source": _any(dice, ids, WORK), "target": _any(dice, ids, WORK)}]},
+    ),
     lambda dice, ids, mark: ("create_ontology", {"node_types": ["idea"], "connection_types": []}),
     lambda dice, ids, mark: ("get_ontology", {}),
     lambda dice, ids, mark: (

@@ -12,9 +12,10 @@ import pytest
 from tallystick.commits import Operation, Verb, chain
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import Corrupt, LogClosed, StorageRefused
-from tallystick.log import Head
+from tallystick.log import Head, recovery
 from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
+from tallystick.log.recovery import PendingMasks
 from tests.making import append, draft, entries, filled, node
 
 
@@ -250,6 +251,111 @@ def test_a_redaction_whose_commit_was_refused_is_forgotten(tmp_path: Path, monke
     assert b"ada@example.org" in segments(tmp_path)[0].read_bytes()
     assert not (tmp_path / "redaction.pending").exists()
     assert prove(tmp_path).sound
+
+
+def test_a_redaction_that_a_dead_process_left_is_finished_by_whoever_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    witness, dying = FilesLog(tmp_path), FilesLog(tmp_path)
+    offset, masked, operations = redaction(dying)
+    with monkeypatch.context() as patched:
+        patched.setattr(PendingMasks, "carry_out", lambda self, segments: None)
+        dying.append(entries(dying.head(), draft(*operations)), expected=dying.head(), masks={offset: masked})
+    dying.close()
+    assert [entry.commit.lamport for entry in witness.read(Head())] == [1, 2]
+    assert b"ada@example.org" not in segments(tmp_path)[0].read_bytes()
+    assert prove(tmp_path).sound
+
+
+def test_a_redaction_made_while_somebody_reads_explains_what_it_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, reader = FilesLog(tmp_path), FilesLog(tmp_path)
+    offset, masked, operations = redaction(log)
+    append(log, draft(node("last")))
+    before = reader.head()
+    log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+    # It looked for the head just before the redaction, and at the lines just after it.
+    heads = iter([before])
+    monkeypatch.setattr(FilesLog, "head", lambda self: next(heads, self._mark.read()))
+    assert [entry.commit.lamport for entry in reader.read(Head())] == [1, 2, 3]
+
+
+def test_a_second_redaction_that_is_not_carried_out_yet_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, reader = FilesLog(tmp_path), FilesLog(tmp_path)
+    offset, masked, operations = redaction(log)
+    log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+    more = canonical_bytes({"id": "person", "type": "note"})
+    again = [Operation(Verb.REDACT_NODE, {"node_id": "person"}, redacts={"1": chain.content_hash(more)})]
+    with monkeypatch.context() as patched:
+        patched.setattr(PendingMasks, "carry_out", lambda self, segments: None)
+        log.append(entries(log.head(), draft(*again)), expected=log.head(), masks={offset: more})
+    log.close()
+    assert [entry.commit.lamport for entry in reader.read(Head())] == [1, 2, 3]
+    assert prove(tmp_path).sound
+
+
+def test_what_a_killed_writer_left_of_a_note_is_swept_on_opening(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    filled(log, 1)
+    log.close()
+    (tmp_path / "redaction.new").write_bytes(b"half a note")
+    FilesLog(tmp_path).close()
+    assert not (tmp_path / "redaction.new").exists()
+
+
+def test_a_redaction_without_room_for_its_note_is_refused_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = FilesLog(tmp_path)
+    offset, masked, operations = redaction(log)
+    for call in ("write", "fsync", "rename"):
+        with monkeypatch.context() as patched:
+            failing(call, errno.ENOSPC, patched)
+            with pytest.raises(StorageRefused):
+                log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+        assert list(tmp_path.glob("redaction.*")) == []
+    assert log.head().lamport == 1
+    append(log, draft(node("room again")))
+    assert prove(tmp_path).sound
+
+
+def test_a_redaction_that_cannot_be_carried_out_stops_the_writer_and_is_finished_on_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = FilesLog(tmp_path)
+    offset, masked, operations = redaction(log)
+    with monkeypatch.context() as patched:
+        patched.setattr(recovery, "_overwrite", _no_room)
+        with pytest.raises(LogClosed):
+            log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+    with pytest.raises(LogClosed):
+        append(log, draft(node("after")))
+    log.close()
+    FilesLog(tmp_path).close()
+    assert b"ada@example.org" not in segments(tmp_path)[0].read_bytes()
+    assert prove(tmp_path).sound
+
+
+def _no_room(*arguments: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_segment_that_could_not_be_started_stays_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = FilesLog(tmp_path, segment_bytes_max=1_000)
+    made = filled(log, 2)
+    while log.head().end < 1_000:
+        made += append(log, draft(node("more", number=len(made))))
+    with monkeypatch.context() as patched:
+        failing("fsync", errno.ENOSPC, patched)
+        with pytest.raises(StorageRefused):
+            append(log, draft(node("no room")))
+    assert [path.stat().st_size for path in segments(tmp_path)][1:] == [0]
+    made += append(log, draft(node("room again")))
+    assert list(FilesLog(tmp_path).read(Head())) == made
+    assert list((tmp_path / "log").glob("*.torn-*")) == []
 
 
 def test_only_one_of_two_can_claim(tmp_path: Path) -> None:

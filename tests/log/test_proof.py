@@ -10,6 +10,7 @@ import pytest
 from tallystick.commits import chain
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
+from tallystick.log.mark import Mark
 from tallystick.log.proof import prove
 from tests.log.test_files import redaction
 from tests.making import append, draft, entries, filled, node
@@ -155,3 +156,18 @@ def test_a_redaction_that_was_never_carried_out_is_found(tmp_path: Path) -> None
     assert proof.problem is not None
     assert "still there" in proof.problem
     assert proof.line == 1
+
+
+def test_a_redaction_made_while_it_reads_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = FilesLog(tmp_path)
+    offset, masked, operations = redaction(log)
+    append(log, draft(node("last")))
+    before, real = log.head(), Mark.read
+    log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+    # It looked for the kept position just before the redaction, at the lines just after it; a writer is busy.
+    assert log.claim(timeout_seconds=0)
+    kept = iter([before])
+    monkeypatch.setattr(Mark, "read", lambda self: next(kept, None) or real(self))
+    proof = prove(tmp_path)
+    assert proof.sound, proof.problem
+    assert proof.position == 3

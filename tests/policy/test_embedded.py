@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
+import regorus  # type: ignore[import-untyped]  # it ships no stubs
 
 from tallystick.errors import InvalidArgument, NotFound
-from tallystick.policy import Action, Decision, Principal, Request
+from tallystick.policy import Action, Decision, Principal, Request, rego
 from tallystick.policy.bundle import SHIPPED, Bundle, Module, find_bundle, read_bundle
 from tallystick.policy.embedded import Embedded
-from tallystick.policy.rego import Engine, RegoError
+from tallystick.policy.rego import Engine, RegoError, engine_for
 
 HEAD = "package own\nimport rego.v1\n"
+T = TypeVar("T")
 ASK = Request(Principal(actor="ada", roles=("writer",)), Action.READ, "plan")
 
 
 def bundle(text: str, *more: Module) -> Bundle:
     return Bundle("own", (Module("own.rego", HEAD + text), *more))
+
+
+def elsewhere(work: Callable[[], T]) -> list[T]:
+    """What it came to, in a thread of its own."""
+    done: list[T] = []
+    thread = threading.Thread(target=lambda: done.append(work()))
+    thread.start()
+    thread.join()
+    return done
+
+
+def raised_by(work: Callable[[], object]) -> BaseException:
+    try:
+        work()
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing was raised")
 
 
 BROKEN = {
@@ -69,21 +93,44 @@ def test_a_policy_that_fails_for_some_denies_them_and_goes_on() -> None:
         assert policy.decide(Request(Principal(actor="1"), Action.READ)).allowed
 
 
-def test_a_panic_of_the_engine_is_an_error_like_any_other() -> None:
+def test_a_panic_of_the_engine_is_an_error_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that another thread made panics, which is no Exception."""
+    foreign: Any = regorus.Engine()
     engine = Engine((Module("own.rego", HEAD + "decision := true"),))
-    found: list[BaseException] = []
+    monkeypatch.setattr(Engine, "_engine", property(lambda _: foreign))
+    [told] = elsewhere(lambda: raised_by(lambda: engine.evaluate("data.own.decision", {})))
+    assert type(told) is RegoError
 
-    def elsewhere() -> None:
-        """An engine that another thread made answers with a panic, which is no Exception."""
-        try:
-            engine.evaluate("data.own.decision", {})
-        except BaseException as error:
-            found.append(error)
 
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join()
-    assert [type(error) for error in found] == [RegoError]
+def test_an_engine_answers_only_the_thread_that_made_it() -> None:
+    engine = Engine((Module("own.rego", HEAD + "decision := true"),))
+    [told] = elsewhere(lambda: raised_by(lambda: engine.evaluate("data.own.decision", {})))
+    assert "the thread that made it" in str(told)
+    assert engine.evaluate("data.own.decision", {}) is True
+
+
+def test_a_policy_may_be_let_go_of_by_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    complaints: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda complaint: complaints.append(complaint.exc_value))
+    policies = [Embedded("rbac")]
+    refusals = [raised_by(partial(Embedded, bundle(text))) for text, _ in BROKEN.values()]
+
+    def let_go() -> None:
+        policies.clear()
+        refusals.clear()
+        gc.collect()
+
+    elsewhere(let_go)
+    assert complaints == []
+
+
+def test_engines_that_nobody_asks_any_more_are_dropped_by_the_thread_that_made_them() -> None:
+    def kept_after(policies: int) -> int:
+        for _ in range(policies):
+            Embedded(bundle("decision := true"))
+        return len(rego._own.engines)
+
+    assert elsewhere(lambda: kept_after(3)) == elsewhere(lambda: kept_after(30))
 
 
 def test_each_thread_asks_an_engine_of_its_own() -> None:
@@ -148,3 +195,82 @@ def test_tests_beside_a_policy_are_not_part_of_it() -> None:
         found = find_bundle(name)
         assert [module.name for module in found.modules] == [f"{SHIPPED[name]}.rego"]
         assert [module.name for module in found.tests] == [f"{SHIPPED[name]}_test.rego"]
+
+
+CONSULTED: dict[str, tuple[str, set[str] | None]] = {
+    "by name": ('decision if input.actor == "ada"', {"actor"}),
+    "in brackets": ('decision if input["resource"] == "a"', {"resource"}),
+    "deep": ("decision if input.context.tenant_id == input.actor_roles[0]", {"context.tenant_id", "actor_roles"}),
+    "nothing": ("decision := true", set()),
+    "in another rule": ('decision if other\nother if input.action == "READ"', {"action"}),
+    "in an index": ('decision if {"ada": true}[input.actor]', {"actor"}),
+    "in a comprehension": ("decision if count([role | some role in input.actor_roles]) > 0", {"actor_roles"}),
+    "all of it": ("decision if count(input) > 0", None),
+    "by a variable": ('decision if { some name; input[name] == "ada" }', None),
+    "by another name": ("decision if { asked := input; asked.actor }", None),
+    "all of the context": ("decision if count(input.context) > 0", None),
+    "in place of it": ('decision if other with input as {"actor": "x"}\nother if input.actor', None),
+    "the clock": ("decision if time.now_ns() > 0", None),
+    "chance": ('decision if rand.intn("x", 2) >= 0', None),
+}
+
+
+@pytest.mark.parametrize("name", CONSULTED)
+def test_what_a_policy_consults_is_known_when_it_is_loaded(name: str) -> None:
+    text, consulted = CONSULTED[name]
+    assert engine_for(bundle(text)).consulted == (None if consulted is None else frozenset(consulted))
+
+
+def test_an_import_of_the_question_counts_as_consulting_it() -> None:
+    whole = Module("p.rego", "package p\nimport rego.v1\nimport input as asked\ndecision if asked.actor\n")
+    part = Module("p.rego", "package p\nimport rego.v1\nimport input.resource as what\ndecision if what\n")
+    assert Engine([whole]).consulted is None
+    assert Engine([part]).consulted == frozenset({"resource"})
+
+
+def test_questions_that_the_policy_cannot_tell_apart_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = Embedded("single-user")
+    asked = count_questions(monkeypatch)
+    for number in range(3):
+        assert policy.decide(Request(Principal("ada"), Action.WRITE, f"n{number}", timestamp=f"t{number}")).allowed
+    assert not policy.decide(Request(Principal("ada"), Action.WRITE, "n0", resource_owner_tenant="acme")).allowed
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'decision if input.resource != "n1"',
+        'decision if input.context.timestamp != "t1"',
+        'decision := {"result": input.actor == "ada", "cacheable": false}',
+        "decision if time.now_ns() > 0",
+    ],
+)
+def test_a_policy_that_may_answer_otherwise_is_asked_each_time(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = Embedded(bundle(text))
+    asked = count_questions(monkeypatch)
+    for number in range(3):
+        policy.decide(Request(Principal("ada"), Action.WRITE, f"n{number}", timestamp=f"t{number}"))
+    assert len(asked) == 3
+
+
+def test_a_changed_policy_answers_anew_what_was_asked_before(tmp_path: Path) -> None:
+    file = tmp_path / "policy.rego"
+    file.write_text("package p\ndecision := true\n")
+    policy = Embedded(str(tmp_path))
+    assert policy.decide(ASK).allowed
+    file.write_text("package p\ndecision := false\n")
+    assert policy.reload()
+    assert not policy.decide(ASK).allowed
+
+
+def count_questions(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    asked: list[dict[str, Any]] = []
+    evaluate = Engine.evaluate
+
+    def counted(engine: Engine, path: str, question: dict[str, Any]) -> Any:
+        asked.append(question)
+        return evaluate(engine, path, question)
+
+    monkeypatch.setattr(Engine, "evaluate", counted)
+    return asked

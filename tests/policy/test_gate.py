@@ -16,11 +16,11 @@ from tallystick.audit.proof import events, verify_audit
 from tallystick.audit.trail import Trail
 from tallystick.audit.writer import Audit
 from tallystick.commits import Draft, Operation, Verb
-from tallystick.errors import Conflict, Denied, NotFound
-from tallystick.policy import Action, Decision, DistantPolicy, Facts, Policy, Principal, Request, denial
+from tallystick.errors import Conflict, Denied, NotFound, TooMuch
+from tallystick.policy import Action, Decision, DistantPolicy, Facts, Policy, Principal, Request, denial, gate
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
-from tallystick.policy.gate import ATTEMPTS_MAX, Gate
+from tallystick.policy.gate import ATTEMPTS_MAX, Gate, Undecided
 from tallystick.policy.replay import replay
 from tests.policy.gated import Distant, Gated
 
@@ -294,6 +294,25 @@ async def test_a_changed_policy_file_takes_effect_and_a_broken_one_does_not(tmp_
         assert [event.policy_version for event in store.decided()] == ["v1", "v2.0", "v2.0"]
 
 
+async def test_a_write_forgets_what_was_decided_about_everything_it_changed(tmp_path: Path) -> None:
+    policy = Counting(lambda request: yes())
+    plan = Facts("note", "alice", "default")
+    async with gated(policy, tmp_path) as store:
+        asking = store.gate.asking(ALICE, Action.WRITE)
+
+        async def attempt() -> None:
+            asking.decide(Facts())
+            asking.decide_all([(Action.WRITE, "plan", plan)])
+
+        for _ in range(2):
+            store.gate.asking(BOB, Action.READ, "plan").decide(plan)
+        assert policy.asked == 1
+        await asking.through(attempt)
+        before = policy.asked
+        store.gate.asking(BOB, Action.READ, "plan").decide(plan)
+        assert policy.asked == before + 1
+
+
 # -- narrowing
 
 
@@ -305,12 +324,36 @@ async def test_what_was_found_is_narrowed_to_what_may_be_read(tmp_path: Path, di
     policy = Distant(rule) if distant else Counting(lambda request: Decision(rule(request), "", "v1"))
     things = [(f"n{number}", Facts("note", "alice" if number % 3 else "bob", "default")) for number in range(250)]
     async with gated(policy, tmp_path) as store:
-        allowed = await store.gate.narrow(ALICE, things)
-        assert allowed == {name for name, facts in things if facts.owner == "alice"}
+        asking = store.gate.asking(ALICE, Action.SEARCH)
+
+        async def look() -> list[str]:
+            unknown = [thing for thing in things if asking.sees(thing) is None]
+            if unknown:
+                raise Undecided([(Action.READ, *thing) for thing in unknown])
+            return [thing[0] for thing in things if asking.sees(thing)]
+
+        allowed = await asking.through(look)
+        assert allowed == [name for name, facts in things if facts.owner == "alice"]
         (event,) = store.audited()
     assert isinstance(event, Narrowed)
     assert (event.actor, event.found, event.withheld, event.tool) == ("alice", 250, 84, "memory.write")
     assert event.resources_withheld[:2] == ("n0", "n3")
+
+
+async def test_what_an_attempt_comes_across_is_not_asked_about_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "PATIENCE_SECONDS", -1.0)
+    policy = Distant(lambda request: True)
+    async with gated(policy, tmp_path) as store:
+        asking = store.gate.asking(ALICE, Action.SEARCH)
+
+        async def look() -> None:
+            raise Undecided([(Action.READ, f"n{len(policy.asked)}", Facts())])
+
+        with pytest.raises(TooMuch) as no:
+            await asking.through(look)
+    assert (no.value.code, policy.asked) == ("QUERY_TIMEOUT", [])
 
 
 # -- when the engine fails

@@ -46,6 +46,7 @@ OPERATIONS = (
     Operation(Verb.DELETE_EDGE, {"from": "ada", "rel": "wrote", "to": "ümläut 🎉"}),
     Operation(Verb.DELETE_NODE, {"node_id": "ada"}),
     Operation(Verb.REDACT_NODE, {"node_id": "ada", "reason": "asked to"}, redacts={}),
+    Operation(Verb.REDACT_EDGE, {"from": "ada", "rel": "wrote", "to": "ümläut 🎉", "id": "e1", "reason": "asked to"}),
 )
 
 

@@ -93,6 +93,24 @@ def test_a_node_is_a_row_with_who_made_it_and_who_changed_it_last(place: Place) 
     assert place.ask("SELECT commit_id, timestamp FROM commits WHERE lamport = 2") == [commit]
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_node_that_changes_its_type_is_in_the_tables_of_the_last_one_only(place: Place, together: bool) -> None:
+    place.write(memory("a", "note", text("one")), memory("b", "note", text("one")), work("c"))
+    if not together:
+        place.follower.catch_up()
+    place.write(work("a", title="now work"), memory("b", "draft", text("two")), memory("c", "note", text("plain now")))
+    if not together:
+        place.follower.catch_up()
+    place.write(memory("a", "note", text("three")), work("b"), memory("c", "note", text("again")))
+    assert place.ask("SELECT id, type, created_lamport, lamport FROM nodes ORDER BY id") == [
+        ("a", "note", 1, 7),
+        ("b", "work/node", 2, 8),
+        ("c", "note", 3, 9),
+    ]
+    assert place.ask("SELECT id FROM work_nodes") == [("b",)]
+    assert place.ask("SELECT count(*) FROM commits") == [(9,)]
+
+
 def test_a_blob_is_named_and_not_kept(place: Place) -> None:
     place.write(memory("a", "Note", {"format": "png", "encoding": "base64", "blob": "ab" * 32, "bytes": 300_000}))
     assert place.ask("SELECT content, content_encoding, content_blob, content_bytes FROM nodes") == [
@@ -185,6 +203,8 @@ def test_odd_work_does_not_stop_the_mirror(place: Place, attrs: dict[str, Any]) 
 
 # -- redaction
 
+FORGOTTEN = (b"xylophone", b"marzipan", b"zeppelin", b"quetzalcoatl", b"glockenspiel", b"sassafras")
+
 
 def test_what_was_redacted_is_absent_and_the_node_says_so(place: Place) -> None:
     place.write(memory("a", "Note", text("secret"), email="a@b", deep={"x": 1, "y": [{"x": 2, "z": 3}]}))
@@ -195,8 +215,24 @@ def test_what_was_redacted_is_absent_and_the_node_says_so(place: Place) -> None:
     assert place.ask("SELECT attrs, content, content_format, redacted FROM nodes") == [("{}", None, None, 1)]
 
 
+def test_what_was_redacted_of_an_edge_is_absent_and_the_edge_says_so(place: Place) -> None:
+    place.write(memory("a", "Note"), connection(None, "a", "knows", "a", text("secret"), note="x", since=1))
+    place.write(connection("e1", "a", "knows", "a", note="other"))
+    ends = {"from": "a", "rel": "knows", "to": "a", "reason": "asked"}
+    place.write(Operation(Verb.REDACT_EDGE, {**ends, "redacted_fields": ["attrs.note"]}))
+    shown = "SELECT attrs, content, redacted, lamport, created_lamport FROM edges ORDER BY own_id"
+    other = ('{"note":"other"}', None, 0, 3, 3)
+    assert place.ask(shown) == [('{"since":1}', "secret", 1, 4, 2), other]
+    place.write(Operation(Verb.REDACT_EDGE, ends))
+    assert place.ask(shown) == [("{}", None, 1, 5, 2), other]
+    assert place.ask("SELECT kind, entity FROM commits WHERE operation = 'REDACT_EDGE'") == [("edge", "a|knows|a")] * 2
+
+
 def test_a_redaction_leaves_no_trace_in_the_file_or_beside_it(place: Place) -> None:
     place.write(memory("kept", "Note", text("harpsichord")), memory("it", "Note", text("xylophone"), name="marzipan"))
+    place.write(connection("e1", "kept", "likes", "it", text("glockenspiel"), note="sassafras"))
+    place.follower.catch_up()
+    place.write(connection("e1", "kept", "likes", "it", note="x"))
     place.follower.catch_up()
     place.write(memory("it", "Note", text("zeppelin")), memory("was", "Note", text("quetzalcoatl")), gone("was"))
     place.follower.catch_up()
@@ -205,10 +241,12 @@ def test_a_redaction_leaves_no_trace_in_the_file_or_beside_it(place: Place) -> N
     (place.path.parent / "graph.db.rejected-20200101T000000").write_bytes(b"xylophone")
     for node in ("it", "was"):
         place.write(Operation(Verb.REDACT_NODE, {"node_id": node, "reason": "asked"}))
+    ends = {"from": "kept", "rel": "likes", "to": "it", "id": "e1"}
+    place.write(Operation(Verb.REDACT_EDGE, {**ends, "reason": "asked"}))
     place.follower.catch_up()
     kept = b"".join(path.read_bytes() for path in place.path.parent.glob("graph.db*"))
     assert b"harpsichord" in kept
-    assert [word for word in (b"xylophone", b"marzipan", b"zeppelin", b"quetzalcoatl") if word in kept] == []
+    assert [word for word in FORGOTTEN if word in kept] == []
 
 
 # -- laws

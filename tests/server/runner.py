@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from tallystick.server.http import http_app, run_http
-from tallystick.server.mcp import serve_stdio
+from tallystick.server.stdio import serve_stdio
 from tests.server.sample import offer
 
 

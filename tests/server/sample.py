@@ -75,6 +75,18 @@ class Nothing(Strict):
 
 
 _doors: dict[str, asyncio.Event] = {}
+_arrived: dict[str, asyncio.Event] = {}
+
+
+def close_doors() -> None:
+    """For another event loop: those of one are no use to the next."""
+    _doors.clear()
+    _arrived.clear()
+
+
+async def arrival(name: str) -> None:
+    """Until a call waits before that door."""
+    await _arrived.setdefault(name, asyncio.Event()).wait()
 
 
 async def echo(store: Store, principal: Principal, given: EchoInput) -> Answer:
@@ -99,6 +111,7 @@ async def crash(store: Store, principal: Principal, given: Nothing) -> Answer:
 
 
 async def wait(store: Store, principal: Principal, given: NameInput) -> Answer:
+    _arrived.setdefault(given.name, asyncio.Event()).set()
     await _doors.setdefault(given.name, asyncio.Event()).wait()
     return Answer({"said": given.name})
 

@@ -35,6 +35,10 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "true is no integer": ({"op": "DELETE", "limit": True}, ["field 'limit' must be an integer"]),
     "too small": ({"op": "DELETE", "limit": 0}, ["field 'limit' must be greater than or equal to 1"]),
     "too large": ({"op": "DELETE", "limit": 2**70}, ["field 'limit' must be less than or equal to 100"]),
+    "too large to be repeated": (
+        {"op": "DELETE", "as_of": 2**64},
+        ["field 'as_of' must be an integer of at most 64 bits"],
+    ),
     "too short": ({"op": "UPSERT", "node": {"id": ""}}, ["field 'node.id' must have at least 1 character"]),
     "too many": ({"op": "DELETE", "ids": ["a"] * 4}, ["field 'ids' must have at most 3 items, not 4"]),
     "an item": ({"op": "DELETE", "ids": ["a", 2]}, ["field 'ids[1]' must be a string"]),
@@ -70,12 +74,13 @@ async def test_a_thousand_faults_are_told_in_fifty() -> None:
 
 async def test_strict_arguments_still_take_json_for_enums() -> None:
     outcome = await ask("sample.write", {"op": "DELETE", "colour": "blue"})
-    assert outcome == Done({"op": "DELETE", "colour": "blue"}, "DELETE done")
+    assert isinstance(outcome, Done)
+    assert (outcome.data, outcome.text) == ({"op": "DELETE", "colour": "blue"}, "DELETE done")
 
 
 @pytest.mark.parametrize("name", ["sample.echo", "sample_echo"])
 async def test_a_tool_answers_to_both_of_its_names(name: str) -> None:
-    assert await ask(name, {"text": "hé"}) == Done({"said": "hé"}, '{"said":"hé"}')
+    assert await ask(name, {"text": "hé"}) == Done({"said": "hé"}, '{"said":"hé"}', '{"said":"hé"}'.encode())
 
 
 async def test_an_answer_past_the_bound_never_leaves() -> None:

@@ -17,6 +17,7 @@ from tallystick.server.oauth.guard import Admission
 from tallystick.server.oauth.introspection import Client, find_client
 from tallystick.server.oauth.keys import metadata_urls, read_key
 from tallystick.server.oauth.outside import ANSWER_BYTES_MAX, Outside, Unreachable
+from tallystick.server.oauth.tokens import TOKEN_BYTES_MAX
 from tests.server.issuing import HERE, ISSUER, NOW, Issuer, ec_key, encoded, public, rsa_key
 
 CLIENT = Client("tallystick", "s3:cret %")
@@ -309,16 +310,65 @@ async def test_many_at_once_introspect_once() -> None:
     assert issuer.times_asked("/introspect") == 1
 
 
+class Saying(Issuer):
+    """Whatever it is asked about."""
+
+    def __init__(self, said: Any) -> None:
+        super().__init__()
+        self.said = said
+
+    def answer(self, request: httpx2.Request) -> httpx2.Response:
+        usual = super().answer(request)
+        return httpx2.Response(200, json=self.said) if request.url.path == "/introspect" else usual
+
+
 @pytest.mark.parametrize("active", ["true", 1, None, {}])
-async def test_only_a_plain_yes_is_a_yes(active: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    issuer = Issuer()
-    usual = issuer.answer
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, json={"active": active}) if request.url.path == "/introspect" else usual(request)
-
-    monkeypatch.setattr(issuer, "answer", answer)
+async def test_only_a_plain_yes_is_a_yes(active: Any) -> None:
+    issuer = Saying({"active": active})
     assert await admit(issuer.admission(introspect_as=CLIENT), token(issuer)) == "INVALID_TOKEN"
+
+
+SAID_OF_AN_OPAQUE_TOKEN: dict[str, tuple[dict[str, Any], str]] = {
+    "all that is needed": ({}, "ok"),
+    "no issuer, which is its own business": ({"iss": None}, "ok"),
+    "as others spell it": ({"token_type": "bearer", "token_use": "access_token"}, "ok"),
+    "not active": ({"active": False}, "INVALID_TOKEN"),
+    "of another issuer": ({"iss": "https://second.example"}, "UNTRUSTED_ISSUER"),
+    "for another audience": ({"aud": "https://other.example"}, "INVALID_TOKEN"),
+    "for no audience": ({"aud": None}, "INVALID_TOKEN"),
+    "expired": ({"exp": NOW - 60}, "TOKEN_EXPIRED"),
+    "not yet valid": ({"nbf": NOW + 60}, "INVALID_TOKEN"),
+    "without an end": ({"exp": None}, "INVALID_TOKEN"),
+    "of nobody": ({"sub": None}, "INVALID_TOKEN"),
+    "bound to a key": ({"token_type": "DPoP"}, "INVALID_TOKEN"),
+    "a refresh token": ({"typ": "Refresh"}, "INVALID_TOKEN"),
+    "of a tenant like a path": ({"tenant_id": "../acme"}, "INVALID_TOKEN"),
+}
+
+
+@pytest.mark.parametrize(("said", "outcome"), SAID_OF_AN_OPAQUE_TOKEN.values(), ids=SAID_OF_AN_OPAQUE_TOKEN)
+async def test_what_the_issuer_says_of_an_opaque_token_is_checked_like_claims(
+    said: dict[str, Any], outcome: str
+) -> None:
+    issuer = Saying(None)
+    issuer.said = issuer.claims(**{"active": True, **said})
+    assert await admit(issuer.admission(introspect_as=CLIENT), "opaque-token") == outcome
+
+
+@pytest.mark.parametrize(
+    "opaque", ["a b", "a,b", "caf\u00e9", "=", "x" * (TOKEN_BYTES_MAX + 1)], ids=lambda text: text[:9]
+)
+async def test_nobody_is_asked_about_what_cannot_be_a_token(opaque: str) -> None:
+    issuer = Issuer()
+    assert await admit(issuer.admission(introspect_as=CLIENT), opaque) == "INVALID_TOKEN"
+    assert issuer.times_asked("/introspect") == 0
+
+
+async def test_a_token_that_is_none_is_asked_about_once() -> None:
+    issuer = Saying({"active": False})
+    admission = issuer.admission(introspect_as=CLIENT)
+    assert [await admit(admission, "made-up") for _ in range(5)] == ["INVALID_TOKEN"] * 5
+    assert issuer.times_asked("/introspect") == 1
 
 
 def test_a_secret_for_one_issuer_is_not_told_to_another() -> None:

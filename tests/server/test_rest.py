@@ -108,6 +108,7 @@ BODIES: dict[str, tuple[bytes, str, int, str]] = {
     "deep": (b'{"text":' + b"[" * 200 + b"]" * 200 + b"}", "application/json", 400, "INVALID_ARGUMENT"),
     "a list": (b"[]", "application/json", 400, "INVALID_ARGUMENT"),
     "nothing where something is required": (b"", "application/json", 400, "INVALID_ARGUMENT"),
+    "a line of nothing": (b"\n", "application/json", 400, "INVALID_ARGUMENT"),
     "a form": (b"text=a", "application/x-www-form-urlencoded", 415, "NOT_JSON"),
     "plain text, as a page may send unasked": (b'{"text":"a"}', "text/plain", 415, "NOT_JSON"),
     "too large": (b'{"text":"' + b"a" * 2000 + b'"}', "application/json", 413, "BODY_TOO_LARGE"),

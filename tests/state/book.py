@@ -96,6 +96,15 @@ class Book:
         self.write(Verb.REDACT_NODE, payload, actor=actor, redacts=found.redacts or None)
         return found.masks
 
+    def redact_edge(self, edge_id: str, fields: Iterable[str] | None = None, *, actor: str = "ann") -> dict[int, bytes]:
+        """Likewise."""
+        named = None if fields is None else tuple(fields)
+        found = self.state.edge_redaction(edge_id, named)
+        payload: dict[str, Any] = {**(self.state.edge_name(edge_id) or {}), "reason": "asked"}
+        payload |= {} if named is None else {"redacted_fields": list(named)}
+        self.write(Verb.REDACT_EDGE, payload, actor=actor, redacts=found.redacts or None)
+        return found.masks
+
     def scrub(self, masks: dict[int, bytes]) -> None:
         for offset, payload in masks.items():
             self.lines[offset] = chain.mask(self.lines[offset], payload)

@@ -50,6 +50,7 @@ def _edge(columns: Columns, handle: int) -> dict[str, Any]:
         "ends": (edges.source[handle], edges.rel_of(handle), edges.target[handle]),
         "last": edges.last[handle],
         "alive": bool(edges.alive[handle]),
+        "owner": columns.nodes.actors.texts[edges.owner[handle]],
         "chosen": edges.chosen.get(handle),
     }
 

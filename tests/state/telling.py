@@ -42,25 +42,16 @@ class Told:
                 del self.nodes[said["node_id"]]
             elif commit.operation is Verb.REDACT_NODE:
                 if said["node_id"] in self.nodes:
-                    self._redact(said, commit.redacts or {}, told)
+                    left = _redacted(self.nodes[said["node_id"]], said, commit.redacts or {})
+                    self.nodes[said["node_id"]] = left | told
+            elif commit.operation is Verb.REDACT_EDGE:
+                if _name(said) in self.edges:
+                    self.edges[_name(said)] = _redacted(self.edges[_name(said)], said, commit.redacts or {}) | told
             elif commit.operation is Verb.UPSERT_EDGE:
                 age = self._ages.setdefault(_name(said), next(ages))
-                self.edges[_name(said)] = said | told | {"age": age}
+                self.edges[_name(said)] = {"content": None} | said | told | {"age": age, "doc": commit.lamport}
             else:
                 del self.edges[_name(said)]
-
-    def _redact(self, said: dict[str, Any], redacts: dict[str, str], told: dict[str, Any]) -> None:
-        """Only for fields without further dots, which is what the tests name."""
-        node = self.nodes[said["node_id"]]
-        attrs = dict(node["attrs"])
-        fields = said.get("redacted_fields")
-        for name in attrs if fields is None else [field.removeprefix("attrs.") for field in fields]:
-            if name in attrs or (fields is not None and str(node["doc"]) in redacts):
-                attrs[name] = REDACTED
-        content = node["content"]
-        if fields is None and content is not None:
-            content = {key: value for key, value in content.items() if key != "text"} | {"text": REDACTED}
-        self.nodes[said["node_id"]] = node | told | {"attrs": attrs, "content": content}
 
     # -- searching
 
@@ -108,6 +99,19 @@ class Told:
             elif walk.direction != "out" and target == node:
                 found.append((name, source))
         return found
+
+
+def _redacted(entity: dict[str, Any], said: dict[str, Any], redacts: dict[str, str]) -> dict[str, Any]:
+    """Only for fields without further dots, which is what the tests name."""
+    attrs = dict(entity["attrs"])
+    fields = said.get("redacted_fields")
+    for name in attrs if fields is None else [field.removeprefix("attrs.") for field in fields]:
+        if name in attrs or (fields is not None and str(entity["doc"]) in redacts):
+            attrs[name] = REDACTED
+    content = entity["content"]
+    if fields is None and content is not None:
+        content = {key: value for key, value in content.items() if key != "text"} | {"text": REDACTED}
+    return entity | {"attrs": attrs, "content": content}
 
 
 def _name(said: dict[str, Any]) -> Name:

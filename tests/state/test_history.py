@@ -8,7 +8,7 @@ from tallystick.state.history import CommitIds, Lamports
 
 def test_ids_with_the_same_beginning_are_all_candidates_newest_block_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "BLOCK", 4)
-    monkeypatch.setattr(history, "_SLOTS", 8)
+    monkeypatch.setattr(history, "FIRST", 1)
     ids = CommitIds()
     for tail in range(6):
         ids.add("0000abcd" + f"{tail:056x}")
@@ -20,7 +20,7 @@ def test_ids_with_the_same_beginning_are_all_candidates_newest_block_first(monke
 
 def test_what_was_added_last_can_be_taken_out_until_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "BLOCK", 4)
-    monkeypatch.setattr(history, "_SLOTS", 8)
+    monkeypatch.setattr(history, "FIRST", 1)
     ids = CommitIds()
     for _ in range(9):
         ids.add("00000007" + "0" * 56)
@@ -28,6 +28,17 @@ def test_what_was_added_last_can_be_taken_out_until_nothing_is_left(monkeypatch:
         ids.pop()
         assert sorted(ids.candidates("00000007" + "0" * 56)) == list(range(1, left + 1))
     assert ids.blocks == []
+
+
+def test_the_tables_of_ids_are_small_at_first_and_of_one_size_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "FIRST", 2)
+    monkeypatch.setattr(history, "BLOCK", 8)
+    ids = CommitIds()
+    for number in range(40):
+        assert [len(block) for block in ids.blocks] == history.block_sizes(number)
+        ids.add(f"{number:064x}")
+    assert [len(block) for block in ids.blocks] == [4, 4, 8, 16, 16, 16, 16]
+    assert all(sum(map(bool, block)) * 2 == len(block) for block in ids.blocks)
 
 
 def test_a_lamport_that_was_skipped_stands_for_the_commit_before_it() -> None:

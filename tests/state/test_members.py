@@ -26,6 +26,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("edge"), NODES, st.sampled_from(["knows", "cites", "other"]), NODES, EDGE_IDS, PROPERTIES),
         st.tuples(st.just("delete edge"), NODES, st.integers(0, 5)),
+        st.tuples(st.just("redact edge"), NODES, st.integers(0, 5), st.sampled_from([None, ["attrs.k"]])),
         st.tuples(st.just("delete node"), NODES),
         st.tuples(st.just("node"), NODES, st.sampled_from(["note", "task"]), PROPERTIES),
         st.tuples(st.just("ask"), PROPERTIES, st.sampled_from([None, "a", "b"]), st.sampled_from([None, "a", "c"])),
@@ -59,6 +60,12 @@ def _delete_edge(book: Book, node: str, place: int) -> None:
     if names:
         name = names[place % len(names)]
         book.delete_edge(name["from"], name["rel"], name["to"], id=name.get("id"))
+
+
+def _redact_edge(book: Book, node: str, place: int, fields: list[str] | None) -> None:
+    edges = book.state.edges(node)
+    if edges:
+        book.scrub(book.redact_edge(edges[place % len(edges)].id, fields))
 
 
 def _delete_node(book: Book, node: str) -> None:
@@ -106,6 +113,7 @@ DO: dict[str, Callable[..., None]] = {
     "edge": _edge,
     "delete edge": _delete_edge,
     "delete node": _delete_node,
+    "redact edge": _redact_edge,
     "node": _node,
     "ask": _ask,
 }

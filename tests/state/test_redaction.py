@@ -9,7 +9,8 @@ import pytest
 
 from tallystick.commits import Verb, chain
 from tallystick.errors import InvalidArgument, NotFound
-from tallystick.state import Condition, Query
+from tallystick.state import Condition, Query, Walk, members
+from tallystick.state.ontology import ConnectionType
 from tallystick.state.state import State
 from tests.state.book import Book, drive
 from tests.state.portrait import portrait
@@ -193,3 +194,105 @@ def test_who_hears_of_a_redaction_when_the_log_is_masked_already_forgets_too(mea
     book.follow(late)
     assert found(late, "mail", MAIL) == found(late, "deep.mail", MAIL) == 0
     assert portrait(late) == portrait(book.state)
+
+
+# -- edges
+
+
+def joined(*, id: str | None = None, **attrs: Any) -> Book:
+    book = Book()
+    book.node("a", mail=MAIL)
+    book.node("b")
+    book.edge("a", "knows", "b", id=id, note=MAIL, **attrs)
+    return book
+
+
+def edge_attrs(book: Book, edge_id: str = "a|knows|b", at: int | None = None) -> dict[str, Any]:
+    edge = book.state.edge_by_id(edge_id, at)
+    assert edge is not None
+    return edge.attrs
+
+
+@pytest.mark.parametrize("id", [None, "mine"])
+def test_an_edge_is_redacted_like_a_node_before_and_after_the_log_is_masked(id: str | None) -> None:
+    book = joined(id=id, since=2001)
+    book.edge("a", "knows", "b", id=id, note=MAIL, since=2002)
+    name = id or "a|knows|b"
+    masks = book.redact_edge(name, ["attrs.note"], actor="officer")
+    for _ in range(2):
+        assert edge_attrs(book, name) == {"note": MASK, "since": 2002}
+        (path,) = drive(book.state.walk(Walk(start="a", hops=1))).paths
+        assert path.edges[0].attrs == {"note": MASK, "since": 2002}
+        book.scrub(masks)
+    assert edge_attrs(book, name, at=3) == {"note": MASK, "since": 2001}
+    assert attrs_of(book) == {"mail": MAIL}
+    assert [MAIL.encode() in line for line in book.lines.values()] == [True, False, False, False, False]
+    lineage = book.state.lineage(name, "direct", 0, 9)
+    assert lineage is not None
+    assert [(step.action, step.commit.actor) for step in lineage.steps] == [
+        ("CREATE_EDGE", "ann"), ("UPDATE_EDGE", "ann"), ("REDACT_EDGE", "officer"),
+    ]  # fmt: skip
+    assert MAIL not in str(lineage)
+
+
+def test_the_content_of_an_edge_goes_with_everything_it_says() -> None:
+    book = joined()
+    content = {"format": "md", "encoding": "utf-8", "text": f"Dear {MAIL}"}
+    book.write(Verb.UPSERT_EDGE, {"from": "a", "rel": "knows", "to": "b", "attrs": {"note": MAIL}, "content": content})
+    book.scrub(book.redact_edge("a|knows|b"))
+    edge = book.state.edge("a", "knows", "b")
+    assert edge is not None
+    assert (edge.attrs, edge.content) == ({"note": MASK}, content | {"text": MASK})
+    assert MAIL.encode() not in b"".join(list(book.lines.values())[2:])
+
+
+def test_a_deleted_edge_can_be_redacted_and_stays_deleted() -> None:
+    book = joined()
+    book.delete_edge("a", "knows", "b")
+    book.scrub(book.redact_edge("a|knows|b"))
+    assert book.state.edge("a", "knows", "b") is None
+    assert edge_attrs(book, at=3) == {"note": MASK}
+    assert book.state.edge_by_id("a|knows|b", 4) is None
+    with pytest.raises(NotFound):
+        book.state.edge_redaction("a|never|b", None)
+
+
+def test_an_edge_written_again_after_its_redaction_is_shown_and_undoing_that_leaves_it_redacted() -> None:
+    book = joined()
+    book.scrub(book.redact_edge("a|knows|b"))
+    before = portrait(book.state)
+    book.edge("a", "knows", "b", note="new")
+    assert edge_attrs(book) == {"note": "new"}
+    book.undo(1)
+    assert portrait(book.state) == before
+    assert edge_attrs(book) == {"note": MASK}
+
+
+def test_what_the_edges_of_a_node_say_is_found_dead_or_alive_and_once() -> None:
+    book = joined()
+    book.edge("b", "knows", "a", id="back", note=MAIL)
+    book.edge("a", "loops", "a", note=MAIL)
+    book.edge("a", "silent", "b")
+    book.delete_edge("b", "knows", "a", id="back")
+    found = list(book.state.edge_redactions("a"))
+    assert [name.get("id") or name["rel"] for name, _ in found] == ["knows", "back", "loops"]
+    for _, redaction in found:
+        book.scrub(redaction.masks)
+    assert list(book.state.edge_redactions("a")) == []
+
+
+def test_an_index_that_was_built_before_a_redaction_does_not_find_what_it_forgot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(members, "_FEW", 0)
+    book = joined(since=2001)
+    knows = ConnectionType("knows", ("note",), ("note",))
+
+    def having(key: str, value: Any) -> list[str]:
+        return drive(members.find_connections(book.state, [knows], {key: value}, offset=0, limit=9)).ids
+
+    assert having("note", MAIL) == ["a|knows|b"]
+    book.scrub(book.redact_edge("a|knows|b", ["attrs.note"]))
+    book.edge("a", "knows", "b", note="new", since=2002)
+    assert having("note", MAIL) == []
+    assert having("note", "new") == having("since", 2002) == ["a|knows|b"]

@@ -123,6 +123,9 @@ IMPOSSIBLE: dict[str, Callable[[Book], object]] = {
     "deleting an edge by an id with other ends": lambda book: book.delete_edge("b", "r", "a", id="e"),
     "an id that another edge has": lambda book: book.edge("b", "r", "a", id="e"),
     "redacting a node that never was": lambda book: book.write(Verb.REDACT_NODE, {"node_id": "x", "reason": ""}),
+    "redacting an edge that never was": lambda book: book.write(
+        Verb.REDACT_EDGE, {"from": "a", "rel": "never", "to": "a", "reason": ""}
+    ),
     "redacting what is no attribute": lambda book: book.write(
         Verb.REDACT_NODE, {"node_id": "a", "reason": "", "redacted_fields": ["id"]}
     ),

@@ -83,6 +83,9 @@ def everything(agent: Agent) -> dict[str, dict[str, Any]]:
         "delete edge by made id": {"op": "DELETE_EDGE", "edge_id": "b|knows|a"},
         "delete edge by chosen id": {"op": "DELETE_EDGE", "edge_id": "chosen"},
         "redact node": {"op": "REDACT_NODE", "node_id": "d", "reason": "GDPR", "redacted_fields": ["attrs.name"]},
+        "redact edge by name": {"op": "REDACT_EDGE", "edge": {"from": "c", "rel": "knows", "to": "d"}, "reason": "x"},
+        "redact edge by chosen id": {"op": "REDACT_EDGE", "edge_id": "chosen", "reason": "GDPR"},
+        "redact node and its edges": {"op": "REDACT_NODE", "node_id": "d", "reason": "GDPR"},
         "delete node": {"op": "DELETE_NODE", "node_id": "c"},
     }
 
@@ -255,6 +258,55 @@ def test_a_redaction_without_fields_forgets_all_attributes_of_a_deleted_node_too
     assert not any(b"alice" in line or b"555" in line for line in agent.lines())
     assert agent.read("p")["entity"] is None
     assert agent.lineage("p")["entity"]["current_state"] is None
+
+
+def test_redaction_of_an_edge_leaves_no_byte_of_the_named_fields_in_the_log(agent: Agent) -> None:
+    for name in ("p", "q"):
+        agent.node(name)
+    ends = {"from": "p", "rel": "knows", "to": "q"}
+    first = agent.write(op="UPSERT_EDGE", edge={**ends, "attrs": {"note": "alice@old.example", "since": 2001}})
+    agent.write(op="UPSERT_EDGE", edge={**ends, "attrs": {"note": "alice@new.example", "since": 2002}})
+    asked = {"op": "REDACT_EDGE", "reason": "GDPR", "redacted_fields": ["attrs.note"]}
+    receipt = agent.write(**asked, edge=ends, original_commit_id=first["commit_id"])
+    assert receipt["redacted_commits"] == 2
+    assert not any(b"example" in line for line in agent.lines())
+    assert agent.read("p|knows|q")["entity"]["attrs"] == {"note": "[REDACTED]", "since": 2002}
+    assert agent.read("p|knows|q", as_of=first["lamport"])["entity"]["attrs"] == {"note": "[REDACTED]", "since": 2001}
+    steps = agent.lineage("p|knows|q")["lineage"]
+    assert [step["operation"] for step in steps] == ["CREATE_EDGE", "UPDATE_EDGE", "REDACT_EDGE"]
+    assert (steps[2]["edge"], steps[2]["redacted_fields"]) == (ends, ["attrs.note"])
+
+
+def test_a_node_that_is_redacted_whole_takes_what_its_edges_say_in_the_same_batch(agent: Agent) -> None:
+    for name in ("p", "q"):
+        agent.node(name, mail=f"{name}@example.org")
+    agent.edge("p", "knows", "q", note="met alice somewhere")
+    agent.edge("q", "knows", "p", note="met alice too")
+    agent.write(op="DELETE_EDGE", edge_id="q|knows|p")
+    agent.edge("q", "likes", "q", note="kept")
+    agent.edge("p", "sees", "q")
+    receipt = agent.write(op="REDACT_NODE", node_id="p", reason="GDPR")
+    assert receipt["batch"] == {"commits": 3, "first_lamport": receipt["lamport"] - 2}
+    assert not any(b"alice" in line or b"p@example.org" in line for line in agent.lines())
+    assert agent.read("p|knows|q")["entity"]["attrs"] == {"note": "[REDACTED]"}
+    assert agent.read("q|likes|q")["entity"]["attrs"] == {"note": "kept"}
+    assert agent.read("q")["entity"]["attrs"] == {"mail": "q@example.org"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"op": "REDACT_NODE", "node_id": "p|knows|p"},
+        {"op": "REDACT_EDGE", "edge_id": "p"},
+        {"op": "REDACT_EDGE", "edge_id": "p|never|p"},
+        {"op": "REDACT_EDGE", "edge": {"from": "p", "rel": "never", "to": "p"}},
+    ],
+    ids=str,
+)
+def test_a_redaction_of_what_never_was_is_refused(agent: Agent, call: dict[str, Any]) -> None:
+    agent.node("p", name="Alice")
+    agent.edge("p", "knows", "p", note="Alice")
+    assert agent.refusal("memory.write", **call, reason="GDPR")["error"] == "ENTITY_NOT_FOUND"
 
 
 def test_redacting_what_is_not_there_says_that_nothing_was_masked(agent: Agent) -> None:

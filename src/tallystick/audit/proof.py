@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from tallystick.audit import Event, Lost, Retired, Started, decode, verify
-from tallystick.audit.trail import files_in
+from tallystick.audit.trail import files_in, just_begun
 from tallystick.errors import Corrupt
 from tallystick.log import Head
 from tallystick.log.mark import Mark
@@ -41,6 +41,8 @@ def verify_audit(directory: Path) -> AuditProof:
     try:
         kept = mark.read()
         files = files_in(directory)
+        if kept is None and files:
+            kept = just_begun(files)
         if kept is None and files:
             raise Corrupt("there are events but no kept position: the end may have been cut off")
         if kept is not None:

@@ -30,6 +30,7 @@ from tallystick.log.mark import Mark, sync_directory
 FILE_BYTES_MAX = 16 << 20
 RETENTION_DAYS = 90
 _DAY = 86_400_000
+_UNFINISHED = "next"
 _PATIENCE_SECONDS = 10.0
 
 logger = logging.getLogger(__name__)
@@ -147,6 +148,8 @@ class Trail:
     def _open(self, first: int) -> None:
         if self._writer >= 0:
             os.close(self._writer)
+        # Of a file that a crash or a full disk kept from beginning; whoever has the lock is alone here.
+        (self.directory / _UNFINISHED).unlink(missing_ok=True)
         self._writer = os.open(self._path(first), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._first = first
         self._began = _began(self._path(first))
@@ -167,7 +170,7 @@ class Trail:
         first = head.lamport + 1
         started = Started(timestamp=to_text(self._clock()), prev=head.record_hash, broken=broken)
         line, record_hash = chained(first, encode(started), head.record_hash)
-        fresh = self.directory / "next"
+        fresh = self.directory / _UNFINISHED
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, line)
@@ -215,6 +218,9 @@ class Trail:
         files = files_in(self.directory)
         if not files:
             return self._start(Head())
+        if (begun := just_begun(files)) is not None:
+            self._mark.write(begun)
+            return begun
         logger.error("the audit log in %s has lost its kept position", self.directory)
         return self._start(_end_of(files[-1]), broken="the kept position was missing, and so may be lines before this")
 
@@ -237,6 +243,14 @@ class Trail:
 
 def files_in(directory: Path) -> list[Path]:
     return sorted(directory.glob("[0-9]*.jsonl"))
+
+
+def just_begun(files: Sequence[Path]) -> Head | None:
+    """Where a log ends whose writer died before it could mark the first line; None for any other without a mark."""
+    if len(files) != 1 or int(files[0].stem) != 1:
+        return None
+    end = _end_of(files[0])
+    return end if end.lamport == 1 and 0 < end.end == files[0].stat().st_size else None
 
 
 def _size(path: Path) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import NoReturn
 
@@ -71,15 +71,6 @@ GROUPS: dict[str, typer.Typer] = {
 }
 """Words with words of their own: `tallystick work next`."""
 
-commands = typer.Typer(
-    help="The memory that AI agents can be trusted with: a versioned, verifiable graph served over MCP.",
-    epilog="Every command explains itself and gives examples: tallystick COMMAND --help",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-)
-
 
 def _pipeable(command: Callable[..., None]) -> Callable[..., None]:
     """Whoever reads our output may have seen enough: that is no error."""
@@ -96,19 +87,12 @@ def _pipeable(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for name, command in COMMANDS.items():
-    commands.command(name)(_pipeable(command))
-for name, group in GROUPS.items():
-    commands.add_typer(group, name=name)
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"tallystick {__version__}")
         raise typer.Exit
 
 
-@commands.callback()
 def _root(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
@@ -116,9 +100,35 @@ def _root(
 ) -> None: ...
 
 
+def _command_line(names: Iterable[str]) -> typer.Typer:
+    made = typer.Typer(
+        help="The memory that AI agents can be trusted with: a versioned, verifiable graph served over MCP.",
+        epilog="Every command explains itself and gives examples: tallystick COMMAND --help",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    )
+    made.callback()(_root)
+    for name in names:
+        if name in COMMANDS:
+            made.command(name)(_pipeable(COMMANDS[name]))
+        else:
+            made.add_typer(GROUPS[name], name=name)
+    return made
+
+
+commands = _command_line((*COMMANDS, *GROUPS))
+
+
+def _asked_for(words: list[str]) -> typer.Typer:
+    """A command line with that command alone if it is one: to prepare all of them takes longer than `serve` may."""
+    return _command_line(words[:1]) if words[:1] and words[0] in {*COMMANDS, *GROUPS} else commands
+
+
 def main() -> None:
     try:
-        commands()
+        _asked_for(sys.argv[1:])()
     except TallystickError as error:
         _leave(exit_code(type(error)), *_sentences(error))
     except KeyboardInterrupt:

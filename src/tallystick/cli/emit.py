@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallystick.cli.asking import principal
 from tallystick.cli.options import Base, Json, Tenant, existing
 from tallystick.cli.output import counted, note
 from tallystick.cli.output import emit as print_json
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
     from tallystick.config import Settings
     from tallystick.projections.emission import Sink
     from tallystick.projections.follower import Follower
-    from tallystick.store import Store
 
-TOKEN_VARIABLE = "OPENLINEAGE_API_KEY"
 _POLL_SECONDS = 0.2
 _TRY_AGAIN_SECONDS = 5.0
 
@@ -54,6 +51,7 @@ def emit(
       tallystick emit --to http://localhost:5000/api/v1/lineage --follow
       tallystick emit --to lineage.jsonl --again
     """
+    from tallystick import app
     from tallystick.projections.emission import shown, sink_for
 
     settings = existing(base=base, tenant=tenant)
@@ -63,7 +61,7 @@ def emit(
         if stop.wait(seconds):
             raise _Stopped
 
-    sink = sink_for(to, token=os.environ.get(TOKEN_VARIABLE) or None, together=batch, pause=pause)
+    sink = sink_for(to, token=os.environ.get(app.LINEAGE_TOKEN_VARIABLE) or None, together=batch, pause=pause)
     emitted, position = asyncio.run(_emit(settings, sink, stop, follow=follow, again=again))
     if json:
         print_json({"events": emitted, "position": position, "target": shown(sink.target)})
@@ -80,7 +78,7 @@ async def _emit(settings: Settings, sink: Sink, stop: threading.Event, *, follow
     async with app.opened(settings) as store:
 
         def kind_of(commit: Commit) -> str:
-            return asyncio.run_coroutine_threadsafe(_kind(settings, store, commit), loop).result()
+            return asyncio.run_coroutine_threadsafe(app.kind_before(store, settings.tenant, commit), loop).result()
 
         emitter, follower = follow_with(settings.system, lambda: FilesLog(settings.system), sink, kind_of)
         try:
@@ -94,23 +92,6 @@ async def _emit(settings: Settings, sink: Sink, stop: threading.Event, *, follow
             stop.set()
             sink.close()
         return emitter.emitted, emitter.position().lamport
-
-
-async def _kind(settings: Settings, store: Store, commit: Commit) -> str:
-    """The type of a node when it was deleted or redacted."""
-    from tallystick.policy import Action
-    from tallystick.state.state import State
-
-    node_id = commit.document()["node_id"]
-
-    def look(state: State) -> str:
-        before = state.node(node_id, state.resolve(commit.lamport) - 1)
-        if before is not None:
-            return before.type
-        known = state.lineage(node_id, "direct", 0, 0)
-        return known.type if known is not None else "node"
-
-    return await store.read(principal(settings), Action.READ, look, min_position=commit.lamport)
 
 
 async def _go_on(follower: Follower) -> None:

@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from tallystick import __version__
+from tallystick.cli.orphans import find_orphans
 from tallystick.cli.output import counted
 from tallystick.commits import chain
 from tallystick.config import FILE_NAME, Settings
@@ -159,7 +160,36 @@ def _views(settings: Settings) -> Iterator[Finding]:
         yield Finding("views", f"{problem.path}: {problem.problem}", "odd", "put it right; it is tried again by itself")
 
 
-_PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (_log, _torn, _snapshot, _lock, _views)
+def _lineage(settings: Settings) -> Iterator[Finding]:
+    if not settings.lineage_to:
+        return
+    from tallystick.projections.emission import shown, sink_for, standing
+
+    mark = Mark(settings.system / "head")
+    try:
+        head = mark.read() or Head()
+    finally:
+        mark.close()
+    at, trouble = standing(settings.system, sink_for(settings.lineage_to).target)
+    found = f"position {at.lamport} of {head.lamport}, to {shown(settings.lineage_to)}"
+    if trouble is not None:
+        advice = "nothing is lost: a running server tries again by itself, the next start goes on where it was"
+        yield Finding("lineage", f"{found}: {trouble}", "odd", advice)
+    else:
+        yield Finding("lineage", found)
+
+
+def _blobs(settings: Settings) -> Iterator[Finding]:
+    found = find_orphans(settings)
+    if found:
+        size = _bytes(sum(found.values()))
+        advice = "left by writers that died, named by no commit; 'tallystick doctor --repair' removes them"
+        yield Finding("blobs", f"{len(found)} that nothing names ({size}): {', '.join(found)}", "odd", advice)
+
+
+_PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+    _log, _torn, _snapshot, _lock, _views, _lineage, _blobs,
+)  # fmt: skip
 
 
 def _is_held(path: Path) -> bool:

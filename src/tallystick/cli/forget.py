@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,16 +28,19 @@ DISCREET = "[NAMES THE SUBJECT]"
 
 
 class Plan(msgspec.Struct):
-    """What to redact of one node."""
+    """What to redact of one entity."""
 
-    node: str
+    entity: str
+    kind: str
+    """node or edge"""
     type: str
+    """The relation of an edge."""
     fields: dict[str, None]
     mentions: int = 0
 
     @property
     def is_whole(self) -> bool:
-        """Content goes with the whole node only; and some names cannot be said in a redaction."""
+        """Content goes with everything else only; and some names cannot be said in a redaction."""
         return (
             "content" in self.fields
             or "attrs" in self.fields
@@ -50,7 +52,8 @@ class Plan(msgspec.Struct):
 class Search(msgspec.Struct):
     """What was found in the log."""
 
-    plans: dict[str, Plan] = {}
+    plans: dict[tuple[str, str], Plan] = {}
+    """By kind and id."""
     beyond: list[Mention] = []
     """Mentions that no redaction reaches."""
     unread: list[Unread] = []
@@ -65,10 +68,11 @@ def forget(
     ],
     field: Annotated[
         list[str] | None,
-        typer.Option("--field", metavar="attrs.KEY", help="Redact this too in each node that names the subject."),
+        typer.Option("--field", metavar="attrs.KEY", help="Redact this too in all that names the subject."),
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Redact all attributes and the content of each node that names it.")
+        bool,
+        typer.Option("--whole", help="Redact all that such nodes and edges say, and the edges of such nodes."),
     ] = False,
     whole_words: Annotated[bool, typer.Option("--whole-words", help="'Ann' is not named by 'Annual'.")] = False,
     reason: Annotated[
@@ -89,8 +93,8 @@ def forget(
 
     Looks at every version of every node and edge, living or deleted, and lists what it finds; with --yes the
     fields that name the subject are redacted: in the log, in snapshots and indexes, and in all that follows
-    from it. Then it looks again, at the log and at every file, and tells what is left: ids, edges, authors and
-    reasons cannot be redacted. Leaves with 1 when something is.
+    from it. Then it looks again, at the log and at every file, and tells what is left and why: ids, names of
+    attributes, authors and reasons cannot be redacted. Leaves with 1 when something is.
 
     \b
     Examples:
@@ -110,7 +114,6 @@ def forget(
         _draw_found(found, json=json)
         return
     done = asyncio.run(_redact(settings, found.plans.values(), reason))
-    _bring_to_head(settings)
     told = _account(settings, sought, {"reference": reference, "reason": reason, "redacted": done})
     if report is not None:
         _write_report(report, told)
@@ -136,15 +139,14 @@ def _check_asked(subject: Subject, fields: list[str], reason: str, report: Path 
 
 def search(settings: Settings, subject: Subject) -> Search:
     """Reads the whole log."""
-    from tallystick.commits import Verb
+    from tallystick.commits import REDACTIONS
     from tallystick.projections.content import Contents
     from tallystick.state.mentions import Unread, find_mentions
 
     contents = Contents(settings.home)
-    types: dict[str, str] = {}
     found = Search()
     for commit in _commits(settings):
-        if commit.operation is Verb.REDACT_NODE:
+        if commit.operation in REDACTIONS:
             found.commits[commit.commit_id] = commit
         for mention in find_mentions(commit, subject, contents.read):
             if isinstance(mention, Unread):
@@ -152,8 +154,10 @@ def search(settings: Settings, subject: Subject) -> Search:
             elif mention.field is None:
                 found.beyond.append(mention)
             else:
-                kind = types.setdefault(mention.entity, str(commit.document().get("type")))
-                plan = found.plans.setdefault(mention.entity, Plan(mention.entity, kind, {}))
+                key = mention.kind, mention.entity
+                said = commit.document()
+                new = Plan(mention.entity, mention.kind, str(said.get("type") or said.get("rel")), {})
+                plan = found.plans.setdefault(key, new)
                 plan.fields[mention.field] = None
                 plan.mentions += 1
     return found
@@ -175,53 +179,35 @@ def _commits(settings: Settings) -> Iterator[Commit]:
 
 
 async def _redact(settings: Settings, plans: Iterable[Plan], reason: str) -> list[dict[str, Any]]:
-    """One draft for each node. What is refused is told, and the others go on."""
+    """One draft for each entity. What is refused is told, and the others go on.
+
+    Then what follows the log forgets too: now, since it may be that no server does it.
+    """
     from tallystick import app
     from tallystick.server.dispatch import prepare
 
     word = tool(settings, "memory.write")
     done: list[dict[str, Any]] = []
     async with app.opened(settings) as store:
-        for plan in plans:
-            asked: dict[str, Any] = {"op": "REDACT_NODE", "node_id": plan.node, "reason": reason}
-            if not plan.is_whole:
-                asked["redacted_fields"] = list(plan.fields)
-            fields = asked.get("redacted_fields", ["attrs", "content"])
-            row: dict[str, Any] = {"node": plan.node, "type": plan.type, "fields": fields}
+        # Edges first: a node that goes whole takes with it what its edges still say.
+        for plan in sorted(plans, key=lambda plan: plan.kind):
+            fields = ["attrs", "content"] if plan.is_whole else list(plan.fields)
+            row: dict[str, Any] = {"entity": plan.entity, "kind": plan.kind, "type": plan.type, "fields": fields}
             try:
-                answer = await word.call(store, principal(settings), prepare(word, asked))
+                answer = await word.call(store, principal(settings), prepare(word, _asked(plan, reason)))
                 row |= {name: answer.data[name] for name in ("commit_id", "lamport", "timestamp")}
+                batch = answer.data.get("batch")
+                row["first_lamport"] = batch["first_lamport"] if batch else row["lamport"]
             except TallystickError as error:
                 row["refused"] = error.code
             done.append(row)
+    await app.catch_up(settings)
     return done
 
 
-def _bring_to_head(settings: Settings) -> None:
-    """What follows the log forgets when it follows: now, where no server does it, and only where it was before."""
-    from tallystick.log.files import FilesLog
-    from tallystick.projections import views
-    from tallystick.projections.follower import Follower
-    from tallystick.projections.sql import SqlProjection
-    from tallystick.projections.text.projection import TextProjection
-    from tallystick.toolsets.work.settings import read_settings
-
-    def open_log() -> FilesLog:
-        return FilesLog(settings.system)
-
-    followers: list[Follower] = []
-    database = read_settings(base=settings.base, working=Path.cwd(), environ=os.environ).db_path
-    database = database or settings.home / "graph.db"
-    if (settings.system / "views.db").exists():
-        followers.append(views.follow(settings.home, open_log)[1])
-    if (settings.system / "text").exists():
-        lock = settings.system / "text.lock"
-        followers.append(Follower(open_log, TextProjection(settings.home), lock=lock))
-    if database.exists():
-        followers.append(Follower(open_log, SqlProjection(database), lock=settings.system / "sql.lock"))
-    for follower in followers:
-        follower.catch_up()
-        follower.close()
+def _asked(plan: Plan, reason: str) -> dict[str, Any]:
+    asked = {"op": f"REDACT_{plan.kind.upper()}", f"{plan.kind}_id": plan.entity, "reason": reason}
+    return asked if plan.is_whole else {**asked, "redacted_fields": list(plan.fields)}
 
 
 def _account(settings: Settings, subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
@@ -237,19 +223,22 @@ def _account(settings: Settings, subject: Subject, request: dict[str, Any]) -> d
     proof = prove(settings.system)
     done = request["redacted"]
     for row in done:
-        commit = left.commits.get(row.get("commit_id", ""))
-        row["masked_payloads"] = commit.redacts if commit is not None else {}
+        row["masked_payloads"] = {
+            lamport: digest for commit in _made(row, left) for lamport, digest in (commit.redacts or {}).items()
+        }
     told = {
         "at": to_text(wall_clock()),
         "by": settings.agent_identity,
         "tenant": settings.tenant,
         "tallystick": __version__,
         **request,
-        "not_erased": [*map(msgspec.to_builtins, left.beyond), *_still_there(left)],
+        "not_erased": [*map(_told, left.beyond), *_still_there(left)],
         "contents_not_searched": [msgspec.to_builtins(each) for each in left.unread],
         "files_that_still_name_it": files,
         "backups_taken_before": [
-            msgspec.to_builtins(each) for each in backups(settings.system) if _precedes(each, left.commits, done)
+            msgspec.to_builtins(backup)
+            for backup in backups(settings.system)
+            if any(_holds(backup, commit) for row in done for commit in _made(row, left))
         ],
         "log_is_sound": proof.sound,
         "position": proof.position,
@@ -261,13 +250,24 @@ def _account(settings: Settings, subject: Subject, request: dict[str, Any]) -> d
 
 
 def _still_there(left: Search) -> list[dict[str, Any]]:
-    """What a redaction should have reached: refused, or written meanwhile."""
-    return [{"entity": plan.node, "kind": "node", "place": ", ".join(plan.fields)} for plan in left.plans.values()]
+    """What a redaction should have reached."""
+    because = "its redaction was refused, or it was written meanwhile"
+    return [
+        {"entity": plan.entity, "kind": plan.kind, "place": ", ".join(plan.fields), "because": because}
+        for plan in left.plans.values()
+    ]
 
 
-def _precedes(backup: Backup, redactions: dict[str, Commit], done: list[dict[str, Any]]) -> bool:
-    ours = [redactions[row["commit_id"]] for row in done if row.get("commit_id") in redactions]
-    return any(_holds(backup, commit) for commit in ours)
+def _told(mention: Mention) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(mention)
+    return told | {"because": mention.why}
+
+
+def _made(row: dict[str, Any], left: Search) -> list[Commit]:
+    """The redactions that one draft made."""
+    if "lamport" not in row:
+        return []
+    return [each for each in left.commits.values() if row["first_lamport"] <= each.lamport <= row["lamport"]]
 
 
 def _holds(backup: Backup, redaction: Commit) -> bool:
@@ -319,30 +319,33 @@ def redactions(
       tallystick redactions --pending-backups
       tallystick redactions --destroyed backup_5d1c9a02
     """
+    from tallystick.commits import REDACTIONS
     from tallystick.log.backups import note_destroyed
 
     settings = existing(base=base, tenant=tenant)
     if destroyed is not None and not note_destroyed(settings.system, destroyed, by=settings.agent_identity):
         raise NotFound(f"no backup '{destroyed}' is known", hint="'tallystick redactions --pending-backups' lists them")
-    made = [commit for commit in _commits(settings) if commit.operation == "REDACT_NODE"]
+    made = [commit for commit in _commits(settings) if commit.operation in REDACTIONS]
     if pending_backups or destroyed is not None:
         _draw_backups(_pending(settings, made), json=json)
     elif json:
         emit({"redactions": list(map(_row, made))})
     else:
-        rows = (
-            [row[name] for name in ("position", "time", "actor", "node", "fields", "reason")] for row in map(_row, made)
-        )
-        table(("position", "time", "actor", "node", "fields", "reason"), rows)
+        names = ("position", "time", "actor", "kind", "entity", "fields", "reason")
+        table(names, ([row[name] for name in names] for row in map(_row, made)))
 
 
 def _row(commit: Commit) -> dict[str, Any]:
+    from tallystick.commits import EDGE_VERBS
+    from tallystick.state.derivation import entity_of
+
     said = commit.document()
     return {
         "position": commit.lamport,
         "time": commit.timestamp,
         "actor": commit.actor,
-        "node": said["node_id"],
+        "entity": entity_of(commit),
+        "kind": "edge" if commit.operation in EDGE_VERBS else "node",
         "fields": said.get("redacted_fields", ["attrs", "content"]),
         "reason": said.get("reason"),
         "commit_id": commit.commit_id,
@@ -367,19 +370,24 @@ def _pending(settings: Settings, made: list[Commit]) -> list[dict[str, Any]]:
 
 def _draw_found(found: Search, *, json: bool) -> None:
     if json:
-        nodes = [{"node": plan.node, "type": plan.type, "fields": list(plan.fields)} for plan in found.plans.values()]
         emit(
             {
-                "to_redact": nodes,
-                "cannot_be_erased": [msgspec.to_builtins(each) for each in found.beyond],
+                "to_redact": [
+                    {"entity": plan.entity, "kind": plan.kind, "type": plan.type, "fields": list(plan.fields)}
+                    for plan in found.plans.values()
+                ],
+                "cannot_be_erased": [_told(each) for each in found.beyond],
                 "contents_not_searched": [msgspec.to_builtins(each) for each in found.unread],
             }
         )
         return
-    rows = [(plan.node, plan.type, _said(plan), plan.mentions) for plan in found.plans.values()]
-    table(("node", "type", "would be redacted", "mentions"), rows)
-    _draw_beyond([msgspec.to_builtins(each) for each in found.beyond], len(found.unread))
-    note(f"{counted(len(rows), 'node')} to redact; nothing was changed" + ("; to do it add --yes" if rows else ""))
+    rows = [(plan.kind, plan.entity, plan.type, _said(plan), plan.mentions) for plan in found.plans.values()]
+    table(("", "entity", "type", "would be redacted", "mentions"), rows)
+    _draw_beyond([_told(each) for each in found.beyond], len(found.unread))
+    note(
+        f"{len(rows)} {'entity' if len(rows) == 1 else 'entities'} to redact; nothing was changed"
+        + ("; to do it add --yes" if rows else "")
+    )
 
 
 def _said(plan: Plan) -> str:
@@ -390,8 +398,11 @@ def _draw_done(told: dict[str, Any], *, json: bool) -> None:
     if json:
         emit(told)
         return
-    rows = [(row["node"], ", ".join(row["fields"]), row.get("commit_id") or row["refused"]) for row in told["redacted"]]
-    table(("node", "redacted", "commit"), rows)
+    rows = [
+        (row["kind"], row["entity"], ", ".join(row["fields"]), row.get("commit_id") or row["refused"])
+        for row in told["redacted"]
+    ]
+    table(("", "entity", "redacted", "commit"), rows)
     _draw_beyond(told["not_erased"], len(told["contents_not_searched"]))
     for path in told["files_that_still_name_it"]:
         note(f"still in {path}")
@@ -403,7 +414,7 @@ def _draw_done(told: dict[str, Any], *, json: bool) -> None:
 def _draw_beyond(mentions: list[dict[str, Any]], unread: int) -> None:
     for each in mentions:
         at = f" (position {each['lamport']})" if "lamport" in each else ""
-        note(f"cannot be erased: {each['place']} of {each['kind']} {each['entity']}{at}")
+        note(f"cannot be erased: {each['place']} of {each['kind']} {each['entity']}{at}: {each['because']}")
     if unread:
         note(f"could not be searched: {counted(unread, 'content')}")
 

@@ -9,7 +9,7 @@ import typer
 
 from tallystick.config import Settings, load
 from tallystick.errors import NotFound
-from tallystick.telemetry import log_to_stderr
+from tallystick.telemetry.logs import log_to_stderr
 
 Base = Annotated[
     Path | None,
@@ -30,7 +30,7 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At m
 def settled(**flags: Any) -> Settings:
     """The settings for this call; what the process says from now on goes to standard error."""
     settings = load(flags)
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, settings.log_format)
     return settings
 
 

@@ -46,6 +46,13 @@ def recall(
     undo: Annotated[
         str | None, typer.Option("--undo", metavar="RECALL", help="Trust again what this recall named.")
     ] = None,
+    redo: Annotated[
+        str | None, typer.Option("--redo", metavar="RECALL", help="Take it back again: the inverse of --undo.")
+    ] = None,
+    entity: Annotated[
+        list[str] | None,
+        typer.Option("--entity", metavar="ID", help="With --undo, --redo: only this; may be given several times."),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the recalls there are.")] = False,
     json: Json = False,
     base: Base = None,
@@ -56,7 +63,7 @@ def recall(
     Lists every entity that the actor or the commit wrote, and what followed: what points to it since, names it
     in evidence or attributes, or was written in the same run or job. Nothing is changed without --yes.
     Then one draft marks all of them: memory.read, memory.search and memory.lineage answer as before, and say
-    'untrusted' with the reason, until the recall is undone.
+    'untrusted' with the reason, until the recall is undone, as a whole or for single entities.
 
     \b
     Examples:
@@ -64,26 +71,33 @@ def recall(
       tallystick recall --actor crawler --since 2026-03-01 --reason "poisoned pages" --yes
       tallystick recall --commit 3f5a… --hops 0
       tallystick recall --list
-      tallystick recall --undo recall_9c1f02ab77d4 --reason "checked by hand"
+      tallystick recall --undo recall_9c1f02ab77d4 --entity page_12 --entity page_14 --reason "checked by hand"
+      tallystick recall --redo recall_9c1f02ab77d4 --entity page_14
+      tallystick recall --undo recall_9c1f02ab77d4
     """
-    _check_asked(actor=actor, commit=commit, undo=undo, list_=list_, since=since or until, yes=yes, reason=reason)
+    _check_asked(
+        one_of=(actor, commit, undo, redo, list_ or None), of_actor=actor, since=since or until, yes=yes, reason=reason
+    )
+    if entity and undo is None and redo is None:
+        raise InvalidArgument("--entity goes with --undo and --redo")
     settings = existing(base=base, tenant=tenant)
     if list_:
         _draw_recalls(asyncio.run(_recalls(settings)), json=json)
     elif undo is not None:
-        _tell_undone(asyncio.run(_undo(settings, undo, reason)), json=json)
+        _tell_undone(asyncio.run(_undo(settings, undo, entity or [], reason, again=False)), json=json)
+    elif redo is not None:
+        _tell_undone(asyncio.run(_undo(settings, redo, entity or [], reason, again=True)), json=json)
     else:
         sought = {"actor": actor, "since": since, "until": until, "commit": commit}
         _tell(asyncio.run(_recall(settings, sought, hops, reason if yes else None)), json=json)
 
 
 def _check_asked(
-    *, actor: str | None, commit: str | None, undo: str | None, list_: bool, since: str | None, yes: bool,
-    reason: str | None,
-) -> None:  # fmt: skip
-    if sum((actor is not None, commit is not None, undo is not None, list_)) != 1:
-        raise InvalidArgument("one of --actor, --commit, --undo and --list is needed, and only one")
-    if since is not None and actor is None:
+    *, one_of: tuple[object, ...], of_actor: str | None, since: str | None, yes: bool, reason: str | None
+) -> None:
+    if sum(each is not None for each in one_of) != 1:
+        raise InvalidArgument("one of --actor, --commit, --undo, --redo and --list is needed, and only one")
+    if since is not None and of_actor is None:
         raise InvalidArgument("--since and --until go with --actor")
     if yes and not reason:
         raise InvalidArgument("--yes needs a --reason: whoever reads what is untrusted is told why")
@@ -220,7 +234,10 @@ def _counts(derivation: Derivation) -> dict[str, int]:
     return {"written": written, "derived": len(derivation.found) - written}
 
 
-async def _undo(settings: Settings, recall_id: str, reason: str | None) -> dict[str, Any]:
+async def _undo(
+    settings: Settings, recall_id: str, entities: list[str], reason: str | None, *, again: bool
+) -> dict[str, Any]:
+    """`again` takes back what was undone."""
     from tallystick import app
     from tallystick.commits import Draft
     from tallystick.policy import Action
@@ -230,11 +247,14 @@ async def _undo(settings: Settings, recall_id: str, reason: str | None) -> dict[
     user = principal(settings)
 
     def propose(state: State) -> Draft:
-        return Draft(trust.undo(state, recall_id, reason), actor=user.actor, tool=TOOL, reason=reason)
+        operations = trust.redo(state, recall_id, entities) if again else trust.undo(state, recall_id, reason, entities)
+        return Draft(operations, actor=user.actor, tool=TOOL, reason=reason)
 
     async with app.opened(settings) as store:
         receipt = await store.write(user, Action.WRITE, propose, resource=recall_id)
-    return {"recall": recall_id, "commit_id": receipt.commits[-1].commit_id, "position": receipt.commits[-1].lamport}
+    last = receipt.commits[-1]
+    told = {"recall": recall_id, "commit_id": last.commit_id, "position": last.lamport, "trusted": not again}
+    return told | ({"entities": entities} if entities else {})
 
 
 async def _recalls(settings: Settings) -> list[dict[str, Any]]:
@@ -272,12 +292,14 @@ def _tell_undone(told: dict[str, Any], *, json: bool) -> None:
     if json:
         emit(told)
     else:
-        note(f"{told['recall']} is undone: what it named is trusted again, unless another recall names it")
+        what = ", ".join(told["entities"]) if "entities" in told else "what it named"
+        said = "trusted again, unless another recall names it" if told["trusted"] else "untrusted again"
+        note(f"{told['recall']}: {what}: {said}")
 
 
 def _draw_recalls(found: list[dict[str, Any]], *, json: bool) -> None:
     if json:
         emit({"recalls": found})
         return
-    rows = ((each["recall"], each.get("status"), each.get("entities"), each.get("reason")) for each in found)
-    table(("recall", "status", "entities", "reason"), rows)
+    names = ("recall", "status", "entities", "cleared", "reason")
+    table(names, ([each.get(name) for name in names] for each in found))

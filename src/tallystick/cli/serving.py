@@ -13,6 +13,7 @@ from tallystick.cli.options import Base, Tenant, settled
 from tallystick.cli.output import note
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
+from tallystick.telemetry.logs import announce
 
 DEFAULT_PORT = 8765
 _PORTS_TRIED = 50
@@ -111,7 +112,7 @@ def _serve_http(settings: Settings, host: str, port: int) -> None:
 
     check_binding(host, issuer=next(iter(settings.issuers), None))
     try:
-        app.serve_http(settings, host=host, port=port, announce=lambda host, port: note(welcome(settings, host, port)))
+        app.serve_http(settings, host=host, port=port, announce=lambda host, port: _welcome(settings, host, port))
     except OSError as error:
         if error.errno not in _ADDRESS_ERRORS:
             raise
@@ -146,9 +147,21 @@ def find_free_port(host: str, port: int) -> int:
     return port
 
 
-def welcome(settings: Settings, host: str, port: int) -> str:
+def _welcome(settings: Settings, host: str, port: int) -> None:
+    if settings.log_format == "json":
+        address, version = f"{_url(settings, host, port)}/mcp", __version__
+        announce("serving", f"Tallystick {version} serves {settings.home}", address=address, version=version)
+    else:
+        note(welcome(settings, host, port))
+
+
+def _url(settings: Settings, host: str, port: int) -> str:
     scheme, name = "https" if settings.tls_cert else "http", f"[{host}]" if ":" in host else host
-    url = settings.public_url.rstrip("/") if settings.issuers and settings.public_url else f"{scheme}://{name}:{port}"
+    return settings.public_url.rstrip("/") if settings.issuers and settings.public_url else f"{scheme}://{name}:{port}"
+
+
+def welcome(settings: Settings, host: str, port: int) -> str:
+    url = _url(settings, host, port)
     access = f"tokens of {', '.join(settings.issuers)}" if settings.issuers else ALONE
     return "\n".join(
         [

@@ -8,12 +8,13 @@ the arguments of memory.write, its lines are written anew, in order, as if an ag
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tallystick.log import Entry, Head
     from tallystick.store import Store
 
+_BESIDE = "importing-"
 _TOGETHER_LINES = 256
 _TOGETHER_BYTES = 8 << 20
 
@@ -141,7 +143,10 @@ def _restore(settings: Settings, source: BinaryIO, size: int) -> dict[str, Any]:
 
     target = FilesLog(settings.system)
     _require_empty(settings, target.head())
-    beside = Path(tempfile.mkdtemp(prefix="importing-", dir=settings.system))
+    _sweep(settings.system)
+    beside = Path(tempfile.mkdtemp(prefix=_BESIDE, dir=settings.system))
+    alive = os.open(beside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(alive, fcntl.LOCK_EX)
     try:
         head = _build(settings, beside, source, size)
         if not target.claim(timeout_seconds=30):
@@ -157,8 +162,21 @@ def _restore(settings: Settings, source: BinaryIO, size: int) -> dict[str, Any]:
             target.release()
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+        os.close(alive)
         target.close()
     return {"commits": head.count, "how": "restored exactly", "position": head.lamport}
+
+
+def _sweep(system: Path) -> None:
+    """What imports left that were killed; one that lives has a lock on its directory."""
+    for left in system.glob(f"{_BESIDE}*"):
+        with suppress(OSError):
+            fd = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left)
+            finally:
+                os.close(fd)
 
 
 def _require_empty(settings: Settings, head: Head) -> None:
@@ -272,8 +290,8 @@ async def _write_window(
     from tallystick.server.dispatch import prepare
 
     word = tool(settings, "memory.write")
+    turns: list[_Turn] = []
     calls: list[Awaitable[Any]] = []
-    gate: Any = _InOrder(store)
     refused: tuple[int, TallystickError] | None = None
     for number, line in enumerate(lines, first):
         if not line.strip():
@@ -283,47 +301,66 @@ async def _write_window(
         except TallystickError as error:
             refused = number, error
             break
-        calls.append(_numbered(number, word.call(gate, principal(settings), prepared)))
-    for number, outcome in await asyncio.gather(*calls):
-        if isinstance(outcome, _Skipped):
-            continue
+        turn: Any = _Turn(number, store, turns[-1] if turns else None)
+        turns.append(turn)
+        calls.append(turn.taken(word.call(turn, principal(settings), prepared)))
+    for turn, outcome in zip(turns, await asyncio.gather(*calls), strict=True):
         if isinstance(outcome, TallystickError):
-            refused = number, outcome
+            refused = turn.number, outcome
             break
         told["duplicates" if outcome.data["duplicate"] else "commits"] += 1
     if refused:
         raise _refusal(*refused, told["commits"])
 
 
-async def _numbered(number: int, call: Awaitable[Any]) -> tuple[int, Any]:
-    try:
-        return number, await call
-    except TallystickError as error:
-        return number, error
+class _NotYet(TallystickError):
+    """The line before it is not written, or not yet."""
 
 
-class _Skipped(TallystickError):
-    """Not tried, since a line before it was refused."""
+class _Turn:
+    """The store as one line sees it: nothing is written unless the line before it is, though all wait together."""
 
-
-class _InOrder:
-    """A store through which nothing is written once something was refused, though all wait together."""
-
-    def __init__(self, store: Store) -> None:
+    def __init__(self, number: int, store: Store, before: _Turn | None) -> None:
+        self.number = number
         self._store = store
-        self._refused = False
+        self._before = before
+        self._written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        # The position it was proposed at; -1 for what was there already, None while it is not proposed.
+        self._proposed: int | None = None
+
+    async def taken(self, call: Awaitable[Any]) -> Any:
+        """What the call answers, or the TallystickError that it raises."""
+        outcome: Any = None
+        try:
+            outcome = await call
+        except TallystickError as error:
+            self._proposed, outcome = None, error
+        finally:
+            self._written.set_result(outcome is not None and not isinstance(outcome, TallystickError))
+        return outcome
 
     async def write(self, principal: Any, action: Any, propose: Any, **where: Any) -> Any:
-        def in_order(state: Any) -> Any:
-            if self._refused:
-                raise _Skipped("an earlier line was refused")
-            try:
-                return propose(state)
-            except TallystickError:
-                self._refused = True
-                raise
+        from tallystick.commits import Commit
 
-        return await self._store.write(principal, action, in_order, **where)
+        def in_turn(state: Any) -> Any:
+            self._proposed = None
+            if self._before is not None and not self._before._leads_to(state.position):
+                raise _NotYet("the line before it is not written")
+            proposed = propose(state)
+            self._proposed = -1 if isinstance(proposed, Commit) else state.position
+            return proposed
+
+        while True:
+            try:
+                return await self._store.write(principal, action, in_turn, **where)
+            except _NotYet:
+                # A policy may have been asked about that one for longer than about this one.
+                if self._before is None or not await self._before._written:
+                    raise
+
+    def _leads_to(self, position: int) -> bool:
+        """Whether it was accepted: a draft that is refused after it was proposed leaves the position as it was."""
+        return self._proposed is not None and position > self._proposed
 
 
 def _refusal(number: int, error: TallystickError, written: int) -> TallystickError:
@@ -364,13 +401,20 @@ def _operation_again(line: bytes) -> dict[str, Any]:
     }
 
 
+def _edge_named(said: dict[str, Any]) -> dict[str, Any]:
+    if "id" in said:
+        return {"edge_id": said["id"]}
+    return {"edge": {key: said[key] for key in ("from", "rel", "to")}}
+
+
 _AGAIN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "UPSERT_NODE": lambda said: {"node": said},
     "UPSERT_EDGE": lambda said: {"edge": said},
     "DELETE_NODE": lambda said: {"node_id": said["node_id"]},
-    "DELETE_EDGE": lambda said: {"edge": said},
+    "DELETE_EDGE": _edge_named,
     # original_commit_id stays behind: in the new log that commit has another id.
     "REDACT_NODE": lambda said: {key: said[key] for key in ("node_id", "redacted_fields") if key in said},
+    "REDACT_EDGE": lambda said: _edge_named(said) | {key: said[key] for key in ("redacted_fields",) if key in said},
 }
 
 

@@ -22,6 +22,12 @@ class Verb(StrEnum):
     DELETE_NODE = "DELETE_NODE"
     DELETE_EDGE = "DELETE_EDGE"
     REDACT_NODE = "REDACT_NODE"
+    REDACT_EDGE = "REDACT_EDGE"
+
+
+REDACTIONS = frozenset({Verb.REDACT_NODE, Verb.REDACT_EDGE})
+EDGE_VERBS = frozenset({Verb.UPSERT_EDGE, Verb.DELETE_EDGE, Verb.REDACT_EDGE})
+"""Their payloads name an edge alike: from, rel, to, and id if its author chose one."""
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -32,13 +38,14 @@ class Operation(msgspec.Struct, frozen=True):
     DELETE_NODE  {"node_id"}
     DELETE_EDGE  {"from", "rel", "to"}
     REDACT_NODE  {"node_id", "reason", "redacted_fields"?, "original_commit_id"?}
+    REDACT_EDGE  {"from", "rel", "to", "id"?, "reason", "redacted_fields"?, "original_commit_id"?}
     """
 
     verb: Verb
     payload: dict[str, Any]
     nonce: str | None = None
     redacts: dict[str, str] | None = None
-    """REDACT_NODE only: decimal lamport of each masked commit → SHA-256 of what is left of its payload."""
+    """Of a redaction only: decimal lamport of each masked commit → SHA-256 of what is left of its payload."""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -51,7 +58,7 @@ class Draft(msgspec.Struct, frozen=True):
     run_context: dict[str, str] | None = None
     policy_version: str = "none"
     masks: dict[int, bytes] | None = None
-    """REDACT_NODE only: offset in the log → the payload that takes the place of the one there."""
+    """Of redactions only: offset in the log → the payload that takes the place of the one there."""
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tallystick.commits import SCHEMA_VERSION, Commit, Draft, Operation, Verb
+from tallystick.commits import REDACTIONS, SCHEMA_VERSION, Commit, Draft, Operation, Verb
 from tallystick.commits.canonical import INTEGER_MAX, canonical_bytes
 from tallystick.errors import Corrupt, InvalidArgument
 
@@ -34,7 +34,7 @@ def commit_id(payload: dict[str, Any] | bytes, lamport: int, actor: str, operati
     return sha256(_bytes_of(payload) + _suffix(lamport, actor, operation)).hexdigest()
 
 
-def seal(
+def seal_line(
     draft: Draft,
     operation: Operation,
     *,
@@ -45,10 +45,10 @@ def seal(
     prev_record_hash: str,
     batch: tuple[int, int] | None = None,
     group: int | None = None,
-) -> Commit:
+) -> tuple[Commit, bytes]:
     """Make the operation of a draft a commit behind the one that `prev` and `prev_record_hash` name.
 
-    Raises InvalidArgument when something in it has no canonical form.
+    With its line, which has no newline yet. Raises InvalidArgument when something in it has no canonical form.
     """
     payload = canonical_bytes(operation.payload)
     hashed = sha256(payload)
@@ -76,17 +76,23 @@ def seal(
         group=group,
     )
     # Nobody has seen this commit yet: still ours to finish.
-    msgspec.structs.force_setattr(commit, "record_hash", _record_hash(prev_record_hash, _head(commit)))
-    return commit
+    head = _head(commit)
+    msgspec.structs.force_setattr(commit, "record_hash", _record_hash(prev_record_hash, head))
+    return commit, _line(head, commit)
+
+
+def seal(draft: Draft, operation: Operation, **place: Any) -> Commit:
+    """`seal_line` without the line."""
+    return seal_line(draft, operation, **place)[0]
 
 
 def encode(commit: Commit) -> bytes:
     """The stored line with its newline; without padding if the payload was masked."""
-    return b'%b,"record_hash":"%b","payload":%b}\n' % (
-        _head(commit)[:-1],
-        commit.record_hash.encode(),
-        commit.payload,
-    )
+    return _line(_head(commit), commit) + b"\n"
+
+
+def _line(head: bytes, commit: Commit) -> bytes:
+    return b'%b,"record_hash":"%b","payload":%b}' % (head[:-1], commit.record_hash.encode(), commit.payload)
 
 
 def decode(line: bytes) -> Commit:
@@ -150,7 +156,7 @@ def mask(line: bytes, payload: bytes) -> bytes:
 def verify(line: bytes, commit: Commit, *, prev: str | None, prev_record_hash: str, after_lamport: int) -> bool:
     """Whether the payload is the one that was committed. Everything else that is false raises Corrupt.
 
-    False is not yet damage: a REDACT_NODE further on may name this lamport and the SHA-256 of
+    False is not yet damage: a redaction further on may name this lamport and the SHA-256 of
     what is left (`Verifier` sees to that). A masked payload's commit_id cannot be recomputed,
     record_hash vouches for it.
     """
@@ -359,7 +365,7 @@ def _named_by(commit: Commit) -> dict[int, str]:
     """The masked payloads that a redaction answers for."""
     if not commit.redacts:
         return {}
-    if commit.operation is not Verb.REDACT_NODE:
+    if commit.operation not in REDACTIONS:
         raise _falsity(commit, f"{commit.operation} cannot redact")
     named = {}
     for text, left in commit.redacts.items():

@@ -18,14 +18,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved, LogClosed, StorageRefused
 from tallystick.log import Entry, Head, check_chained, head_after, verifier_after
 from tallystick.log.mark import Mark, sync_directory
 from tallystick.log.recovery import PendingMasks, recover
 from tallystick.log.segments import Segments
+from tallystick.telemetry import metrics
 
 SEGMENT_BYTES_MAX = 64 << 20
 _PATIENCE_SECONDS = 30.0
+_MASKING_SECONDS = 2.0
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 logger = logging.getLogger(__name__)
@@ -52,19 +55,43 @@ class FilesLog:
         return self._mark.read() or Head()
 
     def read(self, after: Head) -> Iterator[Entry]:
+        verifier = verifier_after(after)
+        offset = end = after.end
+        try:
+            while True:
+                head = self._readable_head()
+                for offset, line in self._segments.lines(end, head.end):
+                    commit = verifier.feed(line)
+                    if commit.redacts is not None:
+                        self._finish_masks_of_the_dead()
+                    yield Entry(offset, commit, line)
+                end = head.end
+                # A payload may have been masked while we read, by a redaction that came after the head we had seen.
+                if not verifier.unexplained or self.head() == head:
+                    break
+            if verifier.unexplained:
+                verifier = self._look_again(after, end)
+            verifier.finish()
+        except Corrupt as error:
+            raise self._named(error, offset) from None
+
+    def _look_again(self, after: Head, end: int) -> chain.Verifier:
+        """A redaction is in the log just before its masks are: an earlier one's are still there."""
+        deadline = time.monotonic() + _MASKING_SECONDS
+        while self._masks.exist() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        verifier = verifier_after(after)
+        for _, line in self._segments.lines(after.end, end):
+            verifier.feed(line)
+        return verifier
+
+    def _readable_head(self) -> Head:
         head = self.head()
         if head.end > self._segments.size:
             self._segments.refresh()
         if head.end > self._segments.size:
             raise self._cut_off(head)
-        verifier = verifier_after(after)
-        offset = after.end
-        try:
-            for offset, line in self._segments.lines(after.end, head.end):
-                yield Entry(offset, verifier.feed(line), line)
-            verifier.finish()
-        except Corrupt as error:
-            raise self._named(error, offset) from None
+        return head
 
     def line(self, offset: int) -> bytes:
         return self._segments.line(offset)
@@ -105,14 +132,12 @@ class FilesLog:
         if self.head() != expected:
             raise HeadMoved(f"the log is at {self.head().lamport}, not at {expected.lamport}")
         check_chained(entries, expected)
-        if masks:
-            # Before the append: a crash behind it finishes the masking from this note.
-            self._masks.note(entries[-1].commit.lamport, masks)
+        self._note_masks(entries[-1].commit.lamport, masks, expected)
         self._write(entries, expected)
         head = head_after(entries, expected)
         self._move_mark(head)
         if masks:
-            self._masks.carry_out(self._segments)
+            self._carry_out_masks()
         return head
 
     def close(self) -> None:
@@ -147,12 +172,14 @@ class FilesLog:
                 f"the log could not be written: {error.strerror}",
                 hint="free some space or make the file system writable; nothing was lost and reads go on",
             ) from error
+        started = time.perf_counter()
         try:
             os.fdatasync(self._writer)
         except OSError as error:
             # Never tried again: the kernel may have dropped the dirty pages and would say yes.
             self._cut_back_to(expected, error)
             raise self._close_writer(f"the log could not be synced: {error.strerror}") from error
+        metrics.synced(time.perf_counter() - started)
 
     def _ready_segment(self, lamport: int) -> None:
         """Have the segment open that the next group goes to; start another when the last is full."""
@@ -178,11 +205,49 @@ class FilesLog:
         """Take half-written bytes off again, so that nobody adopts what its writer was refused."""
         if self._writer < 0:
             return
+        # A segment that was just started may not be known yet: there is nothing in it to keep.
+        is_known = self._segments.paths[-1:] == [self._writer_path]
         try:
-            os.ftruncate(self._writer, max(0, head.end - self._segments.last_start))
+            os.ftruncate(self._writer, max(0, head.end - self._segments.last_start) if is_known else 0)
         except OSError as error:
             why = f"a failed write ({cause.strerror}) could not be undone: {error.strerror}"
             raise self._close_writer(why) from error
+
+    def _note_masks(self, lamport: int, masks: Mapping[int, bytes] | None, head: Head) -> None:
+        """Before the append: a crash behind it finishes the masking from this note."""
+        try:
+            # Another process may have died between its note and its masks; one more commit, and nobody knew which.
+            self._masks.finish(self._segments, head)
+            if masks:
+                self._masks.note(lamport, masks)
+        except OSError as error:
+            raise StorageRefused(
+                f"a redaction could not be noted or finished: {error.strerror}",
+                hint="free some space or make the file system writable; nothing was written and reads go on",
+            ) from error
+
+    def _carry_out_masks(self) -> None:
+        try:
+            self._masks.carry_out(self._segments)
+        except OSError as error:
+            # Its commit is in the log: only who opens the log anew may say that it is done.
+            raise self._close_writer(f"a redaction could not be carried out: {error.strerror}") from error
+
+    def _finish_masks_of_the_dead(self) -> None:
+        """Whoever lives holds the lock until its masks are done; what waits for them must not wait for ever."""
+        if self._lock < 0 or not self._masks.exist():
+            return
+        # An opening of its own: the thread that waits for our lock must not get this one with it.
+        lock = os.open(self.system / "lock", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._masks.finish(self._segments, self.head())
+        except BlockingIOError:
+            return
+        except OSError as error:
+            logger.warning("a redaction could not be finished yet: %s", error.strerror)
+        finally:
+            os.close(lock)
 
     def _move_mark(self, head: Head) -> None:
         try:
@@ -202,13 +267,15 @@ class FilesLog:
         if self._lock < 0:
             return
         head = self._mark.read()
-        if head is not None and head.end == self._segments.size and not self._masks.exist():
+        is_settled = head is not None and head.end == self._segments.size
+        if is_settled and not self._masks.exist() and not self._masks.were_begun():
             return
         if not self.claim(timeout_seconds=_PATIENCE_SECONDS):
             return
         try:
             self._settle_bytes_behind_the_mark()
             self._masks.finish(self._segments, self.head())
+            self._masks.sweep()
         finally:
             self.release()
 

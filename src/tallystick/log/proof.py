@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ Progress = Callable[[int, int], None]
 """Called with the bytes read so far and the bytes there are."""
 
 _PROGRESS_EVERY = 2_000
+_MASKING_SECONDS = 2.0
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -84,7 +86,17 @@ class _Reading:
         size = self._segments.size
         # Behind the kept position lies what a writer is busy with, unless nobody is writing.
         end = size if size > kept.end and not self._is_being_written() else min(size, kept.end)
-        for number, (offset, line) in enumerate(self._segments.lines(0, end)):
+        self._feed(end, kept, progress)
+        while self._verifier.unexplained and (now := self._mark.read()) is not None and now.end > self._end:
+            # Masked while we read, by a redaction that came after the position we began with.
+            self._segments.refresh()
+            self._feed(min(self._segments.size, now.end), now, progress)
+        self._verifier.finish()
+        self._check_masked()
+        progress(self._end, self._end)
+
+    def _feed(self, end: int, kept: Head, progress: Progress) -> None:
+        for number, (offset, line) in enumerate(self._segments.lines(self._end, end)):
             self._offset = offset
             if offset + len(line) >= end:
                 raise Corrupt("the line has no end")
@@ -97,20 +109,29 @@ class _Reading:
             self._end = offset + len(line) + 1
             if number % _PROGRESS_EVERY == 0:
                 progress(self._end, end)
-        self._verifier.finish()
-        self._check_masked()
-        progress(end, end)
 
     def _check_masked(self) -> None:
         """What a redaction names must be gone from the disk, not only be said to be."""
         for lamport, left in self._verifier.unmasked.items():
             offset = self._segments.find(lamport)
-            if offset is not None and chain.decode(self._segments.line(offset)).content_hash != left:
+            if offset is not None and not self._is_masked(offset, left):
                 raise Corrupt(
                     f"lamport {lamport}: a redaction names it, but its payload is still there "
                     "(opening the store finishes a redaction that was cut short)",
                     details={"lamport": lamport},
                 )
+
+    def _is_masked(self, offset: int, left: str) -> bool:
+        """Or about to be: a redaction is in the log just before its masks are; its writer has the lock until then."""
+        deadline = time.monotonic() + _MASKING_SECONDS
+        while True:
+            is_busy = self._is_being_written()
+            commit = chain.decode(self._segments.line(offset))
+            if left in (commit.content_hash, chain.content_hash(commit.payload)):
+                return True
+            if not is_busy or time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
 
     def _compare(self, kept: Head) -> None:
         if self._end < kept.end or self._verifier.count < kept.count:

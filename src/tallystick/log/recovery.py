@@ -120,15 +120,29 @@ class PendingMasks:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._fresh = path.with_suffix(".new")
+
+    def were_begun(self) -> bool:
+        """Whether a note is being written, or its writer died over it."""
+        return self._fresh.exists()
+
+    def sweep(self) -> None:
+        """Of a note that was never finished; the caller holds the lock."""
+        self._fresh.unlink(missing_ok=True)
 
     def exist(self) -> bool:
         return self._path.exists()
 
     def note(self, lamport: int, masks: Mapping[int, bytes]) -> None:
-        fresh = self._path.with_suffix(".new")
-        _write_durably(fresh, msgspec.json.encode(_Note(lamport, dict(masks))))
-        os.rename(fresh, self._path)
-        sync_directory(self._path.parent)
+        """Raises OSError, and then there is none."""
+        try:
+            _write_durably(self._fresh, msgspec.json.encode(_Note(lamport, dict(masks))))
+            os.rename(self._fresh, self._path)
+            sync_directory(self._path.parent)
+        except OSError:
+            self._fresh.unlink(missing_ok=True)
+            self._path.unlink(missing_ok=True)
+            raise
 
     def carry_out(self, segments: Segments) -> None:
         note = msgspec.json.decode(self._path.read_bytes(), type=_Note)

@@ -63,7 +63,8 @@ class Decision(msgspec.Struct, frozen=True):
     cacheable: bool = True
     """False where the policy says that its answer holds for this moment only."""
     narrows: bool = True
-    """False where the policy says that whoever gets this answer may read whatever is found."""
+    """False where the policy says that whoever gets this answer may read whatever is found, and change whatever else
+    the call changes: then nothing more is asked."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Rego in this process: the default engine, some 20 µs a decision.
+"""Rego in this process: the default engine, some 20 µs a decision, and 1 µs where it is known from another like it.
 
 A policy that is broken is refused when it is loaded, by asking it once about each action, and
 a reload that fails leaves the policy that was there. Evaluation cannot be interrupted: one
@@ -20,6 +20,11 @@ from tallystick.policy.rego import Engine, RegoError, engine_for, entry_of
 logger = logging.getLogger(__name__)
 
 TIMEOUT_MS = 250.0
+_KNOWN_MAX = 10_000
+_UNREPEATED = frozenset({"resource", "context.timestamp"})
+"""Members of a question that hardly any two have in common."""
+
+_Alike = tuple[object, ...]
 
 
 class Embedded:
@@ -33,6 +38,20 @@ class Embedded:
         self._use(find_bundle(policy) if isinstance(policy, str) else policy)
 
     def decide(self, request: Request) -> Decision:
+        known = self._known
+        if known is None:
+            return self._evaluate(request)
+        alike = _alike(request)
+        found = known.get(alike)
+        if found is None:
+            found = self._evaluate(request)
+            if len(known) >= _KNOWN_MAX:
+                known.clear()
+            if found.cacheable:
+                known[alike] = found
+        return found
+
+    def _evaluate(self, request: Request) -> Decision:
         version = self.policy_version
         started = time.thread_time()
         try:
@@ -78,6 +97,9 @@ class Embedded:
         self._stamped = self._stamp()
         self._generation += 1
         self._threads.engine, self._threads.generation = engine, self._generation
+        # Last, so that whoever fills the new one has asked the new policy.
+        is_repeated = engine.consulted is not None and not engine.consulted & _UNREPEATED
+        self._known: dict[_Alike, Decision] | None = {} if is_repeated else None
 
     def _engine(self) -> Engine:
         """This thread's own: engines of other threads are dropped by these, when they next ask."""
@@ -89,6 +111,17 @@ class Embedded:
 
     def _stamp(self) -> tuple[tuple[int, int], ...]:
         return tuple((stat.st_mtime_ns, stat.st_size) for stat in (file.stat() for file in self._bundle.files))
+
+
+def _alike(request: Request) -> _Alike:
+    """Equal for questions that such a policy cannot tell apart."""
+    return (
+        request.principal,
+        request.action,
+        request.resource_type,
+        request.resource_owner,
+        request.resource_owner_tenant,
+    )
 
 
 def _ask_once(engine: Engine, package: str) -> None:

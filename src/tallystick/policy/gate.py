@@ -5,6 +5,11 @@ certain only at the head of the log, where nothing can be awaited. So `Asking.de
 there, with the facts found there. An engine in process answers on the spot. A distant one has
 been asked beforehand; if it was not, or the facts have changed since, `Undecided` leaves the
 head without a trace, `Asking.through` asks about the new facts, and the attempt is made again.
+
+The same goes for whatever else a draft would change, and for what an answer comes across, if
+the policy wants to be asked about it (`Decision.narrows`). What was changed is written down
+one by one, with all that the policy was told, so that it can be asked again; of what was read
+there is one line, since nothing came of it but the answer.
 """
 
 from __future__ import annotations
@@ -21,16 +26,23 @@ import msgspec
 from tallystick.audit import Decided, Incident, Narrowed, clipped
 from tallystick.audit.writer import Audit
 from tallystick.clock import Clock, to_text, wall_clock
-from tallystick.errors import Conflict, Denied
+from tallystick.errors import Conflict, Denied, TooMuch
 from tallystick.policy import Action, Decision, DistantPolicy, Facts, Policy, Principal, Request, denial
 from tallystick.policy.cache import Cache
+from tallystick.policy.telling import count, tell_decision
 
 T = TypeVar("T")
 Thing = tuple[str, Facts]
 """An id, and what the state says of it."""
+Question = tuple[Action, str, Facts]
+"""May the principal do this to a thing?"""
 
 SLO_MS = 5.0
 ATTEMPTS_MAX = 5
+PATIENCE_SECONDS = 2.0
+"""Whatever an attempt comes across after so long is not asked about any more."""
+AT_THE_HEAD_MS = 5.0
+TOUCHED_MAX = 10_000
 _ASKED_AT_ONCE = 16
 _BREATH = 100
 _LOOK_AGAIN_SECONDS = 2.0
@@ -42,10 +54,14 @@ logger = logging.getLogger(__name__)
 
 
 class Undecided(Exception):
-    """Not an error: the policy has to be asked about these facts before the attempt is made again."""
+    """Not an error: the policy has to be asked about these before the attempt is made again.
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    `facts` are those of the resource that the call itself is about.
+    """
+
+    def __init__(self, questions: Sequence[Question] = (), facts: Facts | None = None) -> None:
+        super().__init__(questions, facts)
+        self.questions = questions
         self.facts = facts
 
 
@@ -86,29 +102,6 @@ class Gate:
     def asking(self, principal: Principal, action: Action, resource: str | None = None) -> Asking:
         return Asking(self, principal, action, resource)
 
-    async def narrow(self, principal: Principal, things: Sequence[Thing]) -> set[str]:
-        """The ids among them that the principal may READ (L33). One line in the audit log, whatever their number."""
-        started = time.perf_counter()
-        decisions = await self._decide_all([self.request(principal, Action.READ, *thing) for thing in things])
-        withheld = [thing[0] for thing, made in zip(things, decisions, strict=True) if not made.decision.allowed]
-        if things and self._audit is not None:
-            self._audit.record(
-                principal.tenant,
-                Narrowed(
-                    timestamp=to_text(self._clock()),
-                    tenant=principal.tenant,
-                    actor=clipped(principal.actor) or "",
-                    actor_roles=principal.roles,
-                    found=len(things),
-                    withheld=len(withheld),
-                    resources_withheld=tuple(clipped(name) or "" for name in withheld[:_WITHHELD_NAMED]),
-                    policy_version=decisions[0].decision.policy_version,
-                    latency_ms=_milliseconds(started),
-                    tool=principal.tool,
-                ),
-            )
-        return {thing[0] for thing in things}.difference(withheld)
-
     def forget(self, tenant: str, resources: Iterable[str]) -> None:
         """Something was written about them: what was decided before may not hold any more."""
         self._cache.forget(tenant, resources)
@@ -136,7 +129,9 @@ class Gate:
             self.reload()
         kept = self._cache.find(request)
         if kept is not None:
-            return _Made(request, kept, _milliseconds(started), True)
+            latency_ms = _milliseconds(started)
+            count(request, kept, latency_ms, source="cache")
+            return _Made(request, kept, latency_ms, True)
         if self._at_once is not None:
             return self._seen(request, self._at_once(request), started)
         return None
@@ -150,18 +145,36 @@ class Gate:
 
     def record(self, made: _Made) -> Future[bool] | None:
         """Write a decision down; a denial's future tells when it is safe."""
+        tell_decision(made.request, made.decision, made.latency_ms, made.cache_hit)
         if self._audit is None:
             return None
         tenant = made.request.principal.tenant
         event = event_of(made.request, made.decision, made.latency_ms, made.cache_hit)
         return self._audit.record(tenant, event, urgent=not made.decision.allowed)
 
+    def record_narrowed(self, principal: Principal, reads: Sequence[_Made]) -> None:
+        """One line, whatever their number."""
+        if self._audit is None:
+            return
+        withheld = [made.request.resource for made in reads if not made.decision.allowed]
+        event = Narrowed(
+            timestamp=to_text(self._clock()),
+            tenant=principal.tenant,
+            actor=clipped(principal.actor) or "",
+            actor_roles=principal.roles,
+            found=len(reads),
+            withheld=len(withheld),
+            resources_withheld=tuple(clipped(name) or "" for name in withheld[:_WITHHELD_NAMED]),
+            policy_version=reads[0].decision.policy_version,
+            latency_ms=round(sum(made.latency_ms for made in reads), 3),
+            tool=principal.tool,
+        )
+        self._audit.record(principal.tenant, event)
+
     def request(self, principal: Principal, action: Action, resource: str | None, facts: Facts) -> Request:
         return Request(principal, action, resource, facts.type, facts.owner, facts.tenant, to_text(self._clock()))
 
-    # -- below
-
-    async def _decide_all(self, requests: list[Request]) -> list[_Made]:
+    async def ask_all(self, requests: list[Request]) -> list[_Made]:
         """A distant policy is asked about several at once; one in process lets others run now and then."""
         made: list[_Made] = []
         at_once = _ASKED_AT_ONCE if self.is_distant else _BREATH
@@ -174,8 +187,11 @@ class Gate:
                 await asyncio.sleep(0)
         return made
 
+    # -- below
+
     def _seen(self, request: Request, decision: Decision, started: float) -> _Made:
         latency_ms = _milliseconds(started)
+        count(request, decision, latency_ms, source="remote" if self.is_distant else "embedded")
         self._cache.keep(request, decision)
         if decision.fault is not None:
             self._incident(request, decision.fault, decision.reason)
@@ -208,7 +224,8 @@ class Gate:
 
 
 class Asking:
-    """One question on its way through the gate. However often it is decided on the way, it is written down once."""
+    """One call on its way through the gate: the question itself, what else its draft touches, and what its answer
+    comes across. However often something is decided on the way, it is written down once."""
 
     def __init__(self, gate: Gate, principal: Principal, action: Action, resource: str | None) -> None:
         self._gate = gate
@@ -216,68 +233,136 @@ class Asking:
         self._action = action
         self._resource = resource
         self._made: tuple[Facts, _Made] | None = None
+        self._more: dict[Question, _Made] = {}
+        self._touched: list[_Made] = []
+        self._spent_ms = 0.0
+
+    # -- at the head, where nothing can be awaited
 
     def decide(self, facts: Facts) -> Decision:
-        """At the head, where nothing can be awaited. Raises Denied, or Undecided for `through` to see to."""
+        """The question itself. Raises Denied, or Undecided for `through` to see to."""
         if self._made is None or self._made[0] != facts:
-            made = self._gate.find(self._request(facts))
+            made = self._gate.find(self._request(self._action, self._resource, facts))
             if made is None:
-                raise Undecided(facts)
+                raise Undecided(facts=facts)
             self._made = (facts, made)
         decision = self._made[1].decision
         if not decision.allowed:
             raise denied(self._made[1].request, decision)
         return decision
 
+    def decide_all(self, touched: Sequence[Question]) -> None:
+        """Everything else that a draft would change: one denial refuses it whole. Raises Denied, Undecided, TooMuch."""
+        self._touched = []
+        if len(touched) > TOUCHED_MAX:
+            raise _too_many(len(touched))
+        unknown = [question for question in touched if self._find(question) is None]
+        if unknown:
+            raise Undecided(unknown)
+        for question in touched:
+            if not self._more[question].decision.allowed:
+                raise self._refused(question)
+        self._touched = [self._more[question] for question in touched]
+
+    def sees(self, thing: Thing) -> bool | None:
+        """Whether it may be READ (L33); None where the policy has to be asked first."""
+        made = self._find((Action.READ, *thing))
+        return None if made is None else made.decision.allowed
+
+    # -- around it
+
     async def through(
         self, attempt: Callable[[], Awaitable[T]], facts: Callable[[], Awaitable[Facts]] | None = None
     ) -> T:
-        """Make the attempt, which calls `decide` at the head, until the decision is about what is true there.
+        """Make the attempt, which decides at the head, until all its decisions are about what is true there.
 
         `facts` saves a distant policy the first attempt, where that is costly.
         """
         try:
             if facts is not None and self._gate.is_distant:
                 await self._ask(await facts())
-            for _ in range(ATTEMPTS_MAX):
-                try:
-                    return await self._attempted(attempt)
-                except Undecided as undecided:
-                    await self._ask(undecided.facts)
-            raise Conflict(
-                f"'{self._resource}' kept changing hands while the policy was asked about it", hint="try again"
-            )
+            return await self._until_decided(attempt)
         finally:
-            await self._written()
+            urgent = self._record()
+            if urgent:
+                # A denial is answered when it is on the disk, unless that takes so long that waiting would be the harm.
+                await asyncio.wait(map(asyncio.wrap_future, urgent), timeout=_WRITTEN_SECONDS_MAX)
 
-    async def _attempted(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        done = await attempt()
-        if self._action in (Action.WRITE, Action.DELETE) and self._resource is not None:
-            self._gate.forget(self._principal.tenant, [self._resource])
-        return done
+    async def _until_decided(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        changes = 0
+        while changes < ATTEMPTS_MAX:
+            self._spent_ms = 0.0
+            try:
+                done = await attempt()
+            except Undecided as undecided:
+                if undecided.facts is not None:
+                    changes += 1
+                    await self._ask(undecided.facts)
+                elif time.monotonic() > deadline:
+                    raise _too_long() from None
+                else:
+                    await self._ask_all(undecided.questions)
+            else:
+                if self._action is Action.WRITE or self._action is Action.DELETE:
+                    self._forget()
+                return done
+        raise Conflict(f"'{self._resource}' kept changing hands while the policy was asked about it", hint="try again")
 
     async def _ask(self, facts: Facts) -> None:
-        self._made = (facts, await self._gate.ask(self._request(facts)))
+        self._made = (facts, await self._gate.ask(self._request(self._action, self._resource, facts)))
 
-    async def _written(self) -> None:
-        if self._made is None:
-            return
-        written = self._gate.record(self._made[1])
-        if written is not None:
-            # A denial is answered when it is on the disk, unless that takes so long that waiting would be the harm.
-            await asyncio.wait([asyncio.wrap_future(written)], timeout=_WRITTEN_SECONDS_MAX)
+    async def _ask_all(self, questions: Sequence[Question]) -> None:
+        made = await self._gate.ask_all([self._request(*question) for question in questions])
+        self._more.update(zip(questions, made, strict=True))
 
-    def _request(self, facts: Facts) -> Request:
-        return self._gate.request(self._principal, self._action, self._resource, facts)
+    def _find(self, question: Question) -> _Made | None:
+        """Others wait while the head is held, so only for a while are decisions made there."""
+        made = self._more.get(question)
+        if made is None and self._spent_ms < AT_THE_HEAD_MS:
+            made = self._gate.find(self._request(*question))
+            if made is not None:
+                self._spent_ms += made.latency_ms
+                self._more[question] = made
+        return made
+
+    def _refused(self, question: Question) -> Exception:
+        """Not named to whoever may not read it: the caller asked for something else, and met it."""
+        readable = self.sees(question[1:])
+        if readable is None:
+            return Undecided([(Action.READ, *question[1:])])
+        self._touched = [made] = [self._more[question]]
+        return denied(made.request, made.decision, named=readable)
+
+    # -- afterwards
+
+    def _forget(self) -> None:
+        named = [self._resource, *(made.request.resource for made in self._touched)]
+        self._gate.forget(self._principal.tenant, [each for each in named if each is not None])
+
+    def _record(self) -> list[Future[bool]]:
+        """Write down what was decided; the futures are those of denials."""
+        written = [] if self._made is None else [self._gate.record(self._made[1])]
+        if self._more:
+            written += map(self._gate.record, self._touched)
+            reads = [made for (action, *_), made in self._more.items() if action is Action.READ]
+            if reads:
+                self._gate.record_narrowed(self._principal, reads)
+        return [future for future in written if future is not None]
+
+    def _request(self, action: Action, resource: str | None, facts: Facts) -> Request:
+        return self._gate.request(self._principal, action, resource, facts)
 
 
-def denied(request: Request, decision: Decision) -> Denied:
+def denied(request: Request, decision: Decision, *, named: bool = True) -> Denied:
     """The error that every door knows how to say (L24, L25)."""
     owner = request.resource_owner
     owned = (
         f" (owned by '{owner}')" if owner and request.resource_owner_tenant in (None, request.principal.tenant) else ""
     )
     about = f" resource '{request.resource}'{owned}" if request.resource else ""
+    if not named:
+        about = " something that this would change"
     policy_decision: dict[str, Any] = {
         "result": False,
         "reason": decision.reason,
@@ -309,6 +394,22 @@ def event_of(request: Request, decision: Decision, latency_ms: float, cache_hit:
         latency_ms=latency_ms,
         cache_hit=cache_hit,
         fault=decision.fault,
+    )
+
+
+def _too_long() -> TooMuch:
+    return TooMuch(
+        f"finding out what may be read or changed of it took longer than {PATIENCE_SECONDS:g} s",
+        code="QUERY_TIMEOUT",
+        hint="narrow it by id, type, an attribute or a time window, or take fewer hops",
+    )
+
+
+def _too_many(count: int) -> TooMuch:
+    return TooMuch(
+        f"this would change {count:,} things, and the policy is asked about {TOUCHED_MAX:,} at most",
+        hint="do it in parts",
+        details={"things": count, "things_max": TOUCHED_MAX},
     )
 
 

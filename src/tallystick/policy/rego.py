@@ -1,18 +1,21 @@
 """Rego in process: the one door to the engine.
 
-An engine belongs to the thread that made it: any other that touches it meets a Rust panic,
-which is no `Exception`. Panics, engine errors and undefined rules all leave here as values
-or as `RegoError`; what does not parse, or recurses, is refused when it is loaded, because
-the engine would overflow its stack at the first question.
+An engine belongs to the thread that made it: to use it or only to drop it elsewhere is a Rust
+panic, which is no `Exception`. So the thread alone holds it, and whoever asks has a name for it.
+Panics, engine errors and undefined rules all leave here as values or as `RegoError`; what does
+not parse, or recurses, is refused when it is loaded, because the engine would overflow its
+stack at the first question.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import count, takewhile
 from typing import Any
 
 import msgspec
@@ -55,15 +58,15 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Engine:
+    """May be let go of by any thread, a collector of garbage included; asked only by the one that made it."""
+
     def __init__(self, modules: Sequence[Module], data: Sequence[Module] = ()) -> None:
         """Raises InvalidArgument for what does not parse or recurses."""
-        self._engine = regorus.Engine()
-        try:
-            self.rules = self._load(modules, data)
-        except InvalidArgument:
-            # Here and now: the traceback may keep this object until another thread collects it.
-            del self._engine
-            raise
+        self._name, self._left = _own.take_in(regorus.Engine())
+        self.rules, self.consulted = self._load(modules, data)
+
+    def __del__(self) -> None:
+        self._left.append(self._name)
 
     def evaluate(self, path: str, question: dict[str, Any]) -> Any:
         """The value of the rule at `path`, None where it is undefined. Raises RegoError."""
@@ -85,7 +88,17 @@ class Engine:
         expressions = [expression for row in answer.get("result", []) for expression in row["expressions"]]
         return expressions[0]["value"] if expressions else {}
 
-    def _load(self, modules: Sequence[Module], data: Sequence[Module]) -> tuple[Rule, ...]:
+    @property
+    def _engine(self) -> Any:
+        # Never put into a variable: the frames of a traceback would hold it, and any thread may drop these.
+        try:
+            return _own.engines[self._name]
+        except KeyError:
+            raise RegoError("an engine is asked only by the thread that made it") from None
+
+    def _load(
+        self, modules: Sequence[Module], data: Sequence[Module]
+    ) -> tuple[tuple[Rule, ...], frozenset[str] | None]:
         # A policy's print() would go to standard error, and may hold what should not.
         self._engine.set_gather_prints(True)
         for module in modules:
@@ -94,7 +107,27 @@ class Engine:
             _guarded(partial(self._engine.add_data_json, document.text), document.name)
         syntax = json.loads(_guarded(self._engine.get_ast_as_json, "the policy"))
         _check_recursion(syntax)
-        return tuple(_rules(syntax))
+        return tuple(_rules(syntax)), _consulted(syntax)
+
+
+class _Own(threading.local):
+    """What this thread made, until it sees that nobody asks for it any more, or ends."""
+
+    def __init__(self) -> None:
+        self.engines: dict[int, Any] = {}
+        self._left: deque[int] = deque()
+
+    def take_in(self, engine: Any) -> tuple[int, deque[int]]:
+        """Its name, and where to put that when it is not needed any more."""
+        while self._left:
+            self.engines.pop(self._left.popleft(), None)
+        name = next(_names)
+        self.engines[name] = engine
+        return name, self._left
+
+
+_own = _Own()
+_names = count()
 
 
 def entry_of(rules: Iterable[Rule]) -> str:
@@ -118,6 +151,7 @@ def _guarded(load: Callable[[], Any], name: str) -> Any:
     try:
         return load()
     except BaseException as error:
+        del load
         told = str(_told(error))
         place = "" if told.startswith(name) else f"{name}: "
         raise InvalidArgument(f"{place}{told}", code="POLICY_INVALID") from None
@@ -181,6 +215,41 @@ def _all_steps(reference: dict[str, Any]) -> list[str | None]:
         fixed = node["index"].get("String")
         return [*_all_steps(node["refr"]), fixed["value"] if fixed else None]
     return [None]
+
+
+def _consulted(syntax: list[Any]) -> frozenset[str] | None:
+    """The members of the question that can make a difference, one level deep in `context`; None where all of them
+    may, or something else than the question. Too careful now and then, never too bold."""
+    found = set()
+    for steps in _references(syntax):
+        if steps[0] in _CHANGEABLE:
+            return None
+        if steps[0] != "input":
+            continue
+        member = steps[1] if len(steps) > 1 else None
+        if member == "context":
+            member = f"context.{steps[2]}" if len(steps) > 2 and steps[2] else None
+        if member is None:
+            return None
+        found.add(member)
+    return frozenset(found)
+
+
+_CHANGEABLE = frozenset({"time", "rand", "uuid", "http", "net", "opa", "io", "crypto"})
+"""Families of functions that may answer the same question in another way later."""
+
+
+def _references(node: Any) -> Iterator[list[str | None]]:
+    """The steps of every reference; None for one that is not fixed."""
+    if isinstance(node, list):
+        for child in node:
+            yield from _references(child)
+    elif isinstance(node, dict):
+        if node.keys() & _REFERENCES:
+            yield _all_steps(node)
+            yield from _references(list(_indexes(node)))
+        else:
+            yield from _references(list(node.values()))
 
 
 def _check_recursion(syntax: list[Any]) -> None:

@@ -32,7 +32,7 @@ class Projection(Protocol):
         """Apply whole drafts that follow on `position()`, and move to `head` with them: both or neither.
 
         `head` is where the last of the entries ends. A projection that finds it must begin again goes
-        back to `Head()` instead, and is replayed. A REDACT_NODE asks for more than its own
+        back to `Head()` instead, and is replayed. A redaction asks for more than its own
         payload says: whatever was kept of the masked commits has to go.
         """
         ...

@@ -9,8 +9,9 @@ that a full disk is an answer and not an accident; the views give it its name af
 from __future__ import annotations
 
 import fcntl
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -149,6 +150,22 @@ class Contents:
         """After a redaction. Raises OSError when it cannot be removed."""
         with suppress(TallystickError), self._blobs_locked():
             self.files.remove((*_BLOBS, blob))
+
+    def blobs_before(self, moment: float) -> list[tuple[str, os.stat_result]]:
+        """Blobs that nobody has written since."""
+        found = ((blob, self.files.find((*_BLOBS, blob))) for blob in self.blobs())
+        return [(blob, seen) for blob, seen in found if seen is not None and seen.st_mtime < moment]
+
+    def remove_before(self, moment: float, blobs: Iterable[str]) -> list[str]:
+        """Those of the blobs that nobody has written since then. Raises OSError when one cannot be removed."""
+        named = set(blobs)
+        if not named:
+            return []
+        with self._blobs_locked():
+            old = [blob for blob, _ in self.blobs_before(moment) if blob in named]
+            for blob in old:
+                self.files.remove((*_BLOBS, blob))
+        return old
 
     def blobs(self) -> list[str]:
         try:

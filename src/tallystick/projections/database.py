@@ -215,10 +215,13 @@ def translated() -> Iterator[None]:
     """SQLite's errors in the words of this house."""
     try:
         yield
+    except UnicodeDecodeError as error:
+        # SQLite's own message quotes what it found in a damaged schema.
+        raise Damaged("its schema is no text") from error
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        # Our statements are right, so what they do not find was taken away by somebody.
-        if code in _USELESS or str(error).startswith("no such "):
+        # Our statements are right: what they do not find, or find to be no text, was changed by somebody else.
+        if code in _USELESS or str(error).startswith(("no such ", "Could not decode to UTF-8")):
             raise Damaged(str(error)) from error
         if code in _REFUSALS:
             raise _refused(str(error)) from error

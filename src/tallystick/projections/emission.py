@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from pathlib import Path
@@ -64,9 +65,11 @@ class Emitter:
     name = "lineage"
 
     def __init__(self, system: Path, open_log: Callable[[], Log], sink: Sink, kind_of_other: KindOf) -> None:
-        self.path = system / "lineage" / f"{sha256(sink.target.encode()).hexdigest()[:16]}.position"
+        self.path = position_path(system, sink.target)
         self.emitted = 0
         """Events handed on by this process."""
+        self.goes_on: Callable[[], bool] = lambda: True
+        """Asked now and then. If not, `Interrupted` leaves what is not handed on yet for the next time."""
         self._open_log = open_log
         self._sink = sink
         self._kind_of_other = kind_of_other
@@ -74,15 +77,14 @@ class Emitter:
         self._telling: tuple[Head, Telling] | None = None
 
     def position(self) -> Head:
-        try:
-            return msgspec.json.decode(self.path.read_bytes(), type=_Kept).head
-        except (FileNotFoundError, msgspec.MsgspecError):
-            return Head()
+        return _kept_at(self.path)
 
     def apply(self, entries: Sequence[Entry], head: Head) -> None:
         at = self.position()
         telling = self._telling_from(at)
         for some in _whole_drafts(entries, TOGETHER_COMMITS):
+            if not self.goes_on():
+                raise Interrupted("the rest is handed on later")
             self._telling = None
             events = [event for entry in some for event in telling.tell(entry.commit)]
             self._sink.send(events)
@@ -96,8 +98,20 @@ class Emitter:
         self._telling = None
         self.path.unlink(missing_ok=True)
 
+    def note_trouble(self, problem: str) -> None:
+        """For people who look: why it does not move on."""
+        with suppress(OSError):
+            self._write(self._trouble, msgspec.json.encode(_Trouble(problem)))
+
+    def forget_trouble(self) -> None:
+        self._trouble.unlink(missing_ok=True)
+
     def close(self) -> None:
         self._sink.close()
+
+    @property
+    def _trouble(self) -> Path:
+        return self.path.with_suffix(".trouble")
 
     def _telling_from(self, at: Head) -> Telling:
         if self._telling is not None and self._telling[0] == at:
@@ -119,16 +133,51 @@ class Emitter:
             log.close()
 
     def _keep(self, head: Head) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.path.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(_Kept(shown(self._sink.target), head)))
-        fresh.rename(self.path)
+        self._write(self.path, msgspec.json.encode(_Kept(shown(self._sink.target), head)))
+
+    def _write(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_bytes(data)
+        fresh.rename(path)
+
+
+class Interrupted(TallystickError):
+    """Not an error: it is somebody else's turn."""
 
 
 class _Kept(msgspec.Struct):
     target: str
     """For people who look."""
     head: Head
+
+
+class _Trouble(msgspec.Struct):
+    problem: str
+
+
+def standing(system: Path, target: str) -> tuple[Head, str | None]:
+    """How far a place has got, and what keeps it from moving on."""
+    path = position_path(system, target)
+    return _kept_at(path), _trouble_at(path.with_suffix(".trouble"))
+
+
+def position_path(system: Path, target: str) -> Path:
+    return system / "lineage" / f"{sha256(target.encode()).hexdigest()[:16]}.position"
+
+
+def _kept_at(path: Path) -> Head:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Kept).head
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return Head()
+
+
+def _trouble_at(path: Path) -> str | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Trouble).problem
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
 
 
 def _whole_drafts(entries: Sequence[Entry], commits: int) -> Iterator[list[Entry]]:
@@ -147,12 +196,17 @@ def _whole_drafts(entries: Sequence[Entry], commits: int) -> Iterator[list[Entry
 
 
 def sink_for(
-    target: str, *, token: str | None = None, together: int = 1, pause: Callable[[float], None] = time.sleep
+    target: str,
+    *,
+    token: str | None = None,
+    together: int = 1,
+    patience_seconds: float = PATIENCE_SECONDS,
+    pause: Callable[[float], None] = time.sleep,
 ) -> Sink:
     """A file, or an endpoint that takes POST: `together` events at a time, in an array when that is more than one."""
     scheme = urlsplit(target).scheme
     if scheme in ("http", "https"):
-        return HttpSink(target, token=token, together=together, pause=pause)
+        return HttpSink(target, token=token, together=together, patience_seconds=patience_seconds, pause=pause)
     if "://" in target:
         raise InvalidArgument(
             f"events cannot be sent to '{scheme}:' addresses", hint="name a file, or an http or https address"
@@ -227,6 +281,7 @@ class HttpSink:
                 raise TallystickError(
                     f"{shown(self.target)} does not take events: {problem}",
                     code="LINEAGE_NOT_RECEIVED",
+                    details={"retry_after": wish},
                     hint="what was received is kept in mind; run it again when the endpoint is back",
                 )
             logger.warning("%s: %s; again in %.1f s", shown(self.target), problem, wait)

@@ -22,6 +22,7 @@ from pathlib import Path
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.log import Entry, Head, Log, head_after
 from tallystick.projections import Projection, Settling
+from tallystick.projections.fresh import Fresh
 
 CHUNK_COMMITS = 2_000
 _PATIENCE_SECONDS = 30.0
@@ -30,6 +31,8 @@ _LAST_PATIENCE_SECONDS = 2.0
 _TRY_AGAIN_SECONDS = 5.0
 _OTHERS_SECONDS = 1.0
 """How often the thread looks for what other processes committed."""
+_REST_SECONDS = 0.25
+"""Between two looks for which nobody waits: commits cost less together, and callers are held up for a moment only."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +40,20 @@ logger = logging.getLogger(__name__)
 class Follower:
     """`open_log` gives a handle of the follower's own; it is opened at first use and only read from.
 
-    `lock` is the file to lock, or None for a projection that only this process has.
+    `lock` is the file to lock, or None for a projection that only this process has. `fresh` is what this process
+    appends to the same log.
     """
 
-    def __init__(self, open_log: Callable[[], Log], projection: Projection, *, lock: Path | None = None) -> None:
+    def __init__(
+        self,
+        open_log: Callable[[], Log],
+        projection: Projection,
+        *,
+        lock: Path | None = None,
+        fresh: Fresh | None = None,
+    ) -> None:
         self.projection = projection
+        self._fresh = fresh or Fresh()
         self._open_log = open_log
         self._log: Log | None = None
         self._lock_path = lock
@@ -52,6 +64,7 @@ class Follower:
         self._waiters: list[tuple[int, Future[None]]] = []
         self._wake = threading.Condition()
         self._notified = False
+        self._awaited = False
         self._ending = False
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -81,6 +94,11 @@ class Follower:
         """Where the projection was when this process last looked."""
         return self._seen
 
+    @property
+    def is_following(self) -> bool:
+        """Whether it is kept up to date all the time, and not only when somebody asks."""
+        return self._thread is not None
+
     # -- for the loop: a thread that follows
 
     def start(self) -> None:
@@ -90,9 +108,11 @@ class Follower:
 
     def notify(self) -> None:
         """There is something new. Cheap; a hundred calls may lead to one look."""
-        with self._wake:
-            self._notified = True
-            self._wake.notify()
+        # The thread takes this back before it looks: what was committed by now is seen then.
+        if not self._notified:
+            with self._wake:
+                self._notified = True
+                self._wake.notify()
 
     async def reached(self, position: int, timeout_seconds: float) -> bool:
         """Wait until commits up to this lamport are applied; False when that took too long."""
@@ -101,9 +121,10 @@ class Follower:
         done: Future[None] = Future()
         with self._wake:
             self._waiters.append((position, done))
+            self._awaited = True
+            self._wake.notify()
         self._settle_waiters()
         self.start()
-        self.notify()
         try:
             await asyncio.wait_for(asyncio.wrap_future(done), timeout_seconds)
         except TimeoutError:
@@ -126,7 +147,7 @@ class Follower:
     # -- the thread
 
     def _follow(self) -> None:
-        pause: float | None = 0.0
+        pause = 0.0
         while self._wait(pause):
             try:
                 pause = self._follow_once()
@@ -137,11 +158,13 @@ class Follower:
                 logger.exception("projection %s does not move on", self.projection.name)
                 pause = _TRY_AGAIN_SECONDS
 
-    def _wait(self, seconds: float | None) -> bool:
+    def _wait(self, seconds: float) -> bool:
         """False when it is time to end."""
         with self._wake:
-            self._wake.wait_for(lambda: self._notified or self._ending, timeout=seconds)
-            self._notified = False
+            rest = min(seconds, _REST_SECONDS)
+            if not self._wake.wait_for(lambda: self._awaited or self._ending, timeout=rest):
+                self._wake.wait_for(lambda: self._notified or self._awaited or self._ending, timeout=seconds - rest)
+            self._notified = self._awaited = False
             return not self._ending
 
     def _follow_once(self) -> float:
@@ -155,7 +178,7 @@ class Follower:
         log = self._opened_log()
         at = self._begin(log)
         while at != log.head():
-            for entries in _drafts(log.read(at)):
+            for entries in _drafts(self._read(log, at)):
                 head = head_after(entries, at)
                 self.projection.apply(entries, head)
                 at = self.projection.position()
@@ -166,9 +189,14 @@ class Follower:
         self._settle_waiters()
         return again
 
+    def _read(self, log: Log, at: Head) -> Iterator[Entry]:
+        fresh = self._fresh.after(at)
+        yield from fresh
+        yield from log.read(head_after(fresh, at) if fresh else at)
+
     def _begin(self, log: Log) -> Head:
         at = self.projection.position()
-        if _is_on(log, at):
+        if self._fresh.after(at) or _is_on(log, at):
             return at
         logger.warning(
             "projection %s is at position %d, which is not on this log: it is rebuilt", self.projection.name, at.lamport

@@ -27,14 +27,13 @@ from openlineage.client.facet_v2 import (
 )
 
 from tallystick import __version__
-from tallystick.commits import Commit, Verb
+from tallystick.commits import EDGE_VERBS, Commit, Verb
 
 PRODUCER = f"urn:tallystick:{__version__}"
 
 _RUNS = uuid5(NAMESPACE_URL, "urn:tallystick:run")
 _DRAFTS = uuid5(NAMESPACE_URL, "urn:tallystick:draft")
 """Apart from the runs that callers name, so that no name of theirs can be the same."""
-_EDGES = (Verb.UPSERT_EDGE, Verb.DELETE_EDGE)
 _UPSERTS = (Verb.UPSERT_NODE, Verb.UPSERT_EDGE)
 
 Event = dict[str, Any]
@@ -73,7 +72,7 @@ def events_of(commit: Commit, *, kind: str, starts: bool) -> list[Event]:
 
 def kind_of(commit: Commit) -> str | None:
     """What the commit itself says of the type; None where only an earlier one does."""
-    if commit.operation in _EDGES:
+    if commit.operation in EDGE_VERBS:
         return str(commit.document()["rel"])
     return str(commit.document()["type"]) if commit.operation is Verb.UPSERT_NODE else None
 
@@ -190,6 +189,6 @@ def _draft_name(commit: Commit) -> str:
 def _subject(commit: Commit) -> dict[str, str]:
     """What names the entity."""
     said = commit.document()
-    if commit.operation in _EDGES:
+    if commit.operation in EDGE_VERBS:
         return {name: said[name] for name in ("from", "rel", "to", "id") if name in said}
     return {"id": said["id"] if commit.operation is Verb.UPSERT_NODE else said["node_id"]}

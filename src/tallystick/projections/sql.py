@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,17 @@ from tallystick.commits import Commit, Verb
 from tallystick.errors import StorageRefused
 from tallystick.log import Entry, Head
 from tallystick.projections.database import Connection, Damaged, Database, check_follows
-from tallystick.projections.views.documents import EdgePayload, read_edge, read_node, read_target
+from tallystick.projections.views.documents import EdgePayload, read_edge, read_extent, read_node, read_target
 
 _SCRUB_AGAIN_SECONDS = 5.0
+_CACHE_KILOBYTES = 8_000
+_CHECKPOINT_PAGES = 4_000
 _APPLICATION_ID = int.from_bytes(b"TLYS")
 """In the file's header: it is ours, and may be thrown away."""
 _NODE_VALUES = ", ".join("?" * 16)
-_EDGE_VALUES = ", ".join("?" * 18)
-_COMMIT_VALUES = ", ".join("?" * 13)
+_EDGE_VALUES = ", ".join("?" * 19)
+_ROWS_AT_ONCE = 50
+"""While SQLite is at a statement other threads run, so few large ones disturb callers less than many small ones."""
 
 Content = tuple[str | None, str | None, str | None, str | None, int | None]
 Born = tuple[str, str, int]
@@ -47,9 +51,7 @@ class SqlProjection:
     def apply(self, entries: Sequence[Entry], head: Head) -> None:
         with self._database.transaction() as db:
             check_follows(_read_head(db), entries, head)
-            for entry in entries:
-                entity = _APPLY[entry.commit.operation](db, entry.commit)
-                _note_commit(db, entry.commit, entity)
+            _apply(db, [entry.commit for entry in entries])
             _write_head(db, head)
 
     def settle(self, *, final: bool = False) -> float | None:
@@ -78,6 +80,73 @@ class SqlProjection:
 # -- what commits make of the tables
 
 
+def _apply(db: Connection, commits: Sequence[Commit]) -> None:
+    noted: list[tuple[Any, ...]] = []
+    plain = _PlainNodes(db)
+    for commit in commits:
+        entity = plain.find(commit)
+        if entity is None:
+            plain.write()
+            entity = _APPLY[commit.operation](db, commit)
+        noted.append(_noted(commit, entity))
+    plain.write()
+    _in_parts(db, "INSERT INTO commits VALUES {}", noted)
+
+
+class _PlainNodes:
+    """Upserts that come one after the other, of nodes that no trigger looks at: written together, newest versions only.
+
+    The types of a vocabulary have a slash in their names, and triggers look at no other.
+    """
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+        # By id: the row without the id, and without what is told of its birth.
+        self._rows: dict[str, tuple[Any, ...]] = {}
+        self._born: dict[str, Sequence[Any]] = {}
+
+    def find(self, commit: Commit) -> str | None:
+        """Its id, if it is one of them."""
+        if commit.operation is not Verb.UPSERT_NODE:
+            return None
+        said = read_node(commit.payload)
+        if "/" in said.type:
+            return None
+        self._born.setdefault(said.id, (commit.timestamp, commit.actor, commit.lamport))
+        self._rows[said.id] = (said.type, _json(said.attrs), *_content(said.content), *_newest(commit), 0)
+        return said.id
+
+    def write(self) -> None:
+        if not self._rows:
+            return
+        known = self._db.execute(
+            "SELECT id, type, created_at, created_by, created_lamport FROM nodes"
+            " WHERE id IN (SELECT value FROM json_each(?))",
+            (_json(list(self._rows)),),
+        ).fetchall()
+        # In place, where the indexes by id, type and maker may stay as they are.
+        same = [each for each, kind, *_ in known if kind == self._rows[each][0]]
+        _in_parts(self._db, _REWRITE, [(each, *self._rows.pop(each)[1:]) for each in same])
+        for each, _, *born in known:
+            if each in self._rows:
+                self._db.execute("DELETE FROM nodes WHERE id = ?", (each,))
+                self._born[each] = born
+        rows = [(each, *row[:7], *self._born[each], *row[7:]) for each, row in self._rows.items()]
+        _in_parts(self._db, "INSERT INTO nodes VALUES {}", rows)
+        self._rows.clear()
+        self._born.clear()
+
+
+_REWRITTEN = (
+    "attrs", "content", "content_format", "content_encoding", "content_blob", "content_bytes",
+    "updated_at", "updated_by", "lamport", "commit_id", "redacted",
+)  # fmt: skip
+_REWRITE = (
+    f"UPDATE nodes SET {', '.join(f'{name} = fresh.column{number}' for number, name in enumerate(_REWRITTEN, 2))}"
+    " FROM (VALUES {}) AS fresh WHERE nodes.id = fresh.column1"
+)
+
+
 def _upsert_node(db: Connection, commit: Commit) -> str:
     said = read_node(commit.payload)
     born = _take_out(db, "nodes", "id = ?", (said.id,)) or (commit.timestamp, commit.actor, commit.lamport)
@@ -93,25 +162,10 @@ def _delete_node(db: Connection, commit: Commit) -> str:
 
 
 def _redact_node(db: Connection, commit: Commit) -> str:
-    """Also where nothing is left of the node: older versions of it may lie in free pages."""
     target = read_target(commit.payload)
-    db.execute("INSERT OR REPLACE INTO meta VALUES ('scrub', 'due')")
-    row = db.execute("SELECT type, attrs FROM nodes WHERE id = ?", (target.node_id,)).fetchone()
-    if row is None:
-        return target.node_id
-    content: Sequence[Any] = db.execute(
-        "SELECT content, content_format, content_encoding, content_blob, content_bytes FROM nodes WHERE id = ?",
-        (target.node_id,),
-    ).fetchone()
-    fields = target.redacted_fields
-    if fields is None or "attrs" in fields:
-        attrs, content = {}, (None,) * 5
-    else:
-        attrs = _without_all(msgspec.json.decode(row[1]), [field.removeprefix("attrs.") for field in fields])
-    born = _take_out(db, "nodes", "id = ?", (target.node_id,))
-    assert born is not None
-    values = (target.node_id, row[0], _json(attrs), *content, *born, *_newest(commit), 1)
-    db.execute(f"INSERT INTO nodes VALUES ({_NODE_VALUES})", values)
+    left = _redact(db, commit, "nodes", "type", "id = ?", (target.node_id,))
+    if left is not None:
+        db.execute(f"INSERT INTO nodes VALUES ({_NODE_VALUES})", (target.node_id, *left))
     return target.node_id
 
 
@@ -120,7 +174,7 @@ def _upsert_edge(db: Connection, commit: Commit) -> str:
     key = _edge_key(said)
     born = _take_out(db, "edges", "id = ? AND own_id = ?", key) or (commit.timestamp, commit.actor, commit.lamport)
     ends = (said.source, said.rel, said.target)
-    values = (*key, *ends, _json(said.attrs), *_content(said.content), *born, *_newest(commit))
+    values = (*key, *ends, _json(said.attrs), *_content(said.content), *born, *_newest(commit), 0)
     db.execute(f"INSERT INTO edges VALUES ({_EDGE_VALUES})", values)
     return key[0]
 
@@ -131,23 +185,38 @@ def _delete_edge(db: Connection, commit: Commit) -> str:
     return key[0]
 
 
+def _redact_edge(db: Connection, commit: Commit) -> str:
+    key = _edge_key(read_edge(commit.payload))
+    left = _redact(db, commit, "edges", "source, rel, target", "id = ? AND own_id = ?", key)
+    if left is not None:
+        db.execute(f"INSERT INTO edges VALUES ({_EDGE_VALUES})", (*key, *left))
+    return key[0]
+
+
 _APPLY: dict[Verb, Callable[[Connection, Commit], str]] = {
     Verb.UPSERT_NODE: _upsert_node,
     Verb.DELETE_NODE: _delete_node,
     Verb.REDACT_NODE: _redact_node,
     Verb.UPSERT_EDGE: _upsert_edge,
     Verb.DELETE_EDGE: _delete_edge,
+    Verb.REDACT_EDGE: _redact_edge,
 }
 
 
-def _note_commit(db: Connection, commit: Commit, entity: str) -> None:
+def _noted(commit: Commit, entity: str) -> tuple[Any, ...]:
     run = commit.run_context or {}
-    values = (
+    return (
         commit.lamport, commit.commit_id, commit.timestamp, commit.actor, commit.operation.value,
         commit.operation.value[-4:].lower(), entity, commit.tool, commit.reason,
         run.get("run_id"), run.get("job_id"), run.get("dataset_id"), commit.policy_version,
     )  # fmt: skip
-    db.execute(f"INSERT INTO commits VALUES ({_COMMIT_VALUES})", values)
+
+
+def _in_parts(db: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        part = rows[start : start + _ROWS_AT_ONCE]
+        row = f"({', '.join('?' * len(part[0]))})"
+        db.execute(statement.format(", ".join([row] * len(part))), tuple(chain.from_iterable(part)))
 
 
 def _read_head(db: Connection) -> str:
@@ -197,6 +266,33 @@ def _json(value: Any) -> str:
 # -- redaction
 
 
+def _redact(
+    db: Connection, commit: Commit, table: str, names: str, where: str, key: tuple[Any, ...]
+) -> tuple[Any, ...] | None:
+    """Takes the row out and says what is left of it, behind the key. `names` are the columns before attrs.
+
+    None, but to be scrubbed all the same, where nothing is there: older versions of it may lie in free pages.
+    """
+    db.execute("INSERT OR REPLACE INTO meta VALUES ('scrub', 'due')")
+    row = db.execute(
+        f"SELECT {names}, attrs, content, content_format, content_encoding, content_blob, content_bytes FROM {table}"
+        f" WHERE {where}",
+        key,
+    ).fetchone()
+    if row is None:
+        return None
+    *named, attrs = row[:-5]
+    content: Sequence[Any] = row[-5:]
+    fields = read_extent(commit.payload).redacted_fields
+    if fields is None or "attrs" in fields:
+        left, content = {}, (None,) * 5
+    else:
+        left = _without_all(msgspec.json.decode(attrs), [field.removeprefix("attrs.") for field in fields])
+    born = _take_out(db, table, where, key)
+    assert born is not None
+    return (*named, _json(left), *content, *born, *_newest(commit), 1)
+
+
 def _without_all(attrs: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
     """Removed rather than masked: in the log some are gone altogether, and a replay must end up here too."""
     for path in paths:
@@ -225,6 +321,9 @@ def _without_below(value: Any, path: str) -> Any:
 
 
 def _prepare(db: Connection) -> None:
+    # Commits are all over the indexes: a page that is met again soon should neither be read nor written again for it.
+    db.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
+    db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
         db.execute("BEGIN IMMEDIATE")
         _migrate(db)

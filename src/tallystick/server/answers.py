@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 from starlette.responses import Response
+from starlette.types import Send
 
 from tallystick import errors
 
@@ -27,11 +28,12 @@ STATUS_BY_CLASS: Mapping[type[errors.TallystickError], int] = {
 
 STATUS_WORDS = {
     400: "The arguments are not as the tool wants them; every fault is listed.",
-    403: "The policy says no.",
+    403: "The policy says no, or the page that asks may not.",
     404: "The tool, or what the arguments name, does not exist.",
     409: "It stands against what is there; look again.",
     413: "The body or the answer would be too large.",
     415: "The body is not application/json.",
+    421: "This server does not answer under the name in Host.",
     429: "Too many calls; wait.",
     500: "A bug of ours, known by its id.",
     503: "The log can't take or give anything now.",
@@ -45,3 +47,18 @@ def status_of(error: errors.TallystickError) -> int:
 
 def json_answer(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(orjson.dumps(data), status, headers, "application/json")
+
+
+Header = tuple[bytes, bytes]
+Reply = tuple[int, bytes, tuple[Header, ...]]
+"""Status, JSON, and what headers there are besides its length and its kind."""
+
+
+async def send_json(send: Send, status: int, body: bytes, *headers: Header) -> None:
+    """What is encoded already, without the detour of a Response."""
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [length, JSON, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+JSON = (b"content-type", b"application/json")

@@ -10,16 +10,19 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
 from pydantic import ValidationError
 
+from tallystick.audit import clipped
 from tallystick.errors import InvalidArgument, NotFound, TallystickError, TooMuch
 from tallystick.policy import Principal
-from tallystick.server.faults import sentences
+from tallystick.server.faults import oversized, sentences
+from tallystick.telemetry import metrics, tracing
 from tallystick.toolsets import Answer, Tool, Toolset
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+OK = "ok"
 TOKENS_MAX = 25_000
 BYTES_PER_TOKEN = 3
 """Fewer than any tokenizer needs for JSON, so that the count errs towards too many tokens."""
@@ -35,6 +39,8 @@ BYTES_PER_TOKEN = 3
 class Done(msgspec.Struct, frozen=True):
     data: dict[str, Any]
     text: str
+    encoded: bytes
+    """`data` as JSON."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -81,9 +87,12 @@ class Tools:
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
 
+    def find(self, name: str) -> Entry | None:
+        return self._by_name.get(underscored(name))
+
     def get(self, name: str) -> Entry:
         """Raises NotFound, telling the tools there are."""
-        entry = self._by_name.get(underscored(name))
+        entry = self.find(name)
         if entry is None:
             there_are = [entry.dotted for entry in self.entries]
             raise NotFound(self._why_not(name), code="UNKNOWN_TOOL", details={"tools": there_are})
@@ -125,19 +134,67 @@ def choose(
     return Tools((e for e in entries if e.tool.reads_only or not read_only), known=toolsets)
 
 
-async def call(
+def call(
+    entry: Entry, arguments: Mapping[str, Any], store: Store, principal_of: Callable[[], Principal]
+) -> Coroutine[Any, Any, Outcome]:
+    """Check the arguments, run the tool, and say what became of it. Raises nothing but cancellation."""
+    if tracing.tracer is not None:
+        return _traced(tracing.tracer, entry, arguments, store, principal_of)
+    return _counted(entry, arguments, store, principal_of)
+
+
+async def _traced(
+    tracer: tracing.Tracer,
+    entry: Entry,
+    arguments: Mapping[str, Any],
+    store: Store,
+    principal_of: Callable[[], Principal],
+) -> Outcome:
+    with tracer.call(f"tools/call {entry.dotted}") as span:
+        span.set(**{"mcp.method.name": "tools/call", "gen_ai.tool.name": entry.dotted, "toolset": entry.toolset.name})
+
+        def known() -> Principal:
+            principal = principal_of()
+            span.set(tenant_id=principal.tenant, actor=clipped(principal.actor))
+            return principal
+
+        outcome = await _counted(entry, arguments, store, known)
+        word = _word(outcome)
+        span.set(outcome=word)
+        if word != OK:
+            span.fail(word, ours=isinstance(outcome, Broken))
+        return outcome
+
+
+async def _counted(
     entry: Entry, arguments: Mapping[str, Any], store: Store, principal_of: Callable[[], Principal]
 ) -> Outcome:
-    """Check the arguments, run the tool, and say what became of it. Raises nothing but cancellation."""
+    started = time.perf_counter()
+    outcome: Outcome | None = None
     try:
         prepared = prepare(entry.tool, arguments)
         principal = msgspec.structs.replace(principal_of(), tool=entry.dotted)
-        answer = await entry.tool.call(store, principal, prepared)
-        return _done(answer)
+        outcome = _done(await entry.tool.call(store, principal, prepared))
     except TallystickError as error:
-        return _refused(entry, error)
+        outcome = _refused(entry, error)
     except Exception:
-        return broken(entry.dotted)
+        outcome = broken(entry.dotted)
+    finally:
+        seconds = time.perf_counter() - started
+        metrics.called(entry.dotted, _word(outcome), seconds, not entry.tool.reads_only)
+    return outcome
+
+
+def _word(outcome: Outcome | None) -> str:
+    """One of few, for metrics: never anything that a caller wrote."""
+    match outcome:
+        case Done():
+            return OK
+        case Refused(error):
+            return error.code
+        case Broken():
+            return "INTERNAL_ERROR"
+    return "CANCELLED"
 
 
 def prepare(tool: Tool, arguments: Mapping[str, Any]) -> Any:
@@ -146,11 +203,14 @@ def prepare(tool: Tool, arguments: Mapping[str, Any]) -> Any:
     Validated as JSON, not as Python objects: only so do strict models take a string for an
     enum, or an array for a tuple, and still refuse "1" for 1.
     """
+    encoded, problems = _json_bytes(arguments)
     try:
-        return tool.input.model_validate_json(_json_bytes(arguments))
+        prepared = tool.input.model_validate_json(encoded)
     except ValidationError as error:
         problems = sentences(error, arguments)
-        raise InvalidArgument("; ".join(problems), problems=problems) from None
+    if problems:
+        raise InvalidArgument("; ".join(problems), problems=problems)
+    return prepared
 
 
 def broken(what: str) -> Broken:
@@ -169,7 +229,7 @@ def _done(answer: Answer) -> Done:
     text = encoded.decode() if answer.text is None else answer.text
     if not answer.exempt:
         _check_size(max(len(encoded), len(text.encode())))
-    return Done(answer.data, text)
+    return Done(answer.data, text, encoded)
 
 
 def _check_size(size: int) -> None:
@@ -188,12 +248,12 @@ def _refused(entry: Entry, error: TallystickError) -> Outcome:
         return broken(f"{entry.toolset.name}.say_error")
 
 
-def _json_bytes(arguments: Mapping[str, Any]) -> bytes:
+def _json_bytes(arguments: Mapping[str, Any]) -> tuple[bytes, list[str]]:
+    """And what no answer could repeat, should the tool's model let it pass."""
     try:
-        return orjson.dumps(arguments)
+        return orjson.dumps(arguments), []
     except TypeError:
-        # Integers past 64 bits: the model or the store refuses them by name, not this encoder.
-        return json.dumps(arguments).encode()
+        return json.dumps(arguments).encode(), oversized(arguments)
 
 
 def _index(entries: Iterable[Entry]) -> dict[str, Entry]:

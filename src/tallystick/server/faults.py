@@ -7,7 +7,7 @@ Sentences name fields and rules and never repeat the value that was sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +23,20 @@ def sentences(error: ValidationError, arguments: Any) -> list[str]:
     if len(said) > FAULTS_MAX:
         return [*said[:FAULTS_MAX], f"and {len(said) - FAULTS_MAX} more"]
     return said
+
+
+def oversized(arguments: Any) -> list[str]:
+    """The integers that need more than 64 bits."""
+    found = [f"{_subject(path)} must be an integer of at most 64 bits" for path in _oversized(arguments, ())]
+    return found[:FAULTS_MAX]
+
+
+def _oversized(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        yield path
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, item in members:
+        yield from _oversized(item, (*path, step))
 
 
 class _Fault(msgspec.Struct, frozen=True):

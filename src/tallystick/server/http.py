@@ -8,19 +8,21 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from tallystick.server import Offer
-from tallystick.server.guards import BodyGuard, BugGuard, NameGuard
+from tallystick.server.guards import BodyGuard, BugGuard, NameGuard, Names, PageGuard
+from tallystick.server.lane.http import FastLane, LaneDoor, ShortCut
 from tallystick.server.mcp import http_doors
-from tallystick.server.rest import not_served, rest_routes
+from tallystick.server.protocol import Protocol
+from tallystick.server.rest import not_served, rest_calls, rest_routes
 
 if TYPE_CHECKING:
     from tallystick.server.oauth.guard import Admission
@@ -32,14 +34,22 @@ _LOOPBACK_ORIGIN = r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?"
 
 
 def http_app(
-    offer: Offer, *, hosts: Sequence[str] = (), origins: Sequence[str] = (), admission: Admission | None = None
+    offer: Offer,
+    *,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    admission: Admission | None = None,
+    more: Sequence[Route] = (),
+    lane: bool = True,
 ) -> Starlette:
     """`hosts` are the names, besides loopback, that clients may call us by; `origins` the web pages that may.
 
     With an `admission` nobody is answered without a token, and `offer.principal_of` should be that of `oauth`.
+    Without the `lane` everything takes the long way: the answers are the same.
     """
     doors = http_doors(offer, messages_path=MESSAGES_PATH)
-    names = [*hosts, admission.host] if admission is not None else hosts
+    names = Names(hosts=[*hosts, admission.host] if admission is not None else hosts, origins=origins)
+    fast, direct = FastLane(offer, doors.protocols), rest_calls(offer)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -49,19 +59,20 @@ def http_app(
             await running.enter_async_context(doors.run())
             yield
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route(MCP_PATH, _Endpoint(doors.streamable), methods=["GET", "POST", "DELETE"]),
             Route(SSE_PATH, _Endpoint(doors.sse), methods=["GET"]),
             Route(MESSAGES_PATH, _Endpoint(doors.messages), methods=["POST"]),
-            *rest_routes(offer),
+            *rest_routes(offer, admission),
+            *more,
             *(admission.routes() if admission is not None else []),
         ],
         middleware=[
             Middleware(BugGuard),
-            Middleware(NameGuard, hosts=names, origins=origins, rpc=RPC_PATHS),
+            Middleware(NameGuard, names=names, rpc=RPC_PATHS),
             Middleware(
-                CORSMiddleware,
+                PageGuard,
                 allow_origins=list(origins),
                 allow_origin_regex=_LOOPBACK_ORIGIN,
                 allow_methods=["GET", "POST", "DELETE"],
@@ -71,10 +82,22 @@ def http_app(
             # Before the guard of bodies: of a caller who is not known nothing is read.
             *([admission.middleware()] if admission is not None else []),
             Middleware(BodyGuard, bytes_max=offer.body_bytes_max, rpc=RPC_PATHS),
+            # Innermost: which lane a request takes is chosen when all guards are behind it.
+            *([Middleware(LaneDoor, lane=fast, path=MCP_PATH, direct=direct)] if lane else []),
         ],
         exception_handlers={HTTPException: not_served},
         lifespan=lifespan,
     )
+    if lane:
+        app.state.short_cut = ShortCut(
+            fast,
+            path=MCP_PATH,
+            direct=direct,
+            names=names,
+            admission=admission,
+            body_bytes_max=offer.body_bytes_max,
+        )
+    return app
 
 
 async def run_http(
@@ -92,7 +115,8 @@ async def run_http(
     """
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=cast(type[asyncio.Protocol], partial(Protocol, short_cut=_short_cut(app))),
+        ws="none",
         lifespan="on",
         log_config=None,
         access_log=access_log,
@@ -102,6 +126,11 @@ async def run_http(
     )
     listening = await _listen(host, port)
     await _Server(config, announce).serve(sockets=listening)
+
+
+def _short_cut(app: Any) -> ShortCut | None:
+    """Only an application that was built with guards and a lane has one."""
+    return getattr(getattr(app, "state", None), "short_cut", None)
 
 
 class _Server(uvicorn.Server):

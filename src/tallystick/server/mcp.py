@@ -9,69 +9,70 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import Any
+from weakref import WeakSet
 
 import anyio
 import mcp_types as types
 import msgspec
 import orjson
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
 from mcp.server.auth.provider import AccessToken
 from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 from mcp.shared.message import SessionMessage
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.methods import validate_client_request
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tallystick.errors import NotFound
 from tallystick.server import Offer
-from tallystick.server.dispatch import Broken, Done, Entry, Outcome, Refused, broken, call
+from tallystick.server.dispatch import Done, Entry, Outcome, Refused, broken, call
 from tallystick.server.faults import sentences
-from tallystick.server.instructions import write_instructions
-from tallystick.server.names import listed_name
+from tallystick.server.lane import HANDSHAKE, Era, rpc_error
+from tallystick.server.lane.http import Protocols
+from tallystick.server.lane.stdio import StdioLane
+from tallystick.server.listing import FRESH_MILLISECONDS, TITLE, Listing
 from tallystick.server.oauth import SCOPE_KEY, Identity
-from tallystick.server.schemas import input_schema, output_schema
-from tallystick.server.stdio import Inlet, Outlet, claimed_stdio
-from tallystick.server.wire import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    Lines,
-    Overlong,
-    WireFault,
-    parse_message,
-)
+from tallystick.server.wire import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from tallystick.telemetry import tracing
 
 logger = logging.getLogger(__name__)
 
 Context = ServerRequestContext[Any, Any]
 
-LIST_FRESH_MILLISECONDS = 300_000
-DRAIN_SECONDS = 5.0
+TOUCH_SECONDS = 1.0
+"""A session may be forgotten that much earlier than promised."""
+
+_NO_HEADERS = Headers()
 
 
-def mcp_server(offer: Offer) -> Server[Any]:
-    schemas = {entry.underscored: input_schema(entry.tool) for entry in offer.tools}
-    listed = [(entry, _listing(entry, schemas[entry.underscored])) for entry in offer.tools]
+def mcp_server(offer: Offer, *, begun: Callable[[Context], None] | None = None) -> Server[Any]:
+    """`begun` is told of every message that is about to be served."""
+    listing = Listing(offer)
 
     async def on_list_tools(context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         if params is not None and params.cursor is not None:
             raise _invalid_params(["field 'cursor' is not allowed: the list has one page"])
-        client = _client_name(context)
-        tools = [_named(listing, listed_name(entry, offer.tool_names, client)) for entry, listing in listed]
-        return types.ListToolsResult(tools=tools)
+        tools = listing.tools(_client_name(context))
+        return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in tools])
 
     async def on_call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         entry = _entry(offer, params.name)
+        if tracing.tracer is not None:
+            tracing.arrive(getattr(context.request, "headers", _NO_HEADERS).raw, context.meta)
         writes = not entry.tool.reads_only
         outcome = await call(
             entry, params.arguments or {}, offer.store, lambda: offer.caller(context.request, writes=writes)
@@ -81,48 +82,84 @@ def mcp_server(offer: Offer) -> Server[Any]:
     server: Server[Any] = Server(
         offer.name,
         version=offer.version,
-        title="Tallystick",
-        instructions=offer.instructions or write_instructions(offer.tools, offer.tool_names),
-        cache_hints={"tools/list": CacheHint(ttl_ms=LIST_FRESH_MILLISECONDS, scope="private")},
-        get_tool_input_schema=lambda name: schemas.get(name.replace(".", "_")),
+        title=TITLE,
+        instructions=listing.instructions,
+        cache_hints={"tools/list": CacheHint(ttl_ms=FRESH_MILLISECONDS, scope="private")},
+        get_tool_input_schema=listing.find_input_schema,
         on_list_tools=on_list_tools,
         on_call_tool=on_call_tool,
     )
-    server.middleware.append(_PlainErrors())
+    server.middleware.append(_PlainErrors(begun))
     return server
 
 
-async def serve_stdio(offer: Offer, *, drain_seconds: float = DRAIN_SECONDS) -> None:
-    """Serve this process's stdin and stdout until stdin ends, the client is gone, or SIGINT or SIGTERM.
+class Peer:
+    """The SDK's side of one conversation over stdio, for what the lane declines. `deliver` writes one message."""
 
-    What was asked before the end is still answered, for at most `drain_seconds`.
-    """
-    server = mcp_server(offer)
-    with claimed_stdio() as (source, sink):
-        inlet, outlet = Inlet(source), Outlet(sink)
-        to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-        asked = _Asked()
+    def __init__(
+        self,
+        offer: Offer,
+        *,
+        deliver: Callable[[bytes], Awaitable[None]],
+        answered: Callable[[str | int], None],
+        lane: StdioLane,
+    ) -> None:
+        self._server = mcp_server(offer, begun=self._begin)
+        self._modern = _modern_era(self._server)
+        self._deliver = deliver
+        self._answered = answered
+        self._lane = lane
+        lane.envelope = _is_envelope
+        self._to_server, self._from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        self._to_client, self._from_server = anyio.create_memory_object_stream[SessionMessage](0)
+        self._repeated: asyncio.Event | None = None
+        """Set when the answer to what is being repeated came; the client has had that answer."""
 
-        async def read() -> None:
-            async with to_server:
-                async for message in _messages(inlet, outlet, limit=offer.body_bytes_max):
-                    asked.see_request(message)
-                    await to_server.send(SessionMessage(message))
-                with anyio.move_on_after(drain_seconds):
-                    await asked.all_answered()
+    async def serve(self) -> None:
+        """Until `end`. Beside it, `write` must run."""
+        await self._server.run(self._from_client, self._to_client, self._server.create_initialization_options())
 
-        async def write() -> None:
-            async with from_server:
-                async for message in from_server:
-                    await _deliver(outlet, message.message)
-                    asked.see_reply(message.message)
+    async def write(self) -> None:
+        """Until everything is answered."""
+        async with self._from_server:
+            async for sent in self._from_server:
+                if self._repeated is not None:
+                    self._repeated.set()
+                else:
+                    await self._pass_back(sent.message)
 
-        async def serve() -> None:
-            await server.run(from_client, to_client, server.create_initialization_options())
+    async def hear(self, message: dict[str, Any]) -> None:
+        try:
+            typed = _typed(message)
+        except ValidationError:
+            logger.warning("dropped a reply to a request that was never made")
+        else:
+            await self._to_server.send(SessionMessage(typed))
 
-        with suppress(_ClientGone), _stopping(inlet.stop):
-            await _together(read, write, serve)
+    async def catch_up(self, said: Iterable[dict[str, Any]]) -> None:
+        """Hear what the client said to others, answering nobody."""
+        for message in said:
+            repeated = self._repeated = asyncio.Event()
+            await self.hear(message)
+            if "id" in message:
+                await repeated.wait()
+            self._repeated = None
+
+    def end(self) -> None:
+        self._to_server.close()
+
+    async def _pass_back(self, message: types.JSONRPCMessage) -> None:
+        await self._deliver(message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
+            self._answered(message.id)
+            self._lane.begun(message.id)
+
+    def _begin(self, context: Context) -> None:
+        self._lane.begun(context.request_id)
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            self._lane.introduced(self._modern)
+        elif context.session.client_params is not None:
+            self._lane.introduced(HANDSHAKE)
 
 
 class HttpDoors(msgspec.Struct, frozen=True):
@@ -132,18 +169,117 @@ class HttpDoors(msgspec.Struct, frozen=True):
     streamable: ASGIApp
     sse: ASGIApp
     messages: ASGIApp
+    protocols: Protocols
 
 
 def http_doors(offer: Offer, *, messages_path: str) -> HttpDoors:
-    server = mcp_server(offer)
+    sessions = _Sessions()
+    server = mcp_server(offer, begun=sessions.see)
     manager = StreamableHTTPSessionManager(server, json_response=True, max_request_body_size=offer.body_bytes_max)
+    sessions.follow(manager)
     transport = SseServerTransport(messages_path, max_request_body_size=offer.body_bytes_max)
 
     async def sse(scope: Scope, receive: Receive, send: Send) -> None:
         async with transport.connect_sse(scope, receive, send) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
 
-    return HttpDoors(manager.run, _owned(manager.handle_request), _owned(sse), _owned(transport.handle_post_message))
+    return HttpDoors(
+        manager.run,
+        _owned(manager.handle_request),
+        _owned(sse),
+        _owned(transport.handle_post_message),
+        Protocols(
+            handshake=frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS),
+            modern={version.encode(): _modern_era(server) for version in MODERN_PROTOCOL_VERSIONS},
+            envelope=_is_envelope,
+            sessions=sessions,
+        ),
+    )
+
+
+class _Sessions:
+    """The manager's sessions, for the fast lane. It has no public word for them, so this reads its private ones;
+    where they are missing the lane finds no session, and the SDK answers."""
+
+    def __init__(self) -> None:
+        self._open: Mapping[str, StreamableHTTPServerTransport] = {}
+        self._owners: Mapping[str, AuthorizationContext] = {}
+        self._introduced: WeakSet[StreamableHTTPServerTransport] = WeakSet()
+
+    def follow(self, manager: StreamableHTTPSessionManager) -> None:
+        self._open = getattr(manager, "_server_instances", {})
+        self._owners = getattr(manager, "_session_owners", {})
+
+    def see(self, context: Context) -> None:
+        """A session is introduced once its server knows the client: `initialize` can fail and leave it open."""
+        if context.request is None or context.session.client_params is None:
+            return
+        transport = self._open.get(context.request.headers.get(MCP_SESSION_ID_HEADER, ""))
+        if transport is not None:
+            self._introduced.add(transport)
+
+    def find(self, id: bytes, identity: Identity | None) -> StreamableHTTPServerTransport | None:
+        name = id.decode("latin-1")
+        transport = self._open.get(name)
+        if transport is None or transport not in self._introduced or transport.is_terminated:
+            return None
+        if transport.idle_scope is None or transport.idle_scope.cancel_called:
+            return None
+        return transport if _context_of(identity) == self._owners.get(name) else None
+
+    def is_open(self, id: bytes) -> bool:
+        return id.decode("latin-1") in self._open
+
+    def touch(self, session: StreamableHTTPServerTransport) -> None:
+        """Held and let go at once. Seldom told to the session: each time a timer is made anew."""
+        if session.idle_scope is not None and session._idle_timeout is not None:
+            deadline = asyncio.get_running_loop().time() + session._idle_timeout
+            if session.idle_scope.deadline < deadline - TOUCH_SECONDS:
+                session.idle_scope.deadline = deadline
+
+    def hold(self, session: StreamableHTTPServerTransport) -> None:
+        """As its own `handle_request` does."""
+        assert session.idle_scope is not None
+        session._requests_in_flight += 1
+        session.idle_scope.deadline = math.inf
+
+    def let_go(self, session: StreamableHTTPServerTransport) -> None:
+        session._requests_in_flight -= 1
+        if not session._requests_in_flight and session.idle_scope is not None and session._idle_timeout is not None:
+            session.idle_scope.deadline = anyio.current_time() + session._idle_timeout
+
+
+def _modern_era(server: Server[Any]) -> Era:
+    stamp = orjson.dumps({types.SERVER_INFO_META_KEY: server.server_info_stamp})
+    return Era(is_modern=True, tail=b',"resultType":"complete","_meta":' + stamp, statuses=ERROR_CODE_HTTP_STATUS)
+
+
+@lru_cache(maxsize=1_000)
+def _is_envelope(reserved: bytes) -> bool:
+    """Clients send the same one with every request, so it is judged once."""
+    meta = orjson.loads(reserved)
+    version = meta.get(types.PROTOCOL_VERSION_META_KEY)
+    if version not in MODERN_PROTOCOL_VERSIONS:
+        return False
+    params = {"name": "", "arguments": {}, "_meta": meta}
+    try:
+        validate_client_request("tools/call", version, params)
+        types.CallToolRequestParams.model_validate(params, by_name=False)
+    except ValidationError:
+        return False
+    return True
+
+
+def _context_of(identity: Identity | None) -> AuthorizationContext | None:
+    if identity is None:
+        return None
+    principal = identity.principal
+    return _owner_context(identity.issuer, identity.client, principal.tenant, principal.actor)
+
+
+@lru_cache(maxsize=10_000)
+def _owner_context(issuer: str, client: str, tenant: str, actor: str) -> AuthorizationContext:
+    return authorization_context(_owner(issuer, client, tenant, actor))
 
 
 def _owned(app: ASGIApp) -> ASGIApp:
@@ -168,27 +304,6 @@ def _owner(issuer: str, client: str, tenant: str, actor: str) -> AuthenticatedUs
     )
 
 
-def _listing(entry: Entry, schema: dict[str, Any]) -> types.Tool:
-    tool = entry.tool
-    return types.Tool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=schema,
-        output_schema=output_schema(entry),
-        annotations=types.ToolAnnotations(
-            read_only_hint=tool.reads_only,
-            destructive_hint=tool.destructive,
-            idempotent_hint=tool.idempotent or tool.reads_only,
-            open_world_hint=False,
-        ),
-    )
-
-
-def _named(listing: types.Tool, name: str) -> types.Tool:
-    return listing.model_copy(update={"name": name})
-
-
 def _client_name(context: Context) -> str | None:
     client = context.session.client_params
     return client.client_info.name if client is not None else None
@@ -202,21 +317,15 @@ def _entry(offer: Offer, name: str) -> Entry:
 
 
 def _result(offer: Offer, entry: Entry, outcome: Outcome) -> types.CallToolResult:
-    match outcome:
-        case Done(data, text):
-            return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=data)
-        case Refused() if outcome.problems and _faults_as_rpc(offer, entry):
-            raise _invalid_params(outcome.problems)
-        case Refused(_, shape):
-            content = types.TextContent(text=orjson.dumps(shape).decode())
-            return types.CallToolResult(content=[content], structured_content=shape, is_error=True)
-        case Broken(error_id):
-            raise MCPError(INTERNAL_ERROR, "Internal error", {"error_id": error_id})
-
-
-def _faults_as_rpc(offer: Offer, entry: Entry) -> bool:
-    where = entry.toolset.faults if offer.validation_errors == "auto" else offer.validation_errors
-    return where == "rpc"
+    error = rpc_error(offer, entry, outcome)
+    if error is not None:
+        raise MCPError(error.code, error.message, error.data)
+    if isinstance(outcome, Done):
+        content = types.TextContent(text=outcome.text)
+        return types.CallToolResult(content=[content], structured_content=outcome.data)
+    assert isinstance(outcome, Refused)
+    content = types.TextContent(text=orjson.dumps(outcome.shape).decode())
+    return types.CallToolResult(content=[content], structured_content=outcome.shape, is_error=True)
 
 
 def _invalid_params(problems: list[str]) -> MCPError:
@@ -226,8 +335,13 @@ def _invalid_params(problems: list[str]) -> MCPError:
 class _PlainErrors:
     """The SDK puts an unexpected exception's text on the wire, and says nothing of what is wrong with params."""
 
+    def __init__(self, begun: Callable[[Context], None] | None) -> None:
+        self._begun = begun
+
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         try:
+            if self._begun is not None:
+                self._begun(ctx)
             _check_introduced(ctx)
             return await call_next(ctx)
         except MCPError:
@@ -244,29 +358,6 @@ def _check_introduced(context: Context) -> None:
         raise MCPError(INVALID_REQUEST, "Invalid Request: send 'initialize' first")
 
 
-async def _messages(inlet: Inlet, outlet: Outlet, *, limit: int) -> AsyncIterator[types.JSONRPCMessage]:
-    """The good messages; the bad ones are answered here and now."""
-    lines = Lines(limit)
-    async for chunk in inlet:
-        for message in _understood(lines.feed(chunk), outlet):
-            yield message
-    for message in _understood(lines.close(), outlet):
-        yield message
-
-
-def _understood(lines: list[bytes | Overlong], outlet: Outlet) -> Iterator[types.JSONRPCMessage]:
-    for line in lines:
-        try:
-            if isinstance(line, Overlong):
-                raise line.fault()
-            yield _typed(parse_message(line))
-        except WireFault as fault:
-            # Not awaited: a client that reads nothing until it has written everything must not stop us reading.
-            outlet.post(orjson.dumps(fault.reply()) + b"\n")
-        except ValidationError:
-            logger.warning("dropped a reply to a request that was never made")
-
-
 def _typed(message: dict[str, Any]) -> types.JSONRPCMessage:
     if "method" not in message:
         kind: type[types.JSONRPCResponse | types.JSONRPCError] = (
@@ -276,70 +367,3 @@ def _typed(message: dict[str, Any]) -> types.JSONRPCMessage:
     if "id" in message:
         return types.JSONRPCRequest.model_validate(message)
     return types.JSONRPCNotification.model_validate(message)
-
-
-class _ClientGone(Exception):
-    """Nobody reads our stdout any more."""
-
-
-async def _deliver(outlet: Outlet, message: types.JSONRPCMessage) -> None:
-    try:
-        await outlet.post(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-    except OSError:
-        raise _ClientGone from None
-
-
-class _Asked:
-    """The requests that are still to be answered."""
-
-    def __init__(self) -> None:
-        self._ids: set[str | int] = set()
-        self._none_left = asyncio.Event()
-        self._none_left.set()
-
-    def see_request(self, message: types.JSONRPCMessage) -> None:
-        if isinstance(message, types.JSONRPCRequest):
-            self._ids.add(message.id)
-            self._none_left.clear()
-        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._forget((message.params or {}).get("requestId"))
-
-    def see_reply(self, message: types.JSONRPCMessage) -> None:
-        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            self._forget(message.id)
-
-    async def all_answered(self) -> None:
-        await self._none_left.wait()
-
-    def _forget(self, id: Any) -> None:
-        if isinstance(id, str | int):
-            self._ids.discard(id)
-        if not self._ids:
-            self._none_left.set()
-
-
-async def _together(*jobs: Callable[[], Any]) -> None:
-    """All of them, until all are done; the first failure ends the rest and is raised as itself."""
-    tasks = [asyncio.ensure_future(job()) for job in jobs]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@contextmanager
-def _stopping(stop: Callable[[], None]) -> Iterator[None]:
-    """While inside, the signals that ask a process to end call `stop`, where the platform allows."""
-    loop = asyncio.get_running_loop()
-    caught: list[signal.Signals] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(number, stop)
-            caught.append(number)
-    try:
-        yield
-    finally:
-        for number in caught:
-            loop.remove_signal_handler(number)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallystick.server import Offer
 from tallystick.server.answers import STATUS_WORDS
 from tallystick.server.dispatch import Entry
+from tallystick.server.oauth.keys import metadata_urls
 from tallystick.server.schemas import Schema, compact, error_schema, input_schema, with_references
+
+if TYPE_CHECKING:
+    from tallystick.server.oauth.guard import Admission
 
 _HEALTH: Schema = {
     "type": "object",
@@ -47,30 +51,63 @@ _FAULTS: Schema = {
     "required": ["validation_errors"],
 }
 
-_PLAIN_STATUSES = (413, 415, 500)
-"""Said before or after the tool has its word, so never in a toolset's shape. 413 may be either."""
+_PLAIN_STATUSES = (401, 415, 421, 500)
+"""Said before or after the tool has its word, so never in a toolset's shape."""
+_EITHER_STATUSES = (403, 404, 413, 503)
+"""Said by the tool, or before it is asked."""
+_GUARDED_WORDS = {
+    401: "No access token, or one that is not good here; WWW-Authenticate shows the way to one.",
+    403: "The policy says no, the token lacks a scope or is of an issuer not trusted here, or the page may not ask.",
+    503: "The log can't take or give anything now, or the issuer of the token can't be asked.",
+}
+_HEADERS: dict[int, dict[str, Any]] = {
+    401: {"WWW-Authenticate": {"description": "RFC 6750, RFC 9728.", "schema": {"type": "string"}}},
+    429: {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}},
+}
 
 
-def openapi(offer: Offer) -> dict[str, Any]:
+def openapi(offer: Offer, admission: Admission | None = None) -> dict[str, Any]:
+    """With an `admission`: whose tokens are asked for, and how callers without a good one are answered."""
+    words = STATUS_WORDS if admission is None else {**STATUS_WORDS, **_GUARDED_WORDS}
     schemas: dict[str, Schema] = {"Error": _PLAIN_ERROR, "ArgumentFaults": _FAULTS}
+    # What any route may answer: of a name or a page that is not welcome, and of a token.
+    always = {status: words[status] for status in ((403, 421) if admission is None else (401, 403, 421, 503))}
+    health = {status: words[status] for status in (403, 421)}
     paths: dict[str, Any] = {
-        "/health": {"get": _get("health", "Whether the server answers, and where its log stands", _HEALTH)},
-        "/v1/tools": {"get": _get("list_tools", "The tools that are on", _TOOL_LIST)},
-        "/v1/openapi.json": {"get": _get("openapi", "This document", {"type": "object"})},
+        "/health": {
+            "get": _get("health", "Whether the server answers, and where its log stands", _HEALTH, health)
+            | ({} if admission is None else {"security": []})
+        },
+        "/v1/tools": {"get": _get("list_tools", "The tools that are on", _TOOL_LIST, always)},
+        "/v1/openapi.json": {"get": _get("openapi", "This document", {"type": "object"}, always)},
     }
     for entry in offer.tools:
-        paths[f"/v1/tools/{entry.dotted}"] = {"post": _operation(entry, schemas)}
+        paths[f"/v1/tools/{entry.dotted}"] = {"post": _operation(entry, schemas, words)}
+    security = {} if admission is None else _security(admission)
     return {
         "openapi": "3.1.0",
         "info": {"title": offer.name, "version": offer.version, "summary": "The tools of the memory, as plain HTTP"},
         "servers": [{"url": "/"}],
+        **({"security": [{name: list(admission.scopes)} for name in security]} if admission is not None else {}),
         "tags": [{"name": toolset.name, "description": toolset.summary} for toolset in offer.tools.toolsets_on],
         "paths": paths,
-        "components": {"schemas": schemas},
+        "components": {"schemas": schemas, **({"securitySchemes": security} if security else {})},
     }
 
 
-def _operation(entry: Entry, schemas: dict[str, Schema]) -> dict[str, Any]:
+def _security(admission: Admission) -> dict[str, Any]:
+    """One for each issuer: a token of any of them will do."""
+    return {
+        f"issuer_{number}": {
+            "type": "openIdConnect",
+            "openIdConnectUrl": metadata_urls(issuer)[0],
+            "description": f"An access token of {issuer}, as Authorization: Bearer, issued for {admission.public_url}.",
+        }
+        for number, issuer in enumerate(admission.issuers, 1)
+    }
+
+
+def _operation(entry: Entry, schemas: dict[str, Schema], words: dict[int, str]) -> dict[str, Any]:
     error = f"{entry.toolset.name}_error"
     schemas.setdefault(error, error_schema(entry.toolset))
     arguments = _shared(input_schema(entry.tool), entry.underscored, schemas)
@@ -85,7 +122,7 @@ def _operation(entry: Entry, schemas: dict[str, Schema]) -> dict[str, Any]:
             "content": {"application/json": {"schema": arguments}},
         },
         "responses": {"200": _response("The answer.", answer)}
-        | {str(status): _response(words, _error(status, error)) for status, words in STATUS_WORDS.items()},
+        | {str(status): _refusal(status, said, _error(status, error)) for status, said in sorted(words.items())},
     }
 
 
@@ -93,7 +130,7 @@ def _error(status: int, name: str) -> Schema:
     said, plain = {"$ref": f"#/components/schemas/{name}"}, {"$ref": "#/components/schemas/Error"}
     if status == 400:
         return {"allOf": [{"anyOf": [said, plain]}, {"$ref": "#/components/schemas/ArgumentFaults"}]}
-    if status in (404, 413):
+    if status in _EITHER_STATUSES:
         return {"anyOf": [said, plain]}
     return plain if status in _PLAIN_STATUSES else said
 
@@ -110,8 +147,19 @@ def _shared(schema: Schema, prefix: str, schemas: dict[str, Schema]) -> Schema:
     return body
 
 
-def _get(name: str, summary: str, schema: Schema) -> dict[str, Any]:
-    return {"operationId": name, "summary": summary, "responses": {"200": _response(f"{summary}.", schema)}}
+def _get(name: str, summary: str, schema: Schema, refusals: dict[int, str]) -> dict[str, Any]:
+    plain = {"$ref": "#/components/schemas/Error"}
+    return {
+        "operationId": name,
+        "summary": summary,
+        "responses": {"200": _response(f"{summary}.", schema)}
+        | {str(status): _refusal(status, words, plain) for status, words in refusals.items()},
+    }
+
+
+def _refusal(status: int, words: str, schema: Schema) -> dict[str, Any]:
+    headers = {"headers": _HEADERS[status]} if status in _HEADERS else {}
+    return {**_response(words, schema), **headers}
 
 
 def _response(words: str, schema: Schema) -> dict[str, Any]:

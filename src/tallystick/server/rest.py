@@ -5,24 +5,31 @@ Every answer is JSON. An error has its toolset's own shape and the status of its
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from tallystick.errors import NotFound
 from tallystick.server import Offer
-from tallystick.server.answers import json_answer, status_of
+from tallystick.server.answers import Header, Reply, json_answer, send_json, status_of
 from tallystick.server.dispatch import Broken, Done, Entry, Outcome, Refused, call
+from tallystick.server.guards import BODY_KEY, Headers, find_header
 from tallystick.server.openapi import openapi
 from tallystick.server.schemas import error_schema, input_schema
 from tallystick.server.wire import WireFault, parse
+from tallystick.telemetry import tracing
+
+if TYPE_CHECKING:
+    from tallystick.server.oauth.guard import Admission
 
 
-def rest_routes(offer: Offer) -> list[Route]:
+def rest_routes(offer: Offer, admission: Admission | None = None) -> list[Route]:
     listing = {"tools": [_listing(entry) for entry in offer.tools]}
-    document = openapi(offer)
+    document = openapi(offer, admission)
 
     async def health(request: Request) -> Response:
         return json_answer(_health(offer))
@@ -37,8 +44,8 @@ def rest_routes(offer: Offer) -> list[Route]:
         try:
             entry = offer.tools.get(request.path_params["name"])
         except NotFound as error:
-            return _refusal(404, error.code, error.message, **error.details)
-        return await _call(offer, entry, request)
+            return json_answer({"error": error.code, "message": error.message, **error.details}, 404)
+        return ToolCall(offer, entry)
 
     return [
         Route("/health", health, methods=["GET"]),
@@ -48,39 +55,72 @@ def rest_routes(offer: Offer) -> list[Route]:
     ]
 
 
-async def _call(offer: Offer, entry: Entry, request: Request) -> Response:
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+def rest_calls(offer: Offer) -> dict[str, ToolCall]:
+    """By path, under both of its names: each tool, for whoever needs no routing."""
+    return {
+        f"/v1/tools/{name}": ToolCall(offer, entry)
+        for entry in offer.tools
+        for name in (entry.dotted, entry.underscored)
+    }
+
+
+class ToolCall(Response):
+    """One tool's calls, behind the guard of bodies. As a Response it can be what a route answers with."""
+
+    def __init__(self, offer: Offer, entry: Entry) -> None:
+        self._offer = offer
+        self._entry = entry
+        self._writes = not entry.tool.reads_only
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status, body, headers = await self.answer(scope, scope[BODY_KEY])
+        await send_json(send, status, body, *headers)
+
+    async def answer(self, scope: Scope, body: bytes) -> Reply:
+        arguments = _arguments(scope["headers"], body)
+        if isinstance(arguments, tuple):
+            return arguments
+        if tracing.tracer is not None:
+            tracing.arrive(scope["headers"])
+        offer = self._offer
+        outcome = await call(
+            self._entry, arguments, offer.store, lambda: offer.caller(Request(scope), writes=self._writes)
+        )
+        return (200, outcome.encoded, ()) if type(outcome) is Done else _refused(outcome)
+
+
+def _arguments(headers: Headers, body: bytes) -> dict[str, Any] | Reply:
+    kind = find_header(headers, b"content-type") or b""
+    if kind.partition(b";")[0].strip().lower() != b"application/json":
         return _refusal(415, "NOT_JSON", "the body must be application/json")
-    body = await request.body()
     try:
-        arguments = parse(body) if body.strip() else {}
+        arguments = parse(body) if body else {}
     except WireFault as fault:
         return _refusal(400, "INVALID_ARGUMENT", fault.message, validation_errors=[fault.message])
     if not isinstance(arguments, dict):
         words = "the arguments must be an object"
         return _refusal(400, "INVALID_ARGUMENT", words, validation_errors=[words])
-    writes = not entry.tool.reads_only
-    return _answer(await call(entry, arguments, offer.store, lambda: offer.caller(request, writes=writes)))
+    return arguments
 
 
-def _answer(outcome: Outcome) -> Response:
+def _refused(outcome: Outcome) -> Reply:
     match outcome:
-        case Done(data):
-            return json_answer(data)
+        case Done():
+            return 200, outcome.encoded, ()
         case Refused(error, shape):
             problems = {"validation_errors": outcome.problems} if outcome.problems else {}
-            return json_answer({**shape, **problems}, status_of(error), _retry_after(error.details))
+            return status_of(error), orjson.dumps({**shape, **problems}), _retry_after(error.details)
         case Broken(error_id):
             return _refusal(500, "INTERNAL_ERROR", "a bug of ours; name the id when you report it", error_id=error_id)
 
 
-def _retry_after(details: dict[str, Any]) -> dict[str, str] | None:
+def _retry_after(details: dict[str, Any]) -> tuple[Header, ...]:
     seconds = details.get("retry_after")
-    return {"Retry-After": str(seconds)} if isinstance(seconds, int) else None
+    return ((b"retry-after", b"%d" % seconds),) if isinstance(seconds, int) else ()
 
 
-def _refusal(status: int, code: str, message: str, **more: Any) -> Response:
-    return json_answer({"error": code, "message": message, **more}, status)
+def _refusal(status: int, code: str, message: str, **more: Any) -> Reply:
+    return status, orjson.dumps({"error": code, "message": message, **more}), ()
 
 
 def _health(offer: Offer) -> dict[str, Any]:

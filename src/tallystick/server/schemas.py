@@ -15,20 +15,32 @@ from tallystick.toolsets import Tool, Toolset
 
 Schema = dict[str, Any]
 
+REPEATS = "x-repeats"
+"""Marks an object that only says again, elsewhere, what its parent's own members say."""
+
 _NAMES_TO_SCHEMAS = ("properties", "$defs", "patternProperties", "dependentSchemas")
 
 
 def input_schema(tool: Tool) -> Schema:
-    schema = tool.input.model_json_schema()
-    schema.pop("description", None)
-    return {**_inlined(compact(schema)), "type": "object"}
+    schema: Schema = _unmarked(_marked_schema(tool))
+    return schema
+
+
+def shown_schema(tool: Tool) -> Schema:
+    """What agents read of `input_schema`, in every session: without what they would not do anyway.
+
+    It takes all that the whole one takes. Whoever goes further is told so by the call itself.
+    """
+    shown: Schema = _terse(_marked_schema(tool))
+    return shown
 
 
 def output_schema(entry: Entry) -> Schema:
     """The answer's shape or the error's: TypeScript clients check structured content even beside isError."""
     success = compact(entry.tool.output)
     definitions = success.pop("$defs", None)
-    schema: Schema = {"type": "object", "anyOf": [success, error_schema(entry.toolset)]}
+    error = {"required": error_schema(entry.toolset)["required"]}
+    schema: Schema = {"type": "object", "anyOf": [_said_above(success), error]}
     return {**schema, "$defs": definitions} if definitions else schema
 
 
@@ -71,6 +83,48 @@ def with_references(schema: Any, replace: Callable[[str], Schema]) -> Any:
         return schema
     rest = {key: with_references(value, replace) for key, value in schema.items() if key != "$ref"}
     return {**replace(schema["$ref"]), **rest} if isinstance(schema.get("$ref"), str) else rest
+
+
+def _marked_schema(tool: Tool) -> Schema:
+    schema = tool.input.model_json_schema()
+    schema.pop("description", None)
+    return {**_inlined(compact(schema)), "type": "object"}
+
+
+def _unmarked(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_unmarked(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _unmarked(value) for key, value in schema.items() if key != REPEATS}
+
+
+def _said_above(schema: Schema) -> Schema:
+    """Within an `anyOf` that says itself that all are objects."""
+    return {key: value for key, value in schema.items() if key != "type"}
+
+
+def _terse(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_terse(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get(REPEATS):
+        return {key: schema[key] for key in ("type", "description") if key in schema}
+    return {key: _terse_member(key, value) for key, value in schema.items() if not _is_self_evident(key, value)}
+
+
+def _terse_member(key: str, value: Any) -> Any:
+    if key in _NAMES_TO_SCHEMAS and isinstance(value, dict):
+        return {name: _terse(schema) for name, schema in value.items()}
+    return value if key in ("default", "const", "enum", "examples", "required") else _terse(value)
+
+
+def _is_self_evident(key: str, value: Any) -> bool:
+    return (key, value) in _SELF_EVIDENT or key == "pattern"
+
+
+_SELF_EVIDENT = (("additionalProperties", False), ("minimum", 0), ("minimum", 1), ("default", False))
 
 
 def _is_noise(key: str, value: Any) -> bool:

@@ -1,116 +1,203 @@
-"""The process's own stdin and stdout, as bytes, without ever blocking the loop.
+"""The door on stdio: one client on two pipes, from its first line to its last.
 
-Each has a thread of its own, since a pipe may be full or empty for as long as the client
-likes: a client that writes a large request before it reads our large answer must not stop us.
-Plain reads and writes, so files and terminals work as pipes do.
+What is plain is answered here (`lane`). The SDK is loaded when something else is asked, told
+what was said before, and answers from then on whatever the lane declines.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from queue import SimpleQueue
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
-CHUNK_BYTES = 64 * 1024
-CHUNKS_AHEAD = 16
+import orjson
+
+from tallystick.server import Offer
+from tallystick.server.lane import cancel_key
+from tallystick.server.lane.opening import Opening, is_plain_envelope
+from tallystick.server.lane.stdio import StdioLane
+from tallystick.server.pipes import Inlet, Outlet, claimed_stdio
+from tallystick.server.wire import Lines, Overlong, WireFault, parse_message
+
+if TYPE_CHECKING:
+    from tallystick.server.mcp import Peer
+
+DRAIN_SECONDS = 5.0
+
+
+async def serve_stdio(offer: Offer) -> None:
+    """Serve this process's stdin and stdout until stdin ends, the client is gone, or SIGINT or SIGTERM."""
+    with claimed_stdio() as (source, sink):
+        await serve_pipes(offer, source, sink)
+
+
+async def serve_pipes(
+    offer: Offer, source: int, sink: int, *, drain_seconds: float = DRAIN_SECONDS, lane: bool = True
+) -> None:
+    """What was asked before the end is still answered, for at most `drain_seconds`.
+
+    Without the `lane` the SDK answers everything.
+    """
+    inlet, outlet = Inlet(source), Outlet(sink)
+    client = _Client(offer, outlet, lane=lane)
+
+    async def read() -> None:
+        async for message in _messages(inlet, outlet, limit=offer.body_bytes_max):
+            await client.hear(message)
+        await client.drain(drain_seconds)
+        await client.end()
+
+    with suppress(_ClientGone), _stopping(inlet.stop):
+        await _together(read, client.answer_by_sdk, client.answer_by_lane)
+
+
+class _Client:
+    """Who answers what."""
+
+    def __init__(self, offer: Offer, outlet: Outlet, *, lane: bool) -> None:
+        self._offer = offer
+        self._outlet = outlet
+        self._asked = _Asked()
+        self._lane = StdioLane(offer, deliver=self._deliver, answered=self._asked.see_reply, envelope=is_plain_envelope)
+        self._is_laned = lane
+        self._opening = Opening(offer, self._lane) if lane else None
+        self._peer: asyncio.Future[Peer | None] = asyncio.get_running_loop().create_future()
+        """The SDK's side, or None when the conversation ended without it."""
+
+    async def hear(self, message: dict[str, Any]) -> None:
+        self._asked.see_request(message)
+        if self._opening is not None and self._opening.takes(message):
+            return
+        peer = self._peer.result() if self._peer.done() else await self._call_sdk()
+        assert peer is not None
+        if not (self._is_laned and self._lane.takes(message)):
+            await peer.hear(message)
+
+    async def answer_by_sdk(self) -> None:
+        peer = await self._peer
+        if peer is None:
+            return
+        try:
+            await _together(peer.serve, peer.write)
+        finally:
+            peer.end()
+
+    async def answer_by_lane(self) -> None:
+        await self._lane.watch()
+
+    async def drain(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._asked.all_answered()
+
+    async def end(self) -> None:
+        if not self._peer.done():
+            self._peer.set_result(None)
+        peer = self._peer.result()
+        if peer is not None:
+            peer.end()
+        await self._lane.close()
+
+    async def _call_sdk(self) -> Peer:
+        # In a thread, since it takes a while: whoever is being served meanwhile should not wait for it.
+        peer = (await asyncio.to_thread(_load_peer))(
+            self._offer, deliver=self._deliver, answered=self._asked.see_reply, lane=self._lane
+        )
+        self._peer.set_result(peer)
+        if self._opening is not None:
+            await peer.catch_up(self._opening.replay())
+            self._opening = None
+        return peer
+
+    async def _deliver(self, message: bytes) -> None:
+        try:
+            await self._outlet.post(message + b"\n")
+        except OSError:
+            raise _ClientGone from None
+
+
+def _load_peer() -> type[Peer]:
+    from tallystick.server.mcp import Peer
+
+    return Peer
+
+
+async def _messages(inlet: Inlet, outlet: Outlet, *, limit: int) -> AsyncIterator[dict[str, Any]]:
+    """The good messages; the bad ones are answered here and now."""
+    lines = Lines(limit)
+    async for chunk in inlet:
+        for message in _understood(lines.feed(chunk), outlet):
+            yield message
+    for message in _understood(lines.close(), outlet):
+        yield message
+
+
+def _understood(lines: list[bytes | Overlong], outlet: Outlet) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            if isinstance(line, Overlong):
+                raise line.fault()
+            yield parse_message(line)
+        except WireFault as fault:
+            # Not awaited: a client that reads nothing until it has written everything must not stop us reading.
+            outlet.post(orjson.dumps(fault.reply()) + b"\n")
+
+
+class _ClientGone(Exception):
+    """Nobody reads our stdout any more."""
+
+
+class _Asked:
+    """The requests that are still to be answered."""
+
+    def __init__(self) -> None:
+        self._ids: set[str | int] = set()
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    def see_request(self, message: dict[str, Any]) -> None:
+        if "method" not in message:
+            return
+        if "id" in message:
+            self._ids.add(cancel_key(message["id"]))
+            self._none_left.clear()
+        elif message["method"] == "notifications/cancelled":
+            self.see_reply((message.get("params") or {}).get("requestId"))
+
+    async def all_answered(self) -> None:
+        await self._none_left.wait()
+
+    def see_reply(self, id: Any) -> None:
+        if type(id) in (str, int):  # not True, which is no id though it equals one
+            self._ids.discard(cancel_key(id))
+        if not self._ids:
+            self._none_left.set()
+
+
+async def _together(*jobs: Callable[[], Any]) -> None:
+    """All of them, until all are done; the first failure ends the rest and is raised as itself."""
+    tasks = [asyncio.ensure_future(job()) for job in jobs]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextmanager
-def claimed_stdio() -> Iterator[tuple[int, int]]:
-    """Descriptors for the wire. Meanwhile 0 reads nothing and 1 is stderr, so that a stray print breaks no frame."""
-    source, sink = os.dup(0), os.dup(1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(2, 1)
-    os.close(null)
+def _stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """While inside, the signals that ask a process to end call `stop`, where the platform allows."""
+    loop = asyncio.get_running_loop()
+    caught: list[signal.Signals] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(number, stop)
+            caught.append(number)
     try:
-        yield source, sink
+        yield
     finally:
-        # The duplicates stay open: a thread may still be waiting on one, and a new file must not take its number.
-        os.dup2(source, 0)
-        os.dup2(sink, 1)
-
-
-class Inlet:
-    """The chunks that arrive on a descriptor, until its end or `stop`."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._loop = asyncio.get_running_loop()
-        self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
-        self._room = threading.Semaphore(CHUNKS_AHEAD)
-        threading.Thread(target=self._pump, name="stdin", daemon=True).start()
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while chunk := await self._chunks.get():
-            self._room.release()
-            yield chunk
-
-    def stop(self) -> None:
-        """As if the stream had ended here. Call it on the loop."""
-        self._chunks.put_nowait(b"")
-
-    def _pump(self) -> None:
-        chunk = b"-"
-        while chunk:
-            self._room.acquire()
-            chunk = _read(self._descriptor)
-            try:
-                self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
-            except RuntimeError:  # the loop is closed: nobody listens any more
-                return
-
-
-class Outlet:
-    """Writes whole messages to a descriptor, in the order they are given."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._loop = asyncio.get_running_loop()
-        self._waiting: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
-        threading.Thread(target=self._pump, name="stdout", daemon=True).start()
-
-    def post(self, data: bytes) -> asyncio.Future[None]:
-        """Done when the client's pipe has taken all of it; fails with OSError when the client is gone."""
-        written: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.put((data, written))
-        return written
-
-    def _pump(self) -> None:
-        while True:
-            data, written = self._waiting.get()
-            failure = _write(self._descriptor, data)
-            try:
-                self._loop.call_soon_threadsafe(_settle, written, failure)
-            except RuntimeError:  # the loop is closed
-                return
-
-
-def _settle(written: asyncio.Future[None], failure: OSError | None) -> None:
-    if written.done():
-        return
-    if failure is None:
-        written.set_result(None)
-    else:
-        written.set_exception(failure)
-        written.exception()  # a post nobody waits for is no unhandled error
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, CHUNK_BYTES)
-    except OSError:
-        return b""
-
-
-def _write(descriptor: int, data: bytes) -> OSError | None:
-    rest = memoryview(data)
-    try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    except OSError as error:
-        return error
-    return None
+        for number in caught:
+            loop.remove_signal_handler(number)

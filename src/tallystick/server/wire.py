@@ -63,6 +63,8 @@ def parse(data: bytes) -> Any:
 
 def check_envelope(message: Any) -> None:
     """Raises WireFault(INVALID_REQUEST) naming every field that is missing or wrong."""
+    if _is_request(message):
+        return
     if isinstance(message, list):
         raise WireFault(INVALID_REQUEST, "Invalid Request: batches are not supported, send one message at a time")
     if not isinstance(message, dict):
@@ -76,6 +78,20 @@ def check_envelope(message: Any) -> None:
             id=id if _is_id(id) else None,
             problems=problems,
         )
+
+
+def _is_request(message: Any) -> bool:
+    """What most messages are, told at a glance."""
+    return (
+        type(message) is dict
+        and message.get("jsonrpc") == "2.0"
+        and _is_id(message.get("id"))
+        and type(message.get("method")) is str
+        and type(message.get("params", _NO_PARAMS)) is dict
+    )
+
+
+_NO_PARAMS: dict[str, Any] = {}
 
 
 def _envelope_problems(message: dict[str, Any]) -> list[str | None]:

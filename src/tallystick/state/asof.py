@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from pyroaring import BitMap
 
 from tallystick.clock import from_text, to_text
-from tallystick.commits import Verb, chain
+from tallystick.commits import REDACTIONS, Verb, chain
 from tallystick.errors import InvalidArgument
 from tallystick.state import Breathing, Edge, Node, Provenance, T
 from tallystick.state.columns import Columns
-from tallystick.state.documents import EdgeLine, Line, NodeDocument, NodeLine, read_node, read_target
+from tallystick.state.documents import (
+    EdgeDocument,
+    Line,
+    NodeDocument,
+    NodeLine,
+    read_edge,
+    read_extent,
+    read_line,
+    read_node,
+)
 from tallystick.state.redaction import fill, left_by, mask_content
+
+D = TypeVar("D", NodeDocument, EdgeDocument)
 
 _COMMIT_ID = re.compile("[0-9a-f]{64}")
 _TIME_MAX = 253_402_300_799_999
@@ -51,33 +62,40 @@ def version(columns: Columns, handle: int, at: int) -> Version | None:
 def _past_version(columns: Columns, seq: int) -> Version | None:
     if seq == 0:
         return None
-    newest = line = columns.line(seq)
-    place = seq
-    redactions: list[Line] = []
-    while line.operation is Verb.REDACT_NODE:
-        redactions.append(line)
-        place = columns.history.prev[place]
-        line = columns.line(place)
+    newest = columns.line(seq)
+    place, line, redactions = _below_redactions(columns, seq)
     if line.operation is Verb.DELETE_NODE:
         return None
-    document = read_node(line.payload) if not redactions else _redacted(columns, place, line.lamport, redactions)
+    document = _redacted(columns, place, read_node, redactions)
     return Version(seq, newest, line.lamport, document.type, document.attrs, document.content)
 
 
-def _redacted(columns: Columns, seq: int, lamport: int, redactions: list[Line]) -> NodeDocument:
+def _below_redactions(columns: Columns, seq: int) -> tuple[int, Line, list[Line]]:
+    """The newest commit of an entity that is no redaction, and the redactions since, newest first."""
+    line = columns.line(seq)
+    redactions: list[Line] = []
+    while line.operation in REDACTIONS:
+        redactions.append(line)
+        seq = columns.history.prev[seq]
+        line = columns.line(seq)
+    return seq, line, redactions
+
+
+def _redacted(columns: Columns, seq: int, read: Callable[[bytes], D], redactions: list[Line]) -> D:
     """What redactions, newest first, leave of a document; the same before and after the log is masked."""
     raw = columns.lines(columns.history.offset[seq])
-    asked = [(read_target(line.payload).redacted_fields, line.redacts or {}) for line in reversed(redactions)]
+    asked = [(read_extent(line.payload).redacted_fields, line.redacts or {}) for line in reversed(redactions)]
     for fields, _ in asked:
         raw = left_by(raw, fields)
-    document = read_node(chain.payload_of(raw))
+    document = read(chain.payload_of(raw))
     attrs, content = document.attrs, document.content
+    lamport = str(read_line(raw).lamport)
     for fields, redacts in asked:
         if fields is None:
             content = mask_content(content)
-        elif str(lamport) in redacts:
+        elif lamport in redacts:
             attrs = fill(attrs, fields)
-    return NodeDocument(document.id, document.type, attrs, content)
+    return msgspec.structs.replace(document, attrs=attrs, content=content)
 
 
 def node_at(columns: Columns, handle: int, at: int) -> Node | None:
@@ -122,22 +140,51 @@ def life(columns: Columns, seq: int) -> Life:
 
 
 def edge_seq(columns: Columns, handle: int, at: int) -> int:
-    """The commit that holds the edge's document after `at` commits; 0 when there was no such edge."""
+    """The newest commit of an edge that was there after `at` commits; 0 when there was no such edge."""
     seq = columns.edges.last[handle]
     if seq <= at:
         return seq if columns.edges.alive[handle] else 0
     seq = columns.history.newest(seq, at)
-    return seq if seq and columns.line(seq).operation is Verb.UPSERT_EDGE else 0
+    return seq if seq and is_alive_after(columns, seq) else 0
+
+
+def is_alive_after(columns: Columns, seq: int) -> bool:
+    """Whether an edge was there after one of its commits."""
+    return _below_redactions(columns, seq)[1].operation is Verb.UPSERT_EDGE
+
+
+def edge_creator(columns: Columns, seq: int) -> str:
+    """Who made an edge in its last life up to one of its commits. Reads each line of it: for the rare case only."""
+    creator = ""
+    while seq:
+        line = columns.line(seq)
+        if line.operation is Verb.UPSERT_EDGE:
+            creator = line.actor
+        elif line.operation is Verb.DELETE_EDGE and creator:
+            break
+        seq = columns.history.prev[seq]
+    return creator
 
 
 def edge_at(columns: Columns, handle: int, at: int) -> Edge | None:
     seq = edge_seq(columns, handle, at)
-    return edge_of(columns.edge_line(seq)) if seq else None
+    return edge_of(columns, seq) if seq else None
 
 
-def edge_of(line: EdgeLine) -> Edge:
-    said = line.payload
+def edge_of(columns: Columns, seq: int) -> Edge:
+    """A living edge after one of its commits."""
+    line = columns.edge_line(seq)
+    said = line.payload if line.operation is Verb.UPSERT_EDGE else edge_document(columns, seq)
     return Edge(said.name(), said.source, said.rel, said.target, said.attrs, line.lamport, line.timestamp, said.content)
+
+
+def edge_document(columns: Columns, seq: int) -> EdgeDocument:
+    """What a living edge says after one of its commits."""
+    line = columns.edge_line(seq)
+    if line.operation is Verb.UPSERT_EDGE:
+        return line.payload
+    place, _, redactions = _below_redactions(columns, seq)
+    return _redacted(columns, place, read_edge, redactions)
 
 
 # -- moments

@@ -139,7 +139,9 @@ class Aspects:
         if entity & 1:
             if columns.edges.source[handle] in known:
                 edges = self._edge(handle, seq - 1), self._edge(handle, seq)
-                aspect.edge_changed(*(edges if forwards else edges[::-1]))
+                # A redaction of one that was deleted changes nothing.
+                if edges != (None, None):
+                    aspect.edge_changed(*(edges if forwards else edges[::-1]))
             return
         if handle not in known and columns.nodes.type_of(handle) not in aspect.types:
             return

@@ -13,10 +13,10 @@ import msgspec
 
 from tallystick.commits import Commit, Verb, chain
 from tallystick.errors import Corrupt, TallystickError
-from tallystick.state.asof import life, version
+from tallystick.state.asof import edge_creator, is_alive_after, life, version
 from tallystick.state.attributes import flatten
 from tallystick.state.columns import Columns
-from tallystick.state.documents import EdgeDocument, read_edge, read_node, read_target
+from tallystick.state.documents import EdgeDocument, read_edge, read_extent, read_node, read_target
 from tallystick.state.redaction import paths_of
 
 EDGE = 1
@@ -117,10 +117,7 @@ def _redact_node(columns: Columns, commit: Commit, offset: int) -> None:
     handle = columns.nodes.handles.get(target.node_id)
     if handle is None:
         raise _corrupt(commit, f"it redacts node '{target.node_id}', which never was")
-    try:
-        paths = paths_of(target.redacted_fields)
-    except TallystickError as error:
-        raise _corrupt(commit, error.message) from None
+    paths = _paths(commit)
     before = version(columns, handle, columns.history.count)
     columns.nodes.meet(handle, columns.nodes.actors.number(commit.actor), columns.history.count + 1)
     if _is_masked(columns, commit):
@@ -179,14 +176,17 @@ def _upsert_edge(columns: Columns, commit: Commit, offset: int) -> None:
     handle = _named(columns, commit, document, source, target)
     if handle is None:
         handle = edges.add(source, document.rel, target, document.id)
+    if not edges.alive[handle]:
+        edges.owner[handle] = columns.nodes.actors.number(commit.actor)
     edges.alive[handle] = 1
     _add_edge_row(columns, handle, commit, offset)
 
 
 def _undo_upsert_edge(columns: Columns, handle: int, seq: int) -> None:
     prev = columns.history.prev[seq]
-    if prev:
-        columns.edges.alive[handle] = columns.line(prev).operation is Verb.UPSERT_EDGE
+    if prev and not is_alive_after(columns, prev):
+        columns.edges.alive[handle] = 0
+        columns.edges.owner[handle] = columns.nodes.actors.number(edge_creator(columns, prev))
 
 
 def _delete_edge(columns: Columns, commit: Commit, offset: int) -> None:
@@ -197,6 +197,22 @@ def _delete_edge(columns: Columns, commit: Commit, offset: int) -> None:
         raise _corrupt(commit, f"it deletes the edge '{document.name()}', which is not there")
     columns.edges.alive[handle] = 0
     _add_edge_row(columns, handle, commit, offset)
+
+
+def _redact_edge(columns: Columns, commit: Commit, offset: int) -> None:
+    """Nothing is kept here of what edges say, so it is one more commit of the edge, dead or alive."""
+    document = read_edge(commit.payload)
+    handles = columns.nodes.handles
+    source, target = handles.get(document.source), handles.get(document.target)
+    handle = None if source is None or target is None else _named(columns, commit, document, source, target)
+    if handle is None:
+        raise _corrupt(commit, f"it redacts the edge '{document.name()}', which never was")
+    _paths(commit)
+    _add_edge_row(columns, handle, commit, offset)
+
+
+def _undo_redact_edge(columns: Columns, handle: int, seq: int) -> None:
+    """Its row is all there was of it."""
 
 
 def _named(columns: Columns, commit: Commit, document: EdgeDocument, source: int, target: int) -> int | None:
@@ -241,6 +257,13 @@ def _add_row(columns: Columns, commit: Commit, offset: int, *, prev: int, entity
     columns.nonces.expire(history.count, columns.timestamp)
 
 
+def _paths(redaction: Commit) -> list[str] | None:
+    try:
+        return paths_of(read_extent(redaction.payload).redacted_fields)
+    except TallystickError as error:
+        raise _corrupt(redaction, error.message) from None
+
+
 def _living(columns: Columns, commit: Commit, node_id: str) -> int:
     handle = columns.nodes.handles.get(node_id)
     if handle is None or handle not in columns.nodes.alive:
@@ -261,6 +284,7 @@ APPLY: dict[Verb, Callable[[Columns, Commit, int], None]] = {
     Verb.REDACT_NODE: _redact_node,
     Verb.UPSERT_EDGE: _upsert_edge,
     Verb.DELETE_EDGE: _delete_edge,
+    Verb.REDACT_EDGE: _redact_edge,
 }
 UNDO: dict[Verb, Callable[[Columns, int, int], None]] = {
     Verb.UPSERT_NODE: _undo_upsert_node,
@@ -268,4 +292,5 @@ UNDO: dict[Verb, Callable[[Columns, int, int], None]] = {
     Verb.REDACT_NODE: _undo_redact_node,
     Verb.UPSERT_EDGE: _undo_upsert_edge,
     Verb.DELETE_EDGE: _undo_delete_edge,
+    Verb.REDACT_EDGE: _undo_redact_edge,
 }

@@ -40,7 +40,7 @@ class Columns:
         return read_node_line(self.lines(self.history.offset[seq]))
 
     def edge_line(self, seq: int) -> EdgeLine:
-        """Of an UPSERT_EDGE only."""
+        """Of a commit on an edge only."""
         return read_edge_line(self.lines(self.history.offset[seq]))
 
     def line(self, seq: int) -> Line:

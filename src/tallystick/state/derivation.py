@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tallystick.commits import Commit, Verb
+from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit, Verb
 from tallystick.state.documents import read_edge
 
 HOPS_MAX = 3
@@ -54,7 +54,7 @@ class Derivation:
         """Returns the nodes that are listed because of it: `points` wants to know who points to them."""
         if self._is_root(commit):
             return self._note_root(commit)
-        if not self.found or commit.operation is Verb.REDACT_NODE or _is_recall(commit):
+        if not self.found or commit.operation in REDACTIONS or _is_recall(commit):
             return []
         because = self._same_run(commit)
         if because is not None:
@@ -123,7 +123,7 @@ class Derivation:
         known = self.found.get(entity_id)
         if hops > self._hops_max or (known is not None and known.hops <= hops):
             return []
-        kind = "edge" if commit.operation in (Verb.UPSERT_EDGE, Verb.DELETE_EDGE) else "node"
+        kind = "edge" if commit.operation in EDGE_VERBS else "node"
         said = commit.document()
         self.found[entity_id] = Trace(
             entity_id, kind, said.get("type") or said.get("rel") or "", because, hops, commit.lamport, commit.commit_id
@@ -139,7 +139,7 @@ _LINKS: dict[Verb, Callable[[Derivation, Commit], list[str]]] = {
 
 def entity_of(commit: Commit) -> str:
     """The id of the node or edge that a commit is about."""
-    if commit.operation in (Verb.UPSERT_EDGE, Verb.DELETE_EDGE):
+    if commit.operation in EDGE_VERBS:
         return read_edge(commit.payload).name()
     said = commit.document()
     return str(said["id"] if commit.operation is Verb.UPSERT_NODE else said["node_id"])

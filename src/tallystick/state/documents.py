@@ -38,6 +38,12 @@ class NodeTarget(msgspec.Struct, gc=False, frozen=True):
     redacted_fields: list[str] | None = None
 
 
+class Extent(msgspec.Struct, gc=False, frozen=True):
+    """Of a redaction: how much of its entity goes."""
+
+    redacted_fields: list[str] | None = None
+
+
 class NodeLine(msgspec.Struct, gc=False, frozen=True):
     """The line of an UPSERT_NODE."""
 
@@ -50,10 +56,11 @@ class NodeLine(msgspec.Struct, gc=False, frozen=True):
 
 
 class EdgeLine(msgspec.Struct, gc=False, frozen=True):
-    """The line of an UPSERT_EDGE."""
+    """The line of any commit on an edge; all of them name it, and an UPSERT_EDGE holds its document."""
 
     lamport: int
     timestamp: str
+    operation: Verb
     payload: EdgeDocument
 
 
@@ -83,6 +90,7 @@ read_stamp = msgspec.json.Decoder(Stamp).decode
 read_node = msgspec.json.Decoder(NodeDocument).decode
 read_edge = msgspec.json.Decoder(EdgeDocument).decode
 read_target = msgspec.json.Decoder(NodeTarget).decode
+read_extent = msgspec.json.Decoder(Extent).decode
 
 
 def edge_name(source: str, rel: str, target: str) -> str:

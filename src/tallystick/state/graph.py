@@ -128,7 +128,9 @@ class Edges:
         self.rel = array("I")
         self.target = array("I")
         self.last = array("I")
-        """Its newest commit, which holds the document while it is alive."""
+        """Its newest commit, which holds the document while it is alive and was not redacted since."""
+        self.owner = array("I")
+        """Who made it, by the nodes' numbers of actors; the last time when it was made more than once."""
         self.alive = bytearray()
         self.out: Adjacent = []
         self.into: Adjacent = []
@@ -137,7 +139,7 @@ class Edges:
         self.by_chosen: dict[str, int] = {}
 
     def columns(self) -> tuple[array[int], ...]:
-        return self.source, self.rel, self.target, self.last
+        return self.source, self.rel, self.target, self.last, self.owner
 
     def add(self, source: int, rel: str, target: int, chosen: str | None = None) -> int:
         handle = len(self.source)
@@ -148,6 +150,7 @@ class Edges:
         self.rel.append(self.rels.number(rel))
         self.target.append(target)
         self.last.append(0)
+        self.owner.append(0)
         self.alive.append(0)
         _link(self.out, source, handle)
         _link(self.into, target, handle)

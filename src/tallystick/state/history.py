@@ -10,8 +10,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 
+FIRST = 1 << 6
 BLOCK = 1 << 16
-_SLOTS = 2 * BLOCK
 
 
 class History:
@@ -93,8 +93,9 @@ class Lamports:
 class CommitIds:
     """From commit_id to sequence number without keeping the ids: candidates agree in 32 bits, the log decides.
 
-    Open-addressing tables of fixed size, one for each 65,536 commits: none ever has to grow,
-    so no write waits for it, and the last id added is the last of its run and can be taken out.
+    Open-addressing tables of fixed size, the first for few commits and the later ones for 65,536
+    each: none ever has to grow, so no write waits for it, a tenant with little to say costs
+    little, and the last id added is the last of its run and can be taken out.
     """
 
     def __init__(self) -> None:
@@ -105,30 +106,51 @@ class CommitIds:
         seq = len(self.prefixes)
         prefix = int(commit_id[:8], 16)
         self.prefixes.append(prefix)
-        number = (seq - 1) // BLOCK
+        number = _block_of(seq)
         if number == len(self.blocks):
-            self.blocks.append(array("I", bytes(4 * _SLOTS)))
+            self.blocks.append(array("I", bytes(4 * slots_of(number))))
         block = self.blocks[number]
-        slot = prefix % _SLOTS
+        slots = len(block)
+        slot = prefix % slots
         while block[slot]:
-            slot = (slot + 1) % _SLOTS
+            slot = (slot + 1) % slots
         block[slot] = seq
 
     def pop(self) -> None:
         seq = len(self.prefixes) - 1
-        block = self.blocks[(seq - 1) // BLOCK]
-        slot = self.prefixes.pop() % _SLOTS
+        block = self.blocks[-1]
+        slots = len(block)
+        slot = self.prefixes.pop() % slots
         while block[slot] != seq:
-            slot = (slot + 1) % _SLOTS
+            slot = (slot + 1) % slots
         block[slot] = 0
-        if seq % BLOCK == 1:
+        if seq == 1 or _block_of(seq - 1) != _block_of(seq):
             self.blocks.pop()
 
     def candidates(self, commit_id: str) -> Iterator[int]:
         prefix = int(commit_id[:8], 16)
         for block in reversed(self.blocks):
-            slot = prefix % _SLOTS
+            slots = len(block)
+            slot = prefix % slots
             while seq := block[slot]:
                 if self.prefixes[seq] == prefix:
                     yield seq
-                slot = (slot + 1) % _SLOTS
+                slot = (slot + 1) % slots
+
+
+def _block_of(seq: int) -> int:
+    """The first has FIRST commits, each of the next as many as all before it together, up to BLOCK."""
+    place = seq - 1
+    if place < BLOCK:
+        return (place // FIRST).bit_length()
+    return (BLOCK // FIRST).bit_length() + place // BLOCK - 1
+
+
+def slots_of(number: int) -> int:
+    """Twice as many as the block has commits, so that runs stay short."""
+    return min(2 * FIRST << max(number - 1, 0), 2 * BLOCK)
+
+
+def block_sizes(count: int) -> list[int]:
+    """The slots of each block when there are so many commits."""
+    return [slots_of(number) for number in range(_block_of(count) + 1)] if count else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from tallystick.commits import Verb
+from tallystick.commits import REDACTIONS, Verb
 from tallystick.state import Lineage, Sees, Step, Summary
 from tallystick.state.asof import edge_at, node_at
 from tallystick.state.changes import EDGE
@@ -91,7 +91,7 @@ def find_edge(columns: Columns, edge_id: str) -> int | None:
     chosen = columns.edges.by_chosen.get(edge_id)
     if chosen is not None:
         return chosen
-    triple = edge_triple(edge_id)
+    triple = edge_triple(edge_id) if "|" in edge_id else None
     return None if triple is None else find_triple(columns, *triple)
 
 
@@ -123,7 +123,7 @@ def _version_before(columns: Columns, seq: int) -> dict[str, Any] | None:
         commit = columns.commit(seq)
         if commit.operation in (Verb.UPSERT_NODE, Verb.UPSERT_EDGE):
             return commit.document()
-        if commit.operation is not Verb.REDACT_NODE:
+        if commit.operation not in REDACTIONS:
             return None
     return None
 

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from pyroaring import BitMap
 
+from tallystick.commits import Verb
 from tallystick.state import Breathing
-from tallystick.state.asof import edge_seq, version
+from tallystick.state.asof import edge_document, edge_seq, version
 from tallystick.state.aspects import EdgeVersion, NodeVersion
 from tallystick.state.attributes import TEXT_MAX, Attributes, Flat, Postings, scalar
 from tallystick.state.changes import EDGE
@@ -127,8 +128,10 @@ class _Connections:
     def follow(self, columns: Columns, until: int) -> Breathing[None]:
         while self._seen < until:
             stop = min(self._seen + _ROWS, until)
-            touched = {row >> 1 for row in columns.history.entity[self._seen + 1 : stop + 1] if row & EDGE}
-            for edge in touched:
+            rows = enumerate(columns.history.entity[self._seen + 1 : stop + 1], self._seen + 1)
+            touched = {seq: row >> 1 for seq, row in rows if row & EDGE}
+            self._forget_redacted(columns, touched)
+            for edge in set(touched.values()):
                 self._place(columns, edge, until)
             self._seen = stop
             yield
@@ -140,12 +143,23 @@ class _Connections:
 
     def having(self, columns: Columns, kind: str, among: BitMap, properties: Properties) -> Breathing[BitMap]:
         number = columns.edges.rels.number(kind)
-        if number not in self._properties:
-            if len(among) <= _FEW:
-                return _judge_edges(columns, among, properties, self._seen)
-            self._properties[number] = _EdgeProperties(self._members[number])
-        yield from self._properties[number].read_all(columns, lambda: self._seen)
-        return self._properties[number].find(columns, among, properties, self._seen)
+        while True:
+            if number not in self._properties:
+                if len(among) <= _FEW:
+                    return _judge_edges(columns, among, properties, self._seen)
+                self._properties[number] = _EdgeProperties(self._members[number])
+            index = self._properties[number]
+            yield from index.read_all(columns, lambda: self._seen)
+            # Another question may have come across a redaction meanwhile.
+            if self._properties.get(number) is index:
+                return index.find(columns, among, properties, self._seen)
+
+    def _forget_redacted(self, columns: Columns, touched: Mapping[int, int]) -> None:
+        """What was indexed of a redacted edge can be read nowhere, so all of its relation is read again when asked."""
+        for seq, edge in touched.items():
+            number = columns.edges.rel[edge]
+            if number in self._properties and columns.edge_line(seq).operation is Verb.REDACT_EDGE:
+                del self._properties[number]
 
     def _place(self, columns: Columns, edge: int, at: int) -> None:
         number, seq = columns.edges.rel[edge], edge_seq(columns, edge, at)
@@ -164,7 +178,7 @@ class _EdgeProperties:
     def __init__(self, members: BitMap) -> None:
         self._attributes = Attributes()
         self._documents: dict[int, int] = {}
-        """Of each edge that was read: the commit with the document that is in the index."""
+        """Of each edge that was read: the commit after which it said what is in the index."""
         self._unread = members.copy()
 
     def read_all(self, columns: Columns, seen: Callable[[], int]) -> Breathing[None]:
@@ -180,7 +194,7 @@ class _EdgeProperties:
         if edge in self._unread:
             return
         old = self._documents.pop(edge, 0)
-        before, after = (_flat(columns.edge_line(each).payload.attrs) if each else {} for each in (old, seq))
+        before, after = (_flat(edge_document(columns, each).attrs) if each else {} for each in (old, seq))
         self._attributes.replace(edge, before, after)
         if seq:
             self._documents[edge] = seq
@@ -227,7 +241,7 @@ def _judge_nodes(columns: Columns, handles: BitMap, properties: Properties, at: 
 
 def _judge_edges(columns: Columns, edges: BitMap, properties: Properties, at: int) -> BitMap:
     seqs = ((edge, edge_seq(columns, edge, at)) for edge in edges)
-    return BitMap([edge for edge, seq in seqs if seq and _has(columns.edge_line(seq).payload.attrs, properties)])
+    return BitMap([edge for edge, seq in seqs if seq and _has(edge_document(columns, seq).attrs, properties)])
 
 
 def _governed(columns: Columns, kind: ConnectionType, edges: BitMap) -> BitMap:

@@ -1,8 +1,8 @@
 """The mentions of a person: where commits name somebody, and what can be done about it.
 
-A redaction reaches the attributes and the content of nodes. Everything else that a commit
-says (ids, types, names of attributes, edges, who wrote it and why) is either part of what
-the chain proves or has no verb to erase it: such mentions are found, and told as they are.
+A redaction reaches the attributes and the content of nodes and edges. Everything else that a
+commit says (ids, types, names of attributes, who wrote it and why) is part of what the chain
+proves or of what entities are known by: such mentions are found, and told as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tallystick.commits import Commit, Verb
+from tallystick.commits import EDGE_VERBS, Commit
 from tallystick.state.derivation import entity_of
 
 ReadBlob = Callable[[dict[str, Any]], bytes]
@@ -46,7 +46,18 @@ class Mention(msgspec.Struct, frozen=True):
     lamport: int
     commit_id: str
     field: str | None = None
-    """What to redact so that it is gone: `attrs.…`, or `content`, which goes with the whole node. None: nothing can."""
+    """What to redact so that it is gone: `attrs.…`, or `content`, which goes with all the rest. None: nothing can."""
+
+    @property
+    def why(self) -> str:
+        """Why no redaction reaches it."""
+        if self.kind == "commit":
+            return "beside the payload, where the chain's hashes cover it"
+        if self.place.startswith("attrs."):
+            return "the name of an attribute, which stays when its value is redacted"
+        if self.place in ("reason", "redacted_fields"):
+            return "said by a redaction, which is never redacted itself"
+        return "names the entity: other commits and entities know it by this"
 
 
 class Unread(msgspec.Struct, frozen=True):
@@ -66,15 +77,15 @@ def find_mentions(commit: Commit, subject: Subject, read_blob: ReadBlob) -> Iter
         if subject.is_named_in(text):
             yield mention("commit", place)
     said = commit.document()
-    is_edge = commit.operation in (Verb.UPSERT_EDGE, Verb.DELETE_EDGE)
+    kind = "edge" if commit.operation in EDGE_VERBS else "node"
     for place in ("id", "node_id", "type", "from", "rel", "to", "reason"):
         if isinstance(said.get(place), str) and subject.is_named_in(said[place]):
-            yield mention("edge" if is_edge else "node", place)
+            yield mention(kind, place)
     for name in _texts(said.get("redacted_fields", [])):
         if subject.is_named_in(name):
-            yield mention("node", "redacted_fields")
+            yield mention(kind, "redacted_fields")
     for place, erasable in _attributes(said.get("attrs") or {}, "attrs", subject):
-        yield mention("edge" if is_edge else "node", place, place if erasable and not is_edge else None)
+        yield mention(kind, place, place if erasable else None)
     content = said.get("content")
     if isinstance(content, dict):
         try:
@@ -83,7 +94,7 @@ def find_mentions(commit: Commit, subject: Subject, read_blob: ReadBlob) -> Iter
             yield Unread(entity, commit.lamport)
         else:
             if named:
-                yield mention("edge" if is_edge else "node", "content", None if is_edge else "content")
+                yield mention(kind, "content", "content")
 
 
 def _record(commit: Commit) -> Iterator[tuple[str, str]]:

@@ -328,4 +328,5 @@ _CHECKS: dict[Verb, Callable[[_Judged, Mapping[str, Any]], None]] = {
     Verb.DELETE_NODE: _check_delete_node,
     Verb.DELETE_EDGE: _Judged.delete_edge,
     Verb.REDACT_NODE: _check_node_stays,
+    Verb.REDACT_EDGE: lambda judged, payload: None,
 }

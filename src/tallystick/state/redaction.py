@@ -1,4 +1,4 @@
-"""The redaction of a node: which words go, in its document and in every earlier one."""
+"""The redaction of a node or an edge: which words go, in its document and in every earlier one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,23 @@ def plan(columns: Columns, node_id: str, fields: Sequence[str] | None) -> Redact
     handle = columns.nodes.handles.get(node_id)
     if handle is None:
         raise NotFound(f"there is no node '{node_id}'", details={"entity_id": node_id})
+    return _plan(columns, columns.nodes.last[handle], fields)
+
+
+def plan_edge(columns: Columns, handle: int, fields: Sequence[str] | None) -> Redaction:
+    """The same for an edge, dead or alive."""
+    return _plan(columns, columns.edges.last[handle], fields)
+
+
+def _plan(columns: Columns, last: int, fields: Sequence[str] | None) -> Redaction:
     paths_of(fields)
     redacts: dict[str, str] = {}
     masks: dict[int, bytes] = {}
-    for seq in columns.history.chain(columns.nodes.last[handle]):
+    for seq in columns.history.chain(last):
         offset = columns.history.offset[seq]
         line = columns.lines(offset)
         read = read_line(line)
-        if read.operation is not Verb.UPSERT_NODE:
+        if read.operation not in (Verb.UPSERT_NODE, Verb.UPSERT_EDGE):
             continue
         masked = _masked_payload(line, fields)
         if masked is not None:

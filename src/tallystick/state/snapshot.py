@@ -11,6 +11,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Any
 from zlib import crc32
 
@@ -21,10 +22,10 @@ from tallystick.log import Head
 from tallystick.state.attributes import Attributes, Postings
 from tallystick.state.columns import Columns, Lines
 from tallystick.state.graph import Edges, Names, Nodes, link_all
-from tallystick.state.history import BLOCK, History
+from tallystick.state.history import History, block_sizes
 from tallystick.state.nonces import Nonces
 
-FORMAT = 1
+FORMAT = 3
 """To be raised with every change of what follows."""
 
 _PAGE = 50_000
@@ -226,8 +227,10 @@ def _load_history(reader: _Reader, history: History, count: int) -> None:
     history.entity = reader.column("I", count + 1)
     history.lamports.starts, history.lamports.seqs = reader.unpack(tuple[list[int], list[int]])
     history.commit_ids.prefixes = reader.column("I", count + 1)
-    slots = reader.column("I", -(-count // BLOCK) * 2 * BLOCK)
-    history.commit_ids.blocks = [slots[start : start + 2 * BLOCK] for start in range(0, len(slots), 2 * BLOCK)]
+    sizes = block_sizes(count)
+    slots = reader.column("I", sum(sizes))
+    ends = list(accumulate(sizes))
+    history.commit_ids.blocks = [slots[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
 def _load_nonces(reader: _Reader, nonces: Nonces) -> None:
@@ -249,7 +252,8 @@ def _load_nodes(reader: _Reader, nodes: Nodes, rows: int) -> None:
 def _load_edges(reader: _Reader, edges: Edges, header: _Header) -> None:
     rels, chosen = reader.unpack(tuple[list[str], dict[int, str]])
     edges.rels = Names(rels)
-    edges.source, edges.rel, edges.target, edges.last = (reader.column("I", header.edges) for _ in range(4))
+    edges.source, edges.rel, edges.target = (reader.column("I", header.edges) for _ in range(3))
+    edges.last, edges.owner = (reader.column("I", header.edges) for _ in range(2))
     edges.alive = bytearray(reader.frame())
     if len(edges.alive) != header.edges:
         raise ValueError("the snapshot does not say of every edge whether it is alive")

@@ -8,10 +8,11 @@ two states at the same position answer alike, however they got there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Literal
 
 from tallystick.commits import Commit
-from tallystick.errors import Corrupt
+from tallystick.errors import Corrupt, NotFound
 from tallystick.log import Head
 from tallystick.state import (
     Breathing,
@@ -130,13 +131,25 @@ class State:
         handle = nodes.handles.get(node_id)
         return None if handle is None else (nodes.type_of(handle), nodes.owner_of(handle))
 
+    def edge_owner(self, edge_id: str) -> tuple[str, str] | None:
+        """Relation and owner of a living edge."""
+        edge = lineage.find_edge(self._columns, edge_id)
+        return None if edge is None or not self._columns.edges.alive[edge] else self._edge_owner(edge)
+
+    def last_edge_owner(self, edge_id: str) -> tuple[str, str] | None:
+        """The same, and of an edge that was deleted what it was last."""
+        edge = lineage.find_edge(self._columns, edge_id)
+        return None if edge is None else self._edge_owner(edge)
+
     def knows(self, entity_id: str) -> bool:
         """A node or an edge, dead or alive."""
         return lineage.find(self._columns, entity_id) is not None
 
     def living_ids(self) -> Iterator[str]:
-        nodes = self._columns.nodes
-        return (nodes.ids[handle] for handle in nodes.alive)
+        """Of nodes, and of edges that were given one: any other edge is named by its ends."""
+        nodes, edges = self._columns.nodes, self._columns.edges
+        chosen = (edge_id for edge_id, edge in edges.by_chosen.items() if edges.alive[edge])
+        return chain((nodes.ids[handle] for handle in nodes.alive), chosen)
 
     def edge(self, source: str, rel: str, target: str, at: int | None = None) -> Edge | None:
         return self._edge(lineage.find_triple(self._columns, source, rel, target), at)
@@ -212,6 +225,20 @@ class State:
         """
         return redaction.plan(self._columns, node_id, fields)
 
+    def edge_redaction(self, edge_id: str, fields: tuple[str, ...] | None) -> Redaction:
+        """The same for an edge."""
+        handle = lineage.find_edge(self._columns, edge_id)
+        if handle is None:
+            raise NotFound(f"there is no edge '{edge_id}'", details={"entity_id": edge_id})
+        return redaction.plan_edge(self._columns, handle, fields)
+
+    def edge_redactions(self, node_id: str) -> Iterator[tuple[dict[str, str], Redaction]]:
+        """What names each edge of a node, dead or alive, that still says something, with what to mask of it."""
+        for edge in self._around(node_id, "both"):
+            found = redaction.plan_edge(self._columns, edge, None)
+            if found.masks:
+                yield self._edge_name(edge), found
+
     def aspect(self, kind: type[A]) -> A:
         """What this vocabulary makes of the graph; built at the first call, which reads all of its nodes."""
         return self._aspects.get(kind)
@@ -235,6 +262,10 @@ class State:
         return state
 
     # -- inside
+
+    def _edge_owner(self, edge: int) -> tuple[str, str]:
+        edges = self._columns.edges
+        return edges.rel_of(edge), self._columns.nodes.actors.texts[edges.owner[edge]]
 
     def _edge_name(self, edge: int) -> dict[str, str]:
         edges, ids = self._columns.edges, self._columns.nodes.ids

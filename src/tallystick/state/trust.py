@@ -1,12 +1,14 @@
 """The trust in what was written: recalls, and what they say of entities.
 
 A recall is a node that tells why, and pages of the ids that are not to be relied upon until
-it is undone. Nothing else changes: what is untrusted can be read like everything, and says so.
+it is undone, as a whole or for some of them. Nothing else changes: what is untrusted can be
+read like everything, and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any, ClassVar
 
 import msgspec
@@ -23,6 +25,8 @@ PAGE_ENTITIES = 2_000
 
 _ACTIVE = "active"
 _UNDONE = "undone"
+_CLEARED = "cleared"
+"""On a page: those of its entities that are trusted again. On a recall: how many there are."""
 
 
 class Recall(msgspec.Struct, frozen=True):
@@ -96,9 +100,15 @@ def _age(recall: Recall) -> tuple[int, str]:
 
 
 def _entities(page: NodeVersion) -> list[str]:
-    found = page.attrs.get("entities")
-    # Once each, so that learning and forgetting are each other's opposite.
-    return list(dict.fromkeys(each for each in found if isinstance(each, str))) if isinstance(found, list) else []
+    """Those that are not trusted. Once each, so that learning and forgetting are each other's opposite."""
+    cleared = set(_ids(page.attrs, _CLEARED))
+    return [each for each in dict.fromkeys(_ids(page.attrs, "entities")) if each not in cleared]
+
+
+def _ids(page: dict[str, Any], name: str) -> list[str]:
+    """Whatever a redaction left of them."""
+    found = page.get(name)
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 # -- what is written
@@ -115,13 +125,63 @@ def recall(recall_id: str, reason: str, entities: Iterable[str], told: dict[str,
     )
 
 
-def undo(state: State, recall_id: str, reason: str | None) -> tuple[Operation, ...]:
-    """Raises NotFound, or Conflict with code ALREADY_UNDONE."""
+def undo(state: State, recall_id: str, reason: str | None, entities: Sequence[str] = ()) -> tuple[Operation, ...]:
+    """Trust again what it named, or these of it. Raises NotFound, or Conflict with code ALREADY_UNDONE."""
     found = state.aspect(Trust).get(recall_id)
     if not found.active:
         raise Conflict(f"recall '{recall_id}' was undone before", code="ALREADY_UNDONE")
+    if entities:
+        return _clear(state, found, set(entities), cleared=True)
     why = {"undone_because": reason} if reason else {}
     return (_upsert(recall_id, RECALL, {**found.attrs, "status": _UNDONE, **why}),)
+
+
+def redo(state: State, recall_id: str, entities: Sequence[str] = ()) -> tuple[Operation, ...]:
+    """The inverse of `undo`. Raises NotFound, or Conflict with code NOT_UNDONE."""
+    found = state.aspect(Trust).get(recall_id)
+    if entities:
+        return _clear(state, found, set(entities), cleared=False)
+    if found.active:
+        raise Conflict(f"recall '{recall_id}' was not undone", code="NOT_UNDONE")
+    attrs = {name: value for name, value in found.attrs.items() if name != "undone_because"}
+    return (_upsert(recall_id, RECALL, {**attrs, "status": _ACTIVE}),)
+
+
+def _clear(state: State, found: Recall, entities: set[str], *, cleared: bool) -> tuple[Operation, ...]:
+    """The recall, which says how many are cleared, and the pages that name these entities."""
+    before: set[str] = set()
+    named: set[str] = set()
+    pages: list[Operation] = []
+    for page_id, attrs in _pages(state, found.id):
+        here = entities.intersection(_ids(attrs, "entities"))
+        were = set(_ids(attrs, _CLEARED))
+        named |= here
+        before |= were
+        if here:
+            are = were | here if cleared else were - here
+            pages.append(_upsert(page_id, PAGE, {**attrs, _CLEARED: sorted(are)}))
+    _check_clearing(found.id, entities, named, before, cleared=cleared)
+    left = before | entities if cleared else before - entities
+    return (_upsert(found.id, RECALL, {**found.attrs, _CLEARED: len(left)}), *pages)
+
+
+def _check_clearing(recall_id: str, entities: set[str], named: set[str], before: set[str], *, cleared: bool) -> None:
+    if unknown := sorted(entities - named):
+        raise NotFound(
+            f"recall '{recall_id}' does not name '{unknown[0]}'", hint=f"'tallystick show {recall_id}/1' lists them"
+        )
+    if cleared and (again := sorted(entities & before)):
+        raise Conflict(f"'{again[0]}' was cleared of recall '{recall_id}' before", code="ALREADY_UNDONE")
+    if not cleared and (never := sorted(entities - before)):
+        raise Conflict(f"'{never[0]}' was not cleared of recall '{recall_id}'", code="NOT_UNDONE")
+
+
+def _pages(state: State, recall_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number in count(1):
+        page = state.node(f"{recall_id}/{number}")
+        if page is None or page.type != PAGE:
+            return
+        yield page.id, page.attrs
 
 
 def _page(recall_id: str, number: int, entities: Sequence[str]) -> Operation:

@@ -97,7 +97,7 @@ class _Sieve:
         self._window = window(columns, asked.since, asked.until, at) if timed else None
 
     def passes(self, edge: int) -> int:
-        """The commit that holds its document then, or 0."""
+        """Its newest commit then, or 0."""
         edges = self._columns.edges
         if edge >= len(edges.rel) or (self._rels is not None and edges.rel[edge] not in self._rels):
             return 0
@@ -145,4 +145,4 @@ def _paths(explored: Explored, start: int, asked: Walk) -> Iterator[list[_Link] 
 
 def _path(columns: Columns, start: int, links: list[_Link]) -> Path:
     ids = [columns.nodes.ids[handle] for handle in (start, *(link.node for link in links))]
-    return Path(ids, [edge_of(columns.edge_line(link.seq)) for link in links])
+    return Path(ids, [edge_of(columns, link.seq) for link in links])

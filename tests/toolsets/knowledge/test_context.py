@@ -10,6 +10,7 @@ import pytest
 from tallystick.policy import Action
 from tallystick.server.dispatch import BYTES_PER_TOKEN, TOKENS_MAX
 from tallystick.state.state import State
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.knowledge.context import (
     context,
     drained,
@@ -232,7 +233,8 @@ def test_what_is_written_while_an_answer_is_made_is_not_in_it(librarian: Librari
     changed = librarian.atom("changed", "**", knowledge="before")
     librarian.append(changed, "before")
     state = librarian.partition._state
-    answer = context(state, SHOP, [f"f{number}" for number in range(1_200)], changelog=5, bytes_max=10**6)
+    paths = [f"f{number}" for number in range(1_200)]
+    answer = context(state, SHOP, paths, Discretion(state), changelog=5, bytes_max=10**6)
     next(answer)
     librarian.delete(gone)
     librarian.update(changed, knowledge="after")

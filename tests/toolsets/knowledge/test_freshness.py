@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.toolsets.knowledge import freshness, make_desk, make_toolset
 from tallystick.toolsets.knowledge.freshness import Pin, Repository
 from tallystick.toolsets.knowledge.stale import find_stale, repin
@@ -325,6 +326,24 @@ def test_the_stale_are_listed_by_name_and_pinned_again_without_a_new_version(
     assert in_repo.run(find_stale(desk, in_repo.store, in_repo.principal, SHOP)) == []
     now = in_repo.get(old)["atom"]
     assert (now["version"], now["updatedAt"] > old["updatedAt"]) == (1, True)
+
+
+def test_of_the_stale_only_those_are_listed_that_may_be_read(checkout: Checkout) -> None:
+    class Own:
+        def decide(self, request: Request) -> Decision:
+            mine = request.resource_owner in (None, request.principal.actor)
+            return Decision(mine or request.action is not Action.READ, "by the rule", "1")
+
+    with keeping(Own(), repo=checkout.root) as librarian:
+        desk = make_desk(repo=checkout.root, clock=lambda: librarian.now)
+        other = Principal(actor="other")
+        librarian.atom("mine", pin=True)
+        me, librarian.principal = librarian.principal, other
+        librarian.atom("theirs", pin=True)
+        checkout.write(PAGE, "two")
+        for principal, name in ((me, "mine"), (other, "theirs")):
+            found = librarian.run(find_stale(desk, librarian.store, principal))
+            assert [atom["name"] for atom in found] == [name]
 
 
 def test_without_git_nothing_is_stale_and_nothing_is_pinned_again(librarian: Librarian) -> None:

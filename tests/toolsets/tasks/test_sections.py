@@ -27,6 +27,12 @@ def test_a_section_is_added_at_the_end(crew: Crew) -> None:
     assert crew.sections(task)[0] == first
 
 
+def test_one_section_is_added_though_many_are_given_for_another_operation(crew: Crew) -> None:
+    task = crew.task()
+    crew.section(task, "One", sections=[{}, {}])
+    assert [each["title"] for each in crew.sections(task)] == ["One"]
+
+
 def test_two_sections_cannot_have_one_place(crew: Crew) -> None:
     task = crew.task()
     crew.section(task)

@@ -46,6 +46,7 @@ def test_what_is_left_out_and_what_is_unknown_is_refused(crew: Crew) -> None:
     assert crew.refusal("advance", containerType="task", id="x", version=None)["code"] == "VALIDATION_ERROR"
     assert crew.refusal("advance", containerType="project", id="x", version=1)["code"] == "VALIDATION_ERROR"
     assert crew.refusal("list_tags", colour="red")["code"] == "VALIDATION_ERROR"
+    assert crew.refusal("manage_container", operation="create", containerType=" ")["code"] == "VALIDATION_ERROR"
 
 
 # -- settings

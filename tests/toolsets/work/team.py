@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,8 +13,10 @@ from tallystick.clock import from_text
 from tallystick.errors import TallystickError
 from tallystick.log.memory import MemoryLog
 from tallystick.partition import Partition
-from tallystick.policy import Policy, Principal
+from tallystick.policy import DistantPolicy, Policy, Principal
+from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
+from tallystick.policy.gate import Gate
 from tallystick.server.dispatch import prepare
 from tallystick.store import Store
 from tallystick.toolsets import Answer, Toolset
@@ -22,6 +24,7 @@ from tallystick.toolsets.work import at_desk
 from tallystick.toolsets.work.desk import Desk, Knowledge
 from tallystick.toolsets.work.settings import WorkSettings
 
+T = TypeVar("T")
 NOON = from_text("2026-02-10T12:00:00Z")
 MINUTE = 60_000
 
@@ -33,7 +36,7 @@ class Team:
         self,
         runner: asyncio.Runner,
         *,
-        policy: Policy | None = None,
+        policy: Policy | DistantPolicy | None = None,
         settings: WorkSettings | None = None,
         knowledge: Knowledge | None = None,
     ) -> None:
@@ -42,7 +45,8 @@ class Team:
         self.me = "ann"
         self.log = MemoryLog()
         self.partition = Partition(self.log, clock=lambda: self.now)
-        self.store = Store(self._open, policy or Embedded("single-user"))
+        gate = Gate(policy, cache=Cache(seconds=0)) if isinstance(policy, DistantPolicy) else policy
+        self.store = Store(self._open, gate or Embedded("single-user"))
         self.desk = Desk(clock=lambda: self.now, settings=settings, knowledge=knowledge)
         self.toolset: Toolset = at_desk(self.desk)
         self.tools = {tool.name: tool for tool in self.toolset.tools}
@@ -72,6 +76,9 @@ class Team:
             return await asyncio.gather(*(self._call(tool, asked, agent) for agent, tool, asked in calls))
 
         return [self._told(answer) for answer in self._runner.run(all_at_once())]
+
+    def run(self, doing: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(doing)
 
     @contextmanager
     def as_(self, agent: str) -> Iterator[None]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.state.state import State
+from tallystick.store import Sight
 from tests.toolsets.work.team import MINUTE, Team, working
 
 
@@ -165,7 +166,7 @@ def test_nothing_to_do_says_why(team: Team) -> None:
 
 
 def test_knowledge_comes_with_a_node_when_there_is_any() -> None:
-    def knowledge(state: State, project: str, links: list[str]) -> Any:
+    def knowledge(state: State, project: str, links: list[str], *, sight: Sight) -> Any:
         return [{"about": link} for link in links if link.endswith(".py")]
 
     with working(knowledge=knowledge) as team:

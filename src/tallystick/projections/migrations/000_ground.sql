@@ -34,7 +34,7 @@ CREATE INDEX nodes_type ON nodes (type, created_lamport);
 CREATE INDEX nodes_lamport ON nodes (lamport);
 CREATE INDEX nodes_created_by ON nodes (created_by, created_lamport);
 
--- Living edges. An edge without an id of its own is called source|rel|target, and own_id is 0.
+-- Living edges. An edge without an id of its own is called source|rel|target, and own_id is 0. Redacted like nodes.
 CREATE TABLE edges (
   id TEXT NOT NULL,
   own_id INTEGER NOT NULL,
@@ -54,6 +54,7 @@ CREATE TABLE edges (
   updated_by TEXT NOT NULL,
   lamport INTEGER NOT NULL,
   commit_id TEXT NOT NULL,
+  redacted INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (id, own_id)
 );
 CREATE INDEX edges_source ON edges (source, rel, target);

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import msgspec
@@ -47,9 +48,17 @@ class Found(msgspec.Struct, frozen=True):
 class TextIndex:
     """`catch_up` brings the projection to the head of the log, as a follower's does."""
 
-    def __init__(self, projection: TextProjection, catch_up: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        projection: TextProjection,
+        catch_up: Callable[[], object],
+        *,
+        used: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`used` is entered for as long as somebody searches: it must not be closed then."""
         self._projection = projection
         self._catch_up = catch_up
+        self._used = used
         self._threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="text")
         self._own = threading.local()
         self._eyes: list[_Eyes] = []
@@ -59,7 +68,8 @@ class TextIndex:
     ) -> Found:
         """Includes everything that was committed before it was called. Without a limit: all, or the best 20."""
         look = asyncio.get_running_loop().run_in_executor
-        return await look(self._threads, self._search, query, node_type, limit, mode)
+        with self._used():
+            return await look(self._threads, self._search, query, node_type, limit, mode)
 
     def close(self) -> None:
         self._threads.shutdown()

@@ -80,7 +80,7 @@ class Shelf:
         for piece in pieces:
             self._write(file, start + size, piece)
             crc, size = zlib.crc32(piece, crc), size + len(piece)
-        self._write(file, start + size, _trailer(number, type_number))
+        self._write(file, start + size, trailer(number, type_number))
         self.ends[file] = start + size + TRAILER_BYTES
         return Place(file, start, size, crc)
 
@@ -173,7 +173,7 @@ def _map(path: Path, end: int) -> stringzilla.Str:
         return stringzilla.Str(memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)))
 
 
-def _trailer(number: int, type_number: int) -> bytes:
+def trailer(number: int, type_number: int) -> bytes:
     return _MARK + f"{number:0{_NUMBER_DIGITS}o}".encode().translate(_HIDDEN) + _type_digits(type_number)
 
 

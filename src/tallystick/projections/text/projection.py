@@ -26,7 +26,7 @@ from tallystick.log import Entry, Head
 from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged, Database, check_follows
 from tallystick.projections.text.folded import LATE, ORDERED, TRAILER_BYTES, Place, Shelf, folded_pieces, path_of
-from tallystick.projections.views.documents import NodePayload, read_node, read_target
+from tallystick.projections.views.documents import NodePayload, read_extent, read_node, read_target
 
 DATABASE = "text.db"
 RANKED_CHARACTERS_MAX = 1 << 20
@@ -103,9 +103,10 @@ class _Node(msgspec.Struct, frozen=True):
 class TextProjection:
     name = "text"
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, contents: Contents | None = None) -> None:
+        """`contents`: where the blobs are, if not in the home."""
         self.directory = home / "_system" / "text"
-        self._contents = Contents(home)
+        self._contents = contents or Contents(home)
         self._database = Database(self.directory / DATABASE, _prepare, keeps_rejected=False)
         self._checked = False
         self._read_again = 0.0
@@ -357,12 +358,13 @@ def _outcome(db: Connection, entries: Sequence[Entry], seen: int) -> tuple[dict[
         elif verb is Verb.DELETE_NODE:
             nodes[read_target(entry.commit.payload).node_id] = None
         elif verb is Verb.REDACT_NODE:
-            target = read_target(entry.commit.payload)
-            if target.redacted_fields is not None and "attrs" not in target.redacted_fields:
+            fields = read_extent(entry.commit.payload).redacted_fields
+            if fields is not None and "attrs" not in fields:
                 continue
             erased = True
-            before = nodes[target.node_id] if target.node_id in nodes else _kept(db, target.node_id)
-            nodes[target.node_id] = _Node(before.number, before.type, None) if before else None
+            node_id = read_target(entry.commit.payload).node_id
+            before = nodes[node_id] if node_id in nodes else _kept(db, node_id)
+            nodes[node_id] = _Node(before.number, before.type, None) if before else None
     return nodes, erased
 
 

@@ -23,18 +23,21 @@ import orjson
 
 from tallystick.clock import Clock, wall_clock
 from tallystick.commits import Commit, Verb, chain
-from tallystick.errors import TallystickError
+from tallystick.errors import Corrupt, TallystickError
 from tallystick.log import Entry, Head, Log
 from tallystick.projections.content import Contents, Kind, is_blob, path_of
 from tallystick.projections.database import Damaged, Database, Reader
 from tallystick.projections.follower import Follower
+from tallystick.projections.fresh import Fresh
 from tallystick.projections.views import ontology
 from tallystick.projections.views.documents import (
     REDACTED,
     Content,
     EdgePayload,
+    Extent,
     NodePayload,
     read_edge,
+    read_extent,
     read_node,
     read_target,
 )
@@ -52,6 +55,7 @@ PAUSE_SECONDS = 1.0
 """Between two rewrites of one that is not."""
 _MASK_SECONDS = 2.0
 _ERASING = "erasing"
+_MASKED = sha256(REDACTED.encode()).hexdigest()
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -59,11 +63,11 @@ class Problem(msgspec.Struct, frozen=True):
     problem: str
 
 
-def follow(home: Path, open_log: Callable[[], Log]) -> tuple[Views, Follower]:
+def follow(home: Path, open_log: Callable[[], Log], *, fresh: Fresh | None = None) -> tuple[Views, Follower]:
     """The views of a tenant's home and what keeps them up to date; closing the follower closes both."""
     opened = cache(open_log)
     views = Views(home, lambda offset: opened().line(offset))
-    return views, Follower(opened, views, lock=home / "_system" / "views.lock")
+    return views, Follower(opened, views, lock=home / "_system" / "views.lock", fresh=fresh)
 
 
 class Views:
@@ -91,6 +95,7 @@ class Views:
         self._strangers: set[str] = set()
         # Where the two above come from; None when they have to be loaded again.
         self._at: Head | None = None
+        self._applying = Head()
         self._checked = False
         self._cheap = True
         self._rewritten_at = float("-inf")
@@ -113,6 +118,7 @@ class Views:
     def apply(self, entries: Sequence[Entry], head: Head) -> None:
         self._at = None
         try:
+            self._applying = head
             with self._table.changed():
                 seen = [_APPLY[entry.commit.operation](self, entry) for entry in entries]
                 if any(seen):
@@ -276,7 +282,7 @@ class Views:
 
     def _leave(self, node_id: str) -> bool:
         """It is gone, or of a type that is not shown."""
-        if self._table.node(node_id) is None:
+        if not self._known.node_types or self._table.node(node_id) is None:
             return False
         for row in self._table.connections_of(node_id):
             # Only when its type changed: a deleted node has no edges left.
@@ -287,18 +293,14 @@ class Views:
         return True
 
     def _redact_node(self, entry: Entry) -> bool:
-        target = read_target(entry.commit.payload)
-        self._table.set_note(_ERASING, "yes")
-        known = self._table.node(target.node_id)
-        if target.redacted_fields is None:
-            self._table.forget_versions("nodes", target.node_id)
-            self._erase_put_away(target.node_id)
+        node_id = read_target(entry.commit.payload).node_id
+        extent = self._begin_erasing(entry.commit, "nodes", node_id)
+        known = self._table.node(node_id)
         if known is None:
             return False
-        _, lamport, offset = known
-        document = read_node(self._masked(entry.commit, lamport, offset))
-        attrs = document.attrs | dict.fromkeys(target.attributes, REDACTED)
-        self._show_node(msgspec.structs.replace(document, attrs=attrs), entry.commit, offset, origin="erased")
+        document = read_node(self._masked(entry.commit, known[2]))
+        attrs = document.attrs | dict.fromkeys(extent.attributes, REDACTED)
+        self._show_node(msgspec.structs.replace(document, attrs=attrs), entry.commit, known[2], origin="erased")
         return True
 
     def _upsert_edge(self, entry: Entry) -> bool:
@@ -341,6 +343,17 @@ class Views:
     def _delete_edge(self, entry: Entry) -> bool:
         return self._drop_connection(read_edge(entry.commit.payload).name)
 
+    def _redact_edge(self, entry: Entry) -> bool:
+        edge_id = read_edge(entry.commit.payload).name
+        extent = self._begin_erasing(entry.commit, "connections", edge_id)
+        known = self._table.connection(edge_id)
+        if known is None:
+            return False
+        document = read_edge(self._masked(entry.commit, known.offset))
+        attrs = document.attrs | dict.fromkeys(extent.attributes, REDACTED)
+        self._table.put_connection(msgspec.structs.replace(known, modified=entry.commit.timestamp))
+        return self._show_connection(msgspec.structs.replace(document, attrs=attrs), "erased")
+
     def _drop_connection(self, connection_id: str) -> bool:
         if self._table.connection(connection_id) is None:
             return False
@@ -364,6 +377,8 @@ class Views:
         table = self._table
         old = table.file_of(kind, entity_id)
         same = old is not None and (old.digest, old.encoding) == (meant.digest, meant.encoding)
+        # Masked contents all look alike: a replay must not take two of them for one, and stay where the first was.
+        same = same and meant.digest != _MASKED
         # A new format alone moves nothing: the file gets its new ending when its content is rewritten.
         path = old.path if old and same else path_of(kind, entity_id, meant.format, meant.encoding)
         if old is not None and old.path != path:
@@ -393,25 +408,44 @@ class Views:
         if row is not None:
             self._table.put_file(msgspec.structs.replace(row, due="remove", origin=""))
 
-    def _erase_put_away(self, node_id: str) -> None:
+    def _begin_erasing(self, redaction: Commit, kind: Kind, entity_id: str) -> Extent:
+        self._table.set_note(_ERASING, "yes")
+        extent = read_extent(redaction.payload)
+        if extent.redacted_fields is None:
+            self._table.forget_versions(kind, entity_id)
+            self._erase_put_away(kind, entity_id)
+        return extent
+
+    def _erase_put_away(self, kind: Kind, entity_id: str) -> None:
         """A file that waits for its removal goes without being looked at."""
         for row in self._table.files_due():
-            if (row.kind, row.id) == ("nodes", node_id):
+            if (row.kind, row.id) == (kind, entity_id):
                 self._table.put_file(msgspec.structs.replace(row, origin="erased"))
 
-    def _masked(self, redaction: Commit, lamport: int, offset: int) -> bytes:
+    def _masked(self, redaction: Commit, offset: int) -> bytes:
         """What the redaction left of a payload. The log masks it just after it appends the redaction."""
+        lamport = chain.decode(self._line(offset)).lamport
         expected = (redaction.redacts or {}).get(str(lamport))
         deadline = time.monotonic() + _MASK_SECONDS
         while True:
             payload = chain.payload_of(self._line(offset))
-            if expected is None or sha256(payload).hexdigest() == expected:
+            if expected is None or sha256(payload).hexdigest() == expected or self._is_followed(redaction):
                 return payload
             if time.monotonic() > deadline:
                 raise TallystickError(
                     f"the redaction at {redaction.lamport} is not finished in the log yet", code="PROJECTION_WAITS"
                 )
             time.sleep(0.005)
+
+    def _is_followed(self, redaction: Commit) -> bool:
+        """Whether anything was committed since: then the log was masked before, and maybe once more since."""
+        part, whole = redaction.batch or (1, 1)
+        if redaction.lamport - part + whole < self._applying.lamport:
+            return True
+        try:
+            return bool(self._line(self._applying.end))
+        except Corrupt:
+            return False
 
     # -- what is passed over
 
@@ -450,4 +484,5 @@ _APPLY: dict[Verb, Callable[[Views, Entry], bool]] = {
     Verb.REDACT_NODE: Views._redact_node,
     Verb.UPSERT_EDGE: Views._upsert_edge,
     Verb.DELETE_EDGE: Views._delete_edge,
+    Verb.REDACT_EDGE: Views._redact_edge,
 }

@@ -35,6 +35,11 @@ class Target(msgspec.Struct, frozen=True):
     """Of DELETE_NODE and REDACT_NODE."""
 
     node_id: str
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """Of a redaction: how much of its entity goes."""
+
     redacted_fields: list[str] | None = None
 
     @property
@@ -48,6 +53,7 @@ class Target(msgspec.Struct, frozen=True):
 read_node = msgspec.json.Decoder(NodePayload).decode
 read_edge = msgspec.json.Decoder(EdgePayload).decode
 read_target = msgspec.json.Decoder(Target).decode
+read_extent = msgspec.json.Decoder(Extent).decode
 
 
 class Content(msgspec.Struct, frozen=True):

@@ -213,10 +213,10 @@ class Shelf:
                 yield path, (left[0], left[1]), None
 
     def _sweep(self) -> None:
-        """What a crash left of contents that were prepared and never committed."""
+        """What a crash left of contents that were prepared and never committed, and of files that were published."""
         before = time.time() - _ABANDONED_SECONDS
-        for kind in (*_KINDS, "blobs"):
-            with suppress(OSError, TallystickError), self._files.directory(("_content", kind)) as fd:
+        for parts in (*(("_content", kind) for kind in (*_KINDS, "blobs")), ("_system",)):
+            with suppress(OSError, TallystickError), self._files.directory(parts) as fd:
                 for name in os.listdir(fd):
                     found = _stat(fd, name) if is_unfinished(name) else None
                     if found is not None and found.st_mtime < before:

@@ -63,7 +63,7 @@ def check_kind(header: Claims, claims: Claims) -> None:
     if kind in _ACCESS_TYPES:
         return
     says = claims.get("typ", claims.get("token_use"))
-    is_access = says in ("Bearer", "access") or (says is None and not claims.keys() & _ID_TOKEN_CLAIMS)
+    is_access = says in ("Bearer", "access", "access_token") or (says is None and not claims.keys() & _ID_TOKEN_CLAIMS)
     if kind not in _COMMON_TYPES or not is_access or claims.keys() & _OTHER_TOKEN_CLAIMS:
         raise Denied("this is not an access token", code="INVALID_TOKEN")
 

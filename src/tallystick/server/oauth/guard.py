@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from tallystick.server.oauth.introspection import Client, Introspection
 from tallystick.server.oauth.keys import Issuer
 from tallystick.server.oauth.outside import Outside
 from tallystick.server.oauth.tokens import TOKEN_BYTES_MAX, Tokens
+from tallystick.telemetry.metrics import refused
 
 logger = logging.getLogger(__name__)
 
@@ -54,23 +56,44 @@ class Admission:
     ) -> None:
         self.public_url = public_url
         self.host = urlsplit(public_url).hostname or ""
+        self.scopes = tuple(scopes)
+        """Those that every token needs."""
         self._tokens = tokens
         self._issuers = issuers
-        self._scopes = tuple(scopes)
         self._needed = frozenset(scopes)
         self._metadata_urls = {path: _metadata_url(resource) for path, resource in resources(public_url).items()}
         self.open_paths = OPEN_PATHS | {urlsplit(url).path for url in self._metadata_urls.values()}
 
+    @property
+    def issuers(self) -> list[str]:
+        return [issuer.url for issuer in self._issuers]
+
     async def admit(self, headers: Iterable[tuple[bytes, bytes]]) -> Identity:
         """Raises Denied, or TallystickError(ISSUER_UNREACHABLE)."""
         identity = await self._tokens.verify(read_bearer(headers))
-        if not self._needed <= identity.scopes:
+        if not self._suffices(identity):
             # All that are needed, not only those that lack: a client asks for what it is told, and no more.
-            raise Denied(f"Access token needs the scopes {' '.join(self._scopes)}", code="INSUFFICIENT_SCOPE")
+            raise Denied(f"Access token needs the scopes {' '.join(self.scopes)}", code="INSUFFICIENT_SCOPE")
         return identity
+
+    def digest(self, headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+        """What the token is known by here; None where there is none to judge."""
+        try:
+            return sha256(read_bearer(headers)).digest()
+        except Denied:
+            return None
+
+    def find(self, digest: bytes) -> Identity | None:
+        """Whom `admit` names for the token of this digest without asking anybody; None is for `admit` to judge."""
+        identity = self._tokens.find(digest)
+        return identity if identity is not None and self._suffices(identity) else None
+
+    def _suffices(self, identity: Identity) -> bool:
+        return self._needed <= identity.scopes
 
     def refusal(self, path: str, error: TallystickError) -> Response:
         status = STATUSES.get(error.code, 403)
+        refused(error.code)
         logger.info("refused %s: %s", path[:200], error.code)
         body = {**error.details, "error": error.code, "message": error.message}
         retry = {"Retry-After": str(error.details["retry_after"])} if "retry_after" in error.details else {}
@@ -101,18 +124,18 @@ class Admission:
             # RFC 6750: a client that sent nothing has made no error yet.
             said["error"] = "insufficient_scope" if error.code == "INSUFFICIENT_SCOPE" else _OAUTH_ERRORS[status]
             said["error_description"] = error.message
-        if self._scopes:
-            said["scope"] = " ".join(self._scopes)
+        if self.scopes:
+            said["scope"] = " ".join(self.scopes)
         said["resource_metadata"] = resource
         return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in said.items())
 
     def _metadata_route(self, path: str, resource: str) -> Route:
         document: dict[str, Any] = {
             "resource": resource,
-            "authorization_servers": [issuer.url for issuer in self._issuers],
+            "authorization_servers": self.issuers,
             "bearer_methods_supported": ["header"],
             "resource_name": "Tallystick",
-            **({"scopes_supported": list(self._scopes)} if self._scopes else {}),
+            **({"scopes_supported": list(self.scopes)} if self.scopes else {}),
         }
 
         async def metadata(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Introspection (RFC 7662): whether the issuer has taken a token back before its time."""
+"""Introspection (RFC 7662): what the issuer says of a token, and whether it has taken it back before its time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import Denied, InvalidArgument
+from tallystick.server.oauth.claims import Claims
 from tallystick.server.oauth.keys import Issuer, unreachable
 from tallystick.server.oauth.outside import Unreachable
 
@@ -29,47 +30,55 @@ class Client(msgspec.Struct, frozen=True):
         return f"Client({self.id!r})"
 
 
+class Word(msgspec.Struct, frozen=True):
+    """What the issuer said."""
+
+    until: float
+    """How long it may be relied upon."""
+    claims: Claims | None
+    """None for a token that is not, or no longer, good."""
+
+
 class Introspection:
     """Answers are kept for `remember_seconds`, whether yes or no; an issuer that does not answer means no."""
 
     def __init__(self, issuer: Issuer, client: Client, *, remember_seconds: float, now: Callable[[], float]) -> None:
-        self._issuer = issuer
+        self.issuer = issuer
         self._client = client
         self._remember_seconds = remember_seconds
         self._now = now
-        self._remembered: dict[bytes, tuple[float, bool]] = {}
-        self._asking: dict[bytes, asyncio.Task[tuple[float, bool]]] = {}
+        self._remembered: dict[bytes, Word] = {}
+        self._asking: dict[bytes, asyncio.Task[Word]] = {}
 
-    async def check_active(self, token: bytes, digest: bytes) -> float:
-        """Until when the answer may be relied upon. Raises Denied, or TallystickError(ISSUER_UNREACHABLE)."""
-        known = self._remembered.get(digest)
-        if known is None or known[0] <= self._now():
-            known = await self._ask_once(token, digest)
-        until, active = known
-        if not active:
-            raise Denied("Access token was revoked", code="INVALID_TOKEN")
-        return until
+    async def ask(self, token: bytes, digest: bytes) -> tuple[float, Claims]:
+        """The claims, and until when they hold. Raises Denied, or TallystickError(ISSUER_UNREACHABLE)."""
+        word = self._remembered.get(digest)
+        if word is None or word.until <= self._now():
+            word = await self._ask_once(token, digest)
+        if word.claims is None:
+            raise Denied("Access token was revoked, or is none", code="INVALID_TOKEN")
+        return word.until, word.claims
 
-    async def _ask_once(self, token: bytes, digest: bytes) -> tuple[float, bool]:
+    async def _ask_once(self, token: bytes, digest: bytes) -> Word:
         asking = self._asking.get(digest)
         if asking is None:
             asking = self._asking[digest] = asyncio.ensure_future(self._ask(token))
             asking.add_done_callback(lambda _: self._asking.pop(digest, None))
-        known = await asyncio.shield(asking)
+        word = await asyncio.shield(asking)
         if digest not in self._remembered and len(self._remembered) >= REMEMBERED_MAX:
             del self._remembered[next(iter(self._remembered))]
-        self._remembered[digest] = known
-        return known
+        self._remembered[digest] = word
+        return word
 
-    async def _ask(self, token: bytes) -> tuple[float, bool]:
-        url = await self._issuer.endpoint("introspection_endpoint")
+    async def _ask(self, token: bytes) -> Word:
+        url = await self.issuer.endpoint("introspection_endpoint")
         form = {"token": token.decode("ascii"), "token_type_hint": "access_token"}
         try:
-            answer = await self._issuer.outside.post_form(url, form, client=self._client.id, secret=self._client.secret)
+            answer = await self.issuer.outside.post_form(url, form, client=self._client.id, secret=self._client.secret)
         except Unreachable as error:
             logger.warning("a token could not be introspected: %s", error)
             raise unreachable(RETRY_SECONDS) from None
-        return self._now() + self._remember_seconds, answer.get("active") is True
+        return Word(self._now() + self._remember_seconds, answer if answer.get("active") is True else None)
 
 
 def find_client(id: str, secret_file: str) -> Client | None:

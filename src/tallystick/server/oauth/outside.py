@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote_plus, urlsplit
@@ -13,6 +14,7 @@ from tallystick.server.guards import is_loopback
 
 TIMEOUT_SECONDS = 5.0
 ANSWER_BYTES_MAX = 512 * 1024
+_WORD = re.compile(r"[a-z_]{1,64}")
 
 
 class Unreachable(Exception):
@@ -70,12 +72,18 @@ class Outside:
 
 
 def _object(url: str, status: int, body: bytes) -> dict[str, Any]:
-    if status != 200:
-        raise Unreachable(f"{url} answers {status}")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
         value = None
+    if status != 200:
+        raise Unreachable(f"{url} answers {status}{_reason(value)}")
     if not isinstance(value, dict):
         raise Unreachable(f"{url} answers with something else than a JSON object")
     return value
+
+
+def _reason(value: Any) -> str:
+    """OAuth's word for it (`invalid_client`, `unsupported_token_type`), and only if it is one."""
+    word = value.get("error") if isinstance(value, dict) else None
+    return f" {word}" if isinstance(word, str) and _WORD.fullmatch(word) else ""

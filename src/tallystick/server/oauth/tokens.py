@@ -2,10 +2,12 @@
 
 Checked in the order of L26: issuer (before the signature, since it says whose keys to ask
 for), key and signature, times, audience, kind. The first fault is told, the rest is not looked at.
+Of a token that says nothing itself the issuer is asked, if it may be; its answer is checked alike.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from base64 import urlsafe_b64decode
 from binascii import Error as Base64Error
@@ -19,7 +21,14 @@ from joserfc.jws import JWSRegistry, deserialize_compact
 
 from tallystick.errors import Denied
 from tallystick.server.oauth import Identity
-from tallystick.server.oauth.claims import Expectations, check_audience, check_kind, check_times, read_identity
+from tallystick.server.oauth.claims import (
+    Claims,
+    Expectations,
+    check_audience,
+    check_kind,
+    check_times,
+    read_identity,
+)
 from tallystick.server.oauth.introspection import Introspection
 from tallystick.server.oauth.keys import Issuer
 from tallystick.server.wire import WireFault, parse
@@ -28,6 +37,7 @@ ALGORITHMS = ("RS256", "ES256")
 TOKEN_BYTES_MAX = 16 * 1024
 REMEMBERED_MAX = 20_000
 _COMPACT = re.compile(rb"[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
+_OPAQUE = re.compile(rb"[\w.~+/-]+=*", re.ASCII)
 
 
 class Tokens:
@@ -51,27 +61,53 @@ class Tokens:
     async def verify(self, token: bytes) -> Identity:
         """Raises Denied, or TallystickError(ISSUER_UNREACHABLE) when it can't be judged now."""
         digest = sha256(token).digest()
-        known = self._remembered.get(digest)
-        if known is not None and self._now() < known[0]:
-            return known[1]
+        known = self.find(digest)
+        if known is not None:
+            return known
         self._remembered.pop(digest, None)
-        identity = await self._judge(token)
-        until = min(identity.expires_at + self._expected.clock_skew_seconds, self._now() + self._remember_seconds)
-        if self._introspection is not None:
-            until = min(until, await self._introspection.check_active(token, digest))
-        self._remember(digest, until, identity)
+        until, identity = await self._judge(token, digest)
+        ends = min(identity.expires_at + self._expected.clock_skew_seconds, self._now() + self._remember_seconds)
+        self._remember(digest, min(until, ends), identity)
         return identity
 
-    async def _judge(self, token: bytes) -> Identity:
+    def find(self, digest: bytes) -> Identity | None:
+        """By the token's SHA-256: what was found of it lately, while that holds."""
+        known = self._remembered.get(digest)
+        return known[1] if known is not None and self._now() < known[0] else None
+
+    async def _judge(self, token: bytes, digest: bytes) -> tuple[float, Identity]:
+        """Who it is, and until when the issuer's word on it holds."""
+        if self._introspection is None:
+            return math.inf, await self._read_signed(token)
+        if _COMPACT.fullmatch(token):
+            # First what we can tell ourselves: with a forged token nobody is bothered.
+            identity = await self._read_signed(token)
+            return (await self._introspection.ask(token, digest))[0], identity
+        if len(token) > TOKEN_BYTES_MAX or not _OPAQUE.fullmatch(token):
+            raise _unreadable()
+        until, claims = await self._introspection.ask(token, digest)
+        return until, self._read_told(claims, self._introspection.issuer)
+
+    def _read_told(self, claims: Claims, issuer: Issuer) -> Identity:
+        if claims.get("iss", issuer.url) != issuer.url:
+            raise _untrusted()
+        if str(claims.get("token_type", "bearer")).lower() != "bearer":
+            raise Denied("this is not an access token", code="INVALID_TOKEN")
+        return self._checked({}, claims, issuer)
+
+    async def _read_signed(self, token: bytes) -> Identity:
         read = _read(token)
         issuer = self._issuers.get(read.issuer)
         if issuer is None:
-            raise Denied("the issuer of the access token is not trusted here", code="UNTRUSTED_ISSUER")
+            raise _untrusted()
         await _check_signature(token, read, issuer)
-        expires_at = check_times(read.claims, self._now(), self._expected.clock_skew_seconds)
-        check_audience(read.claims, self._expected.audiences)
-        check_kind(read.header, read.claims)
-        return read_identity(read.claims, issuer.url, expires_at, self._expected)
+        return self._checked(read.header, read.claims, issuer)
+
+    def _checked(self, header: Claims, claims: Claims, issuer: Issuer) -> Identity:
+        expires_at = check_times(claims, self._now(), self._expected.clock_skew_seconds)
+        check_audience(claims, self._expected.audiences)
+        check_kind(header, claims)
+        return read_identity(claims, issuer.url, expires_at, self._expected)
 
     def _remember(self, digest: bytes, until: float, identity: Identity) -> None:
         if len(self._remembered) >= REMEMBERED_MAX:
@@ -136,6 +172,10 @@ def _registry(algorithm: str) -> JWSRegistry:
 
 
 _REGISTRIES = {algorithm: _registry(algorithm) for algorithm in ALGORITHMS}
+
+
+def _untrusted() -> Denied:
+    return Denied("the issuer of the access token is not trusted here", code="UNTRUSTED_ISSUER")
 
 
 def _unreadable() -> Denied:

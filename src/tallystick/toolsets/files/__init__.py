@@ -65,6 +65,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "ok": _FLAG,
     "path": _TEXT,
     "truncated": _FLAG,
+    "untrusted": {"type": ["object", "array"]},
     "view_range": {"type": "array", "items": _COUNT},
 }
 
@@ -81,7 +82,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "description": "Show a text file with line numbers, all of it or view_range [first, last];"
         " or what is in a directory, two levels deep. Paths are relative to the base directory.",
         "input": arguments.View,
-        "output": _answer("path kind", "content lines view_range truncated next_line entries"),
+        "output": _answer("path kind", "content lines view_range truncated next_line entries untrusted"),
         "call": viewing.view,
         "reads_only": True,
         "idempotent": True,

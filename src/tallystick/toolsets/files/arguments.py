@@ -10,7 +10,7 @@ Path = Annotated[str, Field(description="relative to the base directory", max_le
 
 
 class Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class View(Arguments):

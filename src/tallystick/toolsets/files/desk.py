@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -16,11 +16,14 @@ from tallystick.errors import InvalidArgument, TallystickError, TooMuch
 from tallystick.policy import Action, Principal
 from tallystick.projections.confined import Confined
 from tallystick.projections.content import Contents, Kind, check_text
-from tallystick.toolsets.files.places import Place, place_of
+from tallystick.state.state import State
+from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.files.places import Entity, Place, place_of
+from tallystick.toolsets.ontology.lookup import shows as shows_connection
 
 if TYPE_CHECKING:
     from tallystick.projections.views import Views
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 T = TypeVar("T")
 
@@ -71,10 +74,34 @@ async def located(desk: Desk, store: Store, principal: Principal, path: str) -> 
     return msgspec.structs.replace(place, entity=entity)
 
 
-async def decided(store: Store, principal: Principal, action: Action, place: Place) -> None:
-    """Ask the gate. Plain files are not in the log, so there is nothing to commit."""
+async def entities_at(desk: Desk, principal: Principal, paths: Sequence[str]) -> dict[str, Entity]:
+    """Path → whose content lies there, of those that the views know."""
+    views = desk.views(principal.tenant)
+    if views is None or not paths:
+        return {}
+    found = await asyncio.to_thread(lambda: {path: views.entity_at(path) for path in paths})
+    return {path: entity for path, entity in found.items() if entity is not None}
+
+
+def shows(state: State, sight: Sight, entity: Entity) -> bool:
+    """Whether the principal may read whose content it is; of a connection, both its ends."""
+    kind, entity_id = entity
+    if kind == "nodes":
+        return sight.sees(entity_id)
+    return state.edge_name(entity_id) is not None and shows_connection(state, sight, entity_id)
+
+
+async def decided(store: Store, principal: Principal, action: Action, place: Place) -> dict[str, Any]:
+    """Ask the gate. Plain files are not in the log, so there is nothing to commit.
+
+    Says what must be told beside the content: that its memory was recalled, if it was.
+    """
     is_entity = place.entity is not None
-    await store.read(principal, action, lambda state: None, resource=place.resource, is_entity=is_entity)
+
+    def look(state: State) -> dict[str, Any]:
+        return Discretion(state).warned(place.resource, {}) if is_entity else {}
+
+    return await store.read(principal, action, look, resource=place.resource, is_entity=is_entity)
 
 
 async def on_disk(work: Callable[[], T], doing: str) -> T:

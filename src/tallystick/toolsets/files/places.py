@@ -35,10 +35,13 @@ _SHOWN: frozenset[Parts] = frozenset(
 )
 
 
+Entity = tuple[Kind, str]
+
+
 class Place(msgspec.Struct, frozen=True):
     parts: Parts
     rule: Literal["plain", "content", "shown"]
-    entity: tuple[Kind, str] | None = None
+    entity: Entity | None = None
     """Whose content it is, where the views know it."""
 
     @property

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.policy import Action, Principal
 from tallystick.projections.confined import Confined, Parts
+from tallystick.state.state import State
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.files.arguments import View
-from tallystick.toolsets.files.desk import Desk, decided, lines_of, located, numbered, on_disk, read_text
+from tallystick.toolsets.files.desk import (
+    Desk,
+    decided,
+    entities_at,
+    lines_of,
+    located,
+    numbered,
+    on_disk,
+    read_text,
+    shows,
+)
 from tallystick.toolsets.files.places import Place, is_own
+from tallystick.toolsets.files.registry import REGISTRY, named_in, told
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 PAGE_BYTES_MAX = 48 << 10
 ENTRIES_MAX = 400
@@ -23,27 +37,48 @@ VIEWED_BYTES_MAX = 100 << 20
 _DEPTH = 2
 _SYSTEM_SHOWN = ("ontology.yaml", "registry.json")
 _CONTENT_SHOWN = ("connections", "nodes")
+_MARKS = {"directory": "/", "file": ""}
 
 
 async def view(desk: Desk, store: Store, principal: Principal, asked: View) -> Answer:
     place = await located(desk, store, principal, asked.path)
     if place.rule == "content" and place.entity is None:
         # Nobody could say whether this principal may read it.
-        raise NotFound(f"'{place.path}' is not the content of any memory", code="FILE_NOT_FOUND")
-    await decided(store, principal, Action.READ, place)
+        raise _no_content(place)
+    warning = await decided(store, principal, Action.READ, place)
+    await _check_shown(store, principal, place)
     files = desk.files_of(principal)
     found = await on_disk(lambda: files.find(place.parts), "read")
     if found is not None and stat.S_ISDIR(found.st_mode):
         if asked.view_range is not None:
             raise InvalidArgument(f"'{place.path}' is a directory: view_range is for files")
-        return await on_disk(lambda: _directory(files, place), "read")
+        return await _directory(desk, store, principal, place)
     if found is None and not place.parts:
         return _listing(place, [])
     text = await on_disk(lambda: read_text(files, place, VIEWED_BYTES_MAX), "read")
-    return _file(place, text, asked.view_range)
+    if place.parts != REGISTRY:
+        return _file(place, text, asked.view_range, warning)
+    text, untrusted = await told(store, principal, text)
+    answer = _file(place, text, asked.view_range, {})
+    if shown := named_in(answer.data["content"], untrusted):
+        answer.data["untrusted"] = shown
+    return answer
 
 
-def _file(place: Place, text: str, asked: list[int] | None) -> Answer:
+def _no_content(place: Place) -> NotFound:
+    return NotFound(f"'{place.path}' is not the content of any memory", code="FILE_NOT_FOUND")
+
+
+async def _check_shown(store: Store, principal: Principal, place: Place) -> None:
+    """The notes of a connection are for those who may read both its ends."""
+    entity = place.entity
+    if entity is None or entity[0] != "connections":
+        return
+    if not await store.narrowed(principal, Action.READ, lambda state, sight: shows(state, sight, entity)):
+        raise _no_content(place)
+
+
+def _file(place: Place, text: str, asked: list[int] | None, warning: dict[str, Any]) -> Answer:
     lines = lines_of(text)
     first, last = _range(asked, len(lines))
     shown = _fitting(lines[first - 1 : last])
@@ -54,11 +89,14 @@ def _file(place: Place, text: str, asked: list[int] | None) -> Answer:
         "content": "".join(shown),
         "lines": len(lines),
         "view_range": [first, end],
+        **warning,
     }
     note = ""
     if end < last:
         data |= {"truncated": True, "next_line": end + 1}
         note = f"\n({len(lines)} lines in all; go on with view_range [{end + 1}, -1])"
+    if warning:
+        note += f"\n(untrusted: {warning['untrusted']['reason']})"
     return Answer(data, text=(numbered(shown, first) or "(the file is empty)") + note)
 
 
@@ -86,17 +124,38 @@ def _fitting(lines: list[str]) -> list[str]:
     return lines
 
 
-def _directory(files: Confined, place: Place) -> Answer:
-    entries: list[dict[str, Any]] = []
-    for entry in _below(files, place.parts, _DEPTH):
-        if len(entries) == ENTRIES_MAX:
-            return _listing(place, entries, truncated=True)
-        entries.append(entry)
-    return _listing(place, entries)
+async def _directory(desk: Desk, store: Store, principal: Principal, place: Place) -> Answer:
+    """What may be read of it. A content is its memory's, a plain file is asked about by its path."""
+    files = desk.files_of(principal)
+    narrows = await store.narrowed(principal, Action.READ, lambda state, sight: sight.narrows)
+    # Where something may be withheld, all are looked through: how many there are on a page is not known before.
+    most = None if narrows else ENTRIES_MAX + 1
+    listed = await on_disk(lambda: list(islice(_below(files, place.parts, _DEPTH), most)), "read")
+    contents = [entry["path"] for entry in listed if _is_content(entry)]
+    owners = await entities_at(desk, principal, contents)
+
+    def look(state: State, sight: Sight) -> list[dict[str, Any]]:
+        discretion = Discretion(state, sight)
+
+        def sees(entry: dict[str, Any]) -> bool:
+            owner = owners.get(entry["path"])
+            if owner is not None:
+                return shows(state, sight, owner)
+            return not _is_content(entry) and sight.sees(f"file:{entry['path']}")
+
+        shown = discretion.first(listed, sees, ENTRIES_MAX + 1)
+        return [discretion.warned(owners.get(entry["path"], ("nodes", ""))[1], entry) for entry in shown]
+
+    entries = await store.narrowed(principal, Action.READ, look)
+    return _listing(place, entries[:ENTRIES_MAX], truncated=len(entries) > ENTRIES_MAX)
+
+
+def _is_content(entry: dict[str, Any]) -> bool:
+    return bool(entry["path"].startswith("_content/") and entry["kind"] == "file")
 
 
 def _listing(place: Place, entries: list[dict[str, Any]], *, truncated: bool = False) -> Answer:
-    lines = [f"{entry['path']}{'/' if entry['kind'] == 'directory' else ''}" for entry in entries]
+    lines = [f"{each['path']}{_MARKS[each['kind']]}{' (untrusted)' * ('untrusted' in each)}" for each in entries]
     data: dict[str, Any] = {"path": place.path, "kind": "directory", "entries": entries}
     if truncated:
         data["truncated"] = True

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from tallystick.state.knowledge.catalogue import Knowledge, Parent
+from tallystick.state import Node
+from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent
 from tallystick.state.state import State
+from tallystick.toolsets.discretion import Discretion
 
 T = TypeVar("T")
 Said = dict[str, Any]
@@ -20,77 +21,89 @@ LISTED_LEAST = 10
 """So many of a list are shown even where not all of them fit."""
 
 
-def atom_of(knowledge: Knowledge, atom_id: str, attrs: Said) -> Said:
-    """All its fields. Without the pin: what became of that is told by `fresh`."""
+def entity_of(knowledge: Knowledge, discretion: Discretion, kind: str, entity_id: str, attrs: Said) -> Said:
+    """All its fields, and whether it was recalled."""
+    tell = _atom if kind == "atom" else _molecule
+    return discretion.warned(entity_id, {"id": entity_id, **tell(knowledge, discretion, attrs)})
+
+
+def _atom(knowledge: Knowledge, discretion: Discretion, attrs: Said) -> Said:
+    """Without the pin: what became of that is told by `fresh`."""
     return {
-        "id": atom_id,
-        "projectId": attrs.get("projectId"),
-        "moleculeId": attrs.get("moleculeId"),
+        "projectId": discretion.reference(attrs.get("projectId")),
+        "moleculeId": discretion.reference(attrs.get("moleculeId")),
         "name": attrs.get("name"),
         "paths": listed(attrs, "paths"),
         "knowledge": text(attrs, "knowledge"),
-        "relatedAtoms": related_atoms(knowledge, attrs),
-        **_bookkeeping(attrs),
+        "relatedAtoms": related_atoms(knowledge, discretion, attrs),
+        **_bookkeeping(discretion, attrs),
     }
 
 
-def molecule_of(knowledge: Knowledge, molecule_id: str, attrs: Said) -> Said:
+def _molecule(knowledge: Knowledge, discretion: Discretion, attrs: Said) -> Said:
     return {
-        "id": molecule_id,
-        "projectId": attrs.get("projectId"),
+        "projectId": discretion.reference(attrs.get("projectId")),
         "name": attrs.get("name"),
         "knowledge": text(attrs, "knowledge"),
-        "relatedMolecules": related_molecules(knowledge, attrs),
-        **_bookkeeping(attrs),
+        "relatedMolecules": related_molecules(knowledge, discretion, attrs),
+        **_bookkeeping(discretion, attrs),
     }
 
 
-def entity_of(knowledge: Knowledge, kind: str, entity_id: str, attrs: Said) -> Said:
-    return (atom_of if kind == "atom" else molecule_of)(knowledge, entity_id, attrs)
+def _bookkeeping(discretion: Discretion, attrs: Said) -> Said:
+    tasks = {name: discretion.reference(attrs.get(name)) for name in ("createdByTaskId", "lastTaskId")}
+    return tasks | {name: attrs.get(name) for name in ("version", "createdAt", "updatedAt")}
 
 
-def _bookkeeping(attrs: Said) -> Said:
-    return {name: attrs.get(name) for name in ("createdByTaskId", "lastTaskId", "version", "createdAt", "updatedAt")}
+def related_atoms(knowledge: Knowledge, discretion: Discretion, attrs: Said) -> list[Said]:
+    return _related(knowledge.atoms, discretion, attrs, "relatedAtoms", "atomId")
 
 
-def related_atoms(knowledge: Knowledge, attrs: Said) -> list[Said]:
+def related_molecules(knowledge: Knowledge, discretion: Discretion, attrs: Said) -> list[Said]:
+    return _related(knowledge.molecules, discretion, attrs, "relatedMolecules", "moleculeId")
+
+
+def _related(
+    known: Mapping[str, Atom] | Mapping[str, Molecule], discretion: Discretion, attrs: Said, field: str, key: str
+) -> list[Said]:
     """With the names they have now; null for what is not there any more."""
-    names = {each.id: each.name for each in map(knowledge.atoms.get, _ids(attrs, "relatedAtoms", "atomId")) if each}
-    return [
-        {"atomId": entry.get("atomId"), "name": names.get(entry.get("atomId", "")), "reason": entry.get("reason")}
-        for entry in listed(attrs, "relatedAtoms")
-        if isinstance(entry, dict)
-    ]
+
+    def name_of(entry: Said) -> str:
+        return str(entry.get(key))
+
+    entries = (entry for entry in listed(attrs, field) if isinstance(entry, dict))
+    told = []
+    for entry in entries:
+        other = known.get(name_of(entry))
+        line = {key: entry.get(key), "name": other.name if other else None, "reason": entry.get("reason")}
+        told.append(discretion.warned(name_of(entry), line))
+    return discretion.seen(told, name_of)
 
 
-def related_molecules(knowledge: Knowledge, attrs: Said) -> list[Said]:
-    ids = _ids(attrs, "relatedMolecules", "moleculeId")
-    names = {each.id: each.name for each in map(knowledge.molecules.get, ids) if each}
-    return [
-        {
-            "moleculeId": entry.get("moleculeId"),
-            "name": names.get(entry.get("moleculeId", "")),
-            "reason": entry.get("reason"),
-        }
-        for entry in listed(attrs, "relatedMolecules")
-        if isinstance(entry, dict)
-    ]
-
-
-def _ids(attrs: Said, field: str, key: str) -> list[str]:
-    entries = (entry.get(key) for entry in listed(attrs, field) if isinstance(entry, dict))
-    return [entry for entry in entries if isinstance(entry, str)]
+ENTRY_FIELDS = ("taskId", "summary", "createdAt")
 
 
 def changelog_of(
-    state: State, knowledge: Knowledge, kind: Parent, parent_id: str, limit: int, at: int | None = None
+    state: State,
+    knowledge: Knowledge,
+    discretion: Discretion,
+    kind: Parent,
+    parent_id: str,
+    limit: int,
+    at: int | None = None,
 ) -> list[Said]:
     """The newest entries, as they are shown with their parent; `at` where others may have written since."""
     nodes = (state.node(entry_id, at) for entry_id in knowledge.changelog(kind, parent_id))
-    return [
-        {name: ({"id": node.id} | node.attrs).get(name) for name in ("id", "taskId", "summary", "createdAt")}
-        for node in islice((node for node in nodes if node is not None), limit)
-    ]
+    newest = discretion.first(
+        (node for node in nodes if node is not None), lambda node: discretion.sees(node.id), limit
+    )
+    return [entry_of(discretion, node, ENTRY_FIELDS) for node in newest]
+
+
+def entry_of(discretion: Discretion, node: Node, fields: Sequence[str]) -> Said:
+    """Of a changelog."""
+    said = {name: node.attrs.get(name) for name in fields} | {"taskId": discretion.reference(node.attrs.get("taskId"))}
+    return discretion.warned(node.id, {"id": node.id, **said})
 
 
 def listed(attrs: Said, field: str) -> list[Any]:

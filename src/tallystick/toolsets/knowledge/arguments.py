@@ -97,7 +97,7 @@ class ManageArguments(Arguments):
     createdByTaskId: Reference = Field(default=None, description="create")
     lastTaskId: Reference = Field(default=None, description="update: the task at hand")
     cascade: Flag = Field(default=None, description="delete molecule: its atoms too")
-    pin: Flag = Field(default=None, description="atom: note the git state of its files, to tell when they change")
+    pin: Flag = Field(default=None, description="atom: note its files' git state, to tell when they change")
 
     def has(self, field: str) -> bool:
         """Given at all; for moleculeId null is something to say."""

@@ -10,15 +10,16 @@ from tallystick.state.knowledge import CHANGELOG
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion, itself
 from tallystick.toolsets.envelope import clamped, succeeded
-from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, Said, fitting
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, Said, entry_of, fitting
 from tallystick.toolsets.knowledge.arguments import PAGE_DEFAULT, ChangelogArguments, check_changelog
 from tallystick.toolsets.knowledge.desk import Desk, Operations, put
 from tallystick.toolsets.knowledge.lookup import check_unused, get_entity, get_task
 from tallystick.toolsets.knowledge.query import OFFSET_MAX
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 TOOL = "manage_changelog"
 FIELDS = ("parentType", "parentId", "taskId", "summary", "createdAt")
@@ -32,7 +33,7 @@ async def manage_changelog(desk: Desk, store: Store, principal: Principal, asked
 async def _append(desk: Desk, store: Store, principal: Principal, asked: ChangelogArguments) -> Answer:
     entry_id, parent_id = uuid.uuid4().hex, asked.parentId or ""
 
-    def draw(state: State, operations: Operations) -> Said:
+    def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
         get_entity(state, asked.parentType, parent_id)
         check_unused(state, entry_id)
         values = (asked.parentType, parent_id, get_task(state, asked.taskId or ""), (asked.summary or "").strip())
@@ -45,20 +46,18 @@ async def _append(desk: Desk, store: Store, principal: Principal, asked: Changel
 
 
 async def _search(desk: Desk, store: Store, principal: Principal, asked: ChangelogArguments) -> Answer:
-    def look(state: State) -> Said:
-        return _page(state, asked)
+    def look(state: State, sight: Sight) -> Said:
+        return _page(state, Discretion(state, sight), asked)
 
-    return succeeded(await desk.read(store, principal, Action.SEARCH, look, resource=asked.parentId))
+    return succeeded(await desk.narrowed(store, principal, Action.SEARCH, look, resource=asked.parentId))
 
 
-def _page(state: State, asked: ChangelogArguments) -> Said:
+def _page(state: State, discretion: Discretion, asked: ChangelogArguments) -> Said:
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
-    ids = state.aspect(Knowledge).changelog(asked.parentType, asked.parentId or "")
+    ids = discretion.seen(state.aspect(Knowledge).changelog(asked.parentType, asked.parentId or ""), itself)
     nodes = (node for node in map(state.node, ids[offset : offset + limit]) if node is not None)
-    entries = fitting(
-        ({"id": node.id} | {name: node.attrs.get(name) for name in FIELDS} for node in nodes), ANSWER_BYTES_MAX
-    )
+    entries = fitting((entry_of(discretion, node, FIELDS) for node in nodes), ANSWER_BYTES_MAX)
     data: Said = {"entries": entries, "count": len(entries), "total": len(ids), "limit": limit, "offset": offset}
     if entries and offset + len(entries) < len(ids):
         data["nextOffset"] = offset + len(entries)

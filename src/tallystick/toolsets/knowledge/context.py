@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tallystick.state import Breathing
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
 from tallystick.state.knowledge.globs import segments_of
 from tallystick.state.state import State
+from tallystick.toolsets.discretion import Discretion, itself
 from tallystick.toolsets.knowledge.answers import (
     ANSWER_BYTES_MAX,
     LISTED_LEAST,
@@ -32,6 +33,9 @@ from tallystick.toolsets.knowledge.answers import (
 )
 from tallystick.toolsets.knowledge.desk import Pins
 from tallystick.toolsets.knowledge.freshness import read_pin
+
+if TYPE_CHECKING:
+    from tallystick.store import Sight
 
 ATOMS_MAX = 500
 """More are never shown at once, however short they are."""
@@ -51,13 +55,19 @@ class Context(msgspec.Struct):
 
 
 def context(
-    state: State, project_id: str, paths: Sequence[str], *, changelog: int = 0, bytes_max: int = ANSWER_BYTES_MAX
+    state: State,
+    project_id: str,
+    paths: Sequence[str],
+    discretion: Discretion,
+    *,
+    changelog: int = 0,
+    bytes_max: int = ANSWER_BYTES_MAX,
 ) -> Breathing[Context]:
     """`changelog` entries with each; 0 leaves them out. What does not fit is cut, and said to be."""
     knowledge, asked = state.aspect(Knowledge), state.count
-    matched, unmatched = yield from _match(knowledge, project_id, paths)
+    matched, unmatched = yield from _match(knowledge, project_id, paths, discretion)
     # Among many paths others may have written meanwhile: the answer is as it was when it was asked for.
-    told = _Telling(state, knowledge, asked, changelog)
+    told = _Telling(state, knowledge, discretion, asked, changelog)
     atoms = in_order(atom for atom, _ in matched.values())
     for atom in atoms[:ATOMS_MAX]:
         told.add(atom, matched[atom.id][1])
@@ -66,13 +76,19 @@ def context(
 
 
 def knowledge_for_paths(
-    state: State, project_id: str, paths: Sequence[str], *, bytes_max: int = COMPACT_BYTES_MAX
+    state: State,
+    project_id: str,
+    paths: Sequence[str],
+    *,
+    sight: Sight | None = None,
+    bytes_max: int = COMPACT_BYTES_MAX,
 ) -> Said:
     """What to know of these files: {molecules?, orphanAtoms?}, each only when there is any; {} for nothing.
 
     `paths` may be links of any kind: those that are no repository paths are passed over.
     """
-    found = drained(context(state, project_id, repository_paths(paths), bytes_max=bytes_max)).data
+    discretion = Discretion(state, sight)
+    found = drained(context(state, project_id, repository_paths(paths), discretion, bytes_max=bytes_max)).data
     for entry in _entries(found):
         for name in ("relatedAtoms", "relatedMolecules"):
             if not entry.get(name):
@@ -80,7 +96,12 @@ def knowledge_for_paths(
     return {name: value for name, value in found.items() if value and name not in ("unmatchedPaths", "hint")}
 
 
-def graph_hints(state: State | None = None, project_id: str | None = None, paths: Sequence[str] = ()) -> Said:
+def graph_hints(
+    state: State | None = None,
+    project_id: str | None = None,
+    paths: Sequence[str] = (),
+    discretion: Discretion | None = None,
+) -> Said:
     """What a task that was completed might mean for the knowledge; with the atoms of its files, if they are given."""
     hints: Said = {
         "message": "Task completed. Consider updating the knowledge graph.",
@@ -92,10 +113,12 @@ def graph_hints(state: State | None = None, project_id: str | None = None, paths
     }
     if state is None or project_id is None or not paths:
         return hints
+    discretion = discretion or Discretion(state)
     knowledge = state.aspect(Knowledge)
-    matched, unmatched = drained(_match(knowledge, project_id, repository_paths(paths)))
-    atoms = [{"id": atom.id, "name": atom.name} for atom in in_order(atom for atom, _ in matched.values())]
-    told: Said = {"atoms": fitting(atoms, 2_000) if atoms else [], "unmatchedPaths": unmatched[:LISTED_LEAST]}
+    matched, unmatched = drained(_match(knowledge, project_id, repository_paths(paths), discretion))
+    atoms = in_order(atom for atom, _ in matched.values())
+    lines = (discretion.warned(atom.id, {"id": atom.id, "name": atom.name}) for atom in atoms)
+    told: Said = {"atoms": fitting(lines, 2_000), "unmatchedPaths": unmatched[:LISTED_LEAST]}
     return hints | {name: value for name, value in told.items() if value}
 
 
@@ -130,7 +153,7 @@ def drained(answer: Generator[None, None, T]) -> T:
 
 
 def _match(
-    knowledge: Knowledge, project_id: str, paths: Sequence[str]
+    knowledge: Knowledge, project_id: str, paths: Sequence[str], discretion: Discretion
 ) -> Breathing[tuple[dict[str, tuple[Atom, list[str]]], list[str]]]:
     """By its id each atom with the paths that it is about, as they were spelt; and the paths that nobody is."""
     shelf = knowledge.shelf(project_id)
@@ -138,8 +161,9 @@ def _match(
     unmatched: list[str] = []
     for number, path in enumerate(paths, 1):
         segments = segments_of(path)
-        owners = shelf.globs.match(segments) if segments else ()
-        for atom_id in owners:
+        owners: Iterable[str] = shelf.globs.match(segments) if segments else ()
+        # What only others know of is as if nobody did.
+        for atom_id in (owners := discretion.seen(owners, itself)):
             matched.setdefault(atom_id, (shelf.atoms[atom_id], []))[1].append(path)
         if not owners:
             unmatched.append(path)
@@ -154,11 +178,12 @@ def _match(
 class _Telling:
     """An answer in the making, of the state after `at` commits."""
 
-    def __init__(self, state: State, knowledge: Knowledge, at: int, changelog: int) -> None:
+    def __init__(self, state: State, knowledge: Knowledge, discretion: Discretion, at: int, changelog: int) -> None:
         self.orphans: list[Said] = []
         self.pins: Pins = {}
         self._state = state
         self._knowledge = knowledge
+        self._discretion = discretion
         self._at = at
         self._changelog = changelog
         self._molecules: dict[Molecule, Said] = {}
@@ -178,29 +203,33 @@ class _Telling:
             "name": atom.name,
             "knowledge": text(attrs, "knowledge"),
             "matchedPaths": paths,
-            "relatedAtoms": related_atoms(self._knowledge, attrs),
+            "relatedAtoms": related_atoms(self._knowledge, self._discretion, attrs),
         }
         molecule = self._knowledge.molecules.get(atom.molecule or "")
-        place = self.orphans if molecule is None else self._molecule(molecule)["atoms"]
-        place.append(entry | self._history("atom", atom.id))
+        alone = molecule is None or not self._discretion.sees(molecule.id)
+        place = self.orphans if alone or molecule is None else self._molecule(molecule)["atoms"]
+        place.append(self._discretion.warned(atom.id, entry | self._history("atom", atom.id)))
 
     def _molecule(self, molecule: Molecule) -> Said:
         if molecule not in self._molecules:
             attrs = self._attrs(molecule.id) or {}
-            self._molecules[molecule] = {
+            told = {
                 "id": molecule.id,
                 "name": molecule.name,
                 "knowledge": text(attrs, "knowledge"),
-                "relatedMolecules": related_molecules(self._knowledge, attrs),
+                "relatedMolecules": related_molecules(self._knowledge, self._discretion, attrs),
                 **self._history("molecule", molecule.id),
                 "atoms": [],
             }
+            self._molecules[molecule] = self._discretion.warned(molecule.id, told)
         return self._molecules[molecule]
 
     def _history(self, kind: Parent, entity_id: str) -> Said:
         if not self._changelog:
             return {}
-        entries = changelog_of(self._state, self._knowledge, kind, entity_id, self._changelog, self._at)
+        entries = changelog_of(
+            self._state, self._knowledge, self._discretion, kind, entity_id, self._changelog, self._at
+        )
         return {"changelog": entries}
 
     def _attrs(self, entity_id: str) -> Said | None:

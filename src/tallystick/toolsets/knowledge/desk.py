@@ -14,6 +14,8 @@ from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.knowledge.catalogue import Knowledge, Parent
 from tallystick.state.state import State
+from tallystick.state.trust import Trust
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.envelope import find_uuid
 from tallystick.toolsets.knowledge.answers import size_of
 from tallystick.toolsets.knowledge.freshness import Pin, Repository, told
@@ -42,30 +44,16 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
         """Never before the head, so that times follow the order of the log."""
         return max(to_text(self.clock()), state.head.timestamp)
 
-    async def read(
-        self,
-        store: Store,
-        principal: Principal,
-        action: Action,
-        look: Callable[[State], T | Breathing[T]],
-        *,
-        resource: str | None = None,
-    ) -> T:
-        def prepared(state: State) -> T | Breathing[T]:
-            # Here, and not in a look that breathes: after a start this reads all there is, which may take longer
-            # than a question may.
-            state.aspect(Knowledge)
-            return look(state)
-
-        return await store.read(principal, action, prepared, resource=resource)
-
     async def narrowed(
         self, store: Store, principal: Principal, action: Action, look: NarrowedLook[T], *, resource: str | None = None
     ) -> T:
-        """`read` for lists: of what the principal may read."""
+        """What `look` tells of what the principal may read."""
 
         def prepared(state: State, sight: Sight) -> T | Breathing[T]:
-            state.aspect(Knowledge)
+            # Here, and not in a look that breathes: after a start this reads all there is, which may take longer
+            # than a question may.
+            for aspect in (Knowledge, Trust):
+                state.aspect(aspect)
             return look(state, sight)
 
         return await store.narrowed(principal, action, prepared, resource=resource)
@@ -75,7 +63,7 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
         store: Store,
         principal: Principal,
         tool: str,
-        draw: Callable[[State, Operations], T],
+        draw: Callable[[State, Operations, Discretion], T],
         *,
         action: Action = Action.WRITE,
         resource: str | None = None,
@@ -84,14 +72,14 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
         """What `draw` answers at the head, once the operations it lists are durable."""
         drawn: list[T] = []
 
-        def propose(state: State) -> Draft:
+        def propose(state: State, sight: Sight) -> Draft:
             drawn.clear()
             operations: Operations = []
-            drawn.append(draw(state, operations))
+            drawn.append(draw(state, operations, Discretion(state, sight)))
             context = {"job_id": find_uuid(task) or task} if task else None
             return Draft(tuple(operations), actor=principal.actor, tool=tool, run_context=context)
 
-        await store.write(principal, action, propose, resource=resource)
+        await store.write_narrowed(principal, action, propose, resource=resource)
         return drawn[0]
 
     async def pin(self, patterns: Sequence[str]) -> Pin | None:

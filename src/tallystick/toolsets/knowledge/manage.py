@@ -18,6 +18,7 @@ from tallystick.state.knowledge.catalogue import Knowledge, Parent
 from tallystick.state.knowledge.globs import normalised
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.envelope import check, check_version, succeeded, violated
 from tallystick.toolsets.knowledge.answers import Said, entity_of, listed, text
 from tallystick.toolsets.knowledge.arguments import ManageArguments, check_manage, knowledge_problems, related
@@ -52,7 +53,7 @@ async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageA
     patterns = _patterns(asked) or []
     pin = await _pin(desk, asked, patterns) if asked.entityType == "atom" else None
 
-    def draw(state: State, operations: Operations) -> Said:
+    def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
         check_unused(state, entity_id)
         now = desk.now(state)
         project = get_project(state, asked.projectId or "")
@@ -75,7 +76,7 @@ async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageA
             attrs |= _pinned(pin)
         else:
             attrs["relatedMolecules"] = related(asked.relatedMolecules or [], "moleculeId")
-        return _put(state, operations, asked, entity_id, attrs)
+        return _put(state, operations, discretion, asked, entity_id, attrs)
 
     entity = await desk.write(store, principal, TOOL, draw, resource=entity_id, task=asked.createdByTaskId)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} created", exempt=True)
@@ -92,9 +93,16 @@ def _check_molecule(state: State, molecule_id: str | None, project_id: str) -> N
         raise violated(f"molecule '{molecule_id}' belongs to another project", moleculeId=molecule_id)
 
 
-def _put(state: State, operations: Operations, asked: ManageArguments, entity_id: str, attrs: Said) -> Said:
+def _put(
+    state: State,
+    operations: Operations,
+    discretion: Discretion,
+    asked: ManageArguments,
+    entity_id: str,
+    attrs: Said,
+) -> Said:
     operations.append(put(entity_id, TYPES[asked.entityType], attrs))
-    return entity_of(state.aspect(Knowledge), asked.entityType, entity_id, attrs)
+    return entity_of(state.aspect(Knowledge), discretion, asked.entityType, entity_id, attrs)
 
 
 # -- pins
@@ -125,7 +133,7 @@ async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageA
     if asked.entityType == "atom" and (asked.pin or (desk.pin_knowledge and asked.pin is None)):
         pin = await _pin(desk, asked, await _patterns_at_head(store, principal, asked))
 
-    def draw(state: State, operations: Operations) -> Said:
+    def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
         attrs = _checked(state, asked)
         project = str(attrs.get("projectId"))
         _check_project(state, asked, project)
@@ -135,7 +143,7 @@ async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageA
         if asked.pin is False:
             attrs.pop("pin", None)
         attrs |= {"version": version_of(attrs) + 1, "updatedAt": now} | ({"lastTaskId": task} if task else {})
-        return _put(state, operations, asked, entity_id, attrs)
+        return _put(state, operations, discretion, asked, entity_id, attrs)
 
     entity = await desk.write(store, principal, TOOL, draw, resource=entity_id, task=asked.lastTaskId)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} updated", exempt=True)
@@ -196,7 +204,7 @@ def _knowledge(asked: ManageArguments, before: str, now: str, task: str | None) 
 
 
 async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
-    def draw(state: State, operations: Operations) -> Said:
+    def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
         attrs = _checked(state, asked)
         task = get_task(state, asked.lastTaskId) if asked.lastTaskId is not None else attrs.get("lastTaskId")
         members = _members(state, asked)

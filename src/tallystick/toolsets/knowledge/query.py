@@ -10,11 +10,11 @@ from tallystick.state import Breathing, Node
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.envelope import clamped, succeeded
 from tallystick.toolsets.knowledge.answers import (
     ANSWER_BYTES_MAX,
     Said,
-    atom_of,
     changelog_of,
     cut_list,
     entity_of,
@@ -62,36 +62,38 @@ async def _freshness(desk: Desk, store: Store, principal: Principal, pins: Pins)
 async def _get(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
     entity_id = asked.id or ""
 
-    def look(state: State) -> Context:
+    def look(state: State, sight: Sight) -> Context:
         node = get_entity(state, asked.entityType or "", entity_id)
-        return (_molecule if asked.entityType == "molecule" else _atom)(state, node, asked)
+        tell = _molecule if asked.entityType == "molecule" else _atom
+        return tell(state, Discretion(state, sight), node, asked)
 
-    found: Context = await desk.read(store, principal, Action.READ, look, resource=entity_id)
+    found: Context = await desk.narrowed(store, principal, Action.READ, look, resource=entity_id)
     fresh = await _freshness(desk, store, principal, found.pins)
     for atom in [found.data["atom"]] if "atom" in found.data else found.data["atoms"]:
         atom |= fresh.get(atom["id"], {})
     return succeeded(found.data, exempt=True)
 
 
-def _atom(state: State, node: Node, asked: QueryArguments) -> Context:
+def _atom(state: State, discretion: Discretion, node: Node, asked: QueryArguments) -> Context:
     knowledge = state.aspect(Knowledge)
-    data: Said = {"atom": atom_of(knowledge, node.id, node.attrs)}
+    data: Said = {"atom": entity_of(knowledge, discretion, "atom", node.id, node.attrs)}
     if asked.includeChangelog is not False:
-        data["changelog"] = changelog_of(state, knowledge, "atom", node.id, _inline(asked))
+        data["changelog"] = changelog_of(state, knowledge, discretion, "atom", node.id, _inline(asked))
     pins: Pins = {}
     _note_pin(node, pins)
     return Context(data, pins)
 
 
-def _molecule(state: State, node: Node, asked: QueryArguments) -> Context:
+def _molecule(state: State, discretion: Discretion, node: Node, asked: QueryArguments) -> Context:
     knowledge = state.aspect(Knowledge)
-    data: Said = {"molecule": entity_of(knowledge, "molecule", node.id, node.attrs), "atoms": []}
+    data: Said = {"molecule": entity_of(knowledge, discretion, "molecule", node.id, node.attrs), "atoms": []}
     if asked.includeChangelog is not False:
-        data["changelog"] = changelog_of(state, knowledge, "molecule", node.id, _inline(asked))
-    members, left = knowledge.members(node.id), ANSWER_BYTES_MAX - size_of(data)
+        data["changelog"] = changelog_of(state, knowledge, discretion, "molecule", node.id, _inline(asked))
+    members = discretion.seen(knowledge.members(node.id), lambda member: member.id)
+    left = ANSWER_BYTES_MAX - size_of(data)
     pins: Pins = {}
     for member in members:
-        atom = _whole(state, knowledge, member, asked, pins)
+        atom = _whole(state, discretion, member, asked, pins)
         left -= size_of(atom) + 1
         if left < 0 and data["atoms"]:
             pins.pop(member.id, None)
@@ -105,21 +107,22 @@ def _molecule(state: State, node: Node, asked: QueryArguments) -> Context:
 
 def _whole(
     state: State,
-    knowledge: Knowledge,
+    discretion: Discretion,
     entry: Atom | Molecule,
     asked: QueryArguments,
     pins: Pins,
     at: int | None = None,
 ) -> Said:
     """As it is listed: with its changelog, if that was asked for."""
+    knowledge = state.aspect(Knowledge)
     kind: Parent = "atom" if isinstance(entry, Atom) else "molecule"
     node = state.node(entry.id, at)
     assert node is not None, "what is in the catalogue is in the graph"
     if kind == "atom":
         _note_pin(node, pins)
-    said = entity_of(knowledge, kind, node.id, node.attrs)
+    said = entity_of(knowledge, discretion, kind, node.id, node.attrs)
     if asked.includeChangelog is not False:
-        said["changelog"] = changelog_of(state, knowledge, kind, node.id, _inline(asked), at)
+        said["changelog"] = changelog_of(state, knowledge, discretion, kind, node.id, _inline(asked), at)
     return said
 
 
@@ -142,13 +145,15 @@ async def _search(desk: Desk, store: Store, principal: Principal, asked: QueryAr
 
 def _found(state: State, asked: QueryArguments, sight: Sight) -> Breathing[Said]:
     # While many are looked through others may write: all of it is as it was when it was asked for.
-    knowledge, at = state.aspect(Knowledge), state.count
+    discretion, at = Discretion(state, sight), state.count
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
-    hits = yield from _holding(state, at, _candidates(state, knowledge, asked), (asked.query or "").strip())
+    hits = yield from _holding(
+        state, at, _candidates(state, state.aspect(Knowledge), asked), (asked.query or "").strip()
+    )
     if sight.narrows:
         hits = [entry for entry in hits if sight.sees(entry.id)]
-    page = (_listed(state, knowledge, asked, entry, at) for entry in hits[offset : offset + limit])
+    page = (_listed(state, discretion, asked, entry, at) for entry in hits[offset : offset + limit])
     items = fitting(page, ANSWER_BYTES_MAX)
     data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
     if items and offset + len(items) < len(hits):
@@ -186,8 +191,8 @@ def _knowledge(state: State, at: int, entry: Atom | Molecule) -> str:
     return text(node.attrs, "knowledge") if node is not None else ""
 
 
-def _listed(state: State, knowledge: Knowledge, asked: QueryArguments, entry: Atom | Molecule, at: int) -> Said:
-    said = _whole(state, knowledge, entry, asked, {}, at)
+def _listed(state: State, discretion: Discretion, asked: QueryArguments, entry: Atom | Molecule, at: int) -> Said:
+    said = _whole(state, discretion, entry, asked, {}, at)
     if size_of(said) > ANSWER_BYTES_MAX:
         # By itself more than a page holds: whoever wants all of it gets it by its id.
         said.pop("changelog", None)
@@ -201,10 +206,11 @@ def _listed(state: State, knowledge: Knowledge, asked: QueryArguments, entry: At
 
 
 async def _context(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
-    def look(state: State) -> Breathing[Context]:
-        return context(state, get_project(state, asked.projectId or ""), asked.paths or [], changelog=_inline(asked))
+    def look(state: State, sight: Sight) -> Breathing[Context]:
+        project = get_project(state, asked.projectId or "")
+        return context(state, project, asked.paths or [], Discretion(state, sight), changelog=_inline(asked))
 
-    found: Context = await desk.read(store, principal, Action.READ, look)
+    found: Context = await desk.narrowed(store, principal, Action.READ, look)
     fresh = await _freshness(desk, store, principal, found.pins)
     for atoms in [*(molecule["atoms"] for molecule in found.data["molecules"]), found.data["orphanAtoms"]]:
         for atom in atoms:

@@ -83,7 +83,7 @@ async def _add(desk: Desk, store: Store, principal: Principal, stale: Sequence[S
     def look(state: State) -> list[Said]:
         return [atom for atom in stale if _place(state, state.aspect(WorkGraph), atom) is not None][:most]
 
-    wanted: list[Said] = await desk.read(store, principal, Action.SEARCH, look) if stale else []
+    wanted: list[Said] = await store.read(principal, Action.SEARCH, look) if stale else []
     if not wanted:
         return 0
     work = WorkDesk(clock=desk.clock)

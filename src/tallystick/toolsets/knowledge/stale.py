@@ -15,13 +15,14 @@ from tallystick.state import Breathing
 from tallystick.state.knowledge import ATOM
 from tallystick.state.knowledge.catalogue import Knowledge, in_order
 from tallystick.state.state import State
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.knowledge.answers import Said, listed, text
 from tallystick.toolsets.knowledge.desk import Desk, Operations, Pins, put
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 _BREATH = 50
 
@@ -30,10 +31,10 @@ async def find_stale(desk: Desk, store: Store, principal: Principal, project_id:
     """{id, name, projectId, lastTaskId, fresh: false, pinnedAt, changedFiles?} of each, by name; all projects' if none
     is named. Nothing where git cannot tell."""
 
-    def look(state: State) -> Breathing[tuple[list[Said], Pins]]:
-        return _pinned(state, project_id)
+    def look(state: State, sight: Sight) -> Breathing[tuple[list[Said], Pins]]:
+        return _pinned(state, Discretion(state, sight), project_id)
 
-    found: tuple[list[Said], Pins] = await desk.read(store, principal, Action.SEARCH, look)
+    found: tuple[list[Said], Pins] = await desk.narrowed(store, principal, Action.SEARCH, look)
     atoms, pins = found
     fresh = await desk.compare(pins)
     told = [atom | fresh.get(str(atom["id"]), {}) for atom in atoms]
@@ -55,7 +56,7 @@ async def repin(desk: Desk, store: Store, principal: Principal, atom_id: str, *,
     if pin is None:
         return False
 
-    def draw(state: State, operations: Operations) -> None:
+    def draw(state: State, operations: Operations, discretion: Discretion) -> None:
         attrs = get_entity(state, "atom", atom_id).attrs
         if listed(attrs, "paths") != patterns:
             raise Conflict(f"the paths of atom '{atom_id}' were changed meanwhile", hint="try again")
@@ -65,19 +66,21 @@ async def repin(desk: Desk, store: Store, principal: Principal, atom_id: str, *,
     return True
 
 
-def _pinned(state: State, project_id: str | None) -> Breathing[tuple[list[Said], Pins]]:
+def _pinned(state: State, discretion: Discretion, project_id: str | None) -> Breathing[tuple[list[Said], Pins]]:
     knowledge, at = state.aspect(Knowledge), state.count
     rows = knowledge.atoms if project_id is None else knowledge.shelf(project_id).atoms
     atoms: list[Said] = []
     pins: Pins = {}
-    for number, row in enumerate(in_order(row for row in rows.values() if row.pinned)):
+    pinned = in_order(row for row in rows.values() if row.pinned)
+    for number, row in enumerate(discretion.seen(pinned, lambda row: row.id)):
         node = state.node(row.id, at)
         attrs = node.attrs if node is not None else {}
         pin = read_pin(attrs)
         if pin is not None:
             pins[row.id] = (listed(attrs, "paths"), pin)
-            last = text(attrs, "lastTaskId")
-            atoms.append({"id": row.id, "name": row.name, "projectId": row.project, "lastTaskId": last})
+            last, project = (discretion.reference(each) for each in (text(attrs, "lastTaskId"), row.project))
+            atom = {"id": row.id, "name": row.name, "projectId": project, "lastTaskId": last}
+            atoms.append(discretion.warned(row.id, atom))
         if number % _BREATH == 0:
             yield
     return atoms, pins

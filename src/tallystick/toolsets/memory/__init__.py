@@ -91,7 +91,7 @@ TOOLSET = Toolset(
             name="memory.write",
             title="Write to memory",
             description="Write or delete one ledger entity (node) or edge. UPSERT replaces the whole document."
-            " DELETE keeps history; REDACT_NODE also erases values from it.",
+            " DELETE keeps history; REDACT erases values from it.",
             input=WriteArguments,
             output=_answer(
                 "commit_id lamport timestamp content_hash prev duplicate",

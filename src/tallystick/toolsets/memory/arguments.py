@@ -11,7 +11,7 @@ import re
 import unicodedata
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, PlainValidator, WithJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
@@ -60,7 +60,7 @@ def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
 
 
 class Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     @classmethod
     def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -113,13 +113,15 @@ Moment = Annotated[
 Position = Annotated[int, Field(ge=0)]
 Fields = Annotated[list[Name], Field(min_length=1, max_length=FIELDS_MAX)]
 
+REPEATS: dict[str, JsonValue] = {"x-repeats": True}
+"""For a field that only says again what its neighbours say: agents are not shown its members."""
 FIELDS_HELP = "return only these, e.g. attrs.title"
 IF_POSITION_HELP = "position of an earlier answer; only unchanged: true if nothing was written since"
 
 
 # -- memory.write
 
-Op = Literal["UPSERT_NODE", "UPSERT_EDGE", "DELETE_NODE", "DELETE_EDGE", "REDACT_NODE"]
+Op = Literal["UPSERT_NODE", "UPSERT_EDGE", "DELETE_NODE", "DELETE_EDGE", "REDACT_NODE", "REDACT_EDGE"]
 
 
 class NodeArgument(Arguments):
@@ -144,14 +146,14 @@ class RunContext(Arguments):
 
 class WriteArguments(Arguments):
     op: Op
-    node: NodeArgument | None = Field(default=None, description="UPSERT_NODE: the whole node, replaces the old one")
-    edge: EdgeArgument | None = Field(default=None, description="UPSERT_EDGE, or DELETE_EDGE by from, rel, to")
-    node_id: Id | None = Field(default=None, description="DELETE_NODE, REDACT_NODE")
-    edge_id: Id | None = Field(default=None, description="DELETE_EDGE")
+    node: NodeArgument | None = Field(default=None, description="UPSERT_NODE")
+    edge: EdgeArgument | None = Field(default=None, description="UPSERT; DELETE, REDACT by from, rel, to")
+    node_id: Id | None = Field(default=None, description="DELETE, REDACT")
+    edge_id: Id | None = Field(default=None, description="DELETE, REDACT")
     reason: Annotated[str, Field(min_length=1, max_length=REASON_CHARACTERS_MAX)] | None = Field(
-        default=None, description="why; required by REDACT_NODE"
+        default=None, description="why; required by REDACT"
     )
-    redacted_fields: Fields | None = Field(default=None, description="REDACT_NODE: e.g. attrs.email; default all attrs")
+    redacted_fields: Fields | None = Field(default=None, description="e.g. attrs.email; default all, its edges' too")
     original_commit_id: CommitId | None = None
     nonce: Id | None = Field(default=None, description="makes a retry safe")
     actor: Id | None = None
@@ -169,7 +171,7 @@ class ReadFilters(Arguments):
 
 class ReadArguments(Arguments):
     entity_id: Id | None = Field(default=None, description="of a node or an edge")
-    filters: ReadFilters | None = Field(default=None, description="the same, nested")
+    filters: ReadFilters | None = Field(default=None, description="the same, nested", json_schema_extra=REPEATS)
     type: Name | None = Field(default=None, description="null unless of this type")
     as_of: Moment | None = None
     include_edges: bool = False
@@ -216,11 +218,11 @@ class SearchArguments(Arguments):
     )
     since: Time | None = Field(default=None, description="last written at or after; in a traversal: edges")
     until: Time | None = Field(default=None, description="before")
-    time_window: TimeWindow | None = None
+    time_window: TimeWindow | None = Field(default=None, description="both, nested", json_schema_extra=REPEATS)
     traversal: Traversal | None = None
     limit: int | None = Field(default=None, ge=1, le=PAGE_MAX, description=f"default {PAGE_DEFAULT}")
     offset: int | None = Field(default=None, ge=0)
-    filters: SearchFilters | None = Field(default=None, description="the same, nested")
+    filters: SearchFilters | None = Field(default=None, description="the same, nested", json_schema_extra=REPEATS)
     as_of: Moment | None = None
     fields: Fields | None = Field(default=None, description=FIELDS_HELP)
     if_position: Position | None = Field(default=None, description=IF_POSITION_HELP)
@@ -238,7 +240,7 @@ class LineageArguments(Arguments):
     limit: int | None = Field(default=None, ge=1, le=PAGE_MAX, description=f"default {PAGE_DEFAULT}")
     offset: int | None = Field(default=None, ge=0)
     export_format: Format | None = Field(default=None, description="default json")
-    format: Format | None = Field(default=None, description="alias")
+    format: Format | None = Field(default=None, description="alias", json_schema_extra=REPEATS)
 
 
 # -- what was said in two places

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from tallystick.commits import Verb
+from tallystick.commits import EDGE_VERBS, REDACTIONS
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
 from tallystick.state import Lineage, Sees, Step
@@ -127,12 +127,11 @@ def record_of(step: Step) -> dict[str, Any]:
 def _subject(step: Step) -> dict[str, Any]:
     """What the commit speaks of, where that is not the whole entity itself."""
     verb = step.commit.operation
-    if verb in (Verb.UPSERT_EDGE, Verb.DELETE_EDGE):
-        document = step.commit.document()
-        return {"edge": {key: document[key] for key in ("from", "rel", "to")}}
-    if verb is Verb.REDACT_NODE:
-        return {"redacted_fields": step.commit.document().get("redacted_fields", ["attrs"])}
-    return {}
+    document = step.commit.document()
+    subject = {"edge": {key: document[key] for key in ("from", "rel", "to")}} if verb in EDGE_VERBS else {}
+    if verb in REDACTIONS:
+        subject["redacted_fields"] = document.get("redacted_fields", ["attrs"])
+    return subject
 
 
 # -- as CSV

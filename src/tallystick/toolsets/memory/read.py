@@ -20,7 +20,7 @@ from tallystick.toolsets.memory.answers import (
     provenance_of,
     slim,
 )
-from tallystick.toolsets.memory.arguments import ReadArguments, ReadFilters, agree, check_fields, refuse, required
+from tallystick.toolsets.memory.arguments import ReadArguments, agree, check_fields, refuse, required
 from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
@@ -32,9 +32,11 @@ STEPS = 100
 
 async def read(store: Store, principal: Principal, asked: ReadArguments) -> Answer:
     problems: list[str] = []
-    nested = asked.filters or ReadFilters()
-    entity_id = agree(problems, entity_id=asked.entity_id, filters__id=nested.id, filters__entity_id=nested.entity_id)
-    kind = agree(problems, type=asked.type, filters__type=nested.type)
+    entity_id, kind = asked.entity_id, asked.type
+    if asked.filters is not None:
+        nested = asked.filters
+        entity_id = agree(problems, entity_id=entity_id, filters__id=nested.id, filters__entity_id=nested.entity_id)
+        kind = agree(problems, type=kind, filters__type=nested.type)
     if entity_id is None:
         problems.append(required("entity_id"))
     check_fields(problems, asked.fields)

@@ -51,10 +51,12 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "DELETE_NODE": ("node_id",),
     "DELETE_EDGE": (),
     "REDACT_NODE": ("node_id", "reason"),
+    "REDACT_EDGE": ("reason",),
 }
 ALLOWED: dict[str, tuple[str, ...]] = {
     "DELETE_EDGE": ("edge", "edge_id"),
     "REDACT_NODE": ("node_id", "redacted_fields", "original_commit_id"),
+    "REDACT_EDGE": ("edge", "edge_id", "redacted_fields", "original_commit_id"),
 }
 SPECIFIC = ("node", "edge", "node_id", "edge_id", "redacted_fields", "original_commit_id")
 
@@ -74,13 +76,13 @@ def _problems_of_upsert_edge(asked: WriteArguments) -> list[str]:
     return []
 
 
-def _problems_of_delete_edge(asked: WriteArguments) -> list[str]:
+def _problems_of_edge_name(asked: WriteArguments) -> list[str]:
     if asked.edge is None and asked.edge_id is None:
         return ["field 'edge' or 'edge_id' is required"]
     if asked.edge is not None and asked.edge_id is not None:
         return ["fields 'edge' and 'edge_id' cannot both name the edge"]
     if asked.edge is not None and (asked.edge.attrs is not None or asked.edge.id is not None):
-        return ["field 'edge' of DELETE_EDGE holds from, rel and to only"]
+        return [f"field 'edge' of {asked.op} holds from, rel and to only"]
     return []
 
 
@@ -94,8 +96,9 @@ def _problems_of_redact(asked: WriteArguments) -> list[str]:
 
 EXTRA: dict[str, Callable[[WriteArguments], list[str]]] = {
     "UPSERT_EDGE": _problems_of_upsert_edge,
-    "DELETE_EDGE": _problems_of_delete_edge,
+    "DELETE_EDGE": _problems_of_edge_name,
     "REDACT_NODE": _problems_of_redact,
+    "REDACT_EDGE": lambda asked: _problems_of_edge_name(asked) + _problems_of_redact(asked),
 }
 
 
@@ -142,7 +145,8 @@ def _edge_payload(asked: WriteArguments) -> Payload:
 
 
 def _redact_payload(asked: WriteArguments) -> Payload:
-    payload: Payload = {"node_id": asked.node_id, "reason": asked.reason}
+    named = _edge_name(asked) if asked.op == "REDACT_EDGE" else {"node_id": asked.node_id}
+    payload: Payload = {**named, "reason": asked.reason}
     if asked.redacted_fields is not None:
         payload["redacted_fields"] = asked.redacted_fields
     if asked.original_commit_id is not None:
@@ -163,6 +167,7 @@ PAYLOADS: dict[str, Callable[[WriteArguments], Payload]] = {
     "DELETE_NODE": lambda asked: {"node_id": asked.node_id},
     "DELETE_EDGE": _edge_name,
     "REDACT_NODE": _redact_payload,
+    "REDACT_EDGE": _redact_payload,
 }
 
 
@@ -185,7 +190,7 @@ RESERVED = ("work/", "knowledge/", "tasks/", "trust/")
 
 def check_not_reserved(state: State, asked: WriteArguments, payload: Payload) -> None:
     """Reading and lineage are for every entity; writing goes by the rules of its own vocabulary. Erasure must not."""
-    if asked.op == "REDACT_NODE":
+    if asked.op.startswith("REDACT"):
         return
     said = payload or state.edge_name(asked.edge_id or "") or {}
     named = [said[name] for name in ("id", "node_id", "from") if name in said]
@@ -219,8 +224,9 @@ def _says_the_same(commit: Commit, asked: WriteArguments, payload: Payload) -> b
     if commit.operation != asked.op:
         return False
     if asked.edge_id is not None:
-        name = commit.document()
-        return asked.edge_id == (name.get("id") or edge_name(name["from"], name["rel"], name["to"]))
+        said = commit.document()
+        is_it = asked.edge_id == (said.get("id") or edge_name(said["from"], said["rel"], said["to"]))
+        return is_it and all(said.get(name) == value for name, value in payload.items())
     return commit.content_hash == content_hash(payload)
 
 
@@ -263,39 +269,64 @@ def _delete_node(state: State, actor: str, asked: WriteArguments, payload: Paylo
 
 
 def _delete_edge(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
-    if asked.edge_id is not None:
-        edge = state.edge_by_id(asked.edge_id)
-        sought = f"no edge with the id '{asked.edge_id}'"
-    else:
-        edge = state.edge(payload["from"], payload["rel"], payload["to"])
-        sought = f"no edge '{payload['from']}' -{payload['rel']}-> '{payload['to']}'"
+    edge = state.edge_by_id(resource_of(asked))
     name = state.edge_name(edge.id) if edge is not None else None
     if name is None:
-        raise NotFound(sought, hint="an edge with an id of its own is deleted by edge_id")
+        raise _no_edge(asked)
     return _draft(actor, asked, Operation(Verb.DELETE_EDGE, name, nonce=asked.nonce))
 
 
+def _no_edge(asked: WriteArguments) -> NotFound:
+    if asked.edge is None:
+        return NotFound(f"no edge with the id '{asked.edge_id}'")
+    source, rel, target = triple_of(asked.edge)
+    return NotFound(
+        f"no edge '{source}' -{rel}-> '{target}'", hint="an edge with an id of its own is called by edge_id"
+    )
+
+
 def _redact_node(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
+    """A deleted node has a history too, and that is what must be forgotten."""
     node_id = payload["node_id"]
-    # A deleted node has a history too, and that is what must be forgotten.
-    if state.summary(node_id) is None:
-        raise NotFound(f"no node '{node_id}' was ever written")
+    if state.last_owner(node_id) is None:
+        raise NotFound(f"no node '{node_id}' was ever written", hint="an edge is redacted by REDACT_EDGE")
     _check_original(state, node_id, asked.original_commit_id)
-    fields = tuple(asked.redacted_fields) if asked.redacted_fields is not None else None
+    fields = _fields(asked)
     redaction = state.redaction(node_id, fields)
-    operation = Operation(Verb.REDACT_NODE, payload, nonce=asked.nonce, redacts=redaction.redacts)
+    operations = [Operation(Verb.REDACT_NODE, payload, nonce=asked.nonce, redacts=redaction.redacts)]
+    masks = dict(redaction.masks)
+    # Of somebody who is to be forgotten, what edges say of them is to be forgotten too.
+    for name, found in state.edge_redactions(node_id) if fields is None else ():
+        said = {**name, "reason": asked.reason}
+        operations.insert(-1, Operation(Verb.REDACT_EDGE, said, redacts=found.redacts))
+        masks |= found.masks
+    return msgspec.structs.replace(_draft(actor, asked, *operations), masks=masks)
+
+
+def _redact_edge(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
+    edge_id = resource_of(asked)
+    name = state.edge_name(edge_id)
+    if name is None:
+        raise _no_edge(asked)
+    _check_original(state, edge_id, asked.original_commit_id)
+    redaction = state.edge_redaction(edge_id, _fields(asked))
+    operation = Operation(Verb.REDACT_EDGE, {**name, **payload}, nonce=asked.nonce, redacts=redaction.redacts)
     return msgspec.structs.replace(_draft(actor, asked, operation), masks=redaction.masks)
 
 
-def _check_original(state: State, node_id: str, commit_id: str | None) -> None:
+def _fields(asked: WriteArguments) -> tuple[str, ...] | None:
+    return tuple(asked.redacted_fields) if asked.redacted_fields is not None else None
+
+
+def _check_original(state: State, entity_id: str, commit_id: str | None) -> None:
     if commit_id is None:
         return
-    lineage = state.lineage(node_id, "direct", 0, state.count)
+    lineage = state.lineage(entity_id, "direct", 0, state.count)
     if lineage is None or all(step.commit.commit_id != commit_id for step in lineage.steps):
         raise NotFound(
-            f"no commit '{commit_id}' of node '{node_id}'",
+            f"no commit '{commit_id}' of '{entity_id}'",
             code="COMMIT_NOT_FOUND",
-            hint="memory.lineage lists the commits of a node",
+            hint="memory.lineage lists the commits of an entity",
         )
 
 
@@ -306,6 +337,7 @@ DRAFTS: dict[str, Drafting] = {
     "DELETE_NODE": _delete_node,
     "DELETE_EDGE": _delete_edge,
     "REDACT_NODE": _redact_node,
+    "REDACT_EDGE": _redact_edge,
 }
 
 

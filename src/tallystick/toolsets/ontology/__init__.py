@@ -79,6 +79,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "to_node_id": _TEXT,
     "total": _COUNT,
     "type": _TEXT,
+    "untrusted": {"type": ["object", "array"]},
     "valid": _FLAG,
 }
 
@@ -106,7 +107,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "title": "Get a memory node",
         "description": "Type, properties and times of one memory node, without its content.",
         "input": arguments.GetNode,
-        "output": _answer("id type created modified properties content_format"),
+        "output": _answer("id type created modified properties content_format", "untrusted"),
         **_READS,
     },
     {
@@ -114,7 +115,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "title": "Read a memory node's content",
         "description": "The whole content of one memory node; base64 where it was stored so.",
         "input": arguments.GetNode,
-        "output": _answer("content encoding format"),
+        "output": _answer("content encoding format", "untrusted"),
         **_READS,
     },
     {
@@ -150,7 +151,8 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "description": "Ends, type, properties and times of one connection; its notes with include_content.",
         "input": arguments.GetConnection,
         "output": _answer(
-            "id type from_node_id to_node_id created modified properties has_content", "content content_format"
+            "id type from_node_id to_node_id created modified properties has_content",
+            "content content_format untrusted",
         ),
         **_READS,
     },
@@ -179,7 +181,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "description": "Ids of the memory nodes of a type that have all the given properties; all nodes without"
         " a filter.",
         "input": arguments.QueryNodes,
-        "output": _answer("node_ids", "next_offset total"),
+        "output": _answer("node_ids", "next_offset total untrusted"),
         **_READS,
     },
     {
@@ -187,7 +189,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "title": "Find connections",
         "description": "Ids of the connections with the given source, target, type and properties.",
         "input": arguments.QueryConnections,
-        "output": _answer("connection_ids", "next_offset total"),
+        "output": _answer("connection_ids", "next_offset total untrusted"),
         **_READS,
     },
     {
@@ -195,7 +197,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "title": "Follow connections",
         "description": "Ids of the nodes one connection away from a memory node.",
         "input": arguments.GetConnectedNodes,
-        "output": _answer("node_ids", "next_offset total"),
+        "output": _answer("node_ids", "next_offset total untrusted"),
         **_READS,
     },
     {
@@ -204,7 +206,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "description": "Ids of the memory nodes whose text contains the query, in any case; or, ranked, those that"
         " match its words best.",
         "input": arguments.SearchContent,
-        "output": _answer("node_ids", "hits skipped next_offset total"),
+        "output": _answer("node_ids", "hits skipped next_offset total untrusted"),
         **_READS,
     },
     {

@@ -12,6 +12,7 @@ from tallystick.projections.content import Prepared
 from tallystick.state import Edge
 from tallystick.state.ontology import check_connection, check_properties
 from tallystick.state.state import State
+from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import CreateConnection, DeleteConnection, GetConnection, UpdateConnection
@@ -28,6 +29,7 @@ from tallystick.toolsets.ontology.desk import (
     fresh_id,
     repeated,
 )
+from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store
@@ -66,15 +68,15 @@ async def create_connection(desk: Desk, store: Store, principal: Principal, aske
 
 
 async def get_connection(desk: Desk, store: Store, principal: Principal, asked: GetConnection) -> Answer:
-    def look(state: State, sight: Sight) -> tuple[Edge, str]:
+    def look(state: State, sight: Sight) -> tuple[Edge, str, dict[str, Any]]:
         edge = lookup.get_connection(state, asked.connection_id)
         if not lookup.shows(state, sight, edge.id):
             raise lookup.no_connection(asked.connection_id)
-        return edge, _created(state, edge)
+        return edge, _created(state, edge), warned(state.aspect(Trust), edge.id, {})
 
     if asked.include_content:
         await desk.adopt_edit(principal, "connections", asked.connection_id)
-    edge, created = await store.narrowed(principal, Action.READ, look, resource=asked.connection_id)
+    edge, created, warning = await store.narrowed(principal, Action.READ, look, resource=asked.connection_id)
     answer = {
         "id": edge.id,
         "type": edge.rel,
@@ -84,6 +86,7 @@ async def get_connection(desk: Desk, store: Store, principal: Principal, asked: 
         "modified": edge.timestamp,
         "properties": edge.attrs,
         "has_content": edge.content is not None,
+        **warning,
     }
     if asked.include_content:
         answer |= await _content_of(desk, principal, edge)

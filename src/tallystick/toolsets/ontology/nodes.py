@@ -12,6 +12,7 @@ from tallystick.projections.content import Prepared
 from tallystick.state import Node
 from tallystick.state.ontology import check_properties
 from tallystick.state.state import State
+from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import CreateNode, GetNode, UpdateNode
@@ -29,6 +30,7 @@ from tallystick.toolsets.ontology.desk import (
     fresh_id,
     repeated,
 )
+from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -65,7 +67,7 @@ async def get_node(desk: Desk, store: Store, principal: Principal, asked: GetNod
     def look(state: State) -> dict[str, Any]:
         node = lookup.get_node(state, asked.node_id)
         times = state.summary(node.id)
-        return {
+        told = {
             "id": node.id,
             "type": node.type,
             "created": times.created_at if times else node.provenance.timestamp,
@@ -73,21 +75,23 @@ async def get_node(desk: Desk, store: Store, principal: Principal, asked: GetNod
             "properties": node.attrs,
             "content_format": _format_of(node),
         }
+        return warned(state.aspect(Trust), node.id, told)
 
     return Answer(await store.read(principal, Action.READ, look, resource=asked.node_id), exempt=True)
 
 
 async def get_node_content(desk: Desk, store: Store, principal: Principal, asked: GetNode) -> Answer:
-    def look(state: State) -> Node:
-        return lookup.get_node(state, asked.node_id)
+    def look(state: State) -> tuple[Node, dict[str, Any]]:
+        return lookup.get_node(state, asked.node_id), warned(state.aspect(Trust), asked.node_id, {})
 
     await desk.adopt_edit(principal, "nodes", asked.node_id)
-    node = await store.read(principal, Action.READ, look, resource=asked.node_id)
+    node, warning = await store.read(principal, Action.READ, look, resource=asked.node_id)
     content = node.content or {"text": ""}
     encoding = content.get("encoding", "utf-8")
     data = await asyncio.to_thread(desk.contents_of(principal).read, content)
     text = await encoded(data, encoding)
-    return Answer({"content": text, "encoding": encoding, "format": _format_of(node)}, text=text, exempt=True)
+    answer = {"content": text, "encoding": encoding, "format": _format_of(node), **warning}
+    return Answer(answer, text=text, exempt=True)
 
 
 async def update_node(desk: Desk, store: Store, principal: Principal, asked: UpdateNode) -> Answer:

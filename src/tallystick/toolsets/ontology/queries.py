@@ -17,6 +17,7 @@ from tallystick.state.members import Found, find_connections, find_neighbours, f
 from tallystick.state.ontology import ConnectionType, Ontology, check_properties
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion, readable_of
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import GetConnectedNodes, QueryConnections, QueryNodes, SearchContent
 from tallystick.toolsets.ontology.desk import Desk
@@ -24,6 +25,7 @@ from tallystick.toolsets.ontology.desk import Desk
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store
 
+Said = dict[str, Any]
 PAGE_BYTES_MAX = 50_000
 PAGE_IDS_MAX = 5_000
 SKIPPED_MAX = 100
@@ -32,18 +34,18 @@ SKIPPED_MAX = 100
 async def query_nodes(desk: Desk, store: Store, principal: Principal, asked: QueryNodes) -> Answer:
     check_properties(asked.properties or {})
 
-    def look(state: State, sight: Sight) -> Breathing[Found]:
+    def look(state: State, sight: Sight) -> Breathing[Said]:
         find = partial(find_nodes, state, _types(state, asked.type), asked.properties or {})
-        return _readable(find, sight, sight.sees, asked.offset or 0, _limit(asked.limit))
+        found = yield from _readable(find, sight, sight.sees, asked.offset or 0, _limit(asked.limit))
+        return _page("node_ids", found, asked.offset or 0, Discretion(state, sight))
 
-    found: Found = await store.narrowed(principal, Action.SEARCH, look)
-    return Answer(_page("node_ids", found, asked.offset or 0))
+    return Answer(await store.narrowed(principal, Action.SEARCH, look))
 
 
 async def query_connections(desk: Desk, store: Store, principal: Principal, asked: QueryConnections) -> Answer:
     check_properties(asked.properties or {})
 
-    def look(state: State, sight: Sight) -> Breathing[Found]:
+    def look(state: State, sight: Sight) -> Breathing[Said]:
         find = partial(
             find_connections,
             state,
@@ -53,25 +55,25 @@ async def query_connections(desk: Desk, store: Store, principal: Principal, aske
             target=asked.to_node_id,
         )
         shows = partial(lookup.shows, state, sight)
-        return _readable(find, sight, shows, asked.offset or 0, _limit(asked.limit))
+        found = yield from _readable(find, sight, shows, asked.offset or 0, _limit(asked.limit))
+        return _page("connection_ids", found, asked.offset or 0, Discretion(state, sight))
 
-    found: Found = await store.narrowed(principal, Action.SEARCH, look)
-    return Answer(_page("connection_ids", found, asked.offset or 0))
+    return Answer(await store.narrowed(principal, Action.SEARCH, look))
 
 
 async def get_connected_nodes(desk: Desk, store: Store, principal: Principal, asked: GetConnectedNodes) -> Answer:
     offset = asked.offset or 0
 
-    def look(state: State, sight: Sight) -> Found:
+    def look(state: State, sight: Sight) -> Said:
         lookup.get_type(state, asked.node_id)
         if not sight.sees(asked.node_id):
             raise lookup.no_node(asked.node_id)
         kinds = _kinds(state, asked.connection_type)
         found = [each for each in find_neighbours(state, asked.node_id, kinds, asked.direction) if sight.sees(each)]
-        return Found(found[offset : offset + _limit(asked.limit)], len(found))
+        page = Found(found[offset : offset + _limit(asked.limit)], len(found))
+        return _page("node_ids", page, offset, Discretion(state, sight))
 
-    found: Found = await store.narrowed(principal, Action.SEARCH, look, resource=asked.node_id)
-    return Answer(_page("node_ids", found, offset))
+    return Answer(await store.narrowed(principal, Action.SEARCH, look, resource=asked.node_id))
 
 
 async def search_content(desk: Desk, store: Store, principal: Principal, asked: SearchContent) -> Answer:
@@ -84,33 +86,30 @@ async def search_content(desk: Desk, store: Store, principal: Principal, asked: 
         found = await desk.text_of(principal).search(
             asked.query, node_type=asked.node_type, limit=most, mode=asked.mode
         )
-        typed: list[Hit] = await store.narrowed(principal, Action.SEARCH, partial(_typed, hits=found.hits))
+        typed, recalled = await store.narrowed(principal, Action.SEARCH, partial(_typed, hits=found.hits))
         if len(typed) > offset + limit or len(found.hits) < most:
             break
         most *= 2
     page = _fitting_hits(typed[offset : offset + limit], ranked=ranked)
-    answer: dict[str, Any] = {"node_ids": [hit.node_id for hit in page]}
+    answer: Said = {"node_ids": [hit.node_id for hit in page]}
     if ranked:
         answer["hits"] = [{"node_id": hit.node_id, "score": hit.score, "snippet": hit.snippet} for hit in page]
     if page and offset + len(page) < len(typed):
         answer["next_offset"] = offset + len(page)
-    if found.skipped and (skipped := await _readable_ids(store, principal, found.skipped[:SKIPPED_MAX])):
+    if found.skipped and (skipped := await readable_of(store, principal, found.skipped[:SKIPPED_MAX])):
         answer["skipped"] = skipped
+    if untrusted := [hit.node_id for hit in page if hit.node_id in recalled]:
+        answer["untrusted"] = untrusted
     return Answer(answer)
 
 
-async def _readable_ids(store: Store, principal: Principal, ids: list[str]) -> list[str]:
-    def look(state: State, sight: Sight) -> list[str]:
-        return [each for each in ids if sight.sees(each)]
-
-    return await store.narrowed(principal, Action.SEARCH, look)
-
-
-def _typed(state: State, sight: Sight, *, hits: list[Hit]) -> list[Hit]:
+def _typed(state: State, sight: Sight, *, hits: list[Hit]) -> tuple[list[Hit], list[str]]:
+    """Those that are typed memories and may be read; and which of them were recalled."""
     ontology = state.aspect(Ontology)
     types = ((hit, state.owner(hit.node_id)) for hit in hits)
     typed = [hit for hit, known in types if known is not None and ontology.has_node_type(known[0])]
-    return [hit for hit in typed if sight.sees(hit.node_id)]
+    seen = [hit for hit in typed if sight.sees(hit.node_id)]
+    return seen, Discretion(state, sight).untrusted(hit.node_id for hit in seen)
 
 
 def _readable(
@@ -147,10 +146,12 @@ def _limit(asked: int | None) -> int:
     return min(asked or PAGE_IDS_MAX, PAGE_IDS_MAX)
 
 
-def _page(key: str, found: Found, offset: int) -> dict[str, Any]:
+def _page(key: str, found: Found, offset: int, discretion: Discretion) -> Said:
     shown = _fitting(found.ids)
     end = offset + len(shown)
-    more = {"next_offset": end, "total": found.total} if shown and end < found.total else {}
+    more: Said = {"next_offset": end, "total": found.total} if shown and end < found.total else {}
+    if untrusted := discretion.untrusted(shown):
+        more["untrusted"] = untrusted
     return {key: shown, **more}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from tallystick.state.tasks import PRIORITIES, STATUSES
@@ -114,7 +114,8 @@ Summary = Annotated[str | None, _text(SUMMARY_CHARACTERS_MAX), WithJsonSchema({"
 Description = Annotated[str | None, _text(DESCRIPTION_CHARACTERS_MAX), WithJsonSchema({"type": "string"})]
 Reason = Annotated[str | None, _text(REASON_CHARACTERS_MAX), WithJsonSchema({"type": "string"})]
 Content = Annotated[str | None, BeforeValidator(_read_content), WithJsonSchema({"type": "string"})]
-Needed = BeforeValidator(_required)
+# After reading: what is blank was read as nothing.
+Needed = AfterValidator(_required)
 
 
 class ManageContainer(Arguments):

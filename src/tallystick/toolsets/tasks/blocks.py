@@ -13,6 +13,7 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import NO_OP, Card
 from tallystick.state.work.cycles import find_way
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import itself
 from tallystick.toolsets.envelope import check, not_found, succeeded
 from tallystick.toolsets.tasks.arguments import Block, ManageDependency, QueryDependencies, Unblock
 from tallystick.toolsets.tasks.desk import Desk
@@ -66,7 +67,7 @@ def _blocker(view: View, card: Card, reference: str) -> Card:
 def _wait(view: View, card: Card, blocker_id: str) -> None:
     way = find_way(view.graph, view.row(blocker_id), view.row(card.id))
     if way is not None:
-        path = shortened([card.id, *(row.id for row in way)])
+        path = shortened(view.discretion.seen([card.id, *(row.id for row in way)], itself))
         raise Conflict(
             f"this would close a circle: {' waits for '.join(path)}",
             code="CIRCULAR_DEPENDENCY",
@@ -92,19 +93,16 @@ async def unblock(desk: Desk, store: Store, principal: Principal, asked: Unblock
         found = (each if each == NO_OP else getattr(view.find(each), "id", each) for each in references)
         removed = [each for each in dict.fromkeys(found) if each in before]
         card = _release(view, card, removed)
-        left = view.blockers(card)
         return {
             card.kind: entity_of(view, card),
             "removedBlockers": removed,
-            "remainingBlockers": left,
-            "isFullyUnblocked": not left,
+            "remainingBlockers": view.told_blockers(card),
+            "isFullyUnblocked": not view.blockers(card),
         }
 
     data = await desk.write(store, principal, "unblock", draw, resource=asked.id)
-    left = len(data["remainingBlockers"])
-    return succeeded(
-        data, f"{asked.containerType} " + (f"still blocked by {left}" if left else "fully unblocked"), exempt=True
-    )
+    left = "fully unblocked" if data["isFullyUnblocked"] else f"still blocked by {len(data['remainingBlockers'])}"
+    return succeeded(data, f"{asked.containerType} {left}", exempt=True)
 
 
 def _release(view: View, card: Card, removed: list[str]) -> Card:
@@ -180,15 +178,21 @@ async def query_dependencies(desk: Desk, store: Store, principal: Principal, ask
         card = view.get(asked.containerType or "", asked.id)
         found: list[Said] = []
         if asked.direction != "dependents":
-            blockers = (view.card(each) for each in view.blockers(card) if each != NO_OP)
-            found += [_line("BLOCKS", each, card) for each in blockers if each is not None]
+            blockers = (view.card(each) for each in view.told_blockers(card) if each != NO_OP)
+            found += [_warned(view, each, _line("BLOCKS", each, card)) for each in blockers if each is not None]
         if asked.direction != "dependencies" and card.status != "CLOSED":
-            found += [_line("BLOCKS", card, each) for each in view.dependents(card)]
-        related = (view.card(each) for each in view.related(card.id))
-        found += [_line("RELATES_TO", card, each) for each in related if each is not None]
+            dependents = view.visible(view.dependents(card))
+            found += [_warned(view, each, _line("BLOCKS", card, each)) for each in dependents]
+        related = (view.card(each) for each in view.told_related(card.id))
+        found += [_warned(view, each, _line("RELATES_TO", card, each)) for each in related if each is not None]
         return {"dependencies": found, "count": len(found)}
 
     return succeeded(await desk.read(store, principal, Action.READ, look, resource=asked.id))
+
+
+def _warned(view: View, other: Card, line: Said) -> Said:
+    """Of the one that was asked about its readers know; of the other end this is all they see."""
+    return view.discretion.warned(other.id, line)
 
 
 def _line(kind: str, source: Card, target: Card) -> Said:

@@ -91,7 +91,7 @@ def _check_name(view: View, name: str, own: str | None = None) -> None:
             f"there is a project '{name}' already",
             code="DUPLICATE_NAME",
             hint="use it, or choose another name: graph_open knows projects by their names",
-            details={"id": board.id},
+            details={"id": view.discretion.reference(board.id)},
         )
 
 
@@ -268,7 +268,7 @@ async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageC
         card = view.get_at(kind, asked.id, asked.version)
         contained = [*view.below(card, "feature"), *view.below(card, "task")]
         if contained and not asked.cascade:
-            raise _has_children(card, contained)
+            raise _has_children(card, view.visible(contained))
         _remove(view, card, contained)
         return {"deleted": True, "id": card.id} | said(deletedChildren=len(contained))
 
@@ -277,10 +277,11 @@ async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageC
 
 
 def _has_children(card: Card, contained: list[Card]) -> TallystickError:
+    """`contained` as far as it may be told of."""
     counts = {kind: sum(each.kind == kind for each in contained) for kind in ("feature", "task")}
     told = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count)
     return Conflict(
-        f"Cannot delete {card.kind}: contains {told}. Use cascade: true to delete all.",
+        f"Cannot delete {card.kind}: contains {told or 'what you may not read'}. Use cascade: true to delete all.",
         code="HAS_CHILDREN",
         details={f"{kind}s": count for kind, count in counts.items()},
     )

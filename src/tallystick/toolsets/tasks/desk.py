@@ -16,6 +16,7 @@ from tallystick.state import Breathing
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.state import State
 from tallystick.state.tasks import Pipelines, TaskCards
+from tallystick.state.trust import Trust
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets.envelope import find_uuid
@@ -24,7 +25,7 @@ from tallystick.toolsets.tasks.view import View
 from tallystick.toolsets.work.desk import Unwritten
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 T = TypeVar("T")
 
@@ -55,10 +56,10 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
         """What `draw` answers at the head, once what it drew is durable; nothing is written where it drew nothing."""
         drawn: list[tuple[T, View]] = []
 
-        def propose(state: State) -> Draft:
+        def propose(state: State, sight: Sight) -> Draft:
             drawn.clear()
             with Sketch(state) as sketch:
-                view = View(state, self.pipelines, sketch, now=to_text(self.clock()))
+                view = View(state, self.pipelines, sketch, sight=sight, now=to_text(self.clock()))
                 drawn.append((draw(view), view))
                 if not sketch.operations:
                     raise Unwritten
@@ -68,7 +69,7 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
         try:
-            receipt = await store.write(principal, action, propose, resource=_known_as(resource))
+            receipt = await store.write_narrowed(principal, action, propose, resource=_known_as(resource))
         except Unwritten:
             return drawn[0][0]
         answer, view = drawn[0]
@@ -84,13 +85,15 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
         *,
         resource: str | None = None,
     ) -> T:
-        def prepared(state: State) -> T | Breathing[T]:
-            # Here, and not in a look that breathes: after a start they read all there is.
-            for aspect in (WorkGraph, TaskCards, Knowledge):
-                state.aspect(aspect)
-            return look(View(state, self.pipelines))
+        """What `look` tells of what the principal may read."""
 
-        return await store.read(principal, action, prepared, resource=_known_as(resource))
+        def prepared(state: State, sight: Sight) -> T | Breathing[T]:
+            # Here, and not in a look that breathes: after a start they read all there is.
+            for aspect in (WorkGraph, TaskCards, Knowledge, Trust):
+                state.aspect(aspect)
+            return look(View(state, self.pipelines, sight=sight))
+
+        return await store.narrowed(principal, action, prepared, resource=_known_as(resource))
 
 
 def _known_as(reference: str | None) -> str | None:

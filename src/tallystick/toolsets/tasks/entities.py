@@ -24,8 +24,8 @@ def _project(view: View, card: Card) -> Said:
 
 def _feature(view: View, card: Card) -> Said:
     attrs = view.attrs(card.id)
-    answer = {"id": card.id, "projectId": card.project, "name": title_of(view, card)}
-    return _framed(view, card, answer, attrs, status=card.status, priority=card.priority) | _ties(view, card)
+    answer = {"id": card.id, "projectId": view.discretion.reference(card.project), "name": title_of(view, card)}
+    return _framed(view, card, answer, attrs, status=card.status, priority=card.priority, **_ties(view, card))
 
 
 def _task(view: View, card: Card) -> Said:
@@ -33,8 +33,8 @@ def _task(view: View, card: Card) -> Said:
     feature = view.feature_of(card.id)
     answer = {
         "id": card.id,
-        "projectId": card.project,
-        "featureId": feature.id if feature else None,
+        "projectId": view.discretion.reference(card.project),
+        "featureId": view.discretion.reference(feature.id) if feature else None,
         "title": title_of(view, card),
     }
     steps = {"status": card.status, "priority": card.priority, "complexity": card.complexity}
@@ -49,16 +49,21 @@ _SHAPES = {"project": _project, "feature": _feature, "task": _task}
 def _framed(view: View, card: Card, answer: Said, attrs: Said, **more: Any) -> Said:
     answer |= {"summary": text(attrs, "summary"), "description": view.said(card.id).get("description")}
     answer |= more | {"tags": list(card.tags), "version": view.version(card)}
-    view.times(card.id, answer)
+    return stamped(view, card.id, answer)
+
+
+def stamped(view: View, entity_id: str, answer: Said) -> Said:
+    """With its times, and whether it was recalled. In place: the times of what is being written come later."""
+    answer |= view.discretion.warned(entity_id, {})
+    view.times(entity_id, answer)
     return answer
 
 
 def _ties(view: View, card: Card) -> Said:
-    blockers = view.blockers(card)
     return {
-        "blockedBy": blockers,
-        "blockedReason": view.said(card.id).get("blockedReason") if blockers else None,
-        "relatedTo": view.related(card.id),
+        "blockedBy": view.told_blockers(card),
+        "blockedReason": view.said(card.id).get("blockedReason") if view.blockers(card) else None,
+        "relatedTo": view.told_related(card.id),
     }
 
 
@@ -75,8 +80,9 @@ def text(attrs: Said, name: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def named(cards: Iterable[Card]) -> list[Said]:
-    return [{"id": card.id, "type": card.kind} for card in cards]
+def named(view: View, cards: Iterable[Card]) -> list[Said]:
+    """As far as they may be told of."""
+    return [view.discretion.warned(card.id, {"id": card.id, "type": card.kind}) for card in view.visible(cards)]
 
 
 def counts_of(cards: Iterable[Card]) -> Said:
@@ -95,8 +101,7 @@ def section_of(view: View, section_id: str, *, with_content: bool = True) -> Sai
         "content": text(attrs, "content") if with_content else "",
         **{name: attrs.get(name) for name in ("contentFormat", "ordinal", "tags", "version")},
     }
-    view.times(section_id, answer)
-    return answer
+    return stamped(view, section_id, answer)
 
 
 def sections_of(view: View, section_ids: Iterable[str], *, with_content: bool = True) -> list[Said]:
@@ -125,7 +130,7 @@ def files_of(view: View, card: Card) -> list[str]:
 
 
 def _written(view: View, card: Card) -> list[str]:
-    for section_id in view.shelf.sections(card.id):
+    for section_id in view.sections(card.id):
         attrs = view.attrs(section_id)
         if is_context_files(text(attrs, "title")):
             return context_files(text(attrs, "content"))

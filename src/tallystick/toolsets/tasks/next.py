@@ -59,9 +59,9 @@ def _within(view: View, project_id: str | None, feature_id: str | None) -> Calla
 
 
 def _first(view: View, cards: Iterator[Card], priority: str | None) -> Said | None:
-    for card in cards:
-        if (priority is None or card.priority == priority) and not view.blockers(card):
-            return {card.kind: entity_of(view, card)}
+    fits = (each for each in cards if (priority is None or each.priority == priority) and not view.blockers(each))
+    for card in view.discretion.first(fits, lambda each: view.discretion.sees(each.id), 1):
+        return {card.kind: entity_of(view, card)}
     return None
 
 
@@ -88,7 +88,7 @@ async def _blocked(desk: Desk, store: Store, principal: Principal, asked: Blocke
         within = _within(view, asked.projectId, asked.featureId if kind == "task" else None)
         cards = (view.card(each) for each in view.shelf.by_kind[kind])
         open_ = (card for card in cards if card is not None and not card.terminal and within(card))
-        found = [card for card in open_ if view.blockers(card)]
+        found = view.visible([card for card in open_ if view.blockers(card)])
         found.sort(key=lambda card: (card.order[0], card.created))
         shown = fitting((entity_of(view, card) for card in found), ANSWER_BYTES_MAX)
         omitted = {"omitted": len(found) - len(shown)} if len(shown) < len(found) else {}
@@ -107,21 +107,23 @@ async def query_workflow_state(desk: Desk, store: Store, principal: Principal, a
     def look(view: View) -> Said:
         card = view.get(asked.containerType or "", asked.id)
         blockers = view.blockers(card)
-        related = (view.card(each) for each in view.related(card.id))
-        return {
+        related = (view.card(each) for each in view.told_related(card.id))
+        told: Said = {
             "currentStatus": card.status,
             "nextStatus": view.pipelines.after(card.kind, card.status),
             "prevStatus": view.pipelines.before(card.kind, card.status),
             "isTerminal": card.terminal,
             "isBlocked": bool(blockers),
-            "blockedBy": blockers,
+            "blockedBy": view.told_blockers(card),
             "blockedReason": view.said(card.id).get("blockedReason") if blockers else None,
             "pipelinePosition": view.pipelines.position(card.kind, card.status),
-            "relatedEntities": [
-                {"id": each.id, "type": each.kind, "title": title_of(view, each), "status": each.status}
-                for each in related
-                if each is not None
-            ],
+            "relatedEntities": [_related(view, each) for each in related if each is not None],
         }
+        return view.discretion.warned(card.id, told)
 
     return succeeded(await desk.read(store, principal, Action.READ, look, resource=asked.id))
+
+
+def _related(view: View, card: Card) -> Said:
+    told = {"id": card.id, "type": card.kind, "title": title_of(view, card), "status": card.status}
+    return view.discretion.warned(card.id, told)

@@ -55,9 +55,9 @@ async def _get(desk: Desk, store: Store, principal: Principal, asked: QueryConta
         card = view.get(asked.containerType or "", asked.id)
         data: Said = {card.kind: entity_of(view, card)}
         if asked.includeSections:
-            data["sections"] = sections_of(view, view.shelf.sections(card.id))
+            data["sections"] = sections_of(view, view.sections(card.id))
         if card.kind != "task":
-            data["taskCounts"] = counts_of(view.below(card, "task"))
+            data["taskCounts"] = counts_of(view.told_below(card, "task"))
         if card.kind != "task" or not asked.includeGraphContext:
             return Context(data)
         known = yield from _known(view, card)
@@ -76,7 +76,7 @@ def _known(view: View, card: Card) -> Breathing[Context]:
     files = files_of(view, card)
     if card.project is None:
         return Context({"molecules": [], "orphanAtoms": [], "unmatchedPaths": files})
-    found = yield from context(view.state, card.project, files)
+    found = yield from context(view.state, card.project, files, view.discretion)
     return found
 
 
@@ -94,9 +94,9 @@ def _overview(view: View, asked: QueryContainer) -> Said:
     data: Said = {card.kind: entity_of(view, card)}
     if card.kind == "task":
         return data
-    data["taskCounts"] = counts_of(view.below(card, "task"))
+    data["taskCounts"] = counts_of(view.told_below(card, "task"))
     within = "feature" if card.kind == "project" else "task"
-    cards = view.below(card, within)
+    cards = view.told_below(card, within)
     shown = fitting((_line(view, each) for each in cards), ANSWER_BYTES_MAX)
     data[f"{within}s"] = shown
     if len(shown) < len(cards):
@@ -105,7 +105,7 @@ def _overview(view: View, asked: QueryContainer) -> Said:
 
 
 def _line(view: View, card: Card) -> Said:
-    counts = {"taskCounts": counts_of(view.below(card, "task"))} if card.kind == "feature" else {}
+    counts = {"taskCounts": counts_of(view.told_below(card, "task"))} if card.kind == "feature" else {}
     return entity_of(view, card) | counts
 
 
@@ -117,7 +117,8 @@ def _found(view: View, asked: QueryContainer) -> Breathing[Said]:
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
     fitting_cards = [card for card in _candidates(view, asked) if _fits(card, asked)]
     fitting_cards.sort(key=lambda card: card.updated if card.kind == "project" else card.created, reverse=True)
-    hits = yield from _holding(view, fitting_cards, (asked.query or "").strip().casefold())
+    holding = yield from _holding(view, fitting_cards, (asked.query or "").strip().casefold())
+    hits = view.visible(holding)
     items = fitting((entity_of(view, card) for card in hits[offset : offset + limit]), ANSWER_BYTES_MAX)
     data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
     if items and offset + len(items) < len(hits):
@@ -128,9 +129,9 @@ def _found(view: View, asked: QueryContainer) -> Breathing[Said]:
 def _candidates(view: View, asked: QueryContainer) -> Iterable[Card]:
     kind = asked.containerType or ""
     if asked.featureId is not None:
-        return view.below(view.get("feature", asked.featureId), kind)
+        return view.told_below(view.get("feature", asked.featureId), kind)
     if asked.projectId is not None and kind != "project":
-        return view.below(view.get("project", asked.projectId), kind)
+        return view.told_below(view.get("project", asked.projectId), kind)
     cards = (view.card(each) for each in view.shelf.by_kind[kind])
     return [card for card in cards if card is not None]
 

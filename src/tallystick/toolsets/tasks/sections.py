@@ -11,6 +11,7 @@ from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state.tasks import SECTION, Card
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import itself
 from tallystick.toolsets.envelope import check, check_version, find_uuid, not_found, succeeded
 from tallystick.toolsets.knowledge.lookup import version_of
 from tallystick.toolsets.tasks.arguments import ManageSections, QuerySections, Section, missing
@@ -36,7 +37,7 @@ async def query_sections(desk: Desk, store: Store, principal: Principal, asked: 
         tags = {tag.lower() for tag in asked.tags or ()}
         ids = [
             each
-            for each in view.shelf.sections(card.id)
+            for each in view.sections(card.id)
             if (not wanted or each in wanted) and (not tags or tags & set(_tags(view, each)))
         ]
         found = sections_of(view, ids, with_content=asked.includeContent is not False)
@@ -59,7 +60,7 @@ def _tags(view: View, section_id: str) -> list[str]:
 async def manage_sections(desk: Desk, store: Store, principal: Principal, asked: ManageSections) -> Answer:
     check(_problems(asked))
     draw, message, action = _OPERATIONS[asked.operation]
-    ids = [desk.ids() for _ in (asked.sections or ()) or (1,)]
+    ids = [desk.ids() for _ in (asked.sections if asked.operation == "bulkCreate" else None) or (1,)]
     data = await desk.write(
         store,
         principal,
@@ -211,7 +212,9 @@ def _reorder(view: View, asked: ManageSections, ids: list[str]) -> Said:
         raise invalid(f"Section not found for this entity: {', '.join(foreign)}", sectionIds=foreign)
     left_out = [each for each in there if each not in wanted]
     if left_out or len(set(wanted)) < len(wanted):
-        raise invalid("orderedIds must name every section of the entity once", missing=left_out)
+        raise invalid(
+            "orderedIds must name every section of the entity once", missing=view.discretion.seen(left_out, itself)
+        )
     for ordinal, section_id in enumerate(wanted):
         if _ordinal(view, section_id) != ordinal:
             _put(view, section_id, view.attrs(section_id), {"ordinal": ordinal})

@@ -27,12 +27,12 @@ async def advance(desk: Desk, store: Store, principal: Principal, asked: Step) -
         status = view.pipelines.after(card.kind, card.status) or CLOSED
         data = _step(view, card, status)
         if status == CLOSED:
-            data |= said(unblockedEntities=named(release(view, card)))
+            data |= said(unblockedEntities=named(view, release(view, card)))
         if card.kind == "task":
             data |= _activated(view, card) if card.status == NEW else {}
             data |= _rolled_up(view, card) if status == CLOSED else {}
             if status == CLOSED:
-                data["graphHints"] = graph_hints(view.state, card.project, files_of(view, card))
+                data["graphHints"] = graph_hints(view.state, card.project, files_of(view, card), view.discretion)
         return _shown(view, card, data)
 
     data = await desk.write(store, principal, "advance", draw, resource=asked.id)
@@ -60,7 +60,7 @@ async def terminate(desk: Desk, store: Store, principal: Principal, asked: Termi
         card = _get(view, asked)
         check_open(card, "terminate")
         data = _step(view, card, WILL_NOT_IMPLEMENT)
-        data |= said(affectedDependents=named(_waiting(view, card)))
+        data |= said(affectedDependents=named(view, _waiting(view, card)))
         if card.kind == "task":
             data |= _rolled_up(view, card)
         return _shown(view, card, data)
@@ -82,16 +82,15 @@ def _get(view: View, asked: Step) -> Card:
 
 
 def _check_unblocked(view: View, card: Card) -> None:
-    blockers = view.blockers(card)
-    if not blockers:
+    if not view.blockers(card):
         return
-    reason = view.said(card.id).get("blockedReason")
-    named_ = ", ".join(f"{each} ({reason})" if each == NO_OP and reason else each for each in blockers)
+    told, reason = view.told_blockers(card), view.said(card.id).get("blockedReason")
+    named_ = ", ".join(f"{each} ({reason})" if each == NO_OP and reason else each for each in told)
     raise Conflict(
-        f"Cannot advance: {card.kind} is blocked by {named_}",
+        f"Cannot advance: {card.kind} is blocked by {named_ or 'what you may not read'}",
         code="BLOCKED",
         hint="finish what it waits for, or unblock it",
-        details={"blockedBy": blockers} | said(blockedReason=reason),
+        details={"blockedBy": told} | said(blockedReason=reason),
     )
 
 
@@ -148,9 +147,11 @@ def _rolled_up(view: View, task: Card) -> Said:
         return {}
     if all(each.status == WILL_NOT_IMPLEMENT for each in tasks):
         view.set_status(feature, WILL_NOT_IMPLEMENT)
-        return _transition(feature, WILL_NOT_IMPLEMENT) | said(featureAffectedDependents=named(_waiting(view, feature)))
+        return _transition(feature, WILL_NOT_IMPLEMENT) | said(
+            featureAffectedDependents=named(view, _waiting(view, feature))
+        )
     view.set_status(feature, CLOSED)
-    return _transition(feature, CLOSED) | said(featureUnblockedEntities=named(release(view, feature)))
+    return _transition(feature, CLOSED) | said(featureUnblockedEntities=named(view, release(view, feature)))
 
 
 def _transition(feature: Card, status: str) -> Said:

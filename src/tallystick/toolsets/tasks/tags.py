@@ -34,7 +34,7 @@ async def get_tag_usage(desk: Desk, store: Store, principal: Principal, asked: T
 
     def look(view: View) -> Said:
         cards = _bearers(view, tag)
-        lines = ({**_line(card), "title": title_of(view, card)} for card in cards)
+        lines = ({**_line(view, card), "title": title_of(view, card)} for card in cards)
         return {"tag": tag, "count": len(cards), "entities": fitting(lines, ANSWER_BYTES_MAX)}
 
     return succeeded(await desk.read(store, principal, Action.SEARCH, look))
@@ -49,7 +49,7 @@ async def rename_tag(desk: Desk, store: Store, principal: Principal, asked: Rena
         if not asked.dryRun:
             for card in cards:
                 view.revise(card, {"tags": list(dict.fromkeys(new if tag == old else tag for tag in card.tags))})
-        return {"affected": len(cards), "entities": fitting(map(_line, cards), ANSWER_BYTES_MAX)}
+        return {"affected": len(cards), "entities": fitting((_line(view, card) for card in cards), ANSWER_BYTES_MAX)}
 
     if asked.dryRun:
         data = await desk.read(store, principal, Action.SEARCH, draw)
@@ -67,9 +67,10 @@ def _problems(old: str, new: str) -> list[str]:
 
 def _bearers(view: View, tag: str, kind: str | None = None) -> list[Card]:
     """Oldest first."""
-    found = (view.card(each) for each in view.shelf.tagged.get(tag, ()))
-    return sorted((c for c in found if c is not None and kind in (None, c.kind)), key=lambda card: card.created)
+    cards = (view.card(each) for each in view.shelf.tagged.get(tag, ()))
+    found = [card for card in cards if card is not None and kind in (None, card.kind)]
+    return sorted(view.visible(found), key=lambda card: card.created)
 
 
-def _line(card: Card) -> Said:
-    return {"id": card.id, "entityType": card.kind.upper()}
+def _line(view: View, card: Card) -> Said:
+    return view.discretion.warned(card.id, {"id": card.id, "entityType": card.kind.upper()})

@@ -14,7 +14,7 @@ from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, fitting
 from tallystick.toolsets.knowledge.lookup import version_of
 from tallystick.toolsets.tasks.arguments import ApplyTemplate, ManageTemplate, QueryTemplates, Section, missing
 from tallystick.toolsets.tasks.desk import Desk, check_unused
-from tallystick.toolsets.tasks.entities import sections_of, text
+from tallystick.toolsets.tasks.entities import sections_of, stamped, text
 from tallystick.toolsets.tasks.sections import FORMAT_DEFAULT, get_entity, put_sections
 from tallystick.toolsets.tasks.view import Said, View, invalid
 
@@ -36,9 +36,10 @@ async def query_templates(desk: Desk, store: Store, principal: Principal, asked:
     def look(view: View) -> Said:
         if asked.operation == "get":
             return {"template": template_of(view, _get(view, asked.id)[0], with_sections=True)}
-        found = [template_of(view, each) for each in sorted(view.shelf.templates, key=view.shelf.templates.__getitem__)]
-        fits = [template for template in found if _fits(template, asked)]
-        return {"templates": fitting(fits, ANSWER_BYTES_MAX), "count": len(fits)}
+        ids = sorted(view.shelf.templates, key=view.shelf.templates.__getitem__)
+        fits = [each for each in (template_of(view, each) for each in ids) if _fits(each, asked)]
+        found = view.discretion.seen(fits, lambda template: str(template["id"]))
+        return {"templates": fitting(found, ANSWER_BYTES_MAX), "count": len(found)}
 
     action = Action.READ if asked.operation == "get" else Action.SEARCH
     return succeeded(await desk.read(store, principal, action, look, resource=asked.id), exempt=True)
@@ -59,8 +60,7 @@ def template_of(view: View, template_id: str, *, with_sections: bool = False) ->
     answer["version"] = version_of(attrs)
     sections = _sections(attrs)
     answer |= {"sections": sections} if with_sections else {"sectionCount": len(sections)}
-    view.times(template_id, answer)
-    return answer
+    return stamped(view, template_id, answer)
 
 
 def _sections(attrs: Said) -> list[Said]:
@@ -126,7 +126,11 @@ def _check_name(view: View, name: str, own: str | None = None) -> None:
     taken = (other for other, known in view.shelf.templates.items() if known.casefold() == name.casefold())
     other = next((each for each in taken if each != own), None)
     if other is not None:
-        raise Conflict(f"there is a template '{name}' already", code="DUPLICATE_NAME", details={"id": other})
+        raise Conflict(
+            f"there is a template '{name}' already",
+            code="DUPLICATE_NAME",
+            details={"id": view.discretion.reference(other)},
+        )
 
 
 def _changeable(view: View, asked: ManageTemplate) -> tuple[str, Said]:

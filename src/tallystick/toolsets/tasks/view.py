@@ -5,7 +5,8 @@ Whoever draws does it through here, so that what is read afterwards includes wha
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from tallystick.commits import Operation, Verb
 from tallystick.errors import InvalidArgument, TallystickError
@@ -26,16 +27,29 @@ from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
 from tallystick.state.work.board import Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch, revision
+from tallystick.toolsets.discretion import Discretion, itself
 from tallystick.toolsets.envelope import check_version, find_uuid, not_found
 from tallystick.toolsets.work.projects import found
+
+if TYPE_CHECKING:
+    from tallystick.store import Sight
 
 Said = dict[str, Any]
 RELATES_TO = "relates_to"
 
 
 class View:
-    def __init__(self, state: State, pipelines: Pipelines, sketch: Sketch | None = None, *, now: str = "") -> None:
+    def __init__(
+        self,
+        state: State,
+        pipelines: Pipelines,
+        sketch: Sketch | None = None,
+        *,
+        sight: Sight | None = None,
+        now: str = "",
+    ) -> None:
         self.state = state
+        self.discretion = Discretion(state, sight)
         self.graph = state.aspect(WorkGraph)
         self.shelf = state.aspect(TaskCards)
         self.pipelines = self.shelf.pipelines or pipelines
@@ -63,7 +77,8 @@ class View:
         if card is not None:
             return card
         other = self.find(reference)
-        raise not_found(kind, reference or "", f"it is a {other.kind}" if other else None)
+        told = other is not None and self.discretion.sees(other.id)
+        raise not_found(kind, reference or "", f"it is a {other.kind}" if told and other else None)
 
     def card(self, entity_id: str) -> Card | None:
         return self._cards[entity_id] if entity_id in self._cards else self.shelf.find(entity_id)
@@ -109,15 +124,27 @@ class View:
         return next((card for card in cards if card is not None and card.kind == "feature"), None)
 
     def below(self, card: Card, kind: str) -> list[Card]:
-        """What a project, feature or task holds, oldest first."""
+        """What a project, feature or task holds, oldest first. All of it: `told_below` is for answers."""
         if card.kind == "project":
             board = self.graph.boards.get(card.id)
             ids = [self.graph.by_number[number].id for number in board.members] if board is not None else []
         else:
             row = self.graph.find(card.id)
             ids = [each.id for each in row.below()] if row is not None else []
-        found = (self.card(each) for each in ids)
-        return sorted((each for each in found if each is not None and each.kind == kind), key=lambda c: c.created)
+        cards = (self.card(each) for each in ids)
+        found = [each for each in cards if each is not None and each.kind == kind]
+        return sorted(found, key=lambda c: c.created)
+
+    def told_below(self, card: Card, kind: str) -> list[Card]:
+        return self.visible(self.below(card, kind))
+
+    def visible(self, cards: Iterable[Card]) -> list[Card]:
+        """Those that may be told of."""
+        return self.discretion.seen(cards, lambda card: card.id)
+
+    def sections(self, entity_id: str) -> list[str]:
+        """In order, as far as they may be told of."""
+        return self.discretion.seen(self.shelf.sections(entity_id), itself)
 
     # -- who waits for whom
 
@@ -126,6 +153,10 @@ class View:
         row = self.graph.find(card.id)
         waits_for = dict.fromkeys(each.id for each in row.depends_on if each.board is not None) if row else {}
         return [each for each in waits_for if self._blocks(each)] + ([NO_OP] if card.no_op else [])
+
+    def told_blockers(self, card: Card) -> list[str]:
+        """Those of them that may be told of. What is outside is its own affair."""
+        return self.discretion.seen(self.blockers(card), lambda each: card.id if each == NO_OP else each)
 
     def _blocks(self, entity_id: str) -> bool:
         card = self.card(entity_id)
@@ -138,7 +169,7 @@ class View:
         return [each for each in found if each is not None]
 
     def related(self, entity_id: str) -> list[str]:
-        """Read from both ends."""
+        """Read from both ends. All of them: `told_related` is for answers."""
         links = (
             [(link["from"], link["rel"], link["to"]) for link in self._sketch.links(entity_id)]
             if self._sketch is not None
@@ -146,6 +177,9 @@ class View:
         )
         others = (to if source == entity_id else source for source, rel, to in links if rel == RELATES_TO)
         return [each for each in dict.fromkeys(others) if self.card(each) is not None]
+
+    def told_related(self, entity_id: str) -> list[str]:
+        return self.discretion.seen(self.related(entity_id), itself)
 
     # -- drawing
 

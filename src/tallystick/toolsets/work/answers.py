@@ -11,8 +11,11 @@ import msgspec
 from tallystick.clock import to_text
 from tallystick.state import Node
 from tallystick.state.state import State
-from tallystick.state.work.board import Row
+from tallystick.state.work.board import Board, Row
+from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work.questions import visible
 from tallystick.state.work.sketch import Sketch, revision
+from tallystick.toolsets.discretion import Discretion
 
 T = TypeVar("T")
 Said = dict[str, Any]
@@ -20,16 +23,19 @@ Said = dict[str, Any]
 ANSWER_BYTES_MAX = 50_000
 PART_BYTES_MAX = 8_000
 ANCESTORS_SHOWN = 50
+_CHILDREN_COUNTED = 200
+_MEMBERS_COUNTED = 1_000
+_NEWLY_COUNTED = 500
 
 
-def node_of(state: State, node: Node, *, attrs: Said | None = None) -> Said:
-    """A work node as the spec draws it; `attrs` where they are about to change."""
-    said = node.attrs if attrs is None else attrs
+def node_of(state: State, node: Node, tell: Discretion) -> Said:
+    """A work node as the spec draws it."""
+    said = node.attrs
     lived = state.summary(node.id)
     answer: Said = {
         "id": node.id,
         "rev": revision(said),
-        "parent": said.get("parent"),
+        "parent": tell.reference(said.get("parent")),
         "summary": said.get("summary"),
         "resolved": said.get("resolved") is True,
     }
@@ -43,11 +49,12 @@ def node_of(state: State, node: Node, *, attrs: Said | None = None) -> Said:
     }
     if omitted:
         answer["evidence_omitted"] = omitted
-    return answer | {
+    answer |= {
         "created_at": lived.created_at if lived else node.provenance.timestamp,
         "updated_at": node.provenance.timestamp,
         "created_by": node.provenance.created_by,
     }
+    return tell.warned(node.id, answer)
 
 
 def get_node(state: State, node_id: str) -> Node:
@@ -73,13 +80,43 @@ def properties_of(attrs: Said) -> Said:
     return found if isinstance(found, dict) else {}
 
 
-def ancestors_of(row: Row) -> tuple[list[Row], int]:
+def ancestors_of(row: Row, tell: Discretion) -> tuple[list[Row], int]:
     """Root first, down to the parent; of a very long line the root and the nearest, and how many were left out."""
-    line = list(row.above())
+    line = [each for each in row.above() if tell.sees(each.id)]
     line.reverse()
     if len(line) <= ANCESTORS_SHOWN:
         return line, 0
     return [line[0], *line[-ANCESTORS_SHOWN + 1 :]], len(line) - ANCESTORS_SHOWN
+
+
+def children_of(row: Row, tell: Discretion, most: int) -> tuple[list[Row], int]:
+    """The oldest, and how many there are in all; where some may be withheld, no more are counted than are shown."""
+    if not tell.narrows:
+        return oldest(row.children, most), len(row.children)
+    found = first(tell, sorted(row.children, key=lambda each: each.created), max(most, _CHILDREN_COUNTED) + 1)
+    return found[:most], len(found)
+
+
+def counts_of(graph: WorkGraph, board: Board, tell: Discretion) -> Said:
+    """Of the nodes that may be told of. Of many only the first are asked about, and `partial` says so."""
+    if not tell.narrows:
+        return dict(board.counts())
+    members = board.members[:_MEMBERS_COUNTED]
+    seen = visible(graph, members, tell.sees)
+    resolved = len(seen & board.resolved)
+    counts: Said = {
+        "total": len(seen),
+        "resolved": resolved,
+        "unresolved": len(seen) - resolved,
+        "blocked": len(seen & board.blocked),
+        "actionable": len(seen & board.actionable),
+    }
+    return counts | ({"partial": True} if len(members) < len(board.members) else {})
+
+
+def first(tell: Discretion, rows: Iterable[Row], count: int) -> list[Row]:
+    """So many of them that may be told of."""
+    return tell.first(rows, lambda row: tell.sees(row.id), count)
 
 
 def oldest(rows: Sequence[Row], count: int) -> list[Row]:
@@ -90,10 +127,12 @@ def evidence_entry(kind: str, ref: str, agent: str, milliseconds: int) -> Said:
     return {"type": kind, "ref": ref, "agent": agent, "timestamp": to_text(milliseconds)}
 
 
-def newly_actionable(sketch: Sketch) -> Said:
+def newly_actionable(sketch: Sketch, tell: Discretion) -> Said:
     """The key and, when they are too many to be told, how many were left out."""
     rows = sketch.newly_actionable()
-    told = ({"id": row.id, "summary": sketch.attrs(row.id).get("summary")} for row in rows)
+    if tell.narrows:
+        rows = first(tell, rows, _NEWLY_COUNTED)
+    told = (tell.warned(row.id, {"id": row.id, "summary": sketch.attrs(row.id).get("summary")}) for row in rows)
     shown = fitting(told, PART_BYTES_MAX * 2)
     omitted = len(rows) - len(shown)
     return {"newly_actionable": shown} | ({"newly_actionable_omitted": omitted} if omitted else {})

@@ -48,7 +48,7 @@ Sort = Literal["readiness", "depth", "recent", "created"]
 
 
 class OpenArguments(Arguments):
-    project: Name | None = Field(default=None, description="name; omit to list all projects")
+    project: Name | None = Field(default=None, description="name")
     goal: Summary | None = Field(default=None, description="for a new project")
 
 
@@ -157,5 +157,5 @@ class HistoryArguments(Arguments):
 
 
 class OnboardArguments(Arguments):
-    project: Id | None = Field(default=None, description="may be omitted if there is only one")
+    project: Id | None = Field(default=None, description="omit if there is only one")
     evidence_limit: int = Field(default=20, ge=1, le=50)

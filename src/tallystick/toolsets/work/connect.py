@@ -10,13 +10,14 @@ from tallystick.state.work.board import Row
 from tallystick.state.work.cycles import find_way
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, newly_actionable, size_of
 from tallystick.toolsets.work.arguments import ConnectArguments, EdgeArgument
 from tallystick.toolsets.work.desk import Desk, Told
 from tallystick.toolsets.work.faults import shortened, unknown_node
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 TOOL = "graph_connect"
 PARENTAL = frozenset({"parent", "child"})
@@ -26,11 +27,12 @@ Rejection = tuple[str, str]
 
 
 async def connect(desk: Desk, store: Store, principal: Principal, asked: ConnectArguments) -> Answer:
-    def draw(sketch: Sketch) -> Told:
+    def draw(sketch: Sketch, sight: Sight) -> Told:
+        tell = Discretion(sketch.state, sight)
         rejected: list[Said] = []
         told = Told({"applied": 0})
         for edge in asked.edges:
-            refusal = _apply(sketch, edge, told.warnings)
+            refusal = _apply(sketch, edge, told.warnings, tell)
             if refusal is None:
                 told.data["applied"] += 1
             else:
@@ -38,22 +40,23 @@ async def connect(desk: Desk, store: Store, principal: Principal, asked: Connect
                 rejected.append({"from": edge.source, "to": edge.to, "reason": reason, "detail": detail})
         if rejected:
             told.data["rejected"] = _shown(rejected)
-        newly = newly_actionable(sketch)
+        newly = newly_actionable(sketch, tell)
         return Told(told.data | (newly if newly["newly_actionable"] else {}), told.warnings)
 
     sources = {edge.source for edge in asked.edges}
-    told, _ = await desk.write(store, principal, TOOL, draw, resource=sources.pop() if len(sources) == 1 else None)
+    only = sources.pop() if len(sources) == 1 else None
+    told, _ = await desk.write_narrowed(store, principal, TOOL, draw, resource=only)
     return Answer(told.complete())
 
 
-def _apply(sketch: Sketch, asked: EdgeArgument, warnings: list[str]) -> Rejection | None:
+def _apply(sketch: Sketch, asked: EdgeArgument, warnings: list[str], tell: Discretion) -> Rejection | None:
     if asked.type in PARENTAL:
         return "parent_edges_not_allowed", "the tree is changed by graph_restructure, op move"
     source, target = sketch.graph.find(asked.source), sketch.graph.find(asked.to)
-    if source is None or target is None:
-        missing = asked.source if source is None else asked.to
-        return "node_not_found", unknown_node(sketch.state, missing).message
-    return _remove(sketch, asked) if asked.remove else _add(sketch, asked, source, target, warnings)
+    if source is None or target is None or not all([tell.sees(source.id), tell.sees(target.id)]):
+        missing = asked.source if source is None or not tell.sees(source.id) else asked.to
+        return "node_not_found", unknown_node(sketch.state, tell, missing).message
+    return _remove(sketch, asked) if asked.remove else _add(sketch, asked, source, target, warnings, tell)
 
 
 def _remove(sketch: Sketch, asked: EdgeArgument) -> Rejection | None:
@@ -64,7 +67,9 @@ def _remove(sketch: Sketch, asked: EdgeArgument) -> Rejection | None:
     return None
 
 
-def _add(sketch: Sketch, asked: EdgeArgument, source: Row, target: Row, warnings: list[str]) -> Rejection | None:
+def _add(
+    sketch: Sketch, asked: EdgeArgument, source: Row, target: Row, warnings: list[str], tell: Discretion
+) -> Rejection | None:
     if source.board is not target.board:
         return "cross_project", f"'{source.id}' and '{target.id}' are in different projects"
     if sketch.find_link(source.id, asked.type, target.id) is not None:
@@ -72,7 +77,7 @@ def _add(sketch: Sketch, asked: EdgeArgument, source: Row, target: Row, warnings
     if asked.type == DEPENDS_ON:
         way = find_way(sketch.graph, target, source)
         if way is not None:
-            path = shortened([source.id, *(row.id for row in way)])
+            path = shortened([source.id, *(row.id for row in way)], tell)
             return "cycle_detected", f"Dependency cycle detected: {' -> '.join(path)}"
         warnings += deadlocks(source, target)
     sketch.link({"from": source.id, "rel": asked.type, "to": target.id})

@@ -6,19 +6,22 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tallystick.policy import Action, Principal
+from tallystick.state.documents import edge_name
 from tallystick.state.state import State
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.work.answers import (
     PART_BYTES_MAX,
     Said,
     ancestors_of,
+    children_of,
+    first,
     fitting,
     get_node,
     node_of,
-    oldest,
     size_of,
     summary_of,
 )
@@ -28,7 +31,7 @@ from tallystick.toolsets.work.faults import get_row
 from tallystick.toolsets.work.next import known_of
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 TREE_BYTES_MAX = 2 * PART_BYTES_MAX
 _NEIGHBOURS_SHOWN = 50
@@ -41,31 +44,36 @@ async def context(desk: Desk, store: Store, principal: Principal, asked: Context
             store,
             principal,
             Action.READ,
-            lambda state, graph: _seen(desk, state, graph, asked),
+            lambda state, graph, sight: _seen(desk, state, graph, asked, sight),
             resource=asked.node_id,
         )
     )
 
 
-def _seen(desk: Desk, state: State, graph: WorkGraph, asked: ContextArguments) -> Said:
-    row = get_row(state, graph, asked.node_id)
-    line, omitted = ancestors_of(row)
+def _seen(desk: Desk, state: State, graph: WorkGraph, asked: ContextArguments, sight: Sight) -> Said:
+    tell = Discretion(state, sight)
+    row = get_row(state, graph, tell, asked.node_id)
+    line, omitted = ancestors_of(row, tell)
     answer: Said = {
-        "node": node_of(state, get_node(state, row.id)),
-        "ancestors": [{"id": each.id, "summary": summary_of(state, each), "resolved": each.resolved} for each in line],
-        "children": tree_of(state, row, min(asked.depth, DEPTH_MAX)),
+        "node": node_of(state, get_node(state, row.id), tell),
+        "ancestors": [_ancestor(state, each, tell) for each in line],
+        "children": tree_of(state, row, min(asked.depth, DEPTH_MAX), tell),
     }
     if omitted:
         answer["ancestors_omitted"] = omitted
-    answer |= _neighbours(state, "depends_on", row.depends_on, None)
-    answer |= _neighbours(state, "depended_by", row.dependents, row.resolved)
-    answer |= _edges(state, row)
-    return answer | (known_of(desk, state, row.board, row) if row.board is not None else {})
+    answer |= _neighbours(state, "depends_on", row.depends_on, None, tell)
+    answer |= _neighbours(state, "depended_by", row.dependents, row.resolved, tell)
+    answer |= _edges(state, row, tell)
+    return answer | (known_of(desk, state, row.board, row, tell, sight) if row.board is not None else {})
 
 
-def tree_of(state: State, row: Row, depth: int, bytes_max: int = TREE_BYTES_MAX) -> Said:
+def _ancestor(state: State, row: Row, tell: Discretion) -> Said:
+    return tell.warned(row.id, {"id": row.id, "summary": summary_of(state, row), "resolved": row.resolved})
+
+
+def tree_of(state: State, row: Row, depth: int, tell: Discretion, bytes_max: int = TREE_BYTES_MAX) -> Said:
     """Level by level, oldest first. What does not fit is counted: `child_count` says how many there are in all."""
-    root = _leaf(state, row)
+    root = _leaf(state, row, tell)
     left = bytes_max - size_of(root)
     waiting = deque([(row, root, depth)])
     while waiting:
@@ -73,8 +81,9 @@ def tree_of(state: State, row: Row, depth: int, bytes_max: int = TREE_BYTES_MAX)
         if not parent.children:
             continue
         children: list[Said] = []
-        for child in oldest(parent.children, bytes_max // 40) if levels > 0 and left > 0 else ():
-            leaf = _leaf(state, child)
+        rows, count = children_of(parent, tell, bytes_max // 40 if levels > 0 and left > 0 else 0)
+        for child in rows:
+            leaf = _leaf(state, child, tell)
             left -= size_of(leaf) + 1
             if left < 0:
                 break
@@ -82,24 +91,26 @@ def tree_of(state: State, row: Row, depth: int, bytes_max: int = TREE_BYTES_MAX)
             waiting.append((child, leaf, levels - 1))
         if children:
             shown["children"] = children
-        if len(children) < len(parent.children):
-            shown["child_count"] = len(parent.children)
+        if len(children) < count:
+            shown["child_count"] = count
     return root
 
 
-def _leaf(state: State, row: Row) -> Said:
+def _leaf(state: State, row: Row, tell: Discretion) -> Said:
     attrs = get_node(state, row.id).attrs
     answer: Said = {"id": row.id, "summary": attrs.get("summary"), "resolved": row.resolved}
-    return answer | ({"state": attrs["state"]} if attrs.get("state") is not None else {})
+    return tell.warned(row.id, answer | ({"state": attrs["state"]} if attrs.get("state") is not None else {}))
 
 
-def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None) -> Said:
+def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None, tell: Discretion) -> Said:
     """`satisfied` None: each by itself. Edges to what is no work node are not dependencies of work."""
     unique = [each for each in dict.fromkeys(rows) if each.board is not None]
+    if tell.narrows:
+        unique = first(tell, unique, _NEIGHBOURS_SHOWN + 1)
     shown = fitting(
         (
             {
-                "node": node_of(state, get_node(state, each.id)),
+                "node": node_of(state, get_node(state, each.id), tell),
                 "satisfied": each.resolved if satisfied is None else satisfied,
             }
             for each in unique[:_NEIGHBOURS_SHOWN]
@@ -110,11 +121,11 @@ def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None)
     return {key: shown} | ({f"{key}_omitted": omitted} if omitted else {})
 
 
-def _edges(state: State, row: Row) -> Said:
+def _edges(state: State, row: Row, tell: Discretion) -> Said:
     """All but dependencies: relates_to, and what agents call their own."""
+    triples = (triple for triple in state.triples(row.id) if triple[1] != DEPENDS_ON)
     others = [
-        {"from": source, "to": target, "type": rel}
-        for source, rel, target in state.triples(row.id)
-        if rel != DEPENDS_ON
-    ][:_EDGES_READ]
+        tell.warned(edge_name(*triple), {"from": triple[0], "to": triple[2], "type": triple[1]})
+        for triple in tell.first(triples, lambda triple: all([tell.sees(triple[0]), tell.sees(triple[2])]), _EDGES_READ)
+    ]
     return {"edges": fitting(others, PART_BYTES_MAX)} if others else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -21,11 +21,16 @@ from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets.work.settings import WorkSettings
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 T = TypeVar("T")
-Knowledge = Callable[[State, str, list[str]], Any]
-"""What is known of the things that context links point to, for a project by its id; empty when nothing is."""
+
+
+class Knowledge(Protocol):
+    """What is known of the things that context links point to, for a project by its id; empty when nothing is."""
+
+    def __call__(self, state: State, project_id: str, links: list[str], /, *, sight: Sight) -> Any: ...
+
 
 _LETTERS = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
 _SIGNS = _LETTERS + "23456789"
@@ -91,18 +96,38 @@ class Desk:
         reason: str | None = None,
     ) -> tuple[T, Receipt | None]:
         """What `draw` answers at the head, with the receipt if it sketched anything."""
+
+        def discreetly(sketch: Sketch, sight: Sight) -> T:
+            return draw(sketch)
+
+        return await self.write_narrowed(
+            store, principal, tool, discreetly, action=action, resource=resource, reason=reason
+        )
+
+    async def write_narrowed(
+        self,
+        store: Store,
+        principal: Principal,
+        tool: str,
+        draw: Callable[[Sketch, Sight], T],
+        *,
+        action: Action = Action.WRITE,
+        resource: str | None = None,
+        reason: str | None = None,
+    ) -> tuple[T, Receipt | None]:
+        """`write` for answers that come across other nodes than those that were asked for."""
         drawn: list[T] = []
 
-        def propose(state: State) -> Draft:
+        def propose(state: State, sight: Sight) -> Draft:
             drawn.clear()
             with Sketch(state) as sketch:
-                drawn.append(draw(sketch))
+                drawn.append(draw(sketch, sight))
                 if not sketch.operations:
                     raise Unwritten
                 return Draft(tuple(sketch.operations), actor=principal.actor, tool=tool, reason=reason)
 
         try:
-            receipt = await store.write(principal, action, propose, resource=resource)
+            receipt = await store.write_narrowed(principal, action, propose, resource=resource)
         except Unwritten:
             return drawn[0], None
         return drawn[0], receipt
@@ -112,12 +137,13 @@ class Desk:
         store: Store,
         principal: Principal,
         action: Action,
-        look: Callable[[State, WorkGraph], T],
+        look: Callable[[State, WorkGraph, Sight], T],
         *,
         resource: str | None = None,
     ) -> T:
-        return await store.read(
-            principal, action, lambda state: look(state, state.aspect(WorkGraph)), resource=resource
+        """`look` tells what it sees, and may be called several times."""
+        return await store.narrowed(
+            principal, action, lambda state, sight: look(state, state.aspect(WorkGraph), sight), resource=resource
         )
 
 

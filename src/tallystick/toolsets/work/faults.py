@@ -8,21 +8,24 @@ from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
+from tallystick.toolsets.discretion import Discretion
 
 _NAMES_SHOWN = 50
 _PATH_SHOWN = 40
 
 
-def get_row(state: State, graph: WorkGraph, node_id: str, role: str | None = None) -> Row:
-    """Raises NotFound; `role` is what the id was given as."""
+def get_row(state: State, graph: WorkGraph, tell: Discretion, node_id: str, role: str | None = None) -> Row:
+    """Raises NotFound, also for what may not be read; `role` is what the id was given as."""
     row = graph.find(node_id)
-    if row is None:
-        raise unknown_node(state, node_id, role)
+    if row is None or not tell.sees(node_id):
+        raise unknown_node(state, tell, node_id, role)
     return row
 
 
-def unknown_node(state: State, node_id: str, role: str | None = None) -> NotFound:
+def unknown_node(state: State, tell: Discretion, node_id: str, role: str | None = None) -> NotFound:
     survivor = merged_into(state, node_id)
+    if survivor is not None and not all([tell.sees(node_id), tell.sees(survivor)]):
+        survivor = None
     called = f"'{node_id}'" + (f" ({role})" if role else "")
     return NotFound(
         f"there is no work node {called}" + (f": it was merged into '{survivor}'" if survivor else ""),
@@ -43,11 +46,11 @@ def merged_into(state: State, node_id: str) -> str | None:
     return survivor if isinstance(survivor, str) else None
 
 
-def get_project(graph: WorkGraph, name: str) -> Board:
-    """By its name or its root's id. Raises NotFound, telling the names there are."""
+def get_project(graph: WorkGraph, tell: Discretion, name: str) -> Board:
+    """By its name or its root's id. Raises NotFound, telling the names there are, also for what may not be read."""
     board = graph.project(name)
-    if board is None:
-        names = [each.name for each in graph.projects()]
+    if board is None or not tell.sees(board.id):
+        names = [each.name for each in projects_of(graph, tell)]
         raise NotFound(
             f"there is no project '{name}'",
             code="project_not_found",
@@ -55,6 +58,11 @@ def get_project(graph: WorkGraph, name: str) -> Board:
             details={"projects": names[:_NAMES_SHOWN]},
         )
     return board
+
+
+def projects_of(graph: WorkGraph, tell: Discretion) -> list[Board]:
+    """Those that may be told of, oldest first."""
+    return tell.seen(graph.projects(), lambda board: board.id)
 
 
 def invalid(*problems: str) -> InvalidArgument:
@@ -65,15 +73,19 @@ def cross_project(what: str) -> Conflict:
     return Conflict(f"{what} are in different projects", code="cross_project")
 
 
-def cycle(names: Sequence[str], kind: str = "Dependency") -> Conflict:
-    """`names` begins and ends with the same one."""
-    path = shortened(names)
+def cycle(names: Sequence[str], kind: str = "Dependency", tell: Discretion | None = None) -> Conflict:
+    """`names` begins and ends with the same one; with `tell` they are ids."""
+    path = shortened(names, tell)
     return Conflict(f"{kind} cycle detected: {' -> '.join(path)}", code="cycle_detected", details={"cycle": path})
 
 
-def shortened(names: Sequence[str]) -> list[str]:
-    """A long way is told by its ends."""
-    if len(names) <= _PATH_SHOWN:
-        return list(names)
+def shortened(names: Sequence[str], tell: Discretion | None = None) -> list[str]:
+    """A long way is told by its ends; what may not be read is not named."""
     half = _PATH_SHOWN // 2
-    return [*names[:half], f"({len(names) - 2 * half} more)", *names[-half:]]
+    if len(names) > _PATH_SHOWN:
+        return [*_named(names[:half], tell), f"({len(names) - 2 * half} more)", *_named(names[-half:], tell)]
+    return _named(names, tell)
+
+
+def _named(names: Sequence[str], tell: Discretion | None) -> list[str]:
+    return [name if tell is None or tell.sees(name) else "(withheld)" for name in names]

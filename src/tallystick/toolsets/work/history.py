@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from tallystick.commits import Verb
+from tallystick.commits import EDGE_VERBS, Verb
 from tallystick.policy import Action, Principal
 from tallystick.state import Step
 from tallystick.state.conditions import is_same
@@ -18,6 +18,7 @@ from tallystick.state.state import State
 from tallystick.state.work import NODE
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.work import next as claiming
 from tallystick.toolsets.work import restructure
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, cut, entries, size_of
@@ -26,7 +27,7 @@ from tallystick.toolsets.work.desk import Desk
 from tallystick.toolsets.work.faults import invalid, unknown_node
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 _STEPS_READ = 500
 _TEXT_SHOWN = 1_000
@@ -38,24 +39,25 @@ _PREFIX = "h"
 async def history(desk: Desk, store: Store, principal: Principal, asked: HistoryArguments) -> Answer:
     end = _place(asked.cursor) if asked.cursor is not None else None
 
-    def look(state: State) -> Generator[None, None, Said]:
+    def look(state: State, sight: Sight) -> Generator[None, None, Said]:
         state.aspect(WorkGraph)
-        return (yield from _told(state, asked, end))
+        return (yield from _told(state, asked, end, Discretion(state, sight)))
 
-    return Answer(await store.read(principal, Action.READ, look, resource=asked.node_id))
+    return Answer(await store.narrowed(principal, Action.READ, look, resource=asked.node_id))
 
 
-def _told(state: State, asked: HistoryArguments, end: int | None) -> Generator[None, None, Said]:
-    found = state.lineage(asked.node_id, "full", 0, 0)
+def _told(state: State, asked: HistoryArguments, end: int | None, tell: Discretion) -> Generator[None, None, Said]:
+    sees = tell.sees if tell.narrows else None
+    found = state.lineage(asked.node_id, "full", 0, 0, sees)
     if found is None or found.type != NODE:
-        raise unknown_node(state, asked.node_id)
+        raise unknown_node(state, tell, asked.node_id)
     place = found.total if end is None else min(end, found.total)
     start = max(place - _STEPS_READ, 0)
-    part = state.lineage(asked.node_id, "full", start, place - start)
+    part = state.lineage(asked.node_id, "full", start, place - start, sees)
     events: list[Said] = []
     left = ANSWER_BYTES_MAX
     for step in reversed(part.steps if part is not None else []):
-        event = _event(state, asked.node_id, step)
+        event = _event(state, asked.node_id, step, tell)
         if event is not None:
             left -= size_of(event) + 1
             if events and (left < 0 or len(events) == min(asked.limit, LIMIT_MAX)):
@@ -76,12 +78,12 @@ def _place(cursor: str) -> int:
 # -- events
 
 
-def _event(state: State, node_id: str, step: Step) -> Said | None:
+def _event(state: State, node_id: str, step: Step, tell: Discretion) -> Said | None:
     """None for what is no event of this node: the far end of an edge, and the grave of a merged one."""
-    if step.commit.operation in (Verb.UPSERT_EDGE, Verb.DELETE_EDGE):
+    if step.commit.operation in EDGE_VERBS:
         told = _edge_event(node_id, step)
     elif step.commit.operation is Verb.UPSERT_NODE:
-        told = _node_event(state, node_id, step)
+        told = _node_event(state, node_id, step, tell)
     elif step.commit.operation is Verb.REDACT_NODE:
         told = "redacted", []
     else:
@@ -102,26 +104,34 @@ Told = tuple[str, list[Said]]
 
 def _edge_event(node_id: str, step: Step) -> Told | None:
     edge = step.commit.document()
-    if edge["from"] != node_id or step.action == "UPDATE_EDGE":
+    if edge["from"] != node_id or step.action in ("UPDATE_EDGE", "REDACT_EDGE"):
         return None
     if step.action == "CREATE_EDGE":
         return "edge_added", [_change(edge["rel"], None, edge["to"])]
     return "edge_removed", [_change(edge["rel"], edge["to"], None)]
 
 
-def _node_event(state: State, node_id: str, step: Step) -> Told:
-    after: Said = step.commit.document()["attrs"]
+def _node_event(state: State, node_id: str, step: Step, tell: Discretion) -> Told:
+    after = _readable(step.commit.document()["attrs"], tell)
     if step.action == "CREATE_NODE":
         said = [_change(name, None, after[name]) for name in _SHOWN if after.get(name) not in (None, False)]
         return "created", said
-    before = _before(state, node_id, step)
+    before = _readable(_before(state, node_id, step), tell)
     changes = [
         change for name in _SHOWN if (change := _difference(name, before.get(name), after.get(name))) is not None
     ]
-    merged = _merged(state, before, after, step)
+    merged = _merged(state, before, after, step, tell)
     if merged is not None:
         return "merged", [*changes, *merged]
     return _action(step.commit.tool, before, after), changes
+
+
+def _readable(attrs: Said, tell: Discretion) -> Said:
+    """Without the names of nodes that may not be read."""
+    if not tell.narrows:
+        return attrs
+    named: Said = {name: tell.reference(attrs[name]) for name in ("parent", "merged_into") if name in attrs}
+    return {**attrs, **named, "merged": tell.seen(entries(attrs, "merged"), str)}
 
 
 def _action(tool: str, before: Said, after: Said) -> str:
@@ -135,14 +145,14 @@ def _action(tool: str, before: Said, after: Said) -> str:
     return "moved" if before.get("parent") != after.get("parent") else "updated"
 
 
-def _merged(state: State, before: Said, after: Said, step: Step) -> list[Said] | None:
+def _merged(state: State, before: Said, after: Said, step: Step, tell: Discretion) -> list[Said] | None:
     """What the node became part of; or what it absorbed, as that was last."""
     if after.get("merged_into") is not None and before.get("merged_into") is None:
         return [_change("merged_into", None, after["merged_into"])]
     absorbed = entries(after, "merged")[len(entries(before, "merged")) :]
     if not absorbed:
         return None
-    return [_change("merged", None, _last_words(state, source, step)) for source in absorbed]
+    return [_change("merged", None, tell.warned(source, _last_words(state, source, step))) for source in absorbed]
 
 
 def _last_words(state: State, source: str, step: Step) -> Said:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from tallystick.clock import to_text
@@ -15,12 +14,14 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.questions import Moment, ranked, with_properties
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
     PART_BYTES_MAX,
     Said,
     ancestors_of,
     entries,
+    first,
     fitting,
     get_node,
     newest_fitting,
@@ -34,7 +35,7 @@ from tallystick.toolsets.work.desk import Desk
 from tallystick.toolsets.work.faults import cross_project, get_project, get_row
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 TOOL = "graph_next"
 _DEPENDENCIES_SHOWN = 20
@@ -44,13 +45,16 @@ async def next_(desk: Desk, store: Store, principal: Principal, asked: NextArgum
     if not asked.claim:
         return Answer(
             await desk.read(
-                store, principal, Action.READ, lambda state, graph: _seen(desk, state, graph, principal, asked)
+                store,
+                principal,
+                Action.READ,
+                lambda state, graph, sight: _seen(desk, state, graph, principal, asked, sight, desk.moment()),
             )
         )
 
-    def draw(sketch: Sketch) -> Said:
+    def draw(sketch: Sketch, sight: Sight) -> Said:
         moment = desk.moment()
-        answer = _seen(desk, sketch.state, sketch.graph, principal, asked, moment)
+        answer = _seen(desk, sketch.state, sketch.graph, principal, asked, sight, moment)
         for entry in answer["nodes"]:
             node = entry["node"]
             _claim(sketch, node["id"], principal.actor, moment.now)
@@ -58,7 +62,7 @@ async def next_(desk: Desk, store: Store, principal: Principal, asked: NextArgum
             node["rev"], node["properties"] = attrs["rev"], attrs["properties"]
         return answer
 
-    answer, receipt = await desk.write(store, principal, TOOL, draw)
+    answer, receipt = await desk.write_narrowed(store, principal, TOOL, draw)
     for entry in answer["nodes"] if receipt is not None else ():
         entry["node"]["updated_at"] = receipt.commits[0].timestamp  # type: ignore[union-attr]  # it is not None here
     return Answer(answer)
@@ -75,24 +79,25 @@ def _seen(
     graph: WorkGraph,
     principal: Principal,
     asked: NextArguments,
-    moment: Moment | None = None,
+    sight: Sight,
+    moment: Moment,
 ) -> Said:
-    moment = moment or desk.moment()
-    board = get_project(graph, asked.project)
+    tell = Discretion(state, sight)
+    board = get_project(graph, tell, asked.project)
     free = (
         row
-        for row in _candidates(state, graph, board, asked)
+        for row in _candidates(state, graph, board, asked, tell)
         if not row.is_held(principal.actor, moment.now, moment.ttl)
     )
-    rows = islice(free, min(max(asked.count, 1), COUNT_MAX))
-    nodes = fitting((_entry(desk, state, board, row) for row in rows), ANSWER_BYTES_MAX)
-    return {"nodes": nodes} if nodes else {"nodes": [], "hint": _why_nothing(graph, board, asked, moment)}
+    rows = first(tell, free, min(max(asked.count, 1), COUNT_MAX))
+    nodes = fitting((_entry(desk, state, board, row, tell, sight) for row in rows), ANSWER_BYTES_MAX)
+    return {"nodes": nodes} if nodes else {"nodes": [], "hint": _why_nothing(graph, board, asked, tell, moment)}
 
 
-def _candidates(state: State, graph: WorkGraph, board: Board, asked: NextArguments) -> Iterator[Row]:
+def _candidates(state: State, graph: WorkGraph, board: Board, asked: NextArguments, tell: Discretion) -> Iterator[Row]:
     hits = None
     if asked.scope is not None:
-        scope = get_row(state, graph, asked.scope, "scope")
+        scope = get_row(state, graph, tell, asked.scope, "scope")
         if scope.board is not board:
             raise cross_project(f"the scope '{scope.id}' and '{board.name}'")
         hits = board.actionable & board.below(scope)
@@ -106,7 +111,9 @@ def _candidates(state: State, graph: WorkGraph, board: Board, asked: NextArgumen
     return ranked(graph, board, hits)
 
 
-def _why_nothing(graph: WorkGraph, board: Board, asked: NextArguments, moment: Moment) -> str:
+def _why_nothing(graph: WorkGraph, board: Board, asked: NextArguments, tell: Discretion, moment: Moment) -> str:
+    if tell.narrows:
+        return "nothing to hand out among the nodes that you may read"
     counts = board.counts()
     if not counts["unresolved"]:
         return "everything is resolved"
@@ -118,31 +125,37 @@ def _why_nothing(graph: WorkGraph, board: Board, asked: NextArguments, moment: M
     )
 
 
-def _entry(desk: Desk, state: State, board: Board, row: Row) -> Said:
+def _entry(desk: Desk, state: State, board: Board, row: Row, tell: Discretion, sight: Sight) -> Said:
     node = get_node(state, row.id)
-    line, omitted = ancestors_of(row)
+    line, omitted = ancestors_of(row, tell)
     answer: Said = {
-        "node": node_of(state, node),
-        "ancestors": [{"id": each.id, "summary": summary_of(state, each)} for each in line],
-        "context_links": links_of(row),
-        "resolved_deps": _dependencies(state, row),
+        "node": node_of(state, node, tell),
+        "ancestors": [tell.warned(each.id, {"id": each.id, "summary": summary_of(state, each)}) for each in line],
+        "context_links": links_of(row, tell),
+        "resolved_deps": _dependencies(state, row, tell),
     }
     if omitted:
         answer["ancestors_omitted"] = omitted
-    return answer | known_of(desk, state, board, row)
+    return answer | known_of(desk, state, board, row, tell, sight)
 
 
-def links_of(row: Row) -> Said:
+def links_of(row: Row, tell: Discretion) -> Said:
     """Its own, and what it inherits from above: root first, the nearest kept when they are too many."""
-    inherited = [{"node_id": each.id, "links": list(each.links)} for each in row.above() if each.links]
+    inherited = [{"node_id": each.id, "links": list(each.links)} for each in _linked(row, tell)]
     shown = fitting(inherited, PART_BYTES_MAX) if inherited else []
     shown.reverse()
     return {"self": list(row.links), "inherited": shown}
 
 
-def _dependencies(state: State, row: Row) -> list[Said]:
-    unique = list(dict.fromkeys(each for each in row.depends_on if each.board is not None))
-    return fitting((_dependency(state, each) for each in unique[:_DEPENDENCIES_SHOWN]), 2 * PART_BYTES_MAX)
+def _linked(row: Row, tell: Discretion) -> list[Row]:
+    """Those above it that have links."""
+    return [each for each in row.above() if each.links and tell.sees(each.id)]
+
+
+def _dependencies(state: State, row: Row, tell: Discretion) -> list[Said]:
+    unique = dict.fromkeys(each for each in row.depends_on if each.board is not None)
+    shown = first(tell, unique, _DEPENDENCIES_SHOWN)
+    return fitting((tell.warned(each.id, _dependency(state, each)) for each in shown), 2 * PART_BYTES_MAX)
 
 
 def _dependency(state: State, row: Row) -> Said:
@@ -152,10 +165,10 @@ def _dependency(state: State, row: Row) -> Said:
     return answer | ({"evidence_omitted": omitted} if omitted else {})
 
 
-def known_of(desk: Desk, state: State, board: Board, row: Row) -> Said:
+def known_of(desk: Desk, state: State, board: Board, row: Row, tell: Discretion, sight: Sight) -> Said:
     """What is known of the things that the node's links point to; the key only when there is something."""
     if desk.knowledge is None:
         return {}
-    links = list(row.links) + [link for each in row.above() for link in each.links]
-    known = desk.knowledge(state, board.id, list(dict.fromkeys(links))) if links else None
+    links = list(row.links) + [link for each in _linked(row, tell) for link in each.links]
+    known = desk.knowledge(state, board.id, list(dict.fromkeys(links)), sight=sight) if links else None
     return {"knowledge": known} if known and size_of(known) <= 2 * PART_BYTES_MAX else {}

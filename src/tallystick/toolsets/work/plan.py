@@ -16,13 +16,14 @@ from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, fitting, size_of
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX, PlanArguments, PlannedNode
 from tallystick.toolsets.work.desk import Desk, Told, check_unused
-from tallystick.toolsets.work.faults import cross_project, cycle, get_row, invalid
+from tallystick.toolsets.work.faults import cross_project, cycle, get_row, invalid, projects_of
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 TOOL = "graph_plan"
 
@@ -48,14 +49,14 @@ async def plan(desk: Desk, store: Store, principal: Principal, asked: PlanArgume
         raise invalid("field 'nodes' is too long to be answered: plan in parts, or use shorter refs")
     opened = desk.opened(principal)
 
-    def draw(sketch: Sketch) -> Told:
+    def draw(sketch: Sketch, sight: Sight) -> Told:
         check_unused(sketch.state, ids)
-        batch = _Batch(sketch.state, sketch.graph, asked.nodes, ids, opened)
+        batch = _Batch(sketch.state, sketch.graph, Discretion(sketch.state, sight), asked.nodes, ids, opened)
         told = Told({"created": created}, batch.warnings())
         batch.sketch(sketch)
         return told
 
-    told, _ = await desk.write(store, principal, TOOL, draw)
+    told, _ = await desk.write_narrowed(store, principal, TOOL, draw)
     told.warnings = fitting(told.warnings, ANSWER_BYTES_MAX // 4)
     return Answer(told.complete())
 
@@ -68,10 +69,17 @@ def check_refs(nodes: Sequence[PlannedNode]) -> None:
 
 class _Batch:
     def __init__(
-        self, state: State, graph: WorkGraph, nodes: Sequence[PlannedNode], ids: list[str], opened: str | None
+        self,
+        state: State,
+        graph: WorkGraph,
+        tell: Discretion,
+        nodes: Sequence[PlannedNode],
+        ids: list[str],
+        opened: str | None,
     ) -> None:
         self._state = state
         self._graph = graph
+        self._tell = tell
         self._numbers = {node.ref: number for number, node in enumerate(nodes)}
         root = self._default_root(nodes, opened)
         self._steps = [
@@ -94,12 +102,15 @@ class _Batch:
 
     def _place(self, ref: str, role: str) -> Place:
         number = self._numbers.get(ref)
-        return number if number is not None else get_row(self._state, self._graph, ref, role)
+        return number if number is not None else get_row(self._state, self._graph, self._tell, ref, role)
 
     def _parent(self, node: PlannedNode) -> Place:
         if node.parent_ref is not None:
             return self._place(node.parent_ref, f"parent of '{node.ref}'")
-        projects = [{"project": board.name, "root": board.root} for board in self._graph.projects()]
+        projects = [
+            {"project": board.name, "root": self._tell.reference(board.root)}
+            for board in projects_of(self._graph, self._tell)
+        ]
         raise Conflict(
             f"node '{node.ref}' has no parent_ref, and nothing says which project it belongs to",
             code="missing_parent",
@@ -121,10 +132,11 @@ class _Batch:
         }
         boards = list(spoken_of) or [self._graph.boards.get(opened or "")]
         if boards == [None] or (boards[0] is not None and boards[0].name is None):
-            boards = list(self._graph.projects())
+            boards = list(projects_of(self._graph, self._tell))
         if len(boards) != 1 or boards[0] is None or boards[0].root is None:
             return None
-        return self._graph.find(boards[0].root)
+        root = boards[0].root
+        return self._graph.find(root) if self._tell.sees(root) else None
 
     # -- rules
 

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 
 from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
+from tallystick.state import Node
 from tallystick.state.state import State
 from tallystick.state.work import PROJECT
 from tallystick.state.work.board import Board
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, fitting, get_node, node_of
+from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, counts_of, first, fitting, get_node, node_of
 from tallystick.toolsets.work.arguments import OpenArguments
 from tallystick.toolsets.work.desk import Desk, check_unused
-from tallystick.toolsets.work.faults import invalid
+from tallystick.toolsets.work.faults import invalid, projects_of
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 TOOL = "graph_open"
 _ATTEMPTS = 3
@@ -44,7 +46,12 @@ async def _open_or_create(
     created = False
     # Another agent's project may be seen here and yet not reach the disk: then it is ours to make.
     for _ in range(_ATTEMPTS):
-        found = await desk.read(store, principal, Action.READ, lambda state, graph: _seen(state, graph, name))
+        found = await desk.read(
+            store,
+            principal,
+            Action.READ,
+            lambda state, graph, sight: _seen(state, graph, Discretion(state, sight), name),
+        )
         if found is not None:
             board_id, answer = found
             return board_id, answer | ({"created": True} if created else {})
@@ -74,33 +81,41 @@ def found(sketch: Sketch, *, project_id: str, root_id: str, name: str, goal: str
     sketch.put(root_id, {"project": project_id, "parent": None, "summary": summary, "resolved": False, "rev": 1})
 
 
-def _seen(state: State, graph: WorkGraph, name: str) -> tuple[str, Said] | None:
+def _seen(state: State, graph: WorkGraph, tell: Discretion, name: str) -> tuple[str, Said] | None:
     board = graph.project(name)
     if board is None:
         return None
-    root = state.node(board.root) if board.root is not None and graph.find(board.root) else None
-    shown = node_of(state, root) if root is not None else None
-    return board.id, {"project": board.name, "root": shown, "summary": board.counts()}
+    if not tell.sees(board.id):
+        raise Conflict(f"there is a project '{name}' that you may not read", code="name_taken", hint="use another name")
+    root = _root(state, graph, board, tell)
+    shown = node_of(state, root, tell) if root is not None else None
+    return board.id, {"project": board.name, "root": shown, "summary": counts_of(graph, board, tell)}
 
 
-def _listed(state: State, graph: WorkGraph) -> Said:
-    boards = graph.projects()
-    shown = fitting((_line(state, graph, board) for board in boards), ANSWER_BYTES_MAX)
+def _listed(state: State, graph: WorkGraph, sight: Sight) -> Said:
+    tell = Discretion(state, sight)
+    boards = projects_of(graph, tell)
+    shown = fitting((_line(state, graph, board, tell) for board in boards), ANSWER_BYTES_MAX)
     omitted = len(boards) - len(shown)
     return {"projects": shown} | ({"omitted": omitted} if omitted else {})
 
 
-def _line(state: State, graph: WorkGraph, board: Board) -> Said:
-    counts = board.counts()
+def _line(state: State, graph: WorkGraph, board: Board, tell: Discretion) -> Said:
+    counts = counts_of(graph, board, tell)
     project = get_node(state, board.id)
-    newest = get_node(state, graph.by_update[board.updates[-1]].id) if board.updates else project
-    root = state.node(board.root) if board.root is not None else None
-    return {
-        "id": board.root,
+    updates = (graph.by_update[each] for each in reversed(board.updates))
+    newest = [get_node(state, row.id) for row in first(tell, updates, 1)]
+    root = _root(state, graph, board, tell)
+    told: Said = {
+        "id": root.id if root is not None else None,
         "project": board.name,
         "summary": (root or project).attrs.get("summary"),
-        "total": counts["total"],
-        "resolved": counts["resolved"],
-        "unresolved": counts["unresolved"],
-        "updated_at": newest.provenance.timestamp,
+        **{name: counts[name] for name in ("total", "resolved", "unresolved", "partial") if name in counts},
+        "updated_at": (newest or [project])[0].provenance.timestamp,
     }
+    return tell.warned(root.id if root is not None else board.id, told)
+
+
+def _root(state: State, graph: WorkGraph, board: Board, tell: Discretion) -> Node | None:
+    row = graph.find(board.root) if board.root is not None else None
+    return state.node(row.id) if row is not None and tell.sees(row.id) else None

@@ -16,6 +16,7 @@ from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.questions import KEY_LENGTHS, Filter, Key, fitting, page, visible
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.work import answers
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, get_node, properties_of
 from tallystick.toolsets.work.arguments import LIMIT_MAX, QueryArguments, QueryFilter
@@ -34,23 +35,24 @@ async def query(desk: Desk, store: Store, principal: Principal, asked: QueryArgu
 
 
 def _found(desk: Desk, state: State, graph: WorkGraph, asked: QueryArguments, sight: Sight) -> Said:
-    board = get_project(graph, asked.project)
+    tell = Discretion(state, sight)
+    board = get_project(graph, tell, asked.project)
     after = _place(asked, board) if asked.cursor is not None else None
-    wanted = _filter(state, graph, board, asked.filter or QueryFilter())
+    wanted = _filter(state, graph, board, tell, asked.filter or QueryFilter())
     hits = fitting(graph, board, wanted, desk.moment(), lambda node_id: properties_of(get_node(state, node_id).attrs))
-    if sight.narrows:
-        hits = visible(graph, hits, sight.sees)
+    if tell.narrows:
+        hits = visible(graph, hits, tell.sees)
     limit = min(asked.limit, LIMIT_MAX)
     rows = page(graph, board, hits, asked.sort, after, limit + 1)
-    nodes = answers.fitting((_line(state, row) for row, _ in rows[:limit]), ANSWER_BYTES_MAX)
+    nodes = answers.fitting((_line(state, row, tell) for row, _ in rows[:limit]), ANSWER_BYTES_MAX)
     answer: Said = {"nodes": nodes, "total": len(hits)}
     if len(rows) > len(nodes):
         answer["next_cursor"] = _cursor(asked, board, rows[len(nodes) - 1][1])
     return answer
 
 
-def _filter(state: State, graph: WorkGraph, board: Board, asked: QueryFilter) -> Filter:
-    ancestor = get_row(state, graph, asked.ancestor, "ancestor") if asked.ancestor is not None else None
+def _filter(state: State, graph: WorkGraph, board: Board, tell: Discretion, asked: QueryFilter) -> Filter:
+    ancestor = get_row(state, graph, tell, asked.ancestor, "ancestor") if asked.ancestor is not None else None
     if ancestor is not None and ancestor.board is not board:
         raise cross_project(f"the ancestor '{ancestor.id}' and '{board.name}'")
     return Filter(
@@ -66,12 +68,13 @@ def _filter(state: State, graph: WorkGraph, board: Board, asked: QueryFilter) ->
     )
 
 
-def _line(state: State, row: Row) -> Said:
+def _line(state: State, row: Row, tell: Discretion) -> Said:
     attrs = get_node(state, row.id).attrs
     answer: Said = {"id": row.id, "summary": attrs.get("summary"), "resolved": row.resolved}
     if attrs.get("state") is not None:
         answer["state"] = attrs["state"]
-    return answer | {"parent": attrs.get("parent"), "depth": row.depth, "properties": properties_of(attrs)}
+    answer |= {"parent": tell.reference(attrs.get("parent")), "depth": row.depth, "properties": properties_of(attrs)}
+    return tell.warned(row.id, answer)
 
 
 # -- cursors: the place of the last node shown, and which question it belongs to

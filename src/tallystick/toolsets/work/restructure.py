@@ -12,6 +12,7 @@ from tallystick.state.work.board import Row
 from tallystick.state.work.cycles import find_way
 from tallystick.state.work.sketch import Link, Sketch
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
     entries,
@@ -25,7 +26,7 @@ from tallystick.toolsets.work.desk import Desk, Told
 from tallystick.toolsets.work.faults import cross_project, cycle, get_row, invalid
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 TOOL = "graph_restructure"
 
@@ -36,24 +37,25 @@ _ALL_FIELDS = tuple(dict.fromkeys(field for fields in FIELDS.values() for field 
 async def restructure(desk: Desk, store: Store, principal: Principal, asked: RestructureArguments) -> Answer:
     check_operations(asked.operations)
 
-    def draw(sketch: Sketch) -> Told:
+    def draw(sketch: Sketch, sight: Sight) -> Told:
+        tell = Discretion(sketch.state, sight)
         told = Told({"applied": len(asked.operations), "details": []})
         for number, operation in enumerate(asked.operations):
-            node_id, result = _one(_Work(desk, sketch, principal.actor, told.warnings), operation, number)
+            node_id, result = _one(_Work(desk, sketch, tell, principal.actor, told.warnings), operation, number)
             told.data["details"].append({"op": operation.op, "node_id": node_id, "result": result})
-        newly = newly_actionable(sketch)
+        newly = newly_actionable(sketch, tell)
         if newly["newly_actionable"] or any(operation.op == "drop" for operation in asked.operations):
             told.data |= newly
         return told
 
-    action = Action.DELETE if any(operation.op == "merge" for operation in asked.operations) else Action.WRITE
+    # Of several, what each deletes is asked about when it is known what they come to.
     only = asked.operations[0] if len(asked.operations) == 1 else None
-    told, _ = await desk.write(
+    told, _ = await desk.write_narrowed(
         store,
         principal,
         TOOL,
         draw,
-        action=action,
+        action=Action.DELETE if only is not None and only.op == "merge" else Action.WRITE,
         resource=(only.node_id or only.source) if only is not None else None,
         reason=only.reason if only is not None else None,
     )
@@ -92,9 +94,10 @@ def _one(work: _Work, operation: Operation, number: int) -> tuple[str, str]:
 class _Work:
     """One operation: what it does to the sketch."""
 
-    def __init__(self, desk: Desk, sketch: Sketch, agent: str, warnings: list[str]) -> None:
+    def __init__(self, desk: Desk, sketch: Sketch, tell: Discretion, agent: str, warnings: list[str]) -> None:
         self._desk = desk
         self._sketch = sketch
+        self._tell = tell
         self._agent = agent
         self._warnings = warnings
 
@@ -106,7 +109,7 @@ class _Work:
         if row.parent is None:
             raise invalid(f"'{node_id}' is the root of its project and cannot be moved")
         if parent is row or row in parent.above():
-            raise cycle(_line_down(row, parent), "Parent")
+            raise cycle(_line_down(row, parent), "Parent", self._tell)
         if row.parent is parent:
             return node_id, f"was under {new_parent} already"
         self._warn_of_resolved(parent, [row])
@@ -123,7 +126,7 @@ class _Work:
         if source.parent is None:
             raise invalid(f"'{source_id}' is the root of its project and cannot be merged into another node")
         if source in target.above():
-            raise cycle(_line_down(source, target), "Parent")
+            raise cycle(_line_down(source, target), "Parent", self._tell)
         self._warn_of_resolved(target, source.children)
         links = self._sketch.links(source_id)
         for link in links:
@@ -158,7 +161,7 @@ class _Work:
         source, target = self._sketch.graph.find(source_id), self._sketch.graph.find(target_id)
         way = find_way(self._sketch.graph, target, source) if source is not None and target is not None else None
         if way is not None:
-            raise cycle([source_id, *(row.id for row in way)])
+            raise cycle([source_id, *(row.id for row in way)], tell=self._tell)
 
     # -- drop
 
@@ -175,7 +178,7 @@ class _Work:
     # -- both
 
     def _row(self, node_id: str, role: str | None = None) -> Row:
-        return get_row(self._sketch.state, self._sketch.graph, node_id, role)
+        return get_row(self._sketch.state, self._sketch.graph, self._tell, node_id, role)
 
     def _check_together(self, one: Row, other: Row) -> None:
         if one.board is not other.board:

@@ -44,12 +44,12 @@ def read_settings(*, base: Path, working: Path, environ: Mapping[str, str]) -> W
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    import yaml
+    if not path.exists():
+        return {}
+    import yaml  # it takes longer to load than all else that a start reads, and few have the file
 
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path} is not YAML: {error}", code="SETTING_INVALID") from error
     if content is None:

@@ -8,6 +8,7 @@ from tallystick.policy import Principal
 from tallystick.state.conditions import is_same
 from tallystick.state.work.sketch import Sketch, revision
 from tallystick.toolsets import Answer
+from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
     Said,
@@ -23,17 +24,18 @@ from tallystick.toolsets.work.faults import get_row, invalid
 from tallystick.toolsets.work.plan import check_node_size
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 TOOL = "graph_update"
 
 
 async def update(desk: Desk, store: Store, principal: Principal, asked: UpdateArguments) -> Answer:
-    def draw(sketch: Sketch) -> Told:
+    def draw(sketch: Sketch, sight: Sight) -> Told:
+        tell = Discretion(sketch.state, sight)
         told = Told({"updated": []})
         resolved = False
         for each in asked.updates:
-            row = get_row(sketch.state, sketch.graph, each.node_id)
+            row = get_row(sketch.state, sketch.graph, tell, each.node_id)
             was_resolved = row.resolved
             _apply(desk, sketch, principal.actor, each)
             attrs = sketch.attrs(each.node_id)
@@ -41,13 +43,13 @@ async def update(desk: Desk, store: Store, principal: Principal, asked: UpdateAr
             if row.resolved and not was_resolved:
                 resolved = True
                 _check_evidence(desk, told, each.node_id, attrs)
-        newly = newly_actionable(sketch)
+        newly = newly_actionable(sketch, tell)
         if resolved or newly["newly_actionable"]:
             told.data |= newly
         return told
 
     ids = {each.node_id for each in asked.updates}
-    told, _ = await desk.write(store, principal, TOOL, draw, resource=ids.pop() if len(ids) == 1 else None)
+    told, _ = await desk.write_narrowed(store, principal, TOOL, draw, resource=ids.pop() if len(ids) == 1 else None)
     told.warnings = fitting(told.warnings, ANSWER_BYTES_MAX // 4)
     return Answer(told.complete())
 

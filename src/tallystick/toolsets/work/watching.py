@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import merge
 from typing import TYPE_CHECKING
 
 from tallystick.clock import to_text
@@ -9,8 +10,10 @@ from tallystick.policy import Action, Principal
 from tallystick.state.state import State
 from tallystick.state.work import CLAIMED_BY
 from tallystick.state.work.graph import WorkGraph
-from tallystick.toolsets.work.answers import Said, get_node, summary_of
+from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.work.answers import Said, counts_of, first, get_node, summary_of
 from tallystick.toolsets.work.desk import Desk
+from tallystick.toolsets.work.faults import projects_of
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -20,20 +23,25 @@ _CHANGES_SHOWN = 10
 
 
 async def watch(desk: Desk, store: Store, principal: Principal) -> Said:
-    return await desk.read(store, principal, Action.SEARCH, lambda state, graph: _seen(desk, state, graph))
+    return await desk.read(
+        store, principal, Action.SEARCH, lambda state, graph, sight: _seen(desk, state, graph, Discretion(state, sight))
+    )
 
 
-def _seen(desk: Desk, state: State, graph: WorkGraph) -> Said:
-    projects = [{"project": board.name, "root": board.root, **board.counts()} for board in graph.projects()]
+def _seen(desk: Desk, state: State, graph: WorkGraph, tell: Discretion) -> Said:
+    projects = [
+        {"project": board.name, "root": tell.reference(board.root), **counts_of(graph, board, tell)}
+        for board in projects_of(graph, tell)
+    ]
     return {
         "now": desk.stamp(),
         "projects": projects,
-        "claims": _claims(desk, state, graph),
-        "recent": _recent(state, graph),
+        "claims": _claims(desk, state, graph, tell),
+        "recent": _recent(state, graph, tell),
     }
 
 
-def _claims(desk: Desk, state: State, graph: WorkGraph) -> list[Said]:
+def _claims(desk: Desk, state: State, graph: WorkGraph, tell: Discretion) -> list[Said]:
     """Live ones on open nodes, the longest held first."""
     postings, moment = graph.properties.get(CLAIMED_BY), desk.moment()
     rows = [graph.by_number[number] for number in postings.present] if postings is not None else []
@@ -43,17 +51,17 @@ def _claims(desk: Desk, state: State, graph: WorkGraph) -> list[Said]:
             "agent": row.owner,
             "node_id": row.id,
             "summary": summary_of(state, row),
-            "project": row.board.name if row.board is not None else None,
+            "project": row.board.name if row.board is not None and tell.sees(row.board.id) else None,
             "since": to_text(row.claimed),
             "milliseconds": moment.now - row.claimed,
         }
-        for row in sorted(held, key=lambda row: row.claimed)[:_CLAIMS_SHOWN]
+        for row in first(tell, sorted(held, key=lambda row: row.claimed), _CLAIMS_SHOWN)
     ]
 
 
-def _recent(state: State, graph: WorkGraph) -> list[Said]:
-    newest = sorted(update for board in graph.boards.values() for update in board.updates[-_CHANGES_SHOWN:])
-    rows = [graph.by_update[update] for update in reversed(newest[-_CHANGES_SHOWN:])]
+def _recent(state: State, graph: WorkGraph, tell: Discretion) -> list[Said]:
+    newest = merge(*(reversed(board.updates) for board in graph.boards.values()), reverse=True)
+    rows = first(tell, (graph.by_update[update] for update in newest), _CHANGES_SHOWN)
     nodes = [(row, get_node(state, row.id)) for row in rows]
     return [
         {

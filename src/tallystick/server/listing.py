@@ -1,0 +1,65 @@
+"""What a client is told before it calls anything: who we are, and which tools there are. Plain JSON, for every door."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from tallystick.server import Offer
+from tallystick.server.dispatch import Entry
+from tallystick.server.instructions import write_instructions
+from tallystick.server.names import listed_name
+from tallystick.server.schemas import output_schema, shown_schema
+
+TITLE = "Tallystick"
+FRESH_MILLISECONDS = 300_000
+"""How long a client may keep the list of tools."""
+
+
+class Listing:
+    """Made when it is first asked for: building the schemas takes longer than most answers."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+
+    @cached_property
+    def instructions(self) -> str:
+        return self._offer.instructions or write_instructions(self._offer.tools, self._offer.tool_names)
+
+    @cached_property
+    def _tools(self) -> list[tuple[Entry, dict[str, Any]]]:
+        return [(entry, _described(entry)) for entry in self._offer.tools]
+
+    def tools(self, client: str | None) -> list[dict[str, Any]]:
+        """For a client of that name: some refuse dots."""
+        names = self._offer.tool_names
+        return [{**described, "name": listed_name(entry, names, client)} for entry, described in self._tools]
+
+    def find_input_schema(self, name: str) -> dict[str, Any] | None:
+        entry = self._offer.tools.find(name)
+        return next((described["inputSchema"] for known, described in self._tools if known is entry), None)
+
+
+def _described(entry: Entry) -> dict[str, Any]:
+    tool = entry.tool
+    return {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": shown_schema(tool),
+        "outputSchema": output_schema(entry),
+        "annotations": _annotations(entry),
+    }
+
+
+def _annotations(entry: Entry) -> dict[str, bool]:
+    """Only what differs from what a client assumes of a tool that says nothing."""
+    tool = entry.tool
+    if tool.reads_only:
+        return {"readOnlyHint": True, "openWorldHint": False}
+    told = {"openWorldHint": False}
+    if not tool.destructive:
+        told["destructiveHint"] = False
+    if tool.idempotent:
+        told["idempotentHint"] = True
+    return told

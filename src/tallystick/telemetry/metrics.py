@@ -1,0 +1,180 @@
+"""The numbers: what is counted, and what it is called outside.
+
+Counted on the event loop and in the threads of the disk, without locks: CPython changes threads
+only at calls and jumps, and no sum here has one between its reading and its writing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+
+import msgspec
+
+from tallystick.telemetry.process import PROCESS
+
+Labels = tuple[str, ...]
+
+SERIES_MAX = 1_000
+"""Of one metric. What comes after these is counted as `other`: no name may fill the memory."""
+OTHER = "other"
+
+SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.04, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Bounds that the objectives stand on: 5 ms to decide, 25 ms to read, 40 ms to write, 50 ms to export."""
+_SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+
+
+class Counter:
+    kind = "counter"
+
+    def __init__(self, name: str, meaning: str, *labels: str) -> None:
+        self.name, self.meaning, self.labels = name, meaning, labels
+        self._values: dict[Labels, float] = {}
+
+    def add(self, labels: Labels = (), by: float = 1) -> None:
+        values = self._values
+        if labels not in values:
+            labels = _room(labels, len(values))
+            values.setdefault(labels, 0)
+        values[labels] += by
+
+    def read(self) -> Iterator[tuple[Labels, float]]:
+        yield from list(self._values.items())
+
+
+class Histogram:
+    kind = "histogram"
+
+    def __init__(self, name: str, meaning: str, *labels: str, bounds: Sequence[float] = SECONDS) -> None:
+        self.name, self.meaning, self.labels = name, meaning, labels
+        self.bounds = tuple(bounds)
+        self._series: dict[Labels, Series] = {}
+
+    def observe(self, value: float, labels: Labels = ()) -> None:
+        series = self._series.get(labels) or self._begin(labels)
+        at = bisect_left(self.bounds, value)
+        series.counts[at] += 1
+        series.total += value
+
+    def read(self) -> Iterator[tuple[Labels, Series]]:
+        for labels, series in list(self._series.items()):
+            yield labels, Series(series.counts.copy(), series.total)
+
+    def _begin(self, labels: Labels) -> Series:
+        labels = _room(labels, len(self._series))
+        return self._series.setdefault(labels, Series([0] * (len(self.bounds) + 1), 0.0))
+
+
+class Series(msgspec.Struct):
+    counts: list[int]
+    """By bucket, the last of them open; not cumulated."""
+    total: float
+
+    @property
+    def cumulated(self) -> list[int]:
+        return list(accumulate(self.counts))
+
+
+Reading = Callable[[], Iterable[tuple[Labels, float]]]
+
+
+class Gauge:
+    """Looked at when somebody asks, by whoever knows; nothing is said while nobody does."""
+
+    def __init__(self, name: str, meaning: str, *labels: str, kind: str = "gauge", reading: Reading = tuple) -> None:
+        self.name, self.meaning, self.labels = name, meaning, labels
+        self.kind = kind
+        self.reading = reading
+
+    def read(self) -> Iterator[tuple[Labels, float]]:
+        yield from self.reading()
+
+
+Metric = Counter | Histogram | Gauge
+
+
+def _counted(name: str, meaning: str, histogram: Histogram) -> Gauge:
+    """How many it has seen, under a name of its own: few dashboards look for a count in a histogram."""
+
+    def reading() -> Iterator[tuple[Labels, float]]:
+        return ((labels, sum(series.counts)) for labels, series in histogram.read())
+
+    return Gauge(name, meaning, *histogram.labels, kind="counter", reading=reading)
+
+
+_CALLS = Histogram(
+    "tallystick_tool_call_duration_seconds",
+    "How long calls took, by what became of them: ok, or the code of the error.",
+    *("tool", "outcome", "access"),
+)
+_DECISIONS = Histogram(
+    "tallystick_policy_decision_duration_seconds",
+    "How long decisions took, by where they came from: an engine, or what it said before.",
+    *("action", "decision", "source"),
+)
+_FAULTS = Counter("tallystick_policy_faults", "Denials because the policy engine gave no answer.", "fault")
+_COMMITS = Counter("tallystick_commits", "Commits appended by this process.", "operation")
+_COMMIT_BYTES = Counter("tallystick_commit_bytes", "Their bytes in the log.")
+_WAIT_SECONDS = Histogram("tallystick_commit_wait_seconds", "How long drafts waited for their group to begin.")
+_GROUP_DRAFTS = Histogram("tallystick_group_drafts", "Drafts appended together.", bounds=_SIZES)
+_APPEND_SECONDS = Histogram("tallystick_append_duration_seconds", "How long groups took to append and sync.")
+_SYNC_SECONDS = Histogram("tallystick_log_sync_duration_seconds", "How long fdatasync took.")
+_SNAPSHOTS = Counter("tallystick_snapshots_begun", "Snapshots that this process had made.")
+_REFUSED = Counter("tallystick_authentication_failures", "Requests without a token that is good here.", "code")
+
+QUEUE = Gauge("tallystick_queue_drafts", "Drafts that wait to be appended now.")
+TENANTS_OPEN = Gauge("tallystick_tenants_open", "Tenants whose memory is open now.")
+LOG_BYTES = Gauge("tallystick_log_bytes", "The logs of the open tenants.")
+POSITION = Gauge("tallystick_log_position", "Where the log stands, of the tenants that may be named.", "tenant")
+LAG = Gauge("tallystick_projection_lag_commits", "How far the slowest tenant's is behind its log.", "projection")
+AUDIT = Gauge("tallystick_audit_healthy", "1 while decisions can be written down.")
+BUILD = Gauge("tallystick_build_info", "Always 1.", "version", "python")
+
+METRICS: tuple[Metric, ...] = (
+    *(_CALLS, _DECISIONS, _FAULTS),
+    _counted("tallystick_tool_calls", "Calls of tools.", _CALLS),
+    _counted("tallystick_policy_decisions", "Decisions of the policy.", _DECISIONS),
+    *(_COMMITS, _COMMIT_BYTES, _WAIT_SECONDS, _GROUP_DRAFTS, _APPEND_SECONDS, _SYNC_SECONDS, _SNAPSHOTS, _REFUSED),
+    *(QUEUE, TENANTS_OPEN, LOG_BYTES, POSITION, LAG, AUDIT, BUILD),
+    *(Gauge(row.name, row.meaning, kind=row.kind, reading=row.reading) for row in PROCESS),
+)
+
+
+def called(tool: str, outcome: str, seconds: float, writes: bool) -> None:
+    _CALLS.observe(seconds, (tool, outcome, "write" if writes else "read"))
+
+
+def decided(action: str, milliseconds: float, allowed: bool, source: str, fault: str | None) -> None:
+    """`source` is `cache`, `embedded` or `remote`."""
+    _DECISIONS.observe(milliseconds / 1000, (action, "allowed" if allowed else "denied", source))
+    if fault is not None:
+        _FAULTS.add((fault,))
+
+
+def waited(seconds: float) -> None:
+    _WAIT_SECONDS.observe(seconds)
+
+
+def appended(operations: Iterable[str], *, drafts: int, size: int, seconds: float) -> None:
+    for operation in operations:
+        _COMMITS.add((operation,))
+    _COMMIT_BYTES.add(by=size)
+    _GROUP_DRAFTS.observe(drafts)
+    _APPEND_SECONDS.observe(seconds)
+
+
+def synced(seconds: float) -> None:
+    _SYNC_SECONDS.observe(seconds)
+
+
+def snapshot_begun() -> None:
+    _SNAPSHOTS.add()
+
+
+def refused(code: str) -> None:
+    _REFUSED.add((code,))
+
+
+def _room(labels: Labels, taken: int) -> Labels:
+    return labels if taken < SERIES_MAX else (OTHER,) * len(labels)

@@ -1,0 +1,77 @@
+"""The registry as a principal may see it: `_system/registry.json` without what they may not read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import orjson
+
+from tallystick.errors import InvalidArgument
+from tallystick.policy import Action, Principal
+from tallystick.projections.confined import Parts
+from tallystick.state.state import State
+from tallystick.state.trust import Trust
+from tallystick.toolsets.discretion import Discretion
+
+if TYPE_CHECKING:
+    from tallystick.store import Sight, Store
+
+REGISTRY: Parts = ("_system", "registry.json")
+Entities = dict[str, dict[str, Any]]
+
+
+class _Registry(msgspec.Struct):
+    nodes: Entities
+    connections: Entities
+
+
+async def told(store: Store, principal: Principal, text: str) -> tuple[str, list[str]]:
+    """What may be read of it, and the ids in it that were recalled. As it is where neither can be."""
+
+    def needs(state: State, sight: Sight) -> tuple[bool, bool]:
+        return sight.narrows, bool(state.aspect(Trust).recalls())
+
+    narrows, recalls = await store.narrowed(principal, Action.READ, needs)
+    if not narrows and not recalls:
+        return text, []
+    nodes, connections = await asyncio.to_thread(_parsed, text)
+
+    def look(state: State, sight: Sight) -> tuple[list[str], list[str], list[str]]:
+        seen = {each: None for each in nodes if sight.sees(each)}
+        # It shows a connection only with both its ends.
+        joined = [name for name, each in connections.items() if each["from"] in seen and each["to"] in seen]
+        return list(seen), joined, Discretion(state, sight).untrusted((*seen, *joined))
+
+    seen, joined, untrusted = await store.narrowed(principal, Action.READ, look)
+    if len(seen) < len(nodes) or len(joined) < len(connections):
+        kept = {each: nodes[each] for each in seen}, {each: connections[each] for each in joined}
+        text = await asyncio.to_thread(_written, *kept)
+    return text, untrusted
+
+
+def named_in(text: str, ids: list[str]) -> list[str]:
+    """Those that this part of it is about."""
+    return [each for each in ids if f"    {orjson.dumps(each).decode()}: " in text]
+
+
+def _parsed(text: str) -> tuple[Entities, Entities]:
+    try:
+        found = msgspec.json.decode(text, type=_Registry)
+        return found.nodes, {name: each for name, each in found.connections.items() if {"from", "to"} <= each.keys()}
+    except msgspec.DecodeError:
+        # Somebody wrote into it: then nobody can say whose it is.
+        raise InvalidArgument(
+            f"'{'/'.join(REGISTRY)}' is not as the store wrote it", code="NOT_TEXT", hint="use query_nodes"
+        ) from None
+
+
+def _written(nodes: Entities, connections: Entities) -> str:
+    """One entity a line, as the views write it."""
+    return f'{{\n  "nodes": {_group(nodes)},\n  "connections": {_group(connections)}\n}}\n'
+
+
+def _group(entities: Entities) -> str:
+    lines = [f"    {orjson.dumps(name).decode()}: {orjson.dumps(entity).decode()}" for name, entity in entities.items()]
+    return "{\n" + ",\n".join(lines) + "\n  }" if lines else "{}"

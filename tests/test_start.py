@@ -1,0 +1,100 @@
+"""What a start costs: a client's first answers need little of what is installed, and little is read before them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tallystick.app import toolsets
+from tallystick.config import Settings
+from tallystick.server.dispatch import choose
+from tallystick.server.listing import Listing
+from tallystick.server.schemas import input_schema, shown_schema
+from tests.server import sample
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+FIRST_WORDS: list[dict[str, Any]] = [
+    {"id": 1, "method": "initialize", "params": HELLO},
+    {"method": "notifications/initialized"},
+    {"id": 2, "method": "tools/list", "params": {}},
+    {"id": 3, "method": "tools/call", "params": {"name": "memory.read", "arguments": {"entity_id": "nobody"}}},
+]
+UNNEEDED = {
+    "anyio",
+    "httpx",
+    "httpx2",
+    "joserfc",
+    "mcp",
+    "mcp_types",
+    "openlineage",
+    "opentelemetry",
+    "rich",
+    "starlette",
+    "uvicorn",
+    "uvloop",
+    "yaml",
+    "tallystick.policy.remote",
+    "tallystick.projections.emission",
+    "tallystick.server.http",
+    "tallystick.server.mcp",
+    "tallystick.server.rest",
+    "tallystick.telemetry.otlp",
+}
+
+
+def converse(base: Path) -> tuple[list[dict[str, Any]], set[str]]:
+    """The answers to the first words, and every module that the process loaded in its whole life."""
+    said = b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in FIRST_WORDS)
+    command = [sys.executable, "-X", "importtime", "-m", "tallystick", "serve", "--base", str(base)]
+    done = subprocess.run(command, input=said, capture_output=True, check=True)
+    told = [line for line in done.stderr.decode().splitlines() if line.startswith("import time:")]
+    return [json.loads(line) for line in done.stdout.splitlines()], {line.rpartition("|")[2].strip() for line in told}
+
+
+def test_the_first_answers_need_nothing_that_takes_long_to_load(tmp_path: Path) -> None:
+    answers, loaded = converse(tmp_path)
+    assert [answer["id"] for answer in answers if "result" in answer] == [1, 2, 3]
+    assert "tallystick.server.stdio" in loaded
+    assert sorted(loaded & UNNEEDED) == []
+
+
+# -- what an agent reads
+
+TOKENS_MAX = 3_000
+BYTES_PER_TOKEN = 4.2
+"""Of this list, by o200k_base: `bench/start.py` counts it."""
+
+
+def test_the_tools_that_are_on_by_default_are_shown_in_few_tokens(tmp_path: Path) -> None:
+    settings = Settings(base=tmp_path)
+    offer = sample.offer(tools=choose(toolsets(settings), names=settings.toolsets))
+    tools = Listing(offer).tools(None)
+    shown = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in tools]
+    assert len(tools) == 17
+    assert len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode()) / BYTES_PER_TOKEN < TOKENS_MAX
+
+
+EVERY_TOOL = choose(toolsets(Settings(base=Path("nowhere")))).entries
+
+
+@pytest.mark.parametrize("entry", EVERY_TOOL, ids=lambda entry: entry.dotted)
+def test_what_is_shown_of_a_tools_arguments_is_all_of_their_names_and_no_further_rule(entry: Any) -> None:
+    whole, shown = input_schema(entry.tool), shown_schema(entry.tool)
+    jsonschema.Draft202012Validator.check_schema(shown)
+    assert list(shown["properties"]) == list(whole["properties"])
+    assert shown.get("required") == whole.get("required")
+    assert rules(shown) <= rules(whole)
+
+
+def rules(schema: Any, at: tuple[str, ...] = ()) -> set[tuple[tuple[str, ...], str]]:
+    if isinstance(schema, dict):
+        return {rule for key, value in schema.items() for rule in rules(value, (*at, key))}
+    if isinstance(schema, list):
+        return {rule for number, value in enumerate(schema) for rule in rules(value, (*at, str(number)))}
+    return {(at, json.dumps(schema))}

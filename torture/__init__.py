@@ -1,0 +1,10 @@
+"""Torture: real faults on real processes, round after round, and a close look after each.
+
+A round makes a base, lets writers work on it, does something terrible to them, and then opens
+the base as anybody would. `writer` is the process that suffers; it notes on a file of its own
+whatever was acknowledged to it (`journal`). `checker` holds the base against those notes.
+`arena` starts, kills and cleans up; `disks` makes file systems that can be filled or cut off.
+The scenarios are in `kills`, `faults`, `powercuts`, `flips` and `clocks`.
+"""
+
+from __future__ import annotations
