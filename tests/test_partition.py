@@ -119,6 +119,22 @@ async def test_a_read_waits_until_what_it_would_see_is_durable() -> None:
     assert await read == {"a", "b"}
 
 
+async def test_a_read_that_waited_for_a_group_does_not_wait_for_the_next() -> None:
+    log = Watched()
+    partition = Partition(log)
+    log.go.clear()
+    first = asyncio.create_task(partition.commit(writing("a")))
+    await asyncio.to_thread(log.reached.wait, 10)
+    read = asyncio.create_task(partition.look(ids))
+    second = asyncio.create_task(partition.commit(writing("b")))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    log.go.set()
+    assert await read == {"a"}
+    await asyncio.gather(first, second)
+    assert log.groups == [1, 1]
+
+
 async def test_a_failed_append_is_seen_by_nobody_and_writing_goes_on() -> None:
     log = Watched()
     partition = Partition(log)

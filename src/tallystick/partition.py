@@ -101,8 +101,8 @@ class Partition:
         self._looked_at: Head | None = None
         self._queue: deque[_Waiting] = deque()
         self._writer: asyncio.Task[None] | None = None
-        # Set while the state is ahead of the log or on its way to the head; reads wait for it.
-        self._moving: asyncio.Future[None] | None = None
+        # Those who wait, while the state is ahead of the log or on its way to the head.
+        self._moving: list[asyncio.Future[None]] | None = None
         # Lines of the group under way, by offset: the state may ask for them before the log has them.
         self._pending: dict[int, bytes] = {}
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"log-{tenant}")
@@ -185,13 +185,19 @@ class Partition:
 
     async def _settled(self) -> None:
         while True:
-            while self._moving is not None:
-                await asyncio.shield(self._moving)
+            await self._still()
             head = self._log.head()
             if head == self._state.head:
                 self._looked_at = head
                 return
             await self._catch_up()
+
+    async def _still(self) -> None:
+        """Each has a future of its own, and so goes on at once: by way of a shared one it would be overtaken."""
+        while self._moving is not None:
+            waiting = asyncio.get_running_loop().create_future()
+            self._moving.append(waiting)
+            await waiting
 
     async def _catch_up(self) -> None:
         """Apply what other processes appended. A long tail is applied in slices while reads wait."""
@@ -199,7 +205,7 @@ class Partition:
             for entry in self._log.read(self._state.head):
                 self._state.apply(entry.commit, entry.offset, entry.end)
             return
-        self._moving = asyncio.get_running_loop().create_future()
+        self._moving = []
         try:
             for number, entry in enumerate(self._log.read(self._state.head)):
                 self._state.apply(entry.commit, entry.offset, entry.end)
@@ -250,8 +256,7 @@ class Partition:
             self._refuse_queue(error)
             return
         try:
-            while self._moving is not None:
-                await asyncio.shield(self._moving)
+            await self._still()
             await self._catch_up()
             group = self._check_group()
             if self._broken:
@@ -342,7 +347,7 @@ class Partition:
     async def _append(self, group: _Group) -> None:
         """On failure nothing of the group remains, in the state or in `group.receipts`."""
         started = time.perf_counter()
-        self._moving = asyncio.get_running_loop().create_future()
+        self._moving = []
         try:
             await self._on_disk(
                 lambda: self._log.append(group.entries, expected=group.before, masks=group.masks or None)
@@ -374,9 +379,10 @@ class Partition:
         await self._catch_up()
 
     def _moved(self) -> None:
-        moving, self._moving = self._moving, None
-        if moving is not None:
-            moving.set_result(None)
+        waiting, self._moving = self._moving or [], None
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)
 
     def _refuse_queue(self, error: Exception) -> None:
         while self._queue:
