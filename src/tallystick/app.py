@@ -64,6 +64,9 @@ LINEAGE_TOKEN_VARIABLE = "OPENLINEAGE_API_KEY"
 
 logger = logging.getLogger(__name__)
 
+_COLLECTED_AFTER = 20_000, 20, 50
+"""Calls leave next to no cycles behind, and Python's 700 would look for some at every few of them."""
+
 
 def toolsets(settings: Settings, homes: Homes | None = None) -> tuple[Toolset, ...]:
     """Every vocabulary there is, whether it is offered or not. Without `homes` they can be shown, not all be called."""
@@ -292,6 +295,7 @@ async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[
     # What was loaded stays: a full collection over it would stop the world for seconds.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*_COLLECTED_AFTER)
     return partition
 
 

@@ -246,7 +246,7 @@ class _Sessions:
     def let_go(self, session: StreamableHTTPServerTransport) -> None:
         session._requests_in_flight -= 1
         if not session._requests_in_flight and session.idle_scope is not None and session._idle_timeout is not None:
-            session.idle_scope.deadline = anyio.current_time() + session._idle_timeout
+            session.idle_scope.deadline = asyncio.get_running_loop().time() + session._idle_timeout
 
 
 def _modern_era(server: Server[Any]) -> Era:
