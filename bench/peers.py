@@ -11,6 +11,7 @@ import json
 import random
 import re
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -93,7 +94,7 @@ def _server_memory(file: Path) -> Any:
     return program([str(NODE), str(SCRIPT)], {"MEMORY_FILE_PATH": str(file)}, working=file.parent)
 
 
-class Side:
+class Side(ABC):
     """One server under measurement."""
 
     def __init__(self, server: Server, size: int) -> None:
@@ -132,8 +133,9 @@ class Side:
         number = self._random.randrange(self._size)
         return self.calls()[what](number)
 
+    @abstractmethod
     def calls(self) -> dict[str, Callable[[int], tuple[str, dict[str, Any]]]]:
-        raise NotImplementedError
+        """What to say for each kind of call, given a number."""
 
 
 class Ours(Side):

@@ -10,8 +10,7 @@ import pytest
 from tallystick.audit import Event, Narrowed
 from tallystick.audit.proof import events
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request
-from tallystick.policy.embedded import Embedded
-from tests.policy.gated import Distant
+from tests.policy.gated import Counting, Distant
 from tests.shared_base import Shared, bytes_of, shared
 
 ALICE = Principal(actor="alice", tenant="acme")
@@ -181,13 +180,6 @@ async def test_what_was_withheld_is_written_down(tmp_path: Path) -> None:
 
 
 async def test_a_policy_that_narrows_nothing_is_asked_once_for_a_search(tmp_path: Path) -> None:
-    class Counting(Embedded):
-        asked = 0
-
-        def decide(self, request: Request) -> Decision:
-            self.asked += 1
-            return super().decide(request)
-
     policy = Counting("single-user")
     async with shared(tmp_path, policy) as base:
         await plans(base)

@@ -15,7 +15,7 @@ from tallystick.policy import Action, Decision, Principal, Request, gate
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.replay import replay
 from tallystick.state.state import State
-from tests.policy.gated import Distant
+from tests.policy.gated import Counting, Distant
 from tests.shared_base import Shared, shared
 
 ALICE = Principal(actor="alice", tenant="acme", tool="test", roles=("writer",))
@@ -184,13 +184,6 @@ async def test_what_was_changed_is_written_down_one_by_one_and_replays(tmp_path:
 
 
 async def test_a_policy_that_narrows_nothing_is_asked_once_for_a_draft(tmp_path: Path) -> None:
-    class Counting(Embedded):
-        asked = 0
-
-        def decide(self, request: Request) -> Decision:
-            self.asked += 1
-            return super().decide(request)
-
     policy = Counting("single-user")
     async with shared(tmp_path, policy) as base:
         for _ in range(2):

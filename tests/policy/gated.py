@@ -18,11 +18,22 @@ from tallystick.log.memory import MemoryLog
 from tallystick.partition import Partition, Propose, Receipt
 from tallystick.policy import Action, Decision, DistantPolicy, Facts, Policy, Principal, Request
 from tallystick.policy.cache import Cache
+from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import Gate
 from tallystick.state.state import State
 
 NOON = from_text("2025-01-04T12:00:00Z")
 T = TypeVar("T")
+
+
+class Counting(Embedded):
+    """How often it was asked."""
+
+    asked = 0
+
+    def decide(self, request: Request) -> Decision:
+        self.asked += 1
+        return super().decide(request)
 
 
 class Gated:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
-
-import msgspec
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tallystick.state import Node
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent
 from tallystick.state.state import State
 from tallystick.toolsets.discretion import Discretion
 
-T = TypeVar("T")
 Said = dict[str, Any]
 
 ANSWER_BYTES_MAX = 50_000
@@ -117,22 +114,6 @@ def text(attrs: Said, field: str) -> str:
 
 
 # -- how much
-
-
-def size_of(value: Any) -> int:
-    return len(msgspec.json.encode(value))
-
-
-def fitting(items: Iterable[T], bytes_max: int) -> list[T]:
-    """As many from the start as fit; the first one always."""
-    found: list[T] = []
-    left = bytes_max
-    for item in items:
-        left -= size_of(item) + 1
-        if found and left < 0:
-            break
-        found.append(item)
-    return found
 
 
 def cut_list(entry: Said, name: str, most: int = LISTED_LEAST) -> None:

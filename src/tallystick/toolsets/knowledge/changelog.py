@@ -12,7 +12,8 @@ from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion, itself
 from tallystick.toolsets.envelope import clamped, succeeded
-from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, Said, entry_of, fitting
+from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, Said, entry_of
 from tallystick.toolsets.knowledge.arguments import PAGE_DEFAULT, ChangelogArguments, check_changelog
 from tallystick.toolsets.knowledge.desk import Desk, Operations, put
 from tallystick.toolsets.knowledge.lookup import check_unused, get_entity, get_task

@@ -17,18 +17,17 @@ from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Pare
 from tallystick.state.knowledge.globs import segments_of
 from tallystick.state.state import State
 from tallystick.toolsets.discretion import Discretion, itself
+from tallystick.toolsets.fitting import fitting, size_of
 from tallystick.toolsets.knowledge.answers import (
     ANSWER_BYTES_MAX,
     LISTED_LEAST,
     Said,
     changelog_of,
     cut_list,
-    fitting,
     listed,
     related_atoms,
     related_molecules,
     shorten,
-    size_of,
     text,
 )
 from tallystick.toolsets.knowledge.desk import Pins

@@ -17,7 +17,7 @@ from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.envelope import find_uuid
-from tallystick.toolsets.knowledge.answers import size_of
+from tallystick.toolsets.fitting import size_of
 from tallystick.toolsets.knowledge.freshness import Pin, Repository, told
 
 if TYPE_CHECKING:

@@ -12,16 +12,15 @@ from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.envelope import clamped, succeeded
+from tallystick.toolsets.fitting import fitting, size_of
 from tallystick.toolsets.knowledge.answers import (
     ANSWER_BYTES_MAX,
     Said,
     changelog_of,
     cut_list,
     entity_of,
-    fitting,
     listed,
     shorten,
-    size_of,
     text,
 )
 from tallystick.toolsets.knowledge.arguments import INLINE_DEFAULT, PAGE_DEFAULT, QueryArguments, check_query

@@ -6,13 +6,11 @@ What was asked for by its id is never cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
-
-import msgspec
 
 from tallystick.state import Edge, Node, Path, Provenance
 from tallystick.state.trust import Trust
+from tallystick.toolsets.fitting import size_of
 from tallystick.toolsets.trust import warned
 
 ANSWER_BYTES_MAX = 50_000
@@ -81,27 +79,11 @@ def _copy(path: str, source: dict[str, Any], target: dict[str, Any]) -> None:
         at = path.find(".", at + 1)
 
 
-def size_of(value: Any) -> int:
-    return len(msgspec.json.encode(value))
-
-
 def slim(document: dict[str, Any], heavy: str, bytes_max: int) -> dict[str, Any]:
     """Without its heavy field, and marked, when it would not fit on a page of its own."""
     if size_of(document) <= bytes_max:
         return document
     return {key: value for key, value in document.items() if key != heavy} | {"oversize": True}
-
-
-def fitting(documents: Iterable[dict[str, Any]], bytes_max: int) -> list[dict[str, Any]]:
-    """As many from the start as fit; the first one always."""
-    found: list[dict[str, Any]] = []
-    left = bytes_max
-    for document in documents:
-        left -= size_of(document) + 1
-        if found and left < 0:
-            break
-        found.append(document)
-    return found
 
 
 def pagination(*, total: int, offset: int, limit: int, shown: int) -> dict[str, Any]:

@@ -19,15 +19,8 @@ from tallystick.state import Lineage, Sees, Step
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
-from tallystick.toolsets.memory.answers import (
-    ANSWER_BYTES_MAX,
-    edge_of,
-    entity_of,
-    fitting,
-    pagination,
-    size_of,
-    slim,
-)
+from tallystick.toolsets.fitting import fitting, size_of
+from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, pagination, slim
 from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, LineageArguments, agree, refuse
 from tallystick.toolsets.trust import warned
 

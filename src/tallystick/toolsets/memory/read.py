@@ -11,15 +11,8 @@ from tallystick.state import Edge, Provenance
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
-from tallystick.toolsets.memory.answers import (
-    ANSWER_BYTES_MAX,
-    edge_of,
-    entity_of,
-    fitting,
-    only,
-    provenance_of,
-    slim,
-)
+from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, only, provenance_of, slim
 from tallystick.toolsets.memory.arguments import ReadArguments, agree, check_fields, refuse, required
 from tallystick.toolsets.trust import warned
 

@@ -17,15 +17,14 @@ from tallystick.state import Condition, Node, Page, Path, Query, Test, Walk, Wal
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
+from tallystick.toolsets.fitting import fitting, size_of
 from tallystick.toolsets.memory.answers import (
     ANSWER_BYTES_MAX,
     entity_of,
-    fitting,
     only,
     pagination,
     path_of,
     provenance_of,
-    size_of,
     slim,
 )
 from tallystick.toolsets.memory.arguments import (

@@ -11,7 +11,7 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import LOOSE, WEIGHTS, Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, succeeded
-from tallystick.toolsets.knowledge.answers import size_of
+from tallystick.toolsets.fitting import size_of
 from tallystick.toolsets.knowledge.desk import project_deletion
 from tallystick.toolsets.tasks.arguments import ManageContainer, missing
 from tallystick.toolsets.tasks.desk import Desk, check_unused, said

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tallystick.state.tasks import Card
-from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, size_of
+from tallystick.toolsets.fitting import size_of
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.context import repository_paths
 from tallystick.toolsets.knowledge.context_files import context_files, is_context_files
 from tallystick.toolsets.tasks.view import Said, View

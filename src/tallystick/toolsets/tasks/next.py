@@ -9,7 +9,8 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import ACTIVE, NEW, Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import OUTPUT, succeeded
-from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, fitting
+from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import Blocked, NextFeature, NextTask, WorkflowState
 from tallystick.toolsets.tasks.desk import Desk
 from tallystick.toolsets.tasks.entities import entity_of, title_of

@@ -10,7 +10,8 @@ from tallystick.state import Breathing
 from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, clamped, succeeded
-from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, fitting
+from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.context import Context, context
 from tallystick.toolsets.tasks.arguments import KNOWN, PAGE_DEFAULT, QueryContainer, missing, split_words
 from tallystick.toolsets.tasks.desk import Desk

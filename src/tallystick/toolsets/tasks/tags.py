@@ -8,7 +8,8 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, succeeded
-from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, fitting
+from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import TAG_CHARACTERS_MAX, ListTags, RenameTag, TagUsage
 from tallystick.toolsets.tasks.desk import Desk
 from tallystick.toolsets.tasks.entities import title_of

@@ -10,7 +10,8 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import TEMPLATE
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, find_uuid, not_found, succeeded
-from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, fitting
+from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.lookup import version_of
 from tallystick.toolsets.tasks.arguments import ApplyTemplate, ManageTemplate, QueryTemplates, Section, missing
 from tallystick.toolsets.tasks.desk import Desk, check_unused

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from typing import Any, TypeVar
 
-import msgspec
-
 from tallystick.clock import to_text
 from tallystick.state import Node
 from tallystick.state.state import State
@@ -16,6 +14,7 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.questions import visible
 from tallystick.state.work.sketch import Sketch, revision
 from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.fitting import fitting
 
 T = TypeVar("T")
 Said = dict[str, Any]
@@ -139,22 +138,6 @@ def newly_actionable(sketch: Sketch, tell: Discretion) -> Said:
 
 
 # -- how much
-
-
-def size_of(value: Any) -> int:
-    return len(msgspec.json.encode(value))
-
-
-def fitting(items: Iterable[T], bytes_max: int) -> list[T]:
-    """As many from the start as fit; the first one always."""
-    found: list[T] = []
-    left = bytes_max
-    for item in items:
-        left -= size_of(item) + 1
-        if found and left < 0:
-            break
-        found.append(item)
-    return found
 
 
 def newest_fitting(items: list[T], bytes_max: int) -> tuple[list[T], int]:

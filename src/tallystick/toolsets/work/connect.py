@@ -11,7 +11,8 @@ from tallystick.state.work.cycles import find_way
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, newly_actionable, size_of
+from tallystick.toolsets.fitting import size_of
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, newly_actionable
 from tallystick.toolsets.work.arguments import ConnectArguments, EdgeArgument
 from tallystick.toolsets.work.desk import Desk, Told
 from tallystick.toolsets.work.faults import shortened, unknown_node

@@ -13,16 +13,15 @@ from tallystick.state.work.board import Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.fitting import fitting, size_of
 from tallystick.toolsets.work.answers import (
     PART_BYTES_MAX,
     Said,
     ancestors_of,
     children_of,
     first,
-    fitting,
     get_node,
     node_of,
-    size_of,
     summary_of,
 )
 from tallystick.toolsets.work.arguments import DEPTH_MAX, ContextArguments

@@ -19,9 +19,10 @@ from tallystick.state.work import NODE
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.fitting import size_of
 from tallystick.toolsets.work import next as claiming
 from tallystick.toolsets.work import restructure
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, cut, entries, size_of
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, cut, entries
 from tallystick.toolsets.work.arguments import LIMIT_MAX, HistoryArguments
 from tallystick.toolsets.work.desk import Desk
 from tallystick.toolsets.work.faults import invalid, unknown_node

@@ -15,6 +15,7 @@ from tallystick.state.work.questions import Moment, ranked, with_properties
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.fitting import fitting, size_of
 from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
     PART_BYTES_MAX,
@@ -22,12 +23,10 @@ from tallystick.toolsets.work.answers import (
     ancestors_of,
     entries,
     first,
-    fitting,
     get_node,
     newest_fitting,
     node_of,
     properties_of,
-    size_of,
     summary_of,
 )
 from tallystick.toolsets.work.arguments import COUNT_MAX, NextArguments

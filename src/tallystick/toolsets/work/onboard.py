@@ -17,6 +17,7 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.questions import ranked
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.fitting import fitting
 from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
     PART_BYTES_MAX,
@@ -26,7 +27,6 @@ from tallystick.toolsets.work.answers import (
     cut,
     entries,
     first,
-    fitting,
     get_node,
     properties_of,
     summary_of,

@@ -17,7 +17,8 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, fitting, size_of
+from tallystick.toolsets.fitting import fitting, size_of
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX, PlanArguments, PlannedNode
 from tallystick.toolsets.work.desk import Desk, Told, check_unused
 from tallystick.toolsets.work.faults import cross_project, cycle, get_row, invalid, projects_of

@@ -15,7 +15,8 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, counts_of, first, fitting, get_node, node_of
+from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, counts_of, first, get_node, node_of
 from tallystick.toolsets.work.arguments import OpenArguments
 from tallystick.toolsets.work.desk import Desk, check_unused
 from tallystick.toolsets.work.faults import invalid, projects_of

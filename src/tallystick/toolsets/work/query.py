@@ -17,7 +17,7 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.questions import KEY_LENGTHS, Filter, Key, fitting, page, visible
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.work import answers
+from tallystick.toolsets.fitting import fitting as as_many_as_fit
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, get_node, properties_of
 from tallystick.toolsets.work.arguments import LIMIT_MAX, QueryArguments, QueryFilter
 from tallystick.toolsets.work.desk import Desk
@@ -44,7 +44,7 @@ def _found(desk: Desk, state: State, graph: WorkGraph, asked: QueryArguments, si
         hits = visible(graph, hits, tell.sees)
     limit = min(asked.limit, LIMIT_MAX)
     rows = page(graph, board, hits, asked.sort, after, limit + 1)
-    nodes = answers.fitting((_line(state, row, tell) for row, _ in rows[:limit]), ANSWER_BYTES_MAX)
+    nodes = as_many_as_fit((_line(state, row, tell) for row, _ in rows[:limit]), ANSWER_BYTES_MAX)
     answer: Said = {"nodes": nodes, "total": len(hits)}
     if len(rows) > len(nodes):
         answer["next_cursor"] = _cursor(asked, board, rows[len(nodes) - 1][1])

@@ -13,14 +13,8 @@ from tallystick.state.work.cycles import find_way
 from tallystick.state.work.sketch import Link, Sketch
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.work.answers import (
-    ANSWER_BYTES_MAX,
-    entries,
-    evidence_entry,
-    fitting,
-    newly_actionable,
-    oldest,
-)
+from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, entries, evidence_entry, newly_actionable, oldest
 from tallystick.toolsets.work.arguments import Operation, RestructureArguments
 from tallystick.toolsets.work.desk import Desk, Told
 from tallystick.toolsets.work.faults import cross_project, cycle, get_row, invalid

@@ -9,12 +9,12 @@ from tallystick.state.conditions import is_same
 from tallystick.state.work.sketch import Sketch, revision
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.fitting import fitting
 from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
     Said,
     entries,
     evidence_entry,
-    fitting,
     newly_actionable,
     properties_of,
 )
