@@ -202,6 +202,14 @@ async def test_who_waits_too_long_is_told_so(log: MemoryLog, counting: Counting,
     assert await follower.reached(1, 10)
 
 
+def test_a_group_that_is_being_appended_is_not_read_in_part(log: MemoryLog) -> None:
+    filled(log, 1)
+    before = log.head()
+    filled(log, 3)
+    log._head = before  # As another thread finds it while the lines are added one by one.
+    assert [entry.commit.lamport for entry in log.read(Head())] == [1]
+
+
 async def test_many_who_wait_are_served_by_few_looks(log: MemoryLog, counting: Counting, follower: Follower) -> None:
     counting.gate.clear()
     filled(log, 1)

@@ -30,8 +30,8 @@ class MemoryLog:
             raise HeadMoved(f"the log is at {self._head.lamport}, not at {expected.lamport}")
         check_chained(entries, expected)
         for entry in entries:
-            self._offsets.append(entry.offset)
             self._lines.append(entry.line)
+            self._offsets.append(entry.offset)
         for offset, payload in (masks or {}).items():
             index = self._index(offset)
             self._lines[index] = chain.mask(self._lines[index], payload)
@@ -41,7 +41,9 @@ class MemoryLog:
     def read(self, after: Head) -> Iterator[Entry]:
         verifier = verifier_after(after)
         start = bisect_left(self._offsets, after.end)
-        for offset, line in list(zip(self._offsets[start:], self._lines[start:], strict=True)):
+        # Another thread may be appending: what lies behind the head is not there yet.
+        stop = bisect_left(self._offsets, self._head.end)
+        for offset, line in list(zip(self._offsets[start:stop], self._lines[start:stop], strict=True)):
             yield Entry(offset, verifier.feed(line), line)
         verifier.finish()
 
