@@ -25,6 +25,7 @@ SECTIONS = (
     "work",
     "knowledge",
     "policy",
+    "path",
 )
 
 

@@ -94,7 +94,7 @@ def _opened(folder: Path, running: ExitStack) -> dict[str, Door]:
     base, gated = folder / "base", folder / "gated"
     for place in (base, gated):
         fill(place, (note(number, body_bytes=200) for number in range(NODES)))
-    issuer = running.enter_context(_issuer())
+    issuer = running.enter_context(issuer_on_this_machine())
     token = issuer.token()
     team = {"issuers": issuer.url, "audience": "memory", "policy": "rbac", "quota_reads": 0, "quota_writes": 0}
     ours = running.enter_context(tallystick_http(base))
@@ -190,7 +190,7 @@ def _stdio(server: Server) -> Door:
 # -- the gate
 
 
-class _Issuer:
+class Issuer:
     def __init__(self, url: str) -> None:
         self.url = url
         self._key = RSAKey.generate_key(2048, parameters={"kid": "one"})
@@ -208,7 +208,7 @@ class _Issuer:
 
 
 @contextmanager
-def _issuer() -> Iterator[_Issuer]:
+def issuer_on_this_machine() -> Iterator[Issuer]:
     class Door(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found = issuer.answer(self.path)
@@ -223,7 +223,7 @@ def _issuer() -> Iterator[_Issuer]:
             """Quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
-    issuer = _Issuer(f"http://127.0.0.1:{server.server_port}")
+    issuer = Issuer(f"http://127.0.0.1:{server.server_port}")
     serving = threading.Thread(target=server.serve_forever, daemon=True)
     serving.start()
     try:
@@ -235,7 +235,7 @@ def _issuer() -> Iterator[_Issuer]:
 
 
 def _token_checked(count: int) -> Row:
-    async def measure(issuer: _Issuer) -> float:
+    async def measure(issuer: Issuer) -> float:
         admission = build_admission([issuer.url], public_url="http://127.0.0.1", audience=["memory"])
         headers = [(b"authorization", f"Bearer {issuer.token()}".encode())]
         async with admission.run():
@@ -248,7 +248,7 @@ def _token_checked(count: int) -> Row:
                 rounds.append((time.perf_counter() - started) / count)
             return min(rounds)
 
-    with _issuer() as issuer:
+    with issuer_on_this_machine() as issuer:
         return Row("a token that was checked before", asyncio.run(measure(issuer)) * 1e6, "µs", TOKEN_TARGET)
 
 

@@ -47,6 +47,9 @@ class Server:
     def resident_bytes(self) -> int:
         return resident_bytes(self._process.pid)
 
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
     def cpu_of(self, work: Callable[[], object]) -> float:
         before = self.cpu_seconds
         work()
@@ -77,9 +80,10 @@ class Server:
 @contextmanager
 def tallystick(base: Path, *words: str, **settings: object) -> Iterator[Server]:
     """`tallystick serve` on this base; `settings` as their variables are called, in lower case without the prefix."""
-    environ = {f"TALLYSTICK_{name.upper()}": str(value) for name, value in settings.items()}
     command = command_line("serve", base, *words)
-    with _started(command, environ, working=base, stderr=subprocess.PIPE if "--http" in words else None) as server:
+    with _started(
+        command, _variables(settings), working=base, stderr=subprocess.PIPE if "--http" in words else None
+    ) as server:
         yield server
 
 
@@ -89,11 +93,29 @@ def command_line(command: str, base: Path, *words: str) -> list[str]:
 
 @contextmanager
 def tallystick_http(base: Path, **settings: object) -> Iterator[Server]:
-    # Chosen here: where tokens are asked for, the server must know its address before it has it.
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with tallystick(base, "--http", f"127.0.0.1:{port}", **settings) as server:
+    with tallystick(base, "--http", f"127.0.0.1:{_free_port()}", **settings) as server:
         yield server
+
+
+@contextmanager
+def traced(base: Path, **settings: object) -> Iterator[Server]:
+    """The same with `bench.path` looking on inside."""
+    words = ["serve", "--base", str(base), "--http", f"127.0.0.1:{_free_port()}"]
+    command = [sys.executable, "-m", "bench.path", *words]
+    root = Path(__file__).parents[1]
+    with _started(command, _variables(settings), working=root, stderr=subprocess.PIPE) as server:
+        yield server
+
+
+def _free_port() -> int:
+    """Chosen here: where tokens are asked for, the server must know its address before it has it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _variables(settings: Mapping[str, object]) -> dict[str, str]:
+    return {f"TALLYSTICK_{name.upper()}": str(value) for name, value in settings.items()}
 
 
 @contextmanager

@@ -1,0 +1,160 @@
+"""How far a call travels: the files, functions and changes of package that it passes through before it is answered.
+
+Counted in a real server over HTTP, by a profile hook in its process that is switched on for one warm
+call. Each call is made a few times and the least is told: what a follower or a timer did meanwhile
+can only add to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from bench import Row, say
+from bench.bases import fill, note
+from bench.doors import issuer_on_this_machine
+from bench.processes import Server, traced
+from bench.talking import Speaker, rpc
+
+TIMES = 5
+_PACKAGE = f"{os.sep}tallystick{os.sep}"
+
+
+class Travelled(msgspec.Struct, frozen=True, order=True):
+    functions: int
+    files: int
+    changes: int
+
+
+def run(quick: bool = False) -> list[Row]:
+    times = 2 if quick else TIMES
+    with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder, issuer_on_this_machine() as issuer:
+        base = Path(folder)
+        fill(base, (note(number, body_bytes=200) for number in range(100)))
+        team = {"issuers": issuer.url, "audience": "memory", "policy": "rbac", "quota_reads": 0, "quota_writes": 0}
+        rows: list[Row] = []
+        with traced(base) as server:
+            caller = _Caller(server, Speaker.in_session(server.port))
+            caller.call("graph_open", {"project": "p", "goal": "g"})
+            caller.call("graph_plan", {"nodes": [{"ref": str(n), "summary": f"task {n}"} for n in range(3 * times)]})
+            rows += _rows("memory.write", caller.least(_writes, times))
+            rows += _rows("graph_next with a claim", caller.least(_claims, times))
+            rows += _rows("a redaction", caller.least(_redactions, times))
+        with traced(base, **team) as server:
+            caller = _Caller(server, Speaker.in_session(server.port, issuer.token()))
+            rows += _rows("memory.search under rbac", caller.least(_searches, times))
+    return rows
+
+
+def _writes(number: int) -> tuple[str, dict[str, Any]]:
+    attrs = {"title": f"w{number}", "body": "x" * 200}
+    return "memory.write", {"op": "UPSERT_NODE", "node": {"id": f"w{number}", "type": "note", "attrs": attrs}}
+
+
+def _claims(number: int) -> tuple[str, dict[str, Any]]:
+    return "graph_next", {"project": "p", "claim": True}
+
+
+def _redactions(number: int) -> tuple[str, dict[str, Any]]:
+    return "memory.write", {"op": "REDACT_NODE", "node_id": f"note-{number}", "reason": "asked for"}
+
+
+def _searches(number: int) -> tuple[str, dict[str, Any]]:
+    return "memory.search", {"filters": {"type": "note", "attrs": {"status": "open"}}, "limit": 10}
+
+
+def _rows(what: str, path: Travelled) -> list[Row]:
+    told = (("files", path.files), ("functions", path.functions), ("changes of package", path.changes))
+    return [Row(f"{what}: {unit}", count, unit) for unit, count in told]
+
+
+# -- the caller's side
+
+
+class _Caller:
+    def __init__(self, server: Server, speaker: Speaker) -> None:
+        self._server = server
+        self._speaker = speaker
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        self._speaker.post(rpc(1, "tools/call", {"name": tool, "arguments": arguments}))
+
+    def least(self, make: Callable[[int], tuple[str, dict[str, Any]]], times: int) -> Travelled:
+        """Of several, after one that pays for what is loaded late."""
+        tool, arguments = make(0)
+        say(tool)
+        self.call(tool, arguments)
+        return min(self._traced(*make(number)) for number in range(1, times + 1))
+
+    def _traced(self, tool: str, arguments: Mapping[str, Any]) -> Travelled:
+        self._server.settle(seconds=0.2)
+        self._switch()
+        self.call(tool, arguments)
+        return msgspec.convert(self._switch(), Travelled)
+
+    def _switch(self) -> Any:
+        """The server answers the signal with a line on its standard output."""
+        self._server.signal(signal.SIGUSR1)
+        return json.loads(self._server.tells.readline())
+
+
+# -- inside the server
+
+
+class _Tracer:
+    def __init__(self) -> None:
+        self._on = False
+        self._begin()
+
+    def install(self) -> None:
+        signal.signal(signal.SIGUSR1, self._switch)
+        threading.setprofile(self._hook)
+        sys.setprofile(self._hook)
+
+    def _begin(self) -> None:
+        self._functions: set[tuple[str, str]] = set()
+        self._last: dict[int, str] = {}
+        self._changes = 0
+
+    def _switch(self, number: int, frame: FrameType | None) -> None:
+        self._on = not self._on
+        files = {file for file, _ in self._functions}
+        told = {"functions": len(self._functions), "files": len(files), "changes": self._changes}
+        if self._on:
+            self._begin()
+        print(json.dumps(told), flush=True)
+
+    def _hook(self, frame: FrameType, event: str, argument: object) -> None:
+        if not self._on or event != "call":
+            return
+        code = frame.f_code
+        _, found, within = code.co_filename.rpartition(_PACKAGE)
+        if not found:
+            return
+        self._functions.add((within, code.co_qualname))
+        package = within.partition(os.sep)[0]
+        thread = threading.get_ident()
+        if self._last.setdefault(thread, package) != package:
+            self._last[thread] = package
+            self._changes += 1
+
+
+def _serve() -> None:
+    _Tracer().install()
+    from tallystick.cli import main
+
+    main()
+
+
+if __name__ == "__main__":
+    _serve()
