@@ -68,6 +68,10 @@ _COLLECTED_AFTER = 20_000, 20, 50
 """Calls leave next to no cycles behind, and Python's 700 would look for some at every few of them."""
 
 
+_JSON_BYTES_PER_BYTE = 6
+"""As which JSON spells a byte at most: `\\u0000`."""
+
+
 def toolsets(settings: Settings, homes: Homes | None = None) -> tuple[Toolset, ...]:
     """Every vocabulary there is, whether it is offered or not. Without `homes` they can be shown, not all be called."""
     desk = _knowledge_desk(settings)
@@ -398,6 +402,7 @@ def _offer(settings: Settings, store: Store, homes: Homes) -> Offer:
         tool_names=settings.tool_names,
         validation_errors=settings.validation_errors,
         body_bytes_max=settings.body_bytes_max,
+        line_bytes_max=settings.body_bytes_max + _JSON_BYTES_PER_BYTE * settings.content_bytes_max,
         position=lambda: store.position(user),
     )
 

@@ -83,7 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         _meaning("Origins of web pages that may call, besides this machine's own.", "TALLYSTICK_HTTP_ORIGINS"),
     ] = ()
     body_bytes_max: Annotated[
-        int, _meaning("The largest request that is read.", "TALLYSTICK_BODY_BYTES_MAX"), Meta(ge=1024)
+        int, _meaning("The largest HTTP request that is read.", "TALLYSTICK_BODY_BYTES_MAX"), Meta(ge=1024)
     ] = 8 << 20
     tls_cert: Annotated[
         str, _meaning("PEM file with the certificate to serve HTTPS with; empty means HTTP.", "TALLYSTICK_TLS_CERT")
@@ -198,7 +198,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     content_bytes_max: Annotated[
         int,
         _meaning(
-            "The largest content of a node or connection; a request that carries it must fit `body_bytes_max` too.",
+            "The largest content of a node or connection. Stdio carries all of it, HTTP what fits `body_bytes_max`.",
             "TALLYSTICK_CONTENT_BYTES_MAX",
         ),
         Meta(ge=1024),

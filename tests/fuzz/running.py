@@ -42,7 +42,8 @@ def listening(base: Path) -> Iterator[int]:
 @contextmanager
 def _running(base: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], _Heard]]:
     command = [sys.executable, "-m", "tallystick", "serve", "--base", str(base), "--toolsets", "all", *arguments]
-    environ = os.environ | {"TALLYSTICK_BODY_BYTES_MAX": str(LIMIT), "NO_COLOR": "1"}
+    limits = {"TALLYSTICK_BODY_BYTES_MAX": str(LIMIT), "TALLYSTICK_CONTENT_BYTES_MAX": "1024"}
+    environ = os.environ | limits | {"NO_COLOR": "1"}
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ
     )

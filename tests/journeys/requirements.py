@@ -37,6 +37,15 @@ REQUIREMENTS: list[Requirement] = [
         # -- what a client pays for
         ("X11, tokens", "the tools that are on by default are shown in at most 3,000 tokens",
          "tests/test_start.py::test_the_tools_that_are_on_by_default_are_shown_in_few_tokens"),
+        # -- refused before it is read
+        ("L23, id", "a refusal carries the request's own id, wherever one can be found",
+         "tests/server/test_request_id.py::test_the_id_is_the_requests_own_or_none"),
+        ("L23, id, stdio", "a message that is refused for its size, depth, keys or numbers is answered under its id",
+         "tests/server/test_stdio.py::test_every_malformed_line_has_its_code_and_the_next_request_is_answered"),
+        ("L23, id, HTTP", "over HTTP too",
+         "tests/server/test_guards.py::test_a_refusal_names_the_request"),
+        ("L23, id, for real", "a real client hears of every call that was refused unread",
+         "tests/journeys/test_ontology_stories.py::test_a_call_that_is_refused_unread_is_answered"),
         # -- scenarios
         ("scenario 1, for real", "a plan outlives the process that wrote it and is explained to another agent",
          _STORIES + "test_a_plan_is_remembered_recalled_explained_and_survives_a_restart"),

@@ -186,6 +186,8 @@ ONTOLOGY_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _BAD + "test_a_wrong_call_about_a_connection_leaves_everything_as_it_was"),
     ("M40", "content past the limit is refused",
      _CONTENTS + "test_content_past_the_limit_is_refused_and_up_to_it_is_not"),
+    ("M40, stdio", "whatever create_node takes comes through stdio",
+     _STORIES + "test_content_up_to_its_limit_comes_through_stdio_however_it_is_spelled"),
     ("M40, memory", "large content is in memory once more than it came",
      _CONTENTS + "test_large_content_is_decoded_and_written_without_copies"),
     ("X8, typed", "who may not write reaches neither log nor disk",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import MCPError
 from mcp.client import Client
 
 from tests.conftest import mounted_small
@@ -144,6 +145,38 @@ async def published(base: Path, *, nodes: set[str], connections: frozenset[str] 
             if (set(registry["nodes"]), set(registry["connections"])) == (nodes, set(connections)):
                 return data
             await asyncio.sleep(0.02)
+
+
+# -- what a message may carry
+
+UNREAD: dict[str, dict[str, Any]] = {
+    "too large": {"content": "x" * 40_000},
+    "too deep": {"properties": {"deep": json.loads("[" * 150 + "]" * 150)}},
+}
+
+
+async def test_content_up_to_its_limit_comes_through_stdio_however_it_is_spelled(base: Path) -> None:
+    with (base / "tallystick.toml").open("a") as settings:
+        settings.write("content_bytes_max = 3000\nbody_bytes_max = 2048\n")
+    async with client_at("stdio", base) as client:
+        await told(client, "create_ontology", **ONTOLOGY)
+        whole = "\x01" * 3_000
+        node = await make(client, "Project", whole, name="p")
+        assert (await told(client, "get_node_content", node_id=node))["content"] == whole
+        asked = {"type": "Project", "format": "markdown", "properties": {"name": "q"}}
+        too_much = await refused(client, "create_node", **asked, content="\x01" * 3_001)
+        assert too_much["code"] == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("arguments", UNREAD.values(), ids=UNREAD)
+async def test_a_call_that_is_refused_unread_is_answered(base: Path, arguments: dict[str, Any]) -> None:
+    with (base / "tallystick.toml").open("a") as settings:
+        settings.write("content_bytes_max = 3000\nbody_bytes_max = 2048\n")
+    async with client_at("stdio", base) as client:
+        asked = {"type": "Project", "format": "markdown", "properties": {}, "content": "", **arguments}
+        with pytest.raises(MCPError):
+            await client.call_tool("create_node", asked)
+        assert "tools" in (await client.list_tools()).model_dump()
 
 
 # -- scenarios

@@ -164,6 +164,28 @@ async def test_a_bad_body_is_answered_before_the_sdk_sees_it(
     assert answer.headers["content-type"] == "application/json"
 
 
+LONG = {"a": "x" * 1000, "id": 6}
+REFUSED: dict[str, bytes] = {
+    "NaN": b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":NaN}}',
+    "a key twice": b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"id":1,"id":2}}',
+    "too large": json.dumps({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": LONG}).encode(),
+    "too large, the id last": json.dumps({"method": "ping", "params": LONG, "jsonrpc": "2.0", "id": 7}).encode(),
+}
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
+async def test_a_refusal_names_the_request(body: bytes, is_chunked: bool) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 100):
+            yield body[start : start + 100]
+
+    async with client(body_bytes_max=1000) as http:
+        answer = await http.post("/mcp", content=chunks() if is_chunked else body, headers=JSON)
+    assert answer.status_code in (400, 413)
+    assert answer.json()["id"] == 7
+
+
 async def test_a_body_without_a_length_is_bounded_too() -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(100):

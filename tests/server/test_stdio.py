@@ -91,21 +91,24 @@ async def greeted(**settings: Any) -> AsyncIterator[Pipe]:
 MALFORMED: list[tuple[bytes, int, int | str | None]] = [
     (b"{nonsense", -32700, None),
     (b'{"jsonrpc":"2.0","id":7,"method":"ping","id":8}', -32700, None),
-    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":NaN}}', -32700, None),
-    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":-Infinity}}', -32700, None),
-    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":"\\ud800"}}', -32700, None),
-    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":"\xc3"}}', -32700, None),
+    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":NaN}}', -32700, 7),
+    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":-Infinity}}', -32700, 7),
+    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":"\\ud800"}}', -32700, 7),
+    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":"\xc3"}}', -32700, 7),
     (b"[" * 200_000, -32700, None),
-    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":' + b'{"a":' * 500 + b"1" + b"}" * 501, -32700, None),
+    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":' + b'{"a":' * 500 + b"1" + b"}" * 501, -32700, 7),
     (b'{"id":7,"method":"ping"}', -32600, 7),
     (b'{"jsonrpc":2.0,"id":"7","method":"ping"}', -32600, "7"),
+    (b'{"jsonrpc":"2.0","method":"ping","params":{"id":6,"x":1,"x":2},"id":"seven"}', -32700, "seven"),
+    (b'{"jsonrpc":"2.0","id":7,"result":{"x":NaN}}', -32700, None),
     (b'{"jsonrpc":"2.0","id":7}', -32600, 7),
     (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, None),
     (b'{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}', -32600, None),
     (b'[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600, None),
     (b"[]", -32600, None),
     (b'"ping"', -32600, None),
-    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":"' + b"x" * 300_000 + b'"}', -32600, None),
+    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":"' + b"x" * 300_000 + b'"}', -32600, 7),
+    (b'{"method":"ping","params":{"id":6,"x":"' + b"x" * 300_000 + b'"},"jsonrpc":"2.0","id":7}', -32600, 7),
     (b'{"jsonrpc":"2.0","id":7,"method":"no/such/method"}', -32601, 7),
     (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"arguments":{}}}', -32602, 7),
     (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"nobody"}}', -32602, 7),
@@ -114,7 +117,7 @@ MALFORMED: list[tuple[bytes, int, int | str | None]] = [
 
 
 async def test_every_malformed_line_has_its_code_and_the_next_request_is_answered() -> None:
-    async with greeted(body_bytes_max=250_000) as pipe:
+    async with greeted(line_bytes_max=250_000) as pipe:
         for line, code, id in MALFORMED:
             await pipe.say(line + b"\n")
             answer = await pipe.hear()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallystick.server.request_id import WINDOW_BYTES
 from tallystick.server.wire import (
     DEPTH_MAX,
     INVALID_REQUEST,
@@ -190,7 +192,12 @@ def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], data: st.Da
 
 def test_an_endless_line_is_not_held_in_memory() -> None:
     reader = Lines(limit=1000)
-    seen = [item for _ in range(100) for item in reader.feed(b"x" * 400)]
-    assert seen == [Overlong(1000)]
-    assert sum(map(len, reader._parts)) == 0
-    assert reader.feed(b"\ngood\n") == [b"good"]
+    tracemalloc.start()
+    try:
+        seen = [item for _ in range(1_000) for item in reader.feed(b"x" * 40_000)]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert seen == []
+    assert peak < 10 * WINDOW_BYTES
+    assert reader.feed(b"\ngood\n") == [Overlong(1000), b"good"]

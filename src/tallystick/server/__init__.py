@@ -42,6 +42,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     validation_errors: ValidationErrors = "auto"
     """`auto` leaves it to each toolset whether bad arguments are a JSON-RPC error or a result (L23)."""
     body_bytes_max: int = BODY_BYTES_MAX
+    line_bytes_max: int = BODY_BYTES_MAX
+    """On stdio: whatever a tool would take must come through."""
     position: Callable[[], int] | None = None
     """Where the log stands, for /health."""
 

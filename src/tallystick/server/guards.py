@@ -7,8 +7,10 @@ spoken, strictly read before the SDK sees them.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from collections.abc import Collection
+from contextlib import suppress
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -19,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tallystick.errors import InvalidArgument
 from tallystick.server.answers import json_answer
 from tallystick.server.dispatch import broken
+from tallystick.server.request_id import Bounded
 from tallystick.server.wire import INVALID_REQUEST, WireFault, error_reply, parse_message
 
 Headers = list[tuple[bytes, bytes]]
@@ -28,6 +31,8 @@ BODY_KEY = "tallystick.body"
 """Where the guard of bodies leaves the bytes in the ASGI scope."""
 MESSAGE_KEY = "tallystick.message"
 """And, where JSON-RPC is spoken, what they say."""
+SEEK_SECONDS = 1.0
+"""How long a body that is refused for its size is waited for, only to name its id."""
 
 
 def check_binding(host: str, issuer: str | None) -> None:
@@ -170,12 +175,15 @@ class BodyGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
             return await self._app(scope, receive, send)
-        body = await _read_body(receive, self._declared(scope), self._bytes_max)
-        if body is None:
+        is_rpc = scope["path"] in self._rpc
+        read = await _read_body(receive, self._declared(scope), self._bytes_max)
+        if read.is_overlong:
+            id = await _seek_id(receive, read, self._bytes_max) if is_rpc else None
             words = f"a body may have at most {self._bytes_max} bytes"
-            return await _refuse(scope, self._rpc, 413, "BODY_TOO_LARGE", words)(scope, receive, send)
+            return await _refuse(scope, self._rpc, 413, "BODY_TOO_LARGE", words, id)(scope, receive, send)
+        body = read.whole()
         scope[BODY_KEY] = body
-        if scope["path"] in self._rpc:
+        if is_rpc:
             try:
                 scope[MESSAGE_KEY] = parse_message(body)
             except WireFault as fault:
@@ -207,28 +215,37 @@ def _host_name(netloc: str) -> str | None:
     return parts.hostname
 
 
-def _refuse(scope: Scope, rpc: Collection[str], status: int, code: str, message: str) -> Response:
+def _refuse(
+    scope: Scope, rpc: Collection[str], status: int, code: str, message: str, id: str | int | None = None
+) -> Response:
     if scope["path"] in rpc:
-        return json_answer(error_reply(None, INVALID_REQUEST, f"Invalid Request: {message}", {"error": code}), status)
+        return json_answer(error_reply(id, INVALID_REQUEST, f"Invalid Request: {message}", {"error": code}), status)
     return json_answer({"error": code, "message": message}, status)
 
 
-async def _read_body(receive: Receive, declared: int, bytes_max: int) -> bytes | None:
-    """None when it is, or claims to be, too large; a client that leaves early has sent what it has sent."""
-    if declared > bytes_max:
-        return None
-    parts: list[bytes] = []
-    size = 0
+async def _read_body(receive: Receive, declared: int, bytes_max: int) -> Bounded:
+    """To its end, or until it is known to be too large; a client that leaves early has sent what it has sent."""
+    body = Bounded(bytes_max, is_overlong=declared > bytes_max)
     more = True
-    while more:
-        message = await receive()
-        part = message.get("body", b"")
-        size += len(part)
-        if size > bytes_max:
-            return None
-        parts.append(part)
-        more = message["type"] == "http.request" and message.get("more_body", False)
-    return b"".join(parts)
+    while more and not body.is_overlong:
+        more = await _read_part(receive, body)
+    return body
+
+
+async def _seek_id(receive: Receive, body: Bounded, bytes_max: int) -> str | int | None:
+    """Of a request too large. Some clients write the id last: so it is read on, within bounds, and not kept."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SEEK_SECONDS):
+            while body.size <= 2 * bytes_max and await _read_part(receive, body):
+                pass
+    return body.find_id()
+
+
+async def _read_part(receive: Receive, body: Bounded) -> bool:
+    """Whether there is more."""
+    message = await receive()
+    body.add(message.get("body", b""))
+    return message["type"] == "http.request" and bool(message.get("more_body", False))
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -44,7 +44,7 @@ async def serve_pipes(
     client = _Client(offer, outlet, lane=lane)
 
     async def read() -> None:
-        async for message in _messages(inlet, outlet, limit=offer.body_bytes_max):
+        async for message in _messages(inlet, outlet, limit=offer.line_bytes_max):
             await client.hear(message)
         await client.drain(drain_seconds)
         await client.end()

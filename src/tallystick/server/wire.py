@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 import msgspec
 import orjson
 
+from tallystick.server.request_id import Bounded, find_id, is_id
+
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
@@ -21,7 +23,6 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
 DEPTH_MAX = 100
-SAFE_INTEGER = 2**53 - 1
 
 
 class WireFault(Exception):
@@ -46,8 +47,12 @@ def error_reply(id: str | int | None, code: int, message: str, data: Any = None)
 
 
 def parse_message(data: bytes) -> dict[str, Any]:
-    """One JSON-RPC request, notification or response. Raises WireFault."""
-    message = parse(data)
+    """One JSON-RPC request, notification or response. Raises WireFault, with the id where there is one to be found."""
+    try:
+        message = parse(data)
+    except WireFault as fault:
+        fault.id = find_id(data)
+        raise
     check_envelope(message)
     return message  # type: ignore[no-any-return]  # check_envelope refuses all but objects
 
@@ -75,7 +80,7 @@ def check_envelope(message: Any) -> None:
         raise WireFault(
             INVALID_REQUEST,
             f"Invalid Request: {'; '.join(problems)}",
-            id=id if _is_id(id) else None,
+            id=id if is_id(id) else None,
             problems=problems,
         )
 
@@ -85,7 +90,7 @@ def _is_request(message: Any) -> bool:
     return (
         type(message) is dict
         and message.get("jsonrpc") == "2.0"
-        and _is_id(message.get("id"))
+        and is_id(message.get("id"))
         and type(message.get("method")) is str
         and type(message.get("params", _NO_PARAMS)) is dict
     )
@@ -98,7 +103,7 @@ def _envelope_problems(message: dict[str, Any]) -> list[str | None]:
     is_reply = "method" not in message and ("result" in message or "error" in message)
     return [
         _version_problem(message),
-        None if "id" not in message or _is_id(message["id"]) or is_reply else _BAD_ID,
+        None if "id" not in message or is_id(message["id"]) or is_reply else _BAD_ID,
         None if is_reply else _method_problem(message),
         None if isinstance(message.get("params"), dict | None) else "field 'params' must be an object",
     ]
@@ -117,10 +122,6 @@ def _method_problem(message: dict[str, Any]) -> str | None:
     if "method" not in message:
         return "field 'method' is required"
     return None if isinstance(message["method"], str) else "field 'method' must be a string"
-
-
-def _is_id(value: Any) -> bool:
-    return isinstance(value, str) or (type(value) is int and abs(value) <= SAFE_INTEGER)
 
 
 # Spellings that would make a quote and a colon meet on one side of the comparison below and not on the other.
@@ -257,9 +258,11 @@ class Overlong(msgspec.Struct, frozen=True):
     """Stands in the place of a line that passed the limit; its bytes were not kept."""
 
     limit: int
+    id: str | int | None = None
 
     def fault(self) -> WireFault:
-        return WireFault(INVALID_REQUEST, f"Invalid Request: a message may have at most {self.limit} bytes")
+        words = f"Invalid Request: a message may have at most {self.limit} bytes"
+        return WireFault(INVALID_REQUEST, words, id=self.id)
 
 
 class Lines:
@@ -267,17 +270,15 @@ class Lines:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._skipping = False
+        self._line = Bounded(limit)
 
     def feed(self, chunk: bytes) -> list[bytes | Overlong]:
         *ends, rest = chunk.split(b"\n")
         done: list[bytes | Overlong] = []
         for end in ends:
-            self._keep(end, done)
+            self._line.add(end)
             self._finish(done)
-        self._keep(rest, done)
+        self._line.add(rest)
         return done
 
     def close(self) -> list[bytes | Overlong]:
@@ -286,21 +287,9 @@ class Lines:
         self._finish(done)
         return done
 
-    def _keep(self, part: bytes, done: list[bytes | Overlong]) -> None:
-        if self._skipping:
-            return
-        self._size += len(part)
-        if self._size > self._limit:
-            self._skipping = True
-            self._parts.clear()
-            done.append(Overlong(self._limit))
-        else:
-            self._parts.append(part)
-
     def _finish(self, done: list[bytes | Overlong]) -> None:
-        line = b"".join(self._parts)
-        if not self._skipping and line.strip():
-            done.append(line)
-        self._parts.clear()
-        self._size = 0
-        self._skipping = False
+        line, self._line = self._line, Bounded(self._limit)
+        if line.is_overlong:
+            done.append(Overlong(self._limit, line.find_id()))
+        elif (data := line.whole()).strip():
+            done.append(data)
