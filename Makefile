@@ -13,10 +13,10 @@ IDENTITY_READY := $(if $(wildcard $(IDENTITY)/package.json),$(IDENTITY)/node_mod
 PEERS_READY := bench/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench torture docs wheel lock clean
+.PHONY: help setup run test coverage check format bench torture docs wheel lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## build .venv with the pinned dependencies and the command .venv/bin/tallystick
 
@@ -26,6 +26,9 @@ run: $(READY) ## serve a small sample memory over HTTP on this machine
 
 test: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) ## run every test
 	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) ## run every test and count the branches taken (at least 80 %)
+	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)
 
 check: $(READY) ## style, types, import directions, lock files
 	@$(BIN)/ruff check
@@ -60,7 +63,7 @@ LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes 
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules bench/node_modules
+	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules bench/node_modules
 	@find src tests bench torture docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Hatchling is among the development pins, so that building needs nothing from outside the lock.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx2
@@ -15,12 +15,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from tallystick.server.http import http_app
 from tallystick.server.metrics import Access, metrics_routes
 from tallystick.server.oauth import principal_of
-from tallystick.telemetry.metrics import METRICS, OTHER, SERIES_MAX, Counter, Gauge, Histogram
+from tallystick.telemetry.metrics import METRICS, OTHER, SERIES_MAX, Counter, Gauge, Histogram, Metric
 from tallystick.telemetry.prometheus import render
 from tests.commanding import node
 from tests.server.issuing import Issuer, bearer
 from tests.server.sample import offer
 from tests.telemetry.collecting import serving
+
+
+def rendered(metrics: Sequence[Metric] = METRICS) -> str:
+    return render(metrics).decode()
+
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -45,11 +50,11 @@ def test_a_histogram_says_how_many_were_at_most_so_long() -> None:
     took = Histogram("took_seconds", "How long.", "tool", bounds=(0.005, 0.025, 1.0))
     for value in (0.001, 0.005, 0.0051, 0.5, 7.0):
         took.observe(value, ("t",))
-    read = parsed(render([took]))
+    read = parsed(rendered([took]))
     assert {labels[0][1]: count for (name, labels), count in read.items() if name == "took_seconds_bucket"} == {
         "0.005": 2,
         "0.025": 3,
-        "1": 4,
+        "1.0": 4,
         "+Inf": 5,
     }
     assert read["took_seconds_count", (("tool", "t"),)] == 5
@@ -60,7 +65,7 @@ def test_a_histogram_says_how_many_were_at_most_so_long() -> None:
 def test_no_label_can_break_the_text(name: str) -> None:
     counted = Counter("counted", "Something.", "name")
     counted.add((name,))
-    read = parsed(render([counted, Gauge("after", "The next.", reading=lambda: [((), 1)])]))
+    read = parsed(rendered([counted, Gauge("after", "The next.", reading=lambda: [((), 1)])]))
     assert read["counted_total", (("name", name.replace("\udc80", "?")),)] == 1
     assert read["after", ()] == 1
 
@@ -99,7 +104,7 @@ def test_threads_that_count_at_once_lose_nothing() -> None:
 
 
 def test_a_gauge_that_nobody_reads_for_says_nothing() -> None:
-    assert parsed(render([Gauge("idle", "Idle.")])) == {}
+    assert parsed(rendered([Gauge("idle", "Idle.")])) == {}
 
 
 # -- of a real server
@@ -228,9 +233,9 @@ def test_with_an_issuer_the_settings_say_who_reads_what(
 
 async def test_who_comes_without_a_good_token_is_counted_by_code() -> None:
     key = ("tallystick_authentication_failures_total", (("code", "MISSING_TOKEN"),))
-    before = parsed(render()).get(key, 0)
+    before = parsed(rendered()).get(key, 0)
     await status("guarded", None)
-    assert parsed(render())[key] == before + 1
+    assert parsed(rendered())[key] == before + 1
 
 
 def test_every_metric_is_in_the_guide_with_its_labels() -> None:

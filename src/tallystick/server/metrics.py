@@ -15,7 +15,6 @@ from starlette.routing import Route
 
 from tallystick.server.answers import json_answer
 from tallystick.server.oauth import SCOPE_KEY, Identity
-from tallystick.telemetry.prometheus import CONTENT_TYPE, render
 
 PATH = "/metrics"
 Access = Literal["guarded", "open", "off"]
@@ -29,6 +28,8 @@ def metrics_routes(access: Access, *, tenant: str) -> list[Route]:
         if access == "guarded" and identity is not None and identity.principal.tenant != tenant:
             words = "metrics are about all tenants: they need a token of the server's own"
             return json_answer({"error": "METRICS_GUARDED", "message": words}, 403)
-        return Response(render(), headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
+        from tallystick.telemetry.prometheus import CONTENT_TYPE, render
+
+        return Response(render(process=True), headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
 
     return [] if access == "off" else [Route(PATH, metrics, methods=["GET"])]

@@ -12,8 +12,6 @@ from itertools import accumulate
 
 import msgspec
 
-from tallystick.telemetry.process import PROCESS
-
 Labels = tuple[str, ...]
 
 SERIES_MAX = 1_000
@@ -137,7 +135,6 @@ METRICS: tuple[Metric, ...] = (
     _counted("tallystick_policy_decisions", "Decisions of the policy.", _DECISIONS),
     *(_COMMITS, _COMMIT_BYTES, _WAIT_SECONDS, _GROUP_DRAFTS, _APPEND_SECONDS, _SYNC_SECONDS, _SNAPSHOTS, _REFUSED),
     *(QUEUE, TENANTS_OPEN, LOG_BYTES, POSITION, LAG, AUDIT, BUILD),
-    *(Gauge(row.name, row.meaning, kind=row.kind, reading=row.reading) for row in PROCESS),
 )
 
 
