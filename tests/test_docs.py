@@ -1,0 +1,54 @@
+"""What the documents tell people to type does what they say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT / "tests" / "golden" / "format_1.jsonl"
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Path:
+    """The program in docs/commit-format.md."""
+    [program] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "commit-format.md").read_text(), re.S)
+    path = tmp_path / "check.py"
+    path.write_text(program)
+    return path
+
+
+def run(check: Path, log: bytes) -> subprocess.CompletedProcess[str]:
+    file = check.with_name("00000000000000000001.jsonl")
+    file.write_bytes(log)
+    return subprocess.run([sys.executable, check, file], check=False, capture_output=True, text=True, cwd=check.parent)
+
+
+def test_a_stranger_checks_a_log_with_twenty_lines(check: Path) -> None:
+    answer = run(check, GOLDEN.read_bytes())
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("sound up to b97f0bf19f09ff")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"actor":"bob"', b'"actor":"eve"'),
+        (b'"since":"1833-06-05"', b'"since":"1933-06-05"'),
+        (b'"email":"[REDACTED]"', b'"email":"[INVENTED]"'),
+        (b'"reason":"asked"', b'"reason":"axed"'),
+    ],
+)
+def test_what_was_altered_does_not_pass_it(check: Path, old: bytes, new: bytes) -> None:
+    log = GOLDEN.read_bytes()
+    assert old in log
+    assert "altered" in run(check, log.replace(old, new, 1)).stderr
+
+
+def test_a_line_that_is_missing_does_not_pass_it(check: Path) -> None:
+    lines = GOLDEN.read_bytes().splitlines(keepends=True)
+    assert "missing" in run(check, b"".join(lines[:1] + lines[2:])).stderr
