@@ -206,7 +206,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     repo: Annotated[
         str,
         _meaning(
-            "The git work tree that knowledge is about; empty means the one of the working directory.",
+            "The directory that paths of knowledge are relative to, in a git work tree; empty means the root of the one"
+            " around the working directory.",
             "TALLYSTICK_REPO",
         ),
     ] = ""

@@ -38,7 +38,11 @@ Project = Annotated[
 ]
 Repo = Annotated[
     Path | None,
-    typer.Option("--repo", metavar="DIR", help="What paths are relative to. [default: the working directory]"),
+    typer.Option(
+        "--repo",
+        metavar="DIR",
+        help="What paths are relative to. [default: the root of the git work tree around the working directory]",
+    ),
 ]
 
 
@@ -60,7 +64,6 @@ def for_(
       tallystick knowledge for src/cart.ts --json
     """
     settings = existing(base=base, tenant=tenant)
-    root = (repo or Path(settings.repo or ".")).absolute()
 
     async def ask(store: Store, desk: Desk) -> dict[str, Any]:
         from tallystick.server.dispatch import prepare
@@ -68,6 +71,7 @@ def for_(
 
         project_id = _chosen(await _projects(settings, store), project)
         tool = make_toolset(desk).tools[0]
+        root = desk.repository.root.absolute()
         asked = {"operation": "context", "projectId": project_id, "paths": [_relative(path, root) for path in paths]}
         data: dict[str, Any] = (await tool.call(store, principal(settings), prepare(tool, asked))).data["data"]
         return data
@@ -89,9 +93,9 @@ def stale(
     base: Base = None,
     tenant: Tenant = None,
 ) -> None:
-    """List the knowledge whose files changed since it was pinned.
+    """List the knowledge whose files changed since it was pinned, or that matches none.
 
-    With the setting stale_makes_work, each gets a work node to verify it, unless it has one.
+    With the setting stale_makes_work, each whose files changed gets a work node to verify it, unless it has one.
 
     \b
     Examples:
@@ -130,10 +134,15 @@ def stale(
 def _asked(settings: Settings, repo: Path | None, ask: Callable[[Store, Desk], Awaitable[T]]) -> T:
     from tallystick import app
     from tallystick.toolsets.knowledge import make_desk
+    from tallystick.toolsets.knowledge.freshness import find_work_tree
+
+    desk = make_desk(repo=repo or (Path(settings.repo) if settings.repo else None))
+    if find_work_tree(desk.repository.root.absolute()) is None:
+        note(f"there is no git work tree around {visible(str(desk.repository.root))}: paths are relative to it")
 
     async def run() -> T:
         async with app.opened(settings) as store:
-            return await ask(store, make_desk(repo=repo or (Path(settings.repo) if settings.repo else None)))
+            return await ask(store, desk)
 
     return asyncio.run(run())
 
@@ -168,11 +177,15 @@ def _listed(projects: Projects) -> str:
 
 
 def _relative(path: str, root: Path) -> str:
-    """Shells and people also write absolute paths."""
-    try:
-        return str(Path(path).relative_to(root)) if Path(path).is_absolute() else path
-    except ValueError:
+    """Shells and people also write absolute paths, perhaps by way of a symbolic link to the repository."""
+    absolute = Path(path)
+    if not absolute.is_absolute():
         return path
+    # The last part may be a link that belongs to the repository.
+    for place, above in ((absolute, root), (absolute.parent.resolve() / absolute.name, root.resolve())):
+        if place.is_relative_to(above):
+            return str(place.relative_to(above)) + ("/" if path.endswith("/") else "")
+    return path
 
 
 # -- drawing
@@ -194,8 +207,10 @@ def _draw(found: dict[str, Any]) -> None:
 
 def _draw_atom(atom: dict[str, Any], depth: int) -> None:
     _say(f"{atom['name']}: {', '.join(atom['matchedPaths'])}", depth, bold=True)
-    if atom.get("fresh") is False:
+    if atom.get("fresh") is False and atom.get("changedFiles") != []:
         _say(f"out of date: {_changed(atom)} changed since {atom.get('pinnedAt', 'it was pinned')}", depth + 1)
+    if atom.get("matchesNothing"):
+        _say(_unmatched(atom), depth + 1)
     _tell(atom["knowledge"], depth + 1)
     for other in atom["relatedAtoms"]:
         _say(f"see {other['name'] or other['atomId']}: {other['reason']}", depth + 1)
@@ -207,8 +222,14 @@ def _changed(atom: dict[str, Any]) -> str:
     files = atom.get("changedFiles")
     if files is None:
         return "some files"
+    if not files:
+        return _unmatched(atom)
     more = [f"{atom['changedFilesOmitted']} more"] if "changedFilesOmitted" in atom else []
     return ", ".join([*files, *more])
+
+
+def _unmatched(atom: dict[str, Any]) -> str:
+    return f"no file matches {', '.join(atom['matchesNothing'])}"
 
 
 def _tell(text: str, depth: int) -> None:

@@ -108,8 +108,40 @@ def test_another_directory_can_be_named(desk: Desk, tmp_path: Path, monkeypatch:
     desk.write(PAGE)
     desk.checkout.write("src/checkout/page.ts", "two")
     monkeypatch.chdir(tmp_path)
-    assert json.loads(desk.run("stale", "--json"))["atoms"] == []
+    result = CliRunner().invoke(commands, ["stale", "--json", "--base", str(desk.base)], catch_exceptions=False)
+    assert json.loads(result.stdout)["atoms"] == []
+    assert result.stderr == f"there is no git work tree around {tmp_path}: paths are relative to it\n"
     assert len(json.loads(desk.run("stale", "--json", "--repo", str(desk.checkout.root)))["atoms"]) == 1
+
+
+def test_every_directory_of_the_repository_is_as_good(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.write(PAGE)
+    link = tmp_path / "link"
+    link.symlink_to(desk.checkout.root)
+    for directory in ("", "src", "src/checkout"):
+        monkeypatch.chdir(desk.checkout.root / directory)
+        for path in (
+            "src/checkout/page.ts",
+            str(desk.checkout.root / "src/checkout/page.ts"),
+            f"{link}/src/checkout/x",
+        ):
+            [atom] = json.loads(desk.run("for", path, "--json"))["orphanAtoms"]
+            assert atom["fresh"] is True
+    desk.checkout.write("src/checkout/page.ts", "two")
+    for directory in ("", "src", "src/checkout"):
+        monkeypatch.chdir(desk.checkout.root / directory)
+        [atom] = json.loads(desk.run("stale", "--json"))["atoms"]
+        assert atom["changedFiles"] == ["src/checkout/page.ts"]
+
+
+def test_patterns_that_match_no_file_are_listed_too(desk: Desk) -> None:
+    desk.write(PAGE | {"paths": ["src/chekout/**", "src/old.ts"]})
+    [_, row] = desk.run("stale").splitlines()
+    assert row.endswith("no file matches src/chekout/**, src/old.ts")
+    said = desk.run("for", "src/chekout/a.ts").splitlines()
+    assert said[1] == "  no file matches src/chekout/**, src/old.ts"
 
 
 def test_a_project_must_be_named_where_there_are_several(desk: Desk) -> None:

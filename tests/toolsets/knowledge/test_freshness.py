@@ -197,13 +197,132 @@ def test_a_directory_inside_a_repository_is_a_root_of_its_own(checkout: Checkout
     assert inner.compare({1: (["checkout/*.ts"], pin)})[1].changed == ("checkout/cart.ts",)
 
 
-def test_the_working_directory_is_the_root_where_none_is_set(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+def linked(checkout: Checkout) -> Path:
+    checkout.git("worktree", "add", "--quiet", "../linked")
+    return checkout.root.parent / "linked"
+
+
+def reached_by_a_link(checkout: Checkout) -> Path:
+    link = checkout.root.parent / "link"
+    link.symlink_to(checkout.root)
+    return link
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [lambda checkout: checkout.root, linked, reached_by_a_link],
+    ids=["itself", "a linked work tree", "a symbolic link"],
+)
+def test_everywhere_in_the_work_tree_the_same_is_fresh(
+    in_repo: Librarian, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, reach: Callable[[Checkout], Path]
 ) -> None:
+    """The pin is that of a server in the root; a colleague's server is started anywhere and has nothing set."""
+    atom = in_repo.atom(pin=True)
+    place = reach(checkout)
+    in_repo.tools = {tool.name: tool for tool in make_toolset(make_desk(clock=lambda: in_repo.now)).tools}
+    directories = [place, place / "src", place / "src" / "checkout"]
+
+    def seen() -> list[tuple[bool | None, list[str] | None]]:
+        found = []
+        for directory in directories:
+            monkeypatch.chdir(directory)
+            found.append(told(in_repo, atom))
+        return found
+
+    assert seen() == [(True, [])] * 3
+    (place / PAGE).write_text("two")
+    assert seen() == [(False, [PAGE])] * 3
+    atom = in_repo.update(atom, pin=True)
+    assert seen() == [(True, [])] * 3
+    (place / PAGE).unlink()
+    assert seen() == [(False, [PAGE])] * 3
+
+
+def test_what_is_named_goes_before_the_working_directory(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(checkout.root)
-    pin = Repository().pin(["README.md"], "now")
+    assert Repository().root == checkout.root
+    assert Repository(checkout.root / "src").root == checkout.root / "src"
+
+
+def test_without_a_work_tree_the_working_directory_is_the_root_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    repository = Repository()
+    with caplog.at_level("INFO", logger=freshness.logger.name):
+        assert (repository.root, repository.root) == (tmp_path, tmp_path)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"there is no git work tree around {tmp_path}: paths of knowledge are relative to it"
+    ]
+
+
+def test_a_working_directory_that_is_gone_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert Repository().pin(["**"], "now") is None
+    assert Repository().compare({1: (["**"], Pin("x"))}) == {}
+
+
+def test_of_a_submodule_the_commit_counts_and_its_files_are_its_own_affair(
+    checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = Checkout(tmp_path / "library")
+    checkout.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.root), "lib")
+    checkout.commit()
+    monkeypatch.chdir(checkout.root / "src")
+    outer = Repository()
+    pin, below = outer.pin(["lib"], "now"), outer.pin(["lib/**"], "now")
     assert pin is not None
-    assert pin.commit == checkout.git("rev-parse", "HEAD")
+    assert below is not None
+    found = outer.compare({1: (["lib"], pin), 2: (["lib/**"], below)})
+    assert (found[1].fresh, found[2].fresh, found[2].matches_nothing) == (True, False, ("lib/**",))
+    inner = Checkout.__new__(Checkout)
+    inner.root = checkout.root / "lib"
+    inner.git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "--quiet", "--allow-empty", "-m", "more")
+    assert outer.compare({1: (["lib"], pin)})[1].changed == ("lib",)
+    again = outer.pin(["lib"], "now")
+    assert again is not None
+    checkout.commit()
+    assert outer.compare({1: (["lib"], again)})[1].fresh, "committing what was pinned changes nothing"
+    monkeypatch.chdir(inner.root / "src")
+    assert Repository().root == inner.root
+    assert Repository().compare({1: (["lib"], again)}) == {}, "another repository has nothing to say"
+
+
+# -- patterns that no file fits
+
+
+def test_what_matches_no_file_is_not_fresh(in_repo: Librarian, checkout: Checkout) -> None:
+    none = in_repo.atom("None", "src/chekout/**", pin=True)
+    some = in_repo.atom("Some", "src/checkout/**", "src/old/*.ts", "{docs,notes}/**", pin=True)
+    found = in_repo.get(none)["atom"]
+    assert (found["fresh"], found["changedFiles"], found["matchesNothing"]) == (False, [], ["src/chekout/**"])
+    found = in_repo.get(some)["atom"]
+    assert (found["fresh"], found["matchesNothing"]) == (True, ["src/old/*.ts", "{docs,notes}/**"])
+    checkout.write("notes/a.md", "one")
+    found = in_repo.get(some)["atom"]
+    assert (found["fresh"], found["changedFiles"], found["matchesNothing"]) == (
+        False,
+        ["notes/a.md"],
+        ["src/old/*.ts"],
+    )
+
+
+def test_a_file_that_was_deleted_leaves_its_pattern_without_any(in_repo: Librarian, checkout: Checkout) -> None:
+    atom = in_repo.atom("Page", PAGE, pin=True)
+    assert "matchesNothing" not in in_repo.get(atom)["atom"]
+    (checkout.root / PAGE).unlink()
+    found = in_repo.context(PAGE)["orphanAtoms"][0]
+    assert (found["fresh"], found["changedFiles"], found["matchesNothing"]) == (False, [PAGE], [PAGE])
+
+
+def test_patterns_that_are_no_texts_match_nothing(in_repo: Librarian) -> None:
+    atom = in_repo.atom(pin=True)
+    pin = {"hash": "x"}
+    in_repo.node(atom["id"], "knowledge/atom", projectId=SHOP, name="A", paths=[{"a": 1}, 5], version=1, pin=pin)
+    assert told(in_repo, atom) == (False, None)
 
 
 def test_a_repository_without_commits_can_be_pinned(tmp_path: Path) -> None:
@@ -216,6 +335,9 @@ def test_a_repository_without_commits_can_be_pinned(tmp_path: Path) -> None:
     assert repository.compare({1: (["*.ts"], pin)})[1].fresh
     (tmp_path / "a.ts").write_text("two")
     assert repository.compare({1: (["*.ts"], pin)})[1].changed == ("a.ts",)
+    another = tmp_path / "another"
+    subprocess.run(["git", "init", "--quiet", str(another)], check=True)
+    assert Repository(another).compare({1: (["*.ts"], pin)}) == {}, "another repository has nothing to say"
 
 
 def test_names_of_any_kind_are_compared(checkout: Checkout) -> None:

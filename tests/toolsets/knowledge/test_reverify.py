@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,10 +35,11 @@ class Doorman:
 class Keeper:
     """An agent with every vocabulary that has to do with it, in a repository, with the setting on or off."""
 
-    def __init__(self, agent: Agent, checkout: Checkout, *, on: bool = True) -> None:
+    def __init__(self, agent: Agent, checkout: Checkout | None, *, on: bool = True) -> None:
+        """Without a checkout: wherever the working directory is."""
         self.agent = agent
         self.policy = Doorman()
-        desk = make_desk(repo=checkout.root, clock=lambda: agent.now, stale_makes_work=on)
+        desk = make_desk(repo=checkout.root if checkout else None, clock=lambda: agent.now, stale_makes_work=on)
 
         async def written(principal: Principal, receipt: Receipt) -> None:
             await pin_resolved(desk, agent.store, principal, receipt)
@@ -125,6 +127,59 @@ def test_resolving_pins_again_and_the_next_change_makes_work_again(keeper: Keepe
         keeper.resolve(node["id"])
         assert keeper.is_fresh(atom)
     assert len(keeper.nodes()) == 2
+
+
+@pytest.fixture
+def anywhere(checkout: Checkout) -> Iterator[Keeper]:
+    with working() as agent:
+        yield Keeper(agent, None)
+
+
+def test_work_is_made_and_done_from_any_directory_alike(
+    anywhere: Keeper, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkout.root)
+    atom = anywhere.atom()
+    monkeypatch.chdir(checkout.root / "src")
+    anywhere.context()
+    assert anywhere.nodes() == [], "nothing changed"
+    checkout.write(PAGE, "two")
+    anywhere.context()
+    (node,) = anywhere.nodes()
+    assert node["context_links"] == [PAGE]
+    monkeypatch.chdir(checkout.root / "src" / "checkout")
+    anywhere.resolve(node["id"])
+    assert anywhere.is_fresh(atom)
+    checkout.write(PAGE, "three")
+    for directory in (checkout.root, checkout.root / "src"):
+        monkeypatch.chdir(directory)
+        assert not anywhere.is_fresh(atom)
+
+
+def test_work_that_is_done_in_another_repository_pins_nothing(
+    anywhere: Keeper, checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkout.root)
+    atom = anywhere.atom()
+    checkout.write(PAGE, "two")
+    anywhere.context()
+    (node,) = anywhere.nodes()
+    monkeypatch.chdir(Checkout(tmp_path / "other").root)
+    anywhere.resolve(node["id"])
+    monkeypatch.chdir(checkout.root)
+    assert not anywhere.is_fresh(atom), "nobody here has looked at it"
+
+
+def test_patterns_that_match_nothing_make_no_work_for_ever(keeper: Keeper, checkout: Checkout) -> None:
+    gone = keeper.atom("Gone", PAGE)
+    keeper.atom("Typo", "src/chekout/**")
+    (checkout.root / PAGE).unlink()
+    keeper.context()
+    (node,) = keeper.nodes()
+    assert node["properties"]["verifies_atom"] == gone
+    keeper.resolve(node["id"])
+    assert not keeper.is_fresh(gone), "there is nothing that it could be true of"
+    assert len(keeper.nodes()) == 1
 
 
 def test_a_task_that_is_advanced_to_its_end_pins_again(keeper: Keeper, checkout: Checkout) -> None:

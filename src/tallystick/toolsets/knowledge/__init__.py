@@ -28,7 +28,7 @@ def make_desk(
     stale_makes_work: bool = False,
     clock: Clock = wall_clock,
 ) -> Desk:
-    """`repo` is what paths are relative to; None: the working directory."""
+    """`repo` is what paths are relative to; None: the root of the work tree around the working directory."""
     return Desk(
         repository=Repository(repo), pin_knowledge=pin_knowledge, stale_makes_work=stale_makes_work, clock=clock
     )

@@ -82,8 +82,9 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
         await store.write_narrowed(principal, action, propose, resource=resource)
         return drawn[0]
 
-    async def pin(self, patterns: Sequence[str]) -> Pin | None:
-        return await asyncio.to_thread(self.repository.pin, patterns, to_text(self.clock()))
+    async def pin(self, patterns: Sequence[str], *, instead_of: Pin | None = None) -> Pin | None:
+        at = to_text(self.clock())
+        return await asyncio.to_thread(self.repository.pin, patterns, at, instead_of=instead_of)
 
     async def compare(self, pins: Pins) -> Mapping[str, dict[str, Any]]:
         found = await asyncio.to_thread(self.repository.compare, pins) if pins else {}
@@ -95,8 +96,10 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sparing(said: Mapping[str, dict[str, Any]]) -> Mapping[str, dict[str, Any]]:
-    if size_of(said) > FRESHNESS_BYTES_MAX:
-        return {atom_id: {"fresh": each["fresh"]} for atom_id, each in said.items()}
+    for kept in (("fresh", "matchesNothing"), ("fresh",)):
+        if size_of(said) <= FRESHNESS_BYTES_MAX:
+            break
+        said = {atom_id: {name: each[name] for name in kept if name in each} for atom_id, each in said.items()}
     return said
 
 

@@ -1,9 +1,10 @@
 """The freshness of knowledge: whether the files that an atom is about are still as they were when it was pinned.
 
 A pin notes the git blob of each file that the atom's globs match, committed or not: tracked,
-changed and new files alike, all but ignored ones. Everything here asks git, so it may block,
-belongs in a thread, and gives up (None) rather than take long: then nothing is said of
-freshness, and nothing is refused.
+changed and new files alike, all but ignored ones; of a submodule the commit that is checked
+out, since its files are another repository's. Everything here asks git, so it may block, belongs
+in a thread, and gives up (None) rather than take long: then nothing is said of freshness, and
+nothing is refused.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from tallystick.state.knowledge.globs import Route, literal_head, segments_of
 from tallystick.state.knowledge.index import GlobIndex
 
 K = TypeVar("K", bound=Hashable)
-Patterns = tuple[str, ...]
 Files = dict[str, str]
 """Path → blob id."""
+Routes = Mapping[str, tuple[Route, ...]]
+"""Of each pattern."""
 
 SECONDS_MAX = 3.0
 FILES_MAX = 200_000
@@ -54,12 +56,16 @@ class Pin(msgspec.Struct, frozen=True, omit_defaults=True):
     """HEAD at that time: a repository that does not know it is another one."""
     files: str | None = None
     """A line for each: the beginning of its blob id, and its path. One text, since it is not searched by."""
+    work_tree: str | None = None
+    """Where there was no commit yet: a hash of the place, by which to know it again."""
 
 
 class Freshness(msgspec.Struct, frozen=True):
     fresh: bool
     changed: tuple[str, ...] | None = None
     """None when it is not known which."""
+    matches_nothing: tuple[str, ...] = ()
+    """Those of the patterns that no file fits. Where that is all of them, nothing is fresh."""
 
 
 def read_pin(attrs: Mapping[str, Any]) -> Pin | None:
@@ -76,6 +82,8 @@ def told(found: Freshness, pin: Pin) -> dict[str, Any]:
         said["changedFiles"] = list(found.changed[:CHANGED_SHOWN])
         if len(found.changed) > CHANGED_SHOWN:
             said["changedFilesOmitted"] = len(found.changed) - CHANGED_SHOWN
+    if found.matches_nothing:
+        said["matchesNothing"] = list(found.matches_nothing)
     return said
 
 
@@ -83,11 +91,17 @@ class Unknown(Exception):
     """Git cannot tell, or not in time."""
 
 
-class Repository:
-    """The work tree that paths are relative to; a directory that is none knows nothing."""
+def find_work_tree(directory: Path) -> Path | None:
+    """The nearest that holds this directory: a `.git` is a file in linked work trees and submodules."""
+    return next((each for each in (directory, *directory.parents) if os.path.exists(each / ".git")), None)
 
-    def __init__(self, root: Path | None = None, *, seconds_max: float = SECONDS_MAX) -> None:
-        self._root = root
+
+class Repository:
+    """What patterns are relative to: the directory that is named; else the root of the work tree around the working
+    directory, or where there is none the working directory itself. One that is in no work tree knows nothing."""
+
+    def __init__(self, named: Path | None = None, *, seconds_max: float = SECONDS_MAX) -> None:
+        self._named = named
         self._seconds_max = seconds_max
         self._lock = threading.Lock()
         self._seen: _Seen | None = None
@@ -95,14 +109,32 @@ class Repository:
         """For each root (the working directory may change): where it is in its work tree, and git's index."""
         self._commits: set[tuple[Path, str]] = set()
         """Those that are known to be there, and so remain."""
+        self._outside: set[Path] = set()
+        """Of which it was said that there is no work tree around them."""
 
-    def pin(self, patterns: Sequence[str], at: str) -> Pin | None:
+    @property
+    def root(self) -> Path:
+        """Raises OSError when the working directory is gone."""
+        if self._named is not None:
+            return self._named
+        working = Path.cwd()
+        found = find_work_tree(working)
+        if found is None and working not in self._outside:
+            self._outside.add(working)
+            logger.info("there is no git work tree around %s: paths of knowledge are relative to it", working)
+        return found or working
+
+    def pin(self, patterns: Sequence[str], at: str, *, instead_of: Pin | None = None) -> Pin | None:
+        """None too where another repository's pin would be replaced: what is here says nothing of its files."""
+        patterns = _texts(patterns)
         with self._lock:
             try:
                 git = self._git()
-                files = self._matched(git, {0: tuple(patterns)})[0]
-                return _pin(files, at, git.find("rev-parse", "--verify", "--quiet", "HEAD"))
-            except Unknown as error:
+                if instead_of is not None and not self._ours(git, {0: instead_of}):
+                    raise Unknown("the pin is another repository's")
+                files = _united(self._matched(git, patterns), patterns)
+                return _pin(files, at, git.find("rev-parse", "--verify", "--quiet", "HEAD"), _place(git))
+            except (Unknown, OSError) as error:
                 logger.debug("no pin: %s", error)
                 return None
 
@@ -113,44 +145,53 @@ class Repository:
         with self._lock:
             try:
                 git = self._git()
-                self._learn_commits(git, {pin.commit for _, pin in pins.values() if pin.commit})
-                asked = {key: pair for key, pair in pins.items() if self._is_ours(git, pair[1].commit)}
-                files = self._matched(git, {key: tuple(patterns) for key, (patterns, _) in asked.items()})
-            except Unknown as error:
+                ours = self._ours(git, {key: pin for key, (_, pin) in pins.items()})
+                asked = {key: (_texts(patterns), pin) for key, (patterns, pin) in pins.items() if key in ours}
+                matched = self._matched(git, [pattern for patterns, _ in asked.values() for pattern in patterns])
+            except (Unknown, OSError) as error:
                 logger.debug("freshness is not known: %s", error)
                 return {}
-        return {key: _compare(files[key], pin) for key, (_, pin) in asked.items()}
+        return {key: _compare(matched, patterns, pin) for key, (patterns, pin) in asked.items()}
 
     def _git(self) -> _Git:
-        return _Git(self._root or Path.cwd(), time.monotonic() + self._seconds_max)
+        return _Git(self.root, time.monotonic() + self._seconds_max)
 
-    def _is_ours(self, git: _Git, commit: str | None) -> bool:
-        return commit is None or (git.root, commit) in self._commits
+    def _ours(self, git: _Git, pins: Mapping[K, Pin]) -> set[K]:
+        """Those that were made in this repository, in whichever of its work trees."""
+        self._learn_commits(git, {pin.commit for pin in pins.values() if pin.commit})
+        return {key for key, pin in pins.items() if self._is_ours(git, pin)}
+
+    def _is_ours(self, git: _Git, pin: Pin) -> bool:
+        if pin.commit is not None:
+            return (git.root, pin.commit) in self._commits
+        return pin.work_tree is None or pin.work_tree == _place(git)
 
     def _learn_commits(self, git: _Git, commits: set[str]) -> None:
-        unknown = sorted(commit for commit in commits if not self._is_ours(git, commit))
+        unknown = sorted(commit for commit in commits if (git.root, commit) not in self._commits)
         if unknown:
             lines = git.ask("cat-file", "--batch-check", said="\n".join(unknown).encode() + b"\n").split(b"\n")
             words = [line.decode(errors="replace").split(" ") for line in lines]
             self._commits |= {(git.root, found[0]) for found in words if found[1:2] == ["commit"]}
 
-    def _matched(self, git: _Git, asked: Mapping[K, Patterns]) -> dict[K, Files]:
-        """The files that each matches now, with what the working tree holds of them."""
-        routes = {patterns: routes_of(list(patterns)) for patterns in set(asked.values())}
+    def _matched(self, git: _Git, patterns: Sequence[str]) -> dict[str, Files]:
+        """The files that each pattern matches now, with what the working tree holds of them."""
+        if not patterns:
+            return {}
+        routes = {pattern: routes_of([pattern]) for pattern in patterns}
         tracked = self._tracked(git, routes)
         changed = _changed(git, routes)
-        return {key: _overlaid(tracked[patterns], changed[patterns]) for key, patterns in asked.items()}
+        return {pattern: _overlaid(tracked[pattern], changed[pattern]) for pattern in routes}
 
-    def _tracked(self, git: _Git, routes: Mapping[Patterns, tuple[Route, ...]]) -> dict[Patterns, Files]:
+    def _tracked(self, git: _Git, routes: Routes) -> dict[str, Files]:
         """As the index has them; remembered for as long as the index stays as it is."""
         stamp = self._stamp(git)
         if self._seen is None or self._seen.stamp != stamp or len(self._seen.matched) > _CACHED_PATTERNS:
             self._seen = _Seen(stamp, _list_tracked(git), {})
         seen = self._seen
-        missing = {patterns: each for patterns, each in routes.items() if patterns not in seen.matched}
+        missing = {pattern: each for pattern, each in routes.items() if pattern not in seen.matched}
         if missing:
             seen.matched.update(_assign(seen.tracked, missing))
-        return {patterns: seen.matched[patterns] for patterns in routes}
+        return {pattern: seen.matched[pattern] for pattern in routes}
 
     def _stamp(self, git: _Git) -> tuple[Any, ...]:
         place = self._places.get(git.root)
@@ -168,7 +209,7 @@ class Repository:
 class _Seen(msgspec.Struct):
     stamp: tuple[Any, ...]
     tracked: Files
-    matched: dict[Patterns, Files]
+    matched: dict[str, Files]
 
 
 # -- what git is asked
@@ -181,7 +222,7 @@ class _Git:
         """What `hash-object` wants in front of a path: it looks from the top of the work tree."""
         self._deadline = deadline
 
-    def ask(self, *arguments: str, said: bytes = b"") -> bytes:
+    def ask(self, *arguments: str, said: bytes = b"", within: str = "") -> bytes:
         """Raises Unknown when there is no git, no repository, no answer in time, or anything else is amiss."""
         command = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
         left = self._deadline - time.monotonic()
@@ -189,15 +230,21 @@ class _Git:
             raise Unknown(f"no time is left to ask {arguments[0]}")
         try:
             done = subprocess.run(
-                command, cwd=self.root, env=_environment(), input=said, capture_output=True, timeout=left, check=True
+                command,
+                cwd=self.root / within,
+                env=_environment(),
+                input=said,
+                capture_output=True,
+                timeout=left,
+                check=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise Unknown(f"{arguments[0]}: {error}") from None
         return done.stdout
 
-    def find(self, *arguments: str) -> str | None:
+    def find(self, *arguments: str, within: str = "") -> str | None:
         try:
-            return self.ask(*arguments).decode().strip() or None
+            return self.ask(*arguments, within=within).decode().strip() or None
         except Unknown:
             return None
 
@@ -219,16 +266,16 @@ def _list_tracked(git: _Git) -> Files:
     return found
 
 
-def _changed(git: _Git, routes: Mapping[Patterns, tuple[Route, ...]]) -> dict[Patterns, dict[str, str | None]]:
+def _changed(git: _Git, routes: Routes) -> dict[str, dict[str, str | None]]:
     """What the working tree has otherwise than the index: path → blob, None for what is gone."""
     listed = git.ask("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard", "--", *_heads(routes.values()))
     names = {os.fsdecode(line[2:]) for line in listed.split(b"\0") if line}
     if len(names) > FILES_MAX:
         raise Unknown(f"more than {FILES_MAX} files were changed")
-    per_patterns = _assign(dict.fromkeys(names, ""), routes)
-    wanted = sorted({path for files in per_patterns.values() for path in files})
+    per_pattern = _assign(dict.fromkeys(names, ""), routes)
+    wanted = sorted({path for files in per_pattern.values() for path in files})
     blobs = _hash(git, wanted)
-    return {patterns: {path: blobs.get(path) for path in files} for patterns, files in per_patterns.items()}
+    return {pattern: {path: blobs.get(path) for path in files} for pattern, files in per_pattern.items()}
 
 
 def _heads(routes: Iterable[tuple[Route, ...]]) -> list[str]:
@@ -239,7 +286,7 @@ def _heads(routes: Iterable[tuple[Route, ...]]) -> list[str]:
 
 def _hash(git: _Git, paths: list[str]) -> Files:
     """The blobs that these files would be. What is no file any more is left out."""
-    regular, links, size = [], [], 0
+    regular, links, submodules, size = [], [], [], 0
     for path in paths:
         place = git.root / path
         if place.is_symlink():
@@ -247,6 +294,9 @@ def _hash(git: _Git, paths: list[str]) -> Files:
         elif place.is_file() and "\n" not in path:
             regular.append(path)
             size += place.stat().st_size
+        elif not path.endswith("/") and (place / ".git").exists():
+            # With a slash it is a repository that git only found lying there.
+            submodules.append(path)
     if len(regular) > HASHED_FILES_MAX or size > HASHED_BYTES_MAX:
         raise Unknown(f"{len(regular)} changed files of {size} bytes are too many to be hashed")
     blobs: Files = {}
@@ -259,44 +309,67 @@ def _hash(git: _Git, paths: list[str]) -> Files:
     for path in links:
         target = os.fsencode(os.readlink(git.root / path))
         blobs[path] = git.ask("hash-object", "--stdin", said=target).decode().strip()
+    for path in submodules:
+        head = git.find("rev-parse", "--verify", "--quiet", "HEAD", within=path)
+        blobs |= {path: head} if head else {}
     return blobs
 
 
 # -- what follows
 
 
-def _assign(files: Files, routes: Mapping[Patterns, tuple[Route, ...]]) -> dict[Patterns, Files]:
-    index: GlobIndex[Patterns] = GlobIndex()
-    for patterns, each in routes.items():
-        index.add(patterns, each)
-    found: dict[Patterns, Files] = {patterns: {} for patterns in routes}
+def _assign(files: Files, routes: Routes) -> dict[str, Files]:
+    index: GlobIndex[str] = GlobIndex()
+    for pattern, each in routes.items():
+        index.add(pattern, each)
+    found: dict[str, Files] = {pattern: {} for pattern in routes}
     for path, blob in files.items():
         segments = segments_of(path)
-        for patterns in index.match(segments) if segments else ():
-            found[patterns][path] = blob
+        for pattern in index.match(segments) if segments else ():
+            found[pattern][path] = blob
     return found
 
 
 def _overlaid(tracked: Files, changed: Mapping[str, str | None]) -> Files:
+    if not changed:
+        return tracked
     merged = {**tracked, **changed}
     return {path: blob for path, blob in merged.items() if blob is not None}
 
 
-def _pin(files: Files, at: str, commit: str | None) -> Pin:
+def _united(matched: Mapping[str, Files], patterns: Sequence[str]) -> Files:
+    found: Files = {}
+    for pattern in patterns:
+        found |= matched[pattern]
+    return found
+
+
+def _texts(patterns: Sequence[Any]) -> list[str]:
+    """What others than the tools have written may be anything."""
+    return [pattern for pattern in patterns if isinstance(pattern, str)]
+
+
+def _place(git: _Git) -> str:
+    return hashlib.sha256(os.fsencode(git.root.resolve())).hexdigest()
+
+
+def _pin(files: Files, at: str, commit: str | None, place: str) -> Pin:
     lines = "".join(f"{blob[:_BLOB_CHARACTERS]} {path}\n" for path, blob in sorted(files.items()))
     kept = lines if len(files) <= PINNED_FILES_MAX and _is_text(lines, len(files)) else None
-    return Pin(_digest(files), at, commit, kept)
+    return Pin(_digest(files), at, commit, kept, None if commit else place)
 
 
-def _compare(files: Files, pin: Pin) -> Freshness:
+def _compare(matched: Mapping[str, Files], patterns: Sequence[str], pin: Pin) -> Freshness:
+    files = _united(matched, patterns)
+    empty = tuple(pattern for pattern in patterns if not matched[pattern])
     if _digest(files) == pin.hash:
-        return Freshness(True, ())
+        return Freshness(bool(files), (), empty)
     if pin.files is None:
-        return Freshness(False)
+        return Freshness(False, None, empty)
     before = {path: blob for blob, _, path in (line.partition(" ") for line in pin.files.split("\n") if line)}
     now = {path: blob[:_BLOB_CHARACTERS] for path, blob in files.items()}
     changed = (_shown(path) for path in before | now if before.get(path) != now.get(path))
-    return Freshness(False, tuple(sorted(changed)))
+    return Freshness(False, tuple(sorted(changed)), empty)
 
 
 def _digest(files: Files) -> str:

@@ -23,7 +23,7 @@ from tallystick.toolsets.envelope import check, check_version, succeeded, violat
 from tallystick.toolsets.knowledge.answers import Said, entity_of, listed, text
 from tallystick.toolsets.knowledge.arguments import ManageArguments, check_manage, knowledge_problems, related
 from tallystick.toolsets.knowledge.desk import Desk, Operations, deletion, put
-from tallystick.toolsets.knowledge.freshness import Pin
+from tallystick.toolsets.knowledge.freshness import Pin, read_pin
 from tallystick.toolsets.knowledge.lookup import (
     TYPES,
     check_unused,
@@ -108,10 +108,13 @@ def _put(
 # -- pins
 
 
-async def _pin(desk: Desk, asked: ManageArguments, patterns: list[str]) -> Pin | None:
-    """None where none is wanted. Raises InvalidArgument where one was asked for and git cannot tell."""
+async def _pin(desk: Desk, asked: ManageArguments, patterns: list[str], instead_of: Pin | None = None) -> Pin | None:
+    """None where none is wanted. Raises InvalidArgument where one was asked for and git cannot tell.
+
+    Who asks for it means this repository, whatever it was pinned in before.
+    """
     wanted = desk.pin_knowledge if asked.pin is None else asked.pin
-    pin = await desk.pin(patterns) if wanted else None
+    pin = await desk.pin(patterns, instead_of=None if asked.pin else instead_of) if wanted else None
     if asked.pin and pin is None:
         raise InvalidArgument(
             "pin needs a git work tree that can be read in time",
@@ -131,7 +134,7 @@ async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageA
     entity_id = asked.id or ""
     pin = None
     if asked.entityType == "atom" and (asked.pin or (desk.pin_knowledge and asked.pin is None)):
-        pin = await _pin(desk, asked, await _patterns_at_head(store, principal, asked))
+        pin = await _pin(desk, asked, *await _pinned_at_head(store, principal, asked))
 
     def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
         attrs = _checked(state, asked)
@@ -149,15 +152,18 @@ async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageA
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} updated", exempt=True)
 
 
-async def _patterns_at_head(store: Store, principal: Principal, asked: ManageArguments) -> list[str]:
-    """Who changes them meanwhile changes the version too, and this update is refused."""
+async def _pinned_at_head(store: Store, principal: Principal, asked: ManageArguments) -> tuple[list[str], Pin | None]:
+    """Its patterns, and its pin. Who changes them meanwhile changes the version too, and this update is refused."""
 
-    def look(state: State) -> list[str]:
+    def look(state: State) -> Said:
         node = find_entity(state, "atom", asked.id or "")
-        return listed(node.attrs, "paths") if node is not None else []
+        return node.attrs if node is not None else {}
 
     given = _patterns(asked)
-    return given if given is not None else await store.read(principal, Action.READ, look, resource=asked.id)
+    if given is not None and asked.pin:
+        return given, None
+    attrs = await store.read(principal, Action.READ, look, resource=asked.id)
+    return listed(attrs, "paths") if given is None else given, read_pin(attrs)
 
 
 def _checked(state: State, asked: ManageArguments) -> Said:

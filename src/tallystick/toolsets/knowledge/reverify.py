@@ -42,10 +42,12 @@ async def add_work(
 ) -> int:
     """Nodes to verify those of these atoms ({id, pinnedAt, changedFiles?}) that have none yet; how many were added.
 
+    Not for those of which nothing changed: that their patterns match nothing would be so again when they are pinned.
     Costs a look at the state when there is nothing to add, and one draft otherwise.
     """
+    changed = [atom for atom in stale if atom.get("changedFiles") != []]
     try:
-        return await _add(desk, store, principal, stale, tool, most)
+        return await _add(desk, store, principal, changed, tool, most)
     except TallystickError as error:
         logger.info("no work was made of stale knowledge: %s", error.message)
         return 0

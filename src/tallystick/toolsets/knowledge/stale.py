@@ -1,4 +1,4 @@
-"""The stale atoms: those whose files changed since they were pinned, and how they are pinned again.
+"""The stale atoms: whose files changed since they were pinned, or have none; and how they are pinned again.
 
 `reverify` turns them into work, and pins them again when that is done.
 """
@@ -28,8 +28,8 @@ _BREATH = 50
 
 
 async def find_stale(desk: Desk, store: Store, principal: Principal, project_id: str | None = None) -> list[Said]:
-    """{id, name, projectId, lastTaskId, fresh: false, pinnedAt, changedFiles?} of each, by name; all projects' if none
-    is named. Nothing where git cannot tell."""
+    """{id, name, projectId, lastTaskId, fresh: false, pinnedAt, changedFiles?, matchesNothing?} of each, by name; all
+    projects' if none is named. Nothing where git cannot tell."""
 
     def look(state: State, sight: Sight) -> Breathing[tuple[list[Said], Pins]]:
         return _pinned(state, Discretion(state, sight), project_id)
@@ -42,17 +42,16 @@ async def find_stale(desk: Desk, store: Store, principal: Principal, project_id:
 
 
 async def repin(desk: Desk, store: Store, principal: Principal, atom_id: str, *, tool: str) -> bool:
-    """Note the files as they are now: somebody saw that the knowledge still holds. False where git cannot tell.
+    """Note the files as they are now: somebody saw that the knowledge still holds. False where git cannot tell, or
+    tells of another repository than the one that it was pinned in.
 
     Its version stays, since what it says has not changed.
     """
-    patterns = await store.read(
-        principal,
-        Action.READ,
-        lambda state: listed(get_entity(state, "atom", atom_id).attrs, "paths"),
-        resource=atom_id,
+    attrs = await store.read(
+        principal, Action.READ, lambda state: get_entity(state, "atom", atom_id).attrs, resource=atom_id
     )
-    pin = await desk.pin(patterns)
+    patterns = listed(attrs, "paths")
+    pin = await desk.pin(patterns, instead_of=read_pin(attrs))
     if pin is None:
         return False
 
