@@ -39,6 +39,9 @@ COMPLIANCE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _STORY + "test_a_person_is_forgotten_and_the_chain_still_proves_everything_else"),
     ("L51, everywhere", "what is forgotten is in no byte below the base, whichever vocabulary wrote it",
      _ERASURE + "test_what_is_forgotten_is_in_no_byte_below_the_base"),
+    ("L51, short values", "a short value is shown like a long one, and no field is invented",
+     "tests/state/test_redaction.py::"
+     "test_a_value_that_the_word_does_not_fit_into_looks_like_any_other_to_every_reader"),
     ("L51, L17, edges", "what an edge says is redacted like what a node says, in every version",
      "tests/toolsets/test_memory_write.py::"
      "test_redaction_of_an_edge_leaves_no_byte_of_the_named_fields_in_the_log"),

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.commits import Operation, Verb
-from tallystick.commits.canonical import canonical_bytes
+from tallystick.commits import Operation, Verb, mask
 from tallystick.log import Head
 from tallystick.projections.confined import Confined
 from tests.conftest import mounted_small
@@ -581,13 +580,7 @@ def redact(desk: Desk, entity_id: str, fields: list[str] | None = None, *, follo
         if entry.commit.operation in (Verb.UPSERT_NODE, Verb.UPSERT_EDGE) and document["id"] == entity_id:
             if entry.commit.operation is Verb.UPSERT_EDGE:
                 named = {key: document[key] for key in ("from", "rel", "to", "id")}
-            going = document["attrs"] if fields is None else [field.removeprefix("attrs.") for field in fields]
-            document["attrs"] |= dict.fromkeys(going, "[REDACTED]")
-            if fields is None and "content" in document:
-                for key in ("text", "blob"):
-                    if key in document["content"]:
-                        document["content"][key] = "[REDACTED]"
-            masked = canonical_bytes(document)
+            masked = mask.fitted(mask.redact(document, fields), len(entry.commit.payload))
             masks[entry.offset] = masked
             redacts[str(entry.commit.lamport)] = sha256(masked).hexdigest()
     payload = {**named, "reason": "asked"} | ({} if fields is None else {"redacted_fields": fields})
@@ -631,6 +624,22 @@ def test_a_redaction_of_a_connection_leaves_nothing_of_what_it_forgets(desk: Des
     shown = desk.registry()["connections"]["e1"]
     assert (shown["properties"], shown["from"]) == ({"note": "[REDACTED]", "since": "[REDACTED]"}, "p")
     assert desk.read("_content/connections/e1.md") == "[REDACTED]"
+
+
+def test_short_values_are_shown_like_long_ones_and_none_is_invented(desk: Desk) -> None:
+    desk.write(memory("n", "Project", text("hi"), pin=1, kept=0), memory("a", "Action"))
+    desk.write(connection("e1", "n", "NextAction", "a", text(""), since=1))
+    for fields in (["attrs.pin", "attrs.nickname"], None):
+        redact(desk, "n", fields)
+        pinned = {"kept": 0 if fields else "[REDACTED]", "pin": "[REDACTED]"}
+        assert desk.registry()["nodes"]["n"]["properties"] == pinned
+    redact(desk, "e1")
+    assert desk.registry()["connections"]["e1"]["properties"] == {"since": "[REDACTED]"}
+    shown = desk.files()
+    assert desk.read("_content/nodes/n.md") == desk.read("_content/connections/e1.md") == "[REDACTED]"
+    desk.views.reset()
+    desk.restart()
+    assert desk.files() == shown
 
 
 def test_a_redaction_takes_the_blob_of_a_deleted_connection(desk: Desk) -> None:

@@ -35,21 +35,19 @@ class Told:
                 age = self._ages.setdefault(said["id"], next(ages))
                 old = self.nodes.get(said["id"])
                 owner = old["owner"] if old else commit.actor
-                self.nodes[said["id"]] = (
-                    {"content": None} | said | told | {"age": age, "owner": owner, "doc": commit.lamport}
-                )
+                self.nodes[said["id"]] = {"content": None} | said | told | {"age": age, "owner": owner}
             elif commit.operation is Verb.DELETE_NODE:
                 del self.nodes[said["node_id"]]
             elif commit.operation is Verb.REDACT_NODE:
                 if said["node_id"] in self.nodes:
-                    left = _redacted(self.nodes[said["node_id"]], said, commit.redacts or {})
+                    left = _redacted(self.nodes[said["node_id"]], said)
                     self.nodes[said["node_id"]] = left | told
             elif commit.operation is Verb.REDACT_EDGE:
                 if _name(said) in self.edges:
-                    self.edges[_name(said)] = _redacted(self.edges[_name(said)], said, commit.redacts or {}) | told
+                    self.edges[_name(said)] = _redacted(self.edges[_name(said)], said) | told
             elif commit.operation is Verb.UPSERT_EDGE:
                 age = self._ages.setdefault(_name(said), next(ages))
-                self.edges[_name(said)] = {"content": None} | said | told | {"age": age, "doc": commit.lamport}
+                self.edges[_name(said)] = {"content": None} | said | told | {"age": age}
             else:
                 del self.edges[_name(said)]
 
@@ -101,12 +99,12 @@ class Told:
         return found
 
 
-def _redacted(entity: dict[str, Any], said: dict[str, Any], redacts: dict[str, str]) -> dict[str, Any]:
+def _redacted(entity: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     """Only for fields without further dots, which is what the tests name."""
     attrs = dict(entity["attrs"])
     fields = said.get("redacted_fields")
     for name in attrs if fields is None else [field.removeprefix("attrs.") for field in fields]:
-        if name in attrs or (fields is not None and str(entity["doc"]) in redacts):
+        if name in attrs:
             attrs[name] = REDACTED
     content = entity["content"]
     if fields is None and content is not None:

@@ -1,7 +1,7 @@
 """What is written: operations, drafts and commits.
 
 Knows the fields of a fact and nothing of where it is kept. `canonical` gives the exact
-bytes, `chain` the hashes and the stored line.
+bytes, `chain` the hashes and the stored line, `mask` what a redaction leaves.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
+
+from tallystick.commits.mask import unabridged
 
 SCHEMA_VERSION = "1"
 
@@ -93,5 +95,5 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
         return self.lamport - (self.batch[0] - 1 if self.batch else 0)
 
     def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.json.decode(self.payload)
+        found: dict[str, Any] = msgspec.json.decode(unabridged(self.payload))
         return found

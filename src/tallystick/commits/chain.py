@@ -141,13 +141,19 @@ def payload_of(line: bytes) -> bytes:
     return line[start:-1].rstrip(b" ")
 
 
+def room_of(line: bytes) -> int:
+    """How many bytes a payload may have that takes the place of this one's."""
+    _, start = _seams(line)
+    return len(line) - 1 - start
+
+
 def mask(line: bytes, payload: bytes) -> bytes:
     """The line, given without its newline, with another payload in place and its length kept.
 
     Raises ValueError when the payload is longer than the one it would replace.
     """
     _, start = _seams(line)
-    room = len(line) - 1 - start
+    room = room_of(line)
     if len(payload) > room:
         raise ValueError(f"a payload of {len(payload)} bytes does not fit into {room}")
     return line[:start] + payload.ljust(room) + b"}"

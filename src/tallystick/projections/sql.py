@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from tallystick.commits import Commit, Verb
+from tallystick.commits.mask import REDACTED, paths_of, redact_attributes
 from tallystick.errors import StorageRefused
 from tallystick.log import Entry, Head
 from tallystick.projections.database import Connection, Damaged, Database, check_follows
@@ -284,37 +285,13 @@ def _redact(
     *named, attrs = row[:-5]
     content: Sequence[Any] = row[-5:]
     fields = read_extent(commit.payload).redacted_fields
-    if fields is None or "attrs" in fields:
-        left, content = {}, (None,) * 5
-    else:
-        left = _without_all(msgspec.json.decode(attrs), [field.removeprefix("attrs.") for field in fields])
+    left = redact_attributes(msgspec.json.decode(attrs), paths_of(fields))
+    if fields is None and any(each is not None for each in content):
+        _, form, encoding, *_ = content
+        content = (REDACTED, form, encoding, None, len(REDACTED))
     born = _take_out(db, table, where, key)
     assert born is not None
     return (*named, _json(left), *content, *born, *_newest(commit), 1)
-
-
-def _without_all(attrs: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
-    """Removed rather than masked: in the log some are gone altogether, and a replay must end up here too."""
-    for path in paths:
-        attrs = _without(attrs, path)
-    return attrs
-
-
-def _without(members: dict[str, Any], path: str) -> dict[str, Any]:
-    """Every reading of the path is followed: names may have dots in them, and lists may hold objects."""
-    return {
-        name: _without_below(value, path[len(name) + 1 :]) if path.startswith(name + ".") else value
-        for name, value in members.items()
-        if name != path
-    }
-
-
-def _without_below(value: Any, path: str) -> Any:
-    if isinstance(value, dict):
-        return _without(value, path)
-    if isinstance(value, list):
-        return [_without_below(each, path) for each in value]
-    return value
 
 
 # -- the tables

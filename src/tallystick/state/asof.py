@@ -21,10 +21,9 @@ from tallystick.state.documents import (
     NodeLine,
     read_edge,
     read_extent,
-    read_line,
     read_node,
 )
-from tallystick.state.redaction import fill, left_by, mask_content
+from tallystick.state.redaction import left_by
 
 D = TypeVar("D", NodeDocument, EdgeDocument)
 
@@ -84,18 +83,9 @@ def _below_redactions(columns: Columns, seq: int) -> tuple[int, Line, list[Line]
 def _redacted(columns: Columns, seq: int, read: Callable[[bytes], D], redactions: list[Line]) -> D:
     """What redactions, newest first, leave of a document; the same before and after the log is masked."""
     raw = columns.lines(columns.history.offset[seq])
-    asked = [(read_extent(line.payload).redacted_fields, line.redacts or {}) for line in reversed(redactions)]
-    for fields, _ in asked:
-        raw = left_by(raw, fields)
-    document = read(chain.payload_of(raw))
-    attrs, content = document.attrs, document.content
-    lamport = str(read_line(raw).lamport)
-    for fields, redacts in asked:
-        if fields is None:
-            content = mask_content(content)
-        elif lamport in redacts:
-            attrs = fill(attrs, fields)
-    return msgspec.structs.replace(document, attrs=attrs, content=content)
+    for line in reversed(redactions):
+        raw = left_by(raw, read_extent(line.payload).redacted_fields)
+    return read(chain.payload_of(raw))
 
 
 def node_at(columns: Columns, handle: int, at: int) -> Node | None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from pyroaring import BitMap
 
+from tallystick.commits.mask import REDACTED
 from tallystick.state import Breathing
-from tallystick.state.documents import REDACTED
 from tallystick.state.order import Order
 
 TEXT_MAX = 128

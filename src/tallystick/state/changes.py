@@ -12,12 +12,12 @@ from collections.abc import Callable
 import msgspec
 
 from tallystick.commits import Commit, Verb, chain
+from tallystick.commits.mask import paths_of
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.state.asof import edge_creator, is_alive_after, life, version
 from tallystick.state.attributes import flatten
 from tallystick.state.columns import Columns
 from tallystick.state.documents import EdgeDocument, read_edge, read_extent, read_node, read_target
-from tallystick.state.redaction import paths_of
 
 EDGE = 1
 """The lowest bit of an entity number."""

@@ -13,10 +13,10 @@ from typing import Any, Protocol, cast
 import msgspec
 from pyroaring import BitMap
 
+from tallystick.commits.mask import REDACTED
 from tallystick.errors import InvalidArgument
 from tallystick.state import Breathing, Condition
 from tallystick.state.attributes import TEXT_MAX, Attributes, Flat, Postings, Scalar, at_path, flatten, scalar
-from tallystick.state.documents import REDACTED
 from tallystick.state.order import Bound, kind_of
 from tallystick.state.patterns import Pattern
 

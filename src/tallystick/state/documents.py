@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from tallystick.commits import Verb
-
-REDACTED = "[REDACTED]"
+from tallystick.commits import Verb, chain
+from tallystick.commits.mask import is_perhaps_abridged, unabridged
 
 
 class NodeDocument(msgspec.Struct, gc=False, frozen=True):
@@ -83,14 +82,36 @@ class Stamp(msgspec.Struct, gc=False, frozen=True):
     timestamp: str
 
 
-read_node_line = msgspec.json.Decoder(NodeLine).decode
-read_edge_line = msgspec.json.Decoder(EdgeLine).decode
+_node_line = msgspec.json.Decoder(NodeLine).decode
+_edge_line = msgspec.json.Decoder(EdgeLine).decode
 read_line = msgspec.json.Decoder(Line).decode
 read_stamp = msgspec.json.Decoder(Stamp).decode
-read_node = msgspec.json.Decoder(NodeDocument).decode
-read_edge = msgspec.json.Decoder(EdgeDocument).decode
+_node = msgspec.json.Decoder(NodeDocument).decode
+_edge = msgspec.json.Decoder(EdgeDocument).decode
 read_target = msgspec.json.Decoder(NodeTarget).decode
 read_extent = msgspec.json.Decoder(Extent).decode
+
+
+def read_node(payload: bytes) -> NodeDocument:
+    return _node(unabridged(payload))
+
+
+def read_edge(payload: bytes) -> EdgeDocument:
+    return _edge(unabridged(payload))
+
+
+def read_node_line(line: bytes) -> NodeLine:
+    said = _node_line(line)
+    if said.payload.attrs or not is_perhaps_abridged(line):
+        return said
+    return msgspec.structs.replace(said, payload=read_node(chain.payload_of(line)))
+
+
+def read_edge_line(line: bytes) -> EdgeLine:
+    said = _edge_line(line)
+    if said.payload.attrs or not is_perhaps_abridged(line):
+        return said
+    return msgspec.structs.replace(said, payload=read_edge(chain.payload_of(line)))
 
 
 def edge_name(source: str, rel: str, target: str) -> str:

@@ -11,7 +11,7 @@ CREATE TABLE meta (
   value TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- Living nodes. What was redacted is absent from attrs and content, and redacted is 1.
+-- Living nodes. What was redacted says [REDACTED] in attrs and content, and redacted is 1.
 CREATE TABLE nodes (
   id TEXT PRIMARY KEY,
   type TEXT NOT NULL,

@@ -32,7 +32,7 @@ DATABASE = "text.db"
 RANKED_CHARACTERS_MAX = 1 << 20
 """Of a longer text only the beginning is ranked; all of it is found by substring."""
 
-_VERSION = 1
+_VERSION = 2
 _SPARE_BYTES = 8 << 20
 """Wiped or late texts of at least so much before moving to new files is worth it."""
 _STALE_MAX = 10_000
@@ -359,7 +359,7 @@ def _outcome(db: Connection, entries: Sequence[Entry], seen: int) -> tuple[dict[
             nodes[read_target(entry.commit.payload).node_id] = None
         elif verb is Verb.REDACT_NODE:
             fields = read_extent(entry.commit.payload).redacted_fields
-            if fields is not None and "attrs" not in fields:
+            if fields is not None:
                 continue
             erased = True
             node_id = read_target(entry.commit.payload).node_id

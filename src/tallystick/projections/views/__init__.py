@@ -23,6 +23,7 @@ import orjson
 
 from tallystick.clock import Clock, wall_clock
 from tallystick.commits import Commit, Verb, chain
+from tallystick.commits.mask import REDACTED
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.log import Entry, Head, Log
 from tallystick.projections.content import Contents, Kind, is_blob, path_of
@@ -31,10 +32,8 @@ from tallystick.projections.follower import Follower
 from tallystick.projections.fresh import Fresh
 from tallystick.projections.views import ontology
 from tallystick.projections.views.documents import (
-    REDACTED,
     Content,
     EdgePayload,
-    Extent,
     NodePayload,
     read_edge,
     read_extent,
@@ -294,13 +293,12 @@ class Views:
 
     def _redact_node(self, entry: Entry) -> bool:
         node_id = read_target(entry.commit.payload).node_id
-        extent = self._begin_erasing(entry.commit, "nodes", node_id)
+        self._begin_erasing(entry.commit, "nodes", node_id)
         known = self._table.node(node_id)
         if known is None:
             return False
         document = read_node(self._masked(entry.commit, known[2]))
-        attrs = document.attrs | dict.fromkeys(extent.attributes, REDACTED)
-        self._show_node(msgspec.structs.replace(document, attrs=attrs), entry.commit, known[2], origin="erased")
+        self._show_node(document, entry.commit, known[2], origin="erased")
         return True
 
     def _upsert_edge(self, entry: Entry) -> bool:
@@ -345,14 +343,13 @@ class Views:
 
     def _redact_edge(self, entry: Entry) -> bool:
         edge_id = read_edge(entry.commit.payload).name
-        extent = self._begin_erasing(entry.commit, "connections", edge_id)
+        self._begin_erasing(entry.commit, "connections", edge_id)
         known = self._table.connection(edge_id)
         if known is None:
             return False
         document = read_edge(self._masked(entry.commit, known.offset))
-        attrs = document.attrs | dict.fromkeys(extent.attributes, REDACTED)
         self._table.put_connection(msgspec.structs.replace(known, modified=entry.commit.timestamp))
-        return self._show_connection(msgspec.structs.replace(document, attrs=attrs), "erased")
+        return self._show_connection(document, "erased")
 
     def _drop_connection(self, connection_id: str) -> bool:
         if self._table.connection(connection_id) is None:
@@ -408,13 +405,11 @@ class Views:
         if row is not None:
             self._table.put_file(msgspec.structs.replace(row, due="remove", origin=""))
 
-    def _begin_erasing(self, redaction: Commit, kind: Kind, entity_id: str) -> Extent:
+    def _begin_erasing(self, redaction: Commit, kind: Kind, entity_id: str) -> None:
         self._table.set_note(_ERASING, "yes")
-        extent = read_extent(redaction.payload)
-        if extent.redacted_fields is None:
+        if read_extent(redaction.payload).redacted_fields is None:
             self._table.forget_versions(kind, entity_id)
             self._erase_put_away(kind, entity_id)
-        return extent
 
     def _erase_put_away(self, kind: Kind, entity_id: str) -> None:
         """A file that waits for its removal goes without being looked at."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-REDACTED = "[REDACTED]"
+from tallystick.commits.mask import unabridged
 
 
 class NodePayload(msgspec.Struct, frozen=True):
@@ -42,18 +42,19 @@ class Extent(msgspec.Struct, frozen=True):
 
     redacted_fields: list[str] | None = None
 
-    @property
-    def attributes(self) -> list[str]:
-        """The attributes that were named one by one, without what is below them."""
-        return [
-            field[6:] for field in self.redacted_fields or () if field.startswith("attrs.") and field.count(".") == 1
-        ]
 
-
-read_node = msgspec.json.Decoder(NodePayload).decode
-read_edge = msgspec.json.Decoder(EdgePayload).decode
+_node = msgspec.json.Decoder(NodePayload).decode
+_edge = msgspec.json.Decoder(EdgePayload).decode
 read_target = msgspec.json.Decoder(Target).decode
 read_extent = msgspec.json.Decoder(Extent).decode
+
+
+def read_node(payload: bytes) -> NodePayload:
+    return _node(unabridged(payload))
+
+
+def read_edge(payload: bytes) -> EdgePayload:
+    return _edge(unabridged(payload))
 
 
 class Content(msgspec.Struct, frozen=True):

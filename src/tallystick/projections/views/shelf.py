@@ -18,10 +18,10 @@ import msgspec
 
 from tallystick.clock import Clock, to_text
 from tallystick.commits import chain
+from tallystick.commits.mask import REDACTED, unabridged
 from tallystick.errors import NotFound, TallystickError
 from tallystick.projections.confined import Confined, Parts, is_unfinished
 from tallystick.projections.content import Contents, Kind, check_text, is_blob, unfinished_path
-from tallystick.projections.views.documents import REDACTED
 from tallystick.projections.views.table import FileRow, Table
 
 EDITED_BYTES_MAX = 100 << 20
@@ -262,7 +262,7 @@ class Shelf:
             self._files.remove(unfinished)
 
     def _content(self, row: FileRow) -> dict[str, Any]:
-        payload = msgspec.json.decode(chain.payload_of(self._line(row.offset)))
+        payload = msgspec.json.decode(unabridged(chain.payload_of(self._line(row.offset))))
         content: dict[str, Any] = payload["content"]
         return content
 

@@ -18,7 +18,7 @@ import msgspec
 from tallystick.log import Head
 from tallystick.projections.database import Connection, Damaged, Database, translated
 
-VERSION = 1
+VERSION = 2
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS note (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS definition (
