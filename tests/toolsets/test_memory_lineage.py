@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from typing import Any
 
+import httpx2
 import msgspec
 import pytest
 
+from tallystick.server import Offer
+from tallystick.server.dispatch import choose
+from tallystick.server.http import http_app
+from tallystick.toolsets.memory import TOOLSET
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.memory.lineage import COLUMNS
 from tests.toolsets.agent import NOON, Agent
@@ -146,18 +152,68 @@ def test_a_long_history_comes_in_pages(agent: Agent) -> None:
     assert agent.lineage("n", offset=999)["lineage"] == []
 
 
-@pytest.mark.parametrize("export_format", ["json", "csv"])
+FORMATS = ("json", "csv", "openlineage_v1")
+
+
+def _told(page: dict[str, Any]) -> list[str]:
+    """The commits that a page tells of, in whichever format."""
+    if "events" in page:
+        versions = (
+            event["outputs"][0]["facets"]["version"]["datasetVersion"] for event in page["events"] if event["outputs"]
+        )
+        return list(dict.fromkeys(versions))
+    return [record["commit_id"] for record in (_rows(page) if "csv" in page else page["lineage"])]
+
+
+@pytest.mark.parametrize("export_format", FORMATS)
 def test_a_page_is_cut_where_it_would_be_too_long_and_says_where_to_go_on(agent: Agent, export_format: str) -> None:
-    for number in range(1_000):
-        agent.node("n", number=number)
-    seen = 0
+    commits = [agent.node("n", number=number)["commit_id"] for number in range(400)]
+    seen: list[str] = []
     offset: int | None = 0
     while offset is not None:
         page = agent.lineage("n", limit=1_000, offset=offset, export_format=export_format)
         assert len(msgspec.json.encode(page)) < ANSWER_BYTES_MAX + 2_000
-        seen += len(_rows(page)) if export_format == "csv" else len(page["lineage"])
+        seen += _told(page)
         offset = page["pagination"]["next_offset"]
-    assert seen == 1_000
+        assert page["pagination"].get("truncated", False) == (offset is not None)
+    assert seen == commits
+
+
+@pytest.mark.parametrize("export_format", FORMATS)
+def test_a_program_gets_the_page_it_asked_for(agent: Agent, export_format: str) -> None:
+    """Over REST. What it changed is there too, however much that is."""
+    commits = [agent.node("n", number=number, text="x" * 300)["commit_id"] for number in range(1_100)]
+    commits.append(agent.node("n", text="y" * 100_000)["commit_id"])
+    asked = {"entity_id": "n", "limit": 1_000, "export_format": export_format}
+    first, last = _posted(agent, {**asked, "offset": 0}), _posted(agent, {**asked, "offset": 1_000})
+    assert first["pagination"] == {"total": 1_101, "offset": 0, "limit": 1_000, "next_offset": 1_000}
+    assert last["pagination"] == {"total": 1_101, "offset": 1_000, "limit": 1_000, "next_offset": None}
+    assert _told(first) + _told(last) == commits
+    if export_format != "openlineage_v1":
+        assert "y" * 100_000 in json.dumps(last)
+
+
+def test_a_program_gets_all_that_it_looked_for(agent: Agent) -> None:
+    for number in range(200):
+        agent.node(f"n{number:03}", text="x" * 1_000)
+    found = _posted(agent, {"type": "note", "limit": 1_000}, "memory.search")
+    assert (len(found["entities"]), found["pagination"]["next_offset"]) == (200, None)
+    cut = agent.search(type="note", limit=1_000)["pagination"]
+    assert (cut["truncated"], cut["next_offset"] < 200) == (True, True)
+
+
+def _posted(agent: Agent, asked: dict[str, Any], tool: str = "memory.lineage") -> dict[str, Any]:
+    offer = Offer(tools=choose([TOOLSET]), store=agent.store, principal_of=lambda request: agent.principal, version="1")
+
+    async def post() -> dict[str, Any]:
+        transport = httpx2.ASGITransport(http_app(offer))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            answer = await http.post(f"/v1/tools/{tool}", json=asked)
+        assert answer.status_code == 200
+        told: dict[str, Any] = answer.json()
+        return told
+
+    return agent.run(post())
 
 
 def test_a_change_too_large_for_a_page_is_marked_and_the_rest_is_told(agent: Agent) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tallystick.cli.asking import ask, ask_pages
+from tallystick.cli.asking import ask
 from tallystick.cli.filters import parse_filters, parse_moment
 from tallystick.cli.options import Base, Json, Limit, Tenant, existing
 from tallystick.cli.output import emit, note, table, visible
@@ -130,13 +130,13 @@ def search(
     """
     settings = existing(base=base, tenant=tenant)
     window = {"since": since, "until": until, "as_of": parse_moment(as_of), "offset": offset}
-    pages = ask_pages(settings, "memory.search", {**parse_filters(terms or []), **window, "limit": limit}, limit=limit)
-    found = [node for page in pages for node in page["entities"]]
+    page = ask(settings, "memory.search", {**parse_filters(terms or []), **window, "limit": limit})
     if json:
-        emit({**pages[-1], "entities": found})
+        emit(page)
         return
+    found = page["entities"]
     table(("id", "type", "attributes"), ((node["id"], node["type"], node.get("attrs")) for node in found))
-    _tell_more(pages[-1]["pagination"], len(found))
+    _tell_more(page["pagination"], len(found))
 
 
 def lineage(
@@ -167,16 +167,16 @@ def lineage(
         _draw_summary(ask(settings, "memory.lineage", {"entity_id": id, "depth": depth}), json=json)
         return
     asked = {"entity_id": id, "depth": depth, "limit": limit, "offset": offset, "format": "csv" if csv else "json"}
-    pages = ask_pages(settings, "memory.lineage", asked, limit=limit)
+    page = ask(settings, "memory.lineage", asked)
     if csv:
-        _print_csv(pages)
+        typer.echo(page["csv"], nl=False)
         return
-    steps = [step for page in pages for step in page["lineage"]]
     if json:
-        emit({**pages[-1], "lineage": steps})
+        emit(page)
         return
+    steps = page["lineage"]
     table(("position", "time", "actor", "operation", "what changed"), map(_step_row, steps))
-    _tell_more(pages[-1]["pagination"], len(steps))
+    _tell_more(page["pagination"], len(steps))
 
 
 def subjects(commit: Commit) -> set[str]:
@@ -241,11 +241,6 @@ def _draw_summary(answer: dict[str, Any], *, json: bool) -> None:
         emit(answer)
         return
     table(("", answer["entity"]["id"]), ((name.replace("_", " "), value) for name, value in answer["summary"].items()))
-
-
-def _print_csv(pages: list[dict[str, Any]]) -> None:
-    header = pages[0]["csv"].partition("\r\n")[0] + "\r\n"
-    typer.echo(header + "".join(page["csv"].removeprefix(header) for page in pages), nl=False)
 
 
 def _step_row(step: dict[str, Any]) -> tuple[object, ...]:

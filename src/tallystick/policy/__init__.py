@@ -30,6 +30,8 @@ class Principal(msgspec.Struct, frozen=True):
     tool: str | None = None
     """The tool it asks through."""
     ip_address: str | None = None
+    is_program: bool = False
+    """Gets the pages it asks for. A model gets of them what its context can hold (X15)."""
 
 
 class Facts(msgspec.Struct, frozen=True):

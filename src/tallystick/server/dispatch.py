@@ -174,7 +174,7 @@ async def _counted(
     try:
         prepared = prepare(entry.tool, arguments)
         principal = msgspec.structs.replace(principal_of(), tool=entry.dotted)
-        outcome = _done(await entry.tool.call(store, principal, prepared))
+        outcome = _done(await entry.tool.call(store, principal, prepared), whole=principal.is_program)
     except TallystickError as error:
         outcome = _refused(entry, error)
     except Exception:
@@ -224,10 +224,10 @@ def underscored(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _done(answer: Answer) -> Done:
+def _done(answer: Answer, *, whole: bool) -> Done:
     encoded = orjson.dumps(answer.data)
     text = encoded.decode() if answer.text is None else answer.text
-    if not answer.exempt:
+    if not (whole or answer.exempt):
         _check_size(max(len(encoded), len(text.encode())))
     return Done(answer.data, text, encoded)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from tallystick.errors import NotFound
+from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.answers import Header, Reply, json_answer, send_json, status_of
 from tallystick.server.dispatch import Broken, Done, Entry, Outcome, Refused, call
@@ -82,11 +84,12 @@ class ToolCall(Response):
             return arguments
         if tracing.tracer is not None:
             tracing.arrive(scope["headers"])
-        offer = self._offer
-        outcome = await call(
-            self._entry, arguments, offer.store, lambda: offer.caller(Request(scope), writes=self._writes)
-        )
+        outcome = await call(self._entry, arguments, self._offer.store, lambda: self._caller(scope))
         return (200, outcome.encoded, ()) if type(outcome) is Done else _refused(outcome)
+
+    def _caller(self, scope: Scope) -> Principal:
+        principal = self._offer.caller(Request(scope), writes=self._writes)
+        return msgspec.structs.replace(principal, is_program=True)
 
 
 def _arguments(headers: Headers, body: bytes) -> dict[str, Any] | Reply:

@@ -1,6 +1,6 @@
 """The shapes of what is answered, and how much of it fits.
 
-Lists are cut where an agent's context would overflow; `next_offset` says where to go on.
+Lists are cut where an agent's context would overflow, and say so; `next_offset` says where to go on.
 What was asked for by its id is never cut.
 """
 
@@ -87,5 +87,7 @@ def slim(document: dict[str, Any], heavy: str, bytes_max: int) -> dict[str, Any]
 
 
 def pagination(*, total: int, offset: int, limit: int, shown: int) -> dict[str, Any]:
+    """`truncated` is there when the page was cut to what fits, not to what was asked for."""
     end = offset + shown
-    return {"total": total, "offset": offset, "limit": limit, "next_offset": end if shown and end < total else None}
+    page = {"total": total, "offset": offset, "limit": limit, "next_offset": end if shown and end < total else None}
+    return page | {"truncated": True} if shown < min(limit, total - offset) else page

@@ -6,9 +6,10 @@ import asyncio
 import csv
 import io
 import re
-from collections.abc import Callable, Generator, Iterator
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -19,20 +20,47 @@ from tallystick.state import Lineage, Sees, Step
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
-from tallystick.toolsets.fitting import fitting, size_of
+from tallystick.toolsets.fitting import room_for, size_of, while_fitting
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, pagination, slim
 from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, LineageArguments, agree, refuse
 from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
-    from tallystick.projections.openlineage import Event, Telling
+    from tallystick.projections.openlineage import Telling
     from tallystick.store import Sight, Store
 
 STEPS = 250
+_BREATH_SECONDS = 0.005
+
+T = TypeVar("T")
 
 Depth = Literal["direct", "full"]
-Told = Generator[None, None, dict[str, Any]]
-Shape = Callable[[State, Lineage, Depth, int, int, Sees | None], dict[str, Any] | Told]
+Told = Generator[None, None, "dict[str, Any] | Page"]
+Shape = Callable[["Page"], Awaitable[dict[str, Any]]]
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a history, for whom it is and how much they can hold."""
+
+    depth: Depth
+    offset: int
+    limit: int
+    sees: Sees | None
+    bytes_max: int
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found of it. It is put into words when the state no longer waits for that."""
+
+    wanted: Wanted
+    found: Lineage
+    entity: dict[str, Any]
+    telling: Telling | None
+    """For events: knows the runs that started on earlier pages."""
+
+    def pagination(self, shown: int) -> dict[str, Any]:
+        wanted = self.wanted
+        return pagination(total=self.found.total, offset=wanted.offset, limit=wanted.limit, shown=shown)
 
 
 async def lineage(store: Store, principal: Principal, asked: LineageArguments) -> Answer:
@@ -46,31 +74,39 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments) -
         # Takes a while the first time, and others need not wait for it.
         await asyncio.to_thread(import_module, "tallystick.projections.openlineage")
 
-    def look(state: State, sight: Sight) -> dict[str, Any] | Told:
+    bytes_max = room_for(principal, ANSWER_BYTES_MAX)
+
+    def look(state: State, sight: Sight) -> dict[str, Any] | Page | Told:
         sees = sight.sees if sight.narrows else None
         if asked.depth == "summary":
-            return _summary(state, asked.entity_id, sees)
-        limit = PAGE_DEFAULT if asked.limit is None else asked.limit
-        return _history(state, asked.entity_id, asked.depth, asked.offset or 0, limit, SHAPES[form], sees)
+            return _summary(state, asked.entity_id, sees, bytes_max)
+        wanted = Wanted(
+            depth=asked.depth,
+            offset=asked.offset or 0,
+            limit=PAGE_DEFAULT if asked.limit is None else asked.limit,
+            sees=sees,
+            bytes_max=bytes_max,
+        )
+        return _history(state, asked.entity_id, wanted, has_runs=form == "openlineage_v1")
 
-    return Answer(await store.narrowed(principal, Action.READ, look, resource=asked.entity_id))
+    told: dict[str, Any] | Page = await store.narrowed(principal, Action.READ, look, resource=asked.entity_id)
+    return Answer(await SHAPES[form](told) if isinstance(told, Page) else told)
 
 
-def _history(
-    state: State, entity_id: str, depth: Depth, offset: int, limit: int, shape: Shape, sees: Sees | None
-) -> dict[str, Any] | Told:
-    found = state.lineage(entity_id, depth, offset, limit, sees)
+def _history(state: State, entity_id: str, wanted: Wanted, *, has_runs: bool) -> Told:
+    found = state.lineage(entity_id, wanted.depth, wanted.offset, wanted.limit, wanted.sees)
     if found is None:
         raise _unknown(entity_id)
-    return shape(state, found, depth, offset, limit, sees)
+    telling = (yield from _earlier(state, found, wanted)) if has_runs else None
+    return Page(wanted=wanted, found=found, entity=_entity(state, found, wanted.bytes_max), telling=telling)
 
 
-def _summary(state: State, entity_id: str, sees: Sees | None) -> dict[str, Any]:
+def _summary(state: State, entity_id: str, sees: Sees | None, bytes_max: int) -> dict[str, Any]:
     summary = state.summary(entity_id)
     found = state.lineage(entity_id, "direct", 0, 1, sees)
     if summary is None or found is None:
         raise _unknown(entity_id)
-    return {"entity": _entity(state, found), "summary": msgspec.to_builtins(summary)}
+    return {"entity": _entity(state, found, bytes_max), "summary": msgspec.to_builtins(summary)}
 
 
 def _unknown(entity_id: str) -> NotFound:
@@ -80,24 +116,25 @@ def _unknown(entity_id: str) -> NotFound:
 # -- as JSON
 
 
-def _as_json(state: State, found: Lineage, depth: Depth, offset: int, limit: int, sees: Sees | None) -> dict[str, Any]:
-    entity = _entity(state, found)
-    records = fitting(map(record_of, found.steps), ANSWER_BYTES_MAX - size_of(entity))
+async def _as_json(page: Page) -> dict[str, Any]:
+    bytes_max = page.wanted.bytes_max
+    told = (record_of(step, bytes_max) for step in page.found.steps)
+    records = await _gathered(while_fitting(told, bytes_max - size_of(page.entity)))
     return {
-        "entity": entity,
+        "entity": page.entity,
         "lineage": records,
-        "pagination": pagination(total=found.total, offset=offset, limit=limit, shown=len(records)),
+        "pagination": page.pagination(len(records)),
         "export_format": "json",
     }
 
 
-def _entity(state: State, found: Lineage) -> dict[str, Any]:
+def _entity(state: State, found: Lineage, bytes_max: int) -> dict[str, Any]:
     current = entity_of(found.current) if found.current else edge_of(found.edge) if found.edge else None
-    shown = slim(current, "attrs", ANSWER_BYTES_MAX // 4) if current else None
+    shown = slim(current, "attrs", bytes_max // 4) if current else None
     return warned(state.aspect(Trust), found.id, {"id": found.id, "type": found.type, "current_state": shown})
 
 
-def record_of(step: Step) -> dict[str, Any]:
+def record_of(step: Step, bytes_max: int) -> dict[str, Any]:
     commit = step.commit
     record: dict[str, Any] = {
         "commit_id": commit.commit_id,
@@ -114,7 +151,7 @@ def record_of(step: Step) -> dict[str, Any]:
     if step.changes is not None:
         record["changes"] = step.changes
     record |= _subject(step)
-    return slim(record, "changes", ANSWER_BYTES_MAX // 4)
+    return slim(record, "changes", bytes_max // 4)
 
 
 def _subject(step: Step) -> dict[str, Any]:
@@ -147,17 +184,19 @@ COLUMNS = (
 )
 
 
-def _as_csv(state: State, found: Lineage, depth: Depth, offset: int, limit: int, sees: Sees | None) -> dict[str, Any]:
-    rows = fitting(({"row": csv_line(row_of(found.id, step))} for step in found.steps), ANSWER_BYTES_MAX)
+async def _as_csv(page: Page) -> dict[str, Any]:
+    found, bytes_max = page.found, page.wanted.bytes_max
+    told = (csv_line(row_of(found.id, step, bytes_max)) for step in found.steps)
+    rows = await _gathered(while_fitting(told, bytes_max))
     return {
         "export_format": "csv",
-        "csv": csv_line(list(COLUMNS)) + "".join(row["row"] for row in rows),
-        "pagination": pagination(total=found.total, offset=offset, limit=limit, shown=len(rows)),
+        "csv": csv_line(list(COLUMNS)) + "".join(rows),
+        "pagination": page.pagination(len(rows)),
     }
 
 
-def row_of(entity_id: str, step: Step) -> list[str]:
-    record = record_of(step)
+def row_of(entity_id: str, step: Step, bytes_max: int) -> list[str]:
+    record = record_of(step, bytes_max)
     told: dict[str, Any] = {"entity_id": entity_id, **(record["run_context"] or {}), **record}
     return [_cell(told.get(column)) for column in COLUMNS]
 
@@ -184,34 +223,42 @@ def csv_line(cells: list[str]) -> str:
 # -- as OpenLineage events
 
 
-def _as_openlineage(state: State, found: Lineage, depth: Depth, offset: int, limit: int, sees: Sees | None) -> Told:
-    """A run starts with its first commit on this entity, also when that is on an earlier page."""
-    from tallystick.projections.openlineage import Telling
-
-    telling = Telling(lambda commit: found.type)
-    yield from _pass_by(state, found.id, depth, offset, telling, sees)
-    entity = _entity(state, found)
-    told = fitting(_events(found, telling), ANSWER_BYTES_MAX - size_of(entity))
+async def _as_openlineage(page: Page) -> dict[str, Any]:
+    telling = page.telling
+    assert telling is not None
+    events = ({"events": telling.tell(step.commit)} for step in page.found.steps)
+    told = await _gathered(while_fitting(events, page.wanted.bytes_max - size_of(page.entity)))
     return {
-        "entity": entity,
+        "entity": page.entity,
         "events": [event for commit in told for event in commit["events"]],
-        "pagination": pagination(total=found.total, offset=offset, limit=limit, shown=len(told)),
+        "pagination": page.pagination(len(told)),
         "export_format": "openlineage_v1",
     }
 
 
-def _events(found: Lineage, telling: Telling) -> Iterator[dict[str, list[Event]]]:
-    return ({"events": telling.tell(step.commit)} for step in found.steps)
+def _earlier(state: State, found: Lineage, wanted: Wanted) -> Generator[None, None, Telling]:
+    """A run starts with its first commit on this entity, also when that is on an earlier page."""
+    from tallystick.projections.openlineage import Telling
 
-
-def _pass_by(
-    state: State, entity_id: str, depth: Depth, until: int, telling: Telling, sees: Sees | None
-) -> Generator[None, None, None]:
-    for start in range(0, until, STEPS):
-        earlier = state.lineage(entity_id, depth, start, min(STEPS, until - start), sees)
+    telling = Telling(lambda commit: found.type)
+    for start in range(0, wanted.offset, STEPS):
+        earlier = state.lineage(found.id, wanted.depth, start, min(STEPS, wanted.offset - start), wanted.sees)
         for step in earlier.steps if earlier else ():
             telling.pass_by(step.commit)
         yield
+    return telling
+
+
+async def _gathered(items: Iterator[T]) -> list[T]:
+    """Others are served in between: the events of a thousand commits take a second to write."""
+    found: list[T] = []
+    breath = time.monotonic()
+    for item in items:
+        found.append(item)
+        if time.monotonic() - breath > _BREATH_SECONDS:
+            await asyncio.sleep(0)
+            breath = time.monotonic()
+    return found
 
 
 SHAPES: dict[str, Shape] = {"json": _as_json, "csv": _as_csv, "openlineage_v1": _as_openlineage}

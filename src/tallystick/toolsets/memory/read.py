@@ -11,7 +11,7 @@ from tallystick.state import Edge, Provenance
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
-from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.fitting import fitting, room_for
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, only, provenance_of, slim
 from tallystick.toolsets.memory.arguments import ReadArguments, agree, check_fields, refuse, required
 from tallystick.toolsets.trust import warned
@@ -35,16 +35,20 @@ async def read(store: Store, principal: Principal, asked: ReadArguments) -> Answ
     check_fields(problems, asked.fields)
     refuse(problems)
 
+    bytes_max = room_for(principal, ANSWER_BYTES_MAX)
+
     def look(state: State, sight: Sight) -> dict[str, Any]:
         if asked.if_position == state.position:
             return {"unchanged": True, "position": state.position}
-        return _looked(state, str(entity_id), kind, asked, sight)
+        return _looked(state, str(entity_id), kind, asked, sight, bytes_max)
 
     data = await store.narrowed(principal, Action.READ, look, resource=entity_id, min_position=asked.min_lamport)
     return Answer(data, exempt=True)
 
 
-def _looked(state: State, entity_id: str, kind: str | None, asked: ReadArguments, sight: Sight) -> dict[str, Any]:
+def _looked(
+    state: State, entity_id: str, kind: str | None, asked: ReadArguments, sight: Sight, bytes_max: int
+) -> dict[str, Any]:
     started = time.perf_counter()
     at = state.resolve(asked.as_of) if asked.as_of is not None else None
     entity, provenance = _find(state, entity_id, kind, at, sight)
@@ -58,7 +62,7 @@ def _looked(state: State, entity_id: str, kind: str | None, asked: ReadArguments
         sees = sight.sees if sight.narrows else None
         around = entity and "type" in entity
         edges = state.edges(entity_id, at=at, limit=EDGES_MAX + 1, sees=sees) if around else []
-        answer |= _edges(edges, trust)
+        answer |= _edges(edges, trust, bytes_max)
     answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
     answer["cache_hit"] = at is None
     return answer
@@ -100,7 +104,7 @@ def _provenance(commit: Commit, created_by: str) -> Provenance:
     return Provenance(commit.commit_id, created_by, commit.actor, commit.timestamp, commit.lamport, commit.content_hash)
 
 
-def _edges(found: list[Edge], trust: Trust) -> dict[str, Any]:
-    told = (warned(trust, edge.id, slim(edge_of(edge), "attrs", ANSWER_BYTES_MAX)) for edge in found[:EDGES_MAX])
-    shown = fitting(told, ANSWER_BYTES_MAX)
+def _edges(found: list[Edge], trust: Trust, bytes_max: int) -> dict[str, Any]:
+    told = (warned(trust, edge.id, slim(edge_of(edge), "attrs", bytes_max)) for edge in found[:EDGES_MAX])
+    shown = fitting(told, bytes_max)
     return {"edges": shown, "edges_truncated": len(shown) < len(found)}

@@ -17,7 +17,7 @@ from tallystick.state import Condition, Node, Page, Path, Query, Test, Walk, Wal
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
-from tallystick.toolsets.fitting import fitting, size_of
+from tallystick.toolsets.fitting import fitting, room_for, size_of
 from tallystick.toolsets.memory.answers import (
     ANSWER_BYTES_MAX,
     entity_of,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 HOPS_MAX = 3
 REACHED_MAX = 100
 PATHS_MAX = 100
-PATHS_BYTES_MAX = ANSWER_BYTES_MAX // 2
 CONDITIONS_MAX = 50
 CHOICES_MAX = 1000
 
@@ -63,10 +62,12 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
     traversal: Traversal | None
     limit: int
     offset: int
+    bytes_max: int
+    """What the caller can hold."""
 
 
 async def search(store: Store, principal: Principal, asked: SearchArguments, *, hops_max: int = HOPS_MAX) -> Answer:
-    sought = understand(asked)
+    sought = understand(asked, room_for(principal, ANSWER_BYTES_MAX))
     find = _searched if sought.traversal is None else partial(_walked, hops_max=hops_max)
 
     def look(state: State, sight: Sight) -> Looked:
@@ -85,7 +86,7 @@ async def search(store: Store, principal: Principal, asked: SearchArguments, *, 
 # -- what is asked
 
 
-def understand(asked: SearchArguments) -> Sought:
+def understand(asked: SearchArguments, bytes_max: int) -> Sought:
     problems: list[str] = []
     nested = asked.filters or SearchFilters()
     window, inner = asked.time_window or TimeWindow(), nested.time_window or TimeWindow()
@@ -116,6 +117,7 @@ def understand(asked: SearchArguments) -> Sought:
         traversal=agree(problems, traversal=asked.traversal, filters__traversal=nested.traversal),
         limit=PAGE_DEFAULT if limit is None else limit,
         offset=agree(problems, offset=asked.offset, filters__offset=nested.offset) or 0,
+        bytes_max=bytes_max,
     )
     _check_together(problems, sought)
     check_fields(problems, asked.fields)
@@ -214,7 +216,7 @@ def _searched(state: State, sought: Sought, asked: SearchArguments, sight: Sight
         ),
         sight,
     )
-    answer = _listed(state.aspect(Trust), page.nodes, page.total, sought, asked.fields, ANSWER_BYTES_MAX)
+    answer = _listed(state.aspect(Trust), page.nodes, page.total, sought, asked.fields, sought.bytes_max)
     return answer | {"cache_hit": page.indexed and asked.as_of is None}
 
 
@@ -242,9 +244,10 @@ def _walked(state: State, sought: Sought, asked: SearchArguments, sight: Sight, 
     walked = yield from state.walk(_walk_of(sought, traversal, at, hops_max, sight))
     nodes, paths = yield from _narrowed(state, sought, at, walked)
     trust = state.aspect(Trust)
-    shown = fitting((slim(path_of(path, trust), "edges", PATHS_BYTES_MAX) for path in paths), PATHS_BYTES_MAX)
+    half = sought.bytes_max // 2
+    shown = fitting((slim(path_of(path, trust), "edges", half) for path in paths), half)
     reached = nodes[sought.offset : sought.offset + sought.limit]
-    left = ANSWER_BYTES_MAX - size_of(shown)
+    left = sought.bytes_max - size_of(shown)
     return _listed(trust, reached, len(nodes), sought, asked.fields, left) | {
         "paths": shown,
         "edges_traversed": walked.edges_traversed,

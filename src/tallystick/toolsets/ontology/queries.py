@@ -18,6 +18,7 @@ from tallystick.state.ontology import ConnectionType, Ontology, check_properties
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion, readable_of
+from tallystick.toolsets.fitting import room_for
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import GetConnectedNodes, QueryConnections, QueryNodes, SearchContent
 from tallystick.toolsets.ontology.desk import Desk
@@ -37,7 +38,7 @@ async def query_nodes(desk: Desk, store: Store, principal: Principal, asked: Que
     def look(state: State, sight: Sight) -> Breathing[Said]:
         find = partial(find_nodes, state, _types(state, asked.type), asked.properties or {})
         found = yield from _readable(find, sight, sight.sees, asked.offset or 0, _limit(asked.limit))
-        return _page("node_ids", found, asked.offset or 0, Discretion(state, sight))
+        return _page("node_ids", found, asked.offset or 0, Discretion(state, sight), principal)
 
     return Answer(await store.narrowed(principal, Action.SEARCH, look))
 
@@ -56,7 +57,7 @@ async def query_connections(desk: Desk, store: Store, principal: Principal, aske
         )
         shows = partial(lookup.shows, state, sight)
         found = yield from _readable(find, sight, shows, asked.offset or 0, _limit(asked.limit))
-        return _page("connection_ids", found, asked.offset or 0, Discretion(state, sight))
+        return _page("connection_ids", found, asked.offset or 0, Discretion(state, sight), principal)
 
     return Answer(await store.narrowed(principal, Action.SEARCH, look))
 
@@ -71,7 +72,7 @@ async def get_connected_nodes(desk: Desk, store: Store, principal: Principal, as
         kinds = _kinds(state, asked.connection_type)
         found = [each for each in find_neighbours(state, asked.node_id, kinds, asked.direction) if sight.sees(each)]
         page = Found(found[offset : offset + _limit(asked.limit)], len(found))
-        return _page("node_ids", page, offset, Discretion(state, sight))
+        return _page("node_ids", page, offset, Discretion(state, sight), principal)
 
     return Answer(await store.narrowed(principal, Action.SEARCH, look, resource=asked.node_id))
 
@@ -90,7 +91,7 @@ async def search_content(desk: Desk, store: Store, principal: Principal, asked: 
         if len(typed) > offset + limit or len(found.hits) < most:
             break
         most *= 2
-    page = _fitting_hits(typed[offset : offset + limit], ranked=ranked)
+    page = _fitting_hits(typed[offset : offset + limit], room_for(principal, PAGE_BYTES_MAX), ranked=ranked)
     answer: Said = {"node_ids": [hit.node_id for hit in page]}
     if ranked:
         answer["hits"] = [{"node_id": hit.node_id, "score": hit.score, "snippet": hit.snippet} for hit in page]
@@ -128,9 +129,9 @@ def _readable(
         taken *= 4
 
 
-def _fitting_hits(hits: list[Hit], *, ranked: bool) -> list[Hit]:
+def _fitting_hits(hits: list[Hit], bytes_max: int, *, ranked: bool) -> list[Hit]:
     said = [f"{hit.node_id}{hit.node_id}{hit.snippet or ''}{' ' * 50}" if ranked else hit.node_id for hit in hits]
-    return hits[: len(_fitting(said))]
+    return hits[: len(_fitting(said, bytes_max))]
 
 
 def _types(state: State, wanted: str | None) -> list[str]:
@@ -146,8 +147,8 @@ def _limit(asked: int | None) -> int:
     return min(asked or PAGE_IDS_MAX, PAGE_IDS_MAX)
 
 
-def _page(key: str, found: Found, offset: int, discretion: Discretion) -> Said:
-    shown = _fitting(found.ids)
+def _page(key: str, found: Found, offset: int, discretion: Discretion, principal: Principal) -> Said:
+    shown = _fitting(found.ids, room_for(principal, PAGE_BYTES_MAX))
     end = offset + len(shown)
     more: Said = {"next_offset": end, "total": found.total} if shown and end < found.total else {}
     if untrusted := discretion.untrusted(shown):
@@ -155,8 +156,8 @@ def _page(key: str, found: Found, offset: int, discretion: Discretion) -> Said:
     return {key: shown, **more}
 
 
-def _fitting(ids: list[str]) -> list[str]:
-    left = PAGE_BYTES_MAX
+def _fitting(ids: list[str], bytes_max: int) -> list[str]:
+    left = bytes_max
     for number, each in enumerate(ids):
         left -= len(each.encode()) + 3
         if left < 0 and number > 0:
