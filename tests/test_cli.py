@@ -596,7 +596,7 @@ def test_the_log_is_followed_until_interrupted(sample: Tally, base: Path) -> Non
         assert "seen (note)" in following.stdout.readline()
         assert "too (note)" in following.stdout.readline()
         following.send_signal(signal.SIGINT)
-        assert following.wait(10) == cli.EXIT_INTERRUPTED
+        assert following.wait() == cli.EXIT_INTERRUPTED
         assert following.stderr is not None
         assert following.stderr.read() == ""
 
@@ -609,7 +609,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(base: Path) -> None:
         assert exporting.stdout is not None
         exporting.stdout.readline()
         exporting.stdout.close()
-        assert exporting.wait(20) == 0
+        assert exporting.wait() == 0
         assert exporting.stderr is not None
         assert exporting.stderr.read() == ""
 
@@ -623,7 +623,7 @@ def test_serve_over_http_tells_where_and_how_to_connect(base: Path) -> None:
             assert serving.stderr is not None
             told = "".join(serving.stderr.readline() for _ in range(4))
             serving.send_signal(signal.SIGTERM)
-            assert serving.wait(20) == 0
+            assert serving.wait() == 0
     assert f"127.0.0.1:{port}/" not in told
     assert "claude mcp add --transport http tallystick http://127.0.0.1:" in told
     assert '{"mcpServers"' in told

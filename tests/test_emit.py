@@ -69,7 +69,7 @@ def test_following_hands_on_what_is_written_later_and_ends_when_interrupted(shel
             shell.write(node("b"))
             there.wait_for(8)
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=20)
+            process.communicate()
         finally:
             process.kill()
             process.wait()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.policy import Action, Decision, Principal, Request
@@ -247,7 +247,7 @@ questions = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(request=questions, policy=st.sampled_from(["rbac", "single_user", "circumstances"]))
 def test_in_process_and_opa_agree_on_anything(opa: Decide, request: Request, policy: str) -> None:
     here, there = embedded(FILES[policy]).decide(request), opa(policy, request)

@@ -7,8 +7,8 @@ import os
 from hypothesis import HealthCheck, Phase, settings
 
 TIMES = max(1, int(os.environ.get("TALLYSTICK_FUZZ", "1")))
-SECONDS_MAX = 120 * TIMES
-"""For pytest's timeout."""
+SECONDS_MAX = 1800 * TIMES
+"""For pytest's timeout, which is for what hangs."""
 
 
 def tries(count: int) -> settings:
@@ -17,7 +17,6 @@ def tries(count: int) -> settings:
         max_examples=count * TIMES,
         derandomize=TIMES == 1,
         database=None,
-        deadline=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
         print_blob=False,

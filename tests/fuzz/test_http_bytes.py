@@ -37,7 +37,7 @@ class Port:
     def exchange(self, data: bytes) -> bytes:
         """The server may close while it is still being spoken to: what it said before may then be lost on the way."""
         heard: list[bytes] = []
-        with socket.create_connection(self._address, timeout=30) as connection:
+        with socket.create_connection(self._address) as connection:
             try:
                 connection.sendall(data)
                 while part := connection.recv(65_536):

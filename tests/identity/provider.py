@@ -49,7 +49,7 @@ def provider(port: int = 0, algorithm: str = "RS256", tokens: Literal["jwt", "op
 
 async def log_in(url: str, name: str) -> dict[str, str]:
     """Follow the provider's pages from its authorization endpoint, agreeing to all; what it calls back with."""
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=None) as http:
         answer = await http.get(url)
         for _ in range(20):
             if answer.is_redirect:
@@ -67,7 +67,7 @@ async def obtain(issuer: str, name: str, *, scope: str, resource: str | None = N
     client = (await register(issuer))["client_id"]
     verifier = "v" * 43
     indicated = {"resource": resource} if resource else {}
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=None) as http:
         asked = {
             "client_id": client,
             "response_type": "code",
@@ -94,7 +94,7 @@ async def obtain(issuer: str, name: str, *, scope: str, resource: str | None = N
 
 async def revoke(issuer: str, tokens: dict[str, Any]) -> None:
     """The way any OAuth client gives its access token back."""
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=None) as http:
         form = {"token": tokens["access_token"], "client_id": tokens["client_id"]}
         assert (await http.post(f"{issuer}/token/revocation", data=form)).status_code == 200
 
@@ -107,7 +107,7 @@ async def register(issuer: str) -> dict[str, Any]:
         "token_endpoint_auth_method": "none",
         "grant_types": ["authorization_code", "refresh_token"],
     }
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=None) as http:
         client: dict[str, Any] = (await http.post(f"{issuer}/reg", json=metadata)).json()
     return client
 

@@ -121,7 +121,10 @@ class Person:
 
 @asynccontextmanager
 async def connected(login: OAuthClientProvider, url: str) -> AsyncIterator[Client]:
-    async with httpx2.AsyncClient(auth=login) as http, Client(streamable_http_client(url, http_client=http)) as client:
+    async with (
+        httpx2.AsyncClient(auth=login, timeout=None) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
         yield client
 
 
@@ -132,7 +135,7 @@ async def said(client: Client) -> str:
 
 
 async def ask(url: str, token: str) -> httpx2.Response:
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=None) as http:
         return await http.post(f"{url}/v1/tools/sample.whoami", json={}, headers={"authorization": f"Bearer {token}"})
 
 

@@ -36,7 +36,7 @@ def serving_http(base: Path, *, agent: str = "agent_alpha", port: int = 0) -> It
     try:
         yield address
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate()
         assert process.returncode == 0
     finally:
         kill(process)

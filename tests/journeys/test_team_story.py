@@ -61,7 +61,7 @@ async def test_a_team_works_within_its_roles_and_tenants_and_the_audit_proves_it
             "\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
         )
         with serving_http(base, port=free_port()) as address:
-            async with httpx2.AsyncClient(base_url=address) as http:
+            async with httpx2.AsyncClient(base_url=address, timeout=None) as http:
                 team = Team(http, issuer)
                 await allowed(team)
                 await denied(team)

@@ -6,11 +6,9 @@ import asyncio
 import json
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,7 +174,7 @@ def test_watch_is_live_until_q_or_ctrl_c(base: Path, ids: dict[str, str], ended_
         else:
             process.send_signal(signal.SIGINT)
         _read_until(screen, b"\x1b[?1049l")
-        assert process.wait(timeout=20) == 0
+        assert process.wait() == 0
     finally:
         process.kill()
         process.wait()
@@ -184,10 +182,8 @@ def test_watch_is_live_until_q_or_ctrl_c(base: Path, ids: dict[str, str], ended_
 
 
 def _read_until(screen: int, words: bytes) -> bytes:
-    shown, deadline = b"", time.monotonic() + 30
+    shown = b""
     while words not in shown:
-        ready, _, _ = select.select([screen], [], [], max(deadline - time.monotonic(), 0))
-        assert ready, f"never shown: {words!r}; {shown[-2000:]!r}"
         shown += os.read(screen, 65536)
     return shown
 

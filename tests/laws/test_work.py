@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.commits import chain
@@ -237,7 +237,7 @@ def has_cycle(edges: dict[str, set[str]]) -> bool:
 
 
 @given(STORIES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 def test_readiness_ranking_and_what_becomes_actionable_are_what_a_simple_reader_finds(story: list[Any]) -> None:
     with asyncio.Runner() as runner:
         told = Story(runner)
@@ -259,7 +259,7 @@ def check(state: State) -> None:
 
 
 @given(STORIES, st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=6))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 def test_going_back_and_forth_ends_where_building_anew_does(story: list[Any], turns: list[tuple[int, int]]) -> None:
     with asyncio.Runner() as runner:
         told = Story(runner)
@@ -280,7 +280,7 @@ def test_going_back_and_forth_ends_where_building_anew_does(story: list[Any], tu
 
 
 @given(STORIES)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 def test_cycles_are_found_whether_levels_help_or_not(story: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
         patch.setattr(cycles, "_LIFTS_MAX", 1)

@@ -24,7 +24,7 @@ WRITER = [sys.executable, "-m", "tests.log.writer"]
 
 def run(command: list[str], before: Callable[[], None] | None = None) -> list[str]:
     """The lines a writer printed before it ended, however it ended."""
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, preexec_fn=before, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, preexec_fn=before, check=False)
     return done.stdout.splitlines()
 
 
@@ -118,7 +118,7 @@ def test_two_processes_write_at_once_and_both_find_everything(tmp_path: Path) ->
         subprocess.Popen([*WRITER, str(tmp_path), name, "200"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for name in ("one", "two")
     ]
-    lines = [line for writer in writers for line in writer.communicate(timeout=60)[0].splitlines()]
+    lines = [line for writer in writers for line in writer.communicate()[0].splitlines()]
     assert len(acknowledged(lines)) == 400
     assert found(tmp_path) == acknowledged(lines)
     assert prove(tmp_path).sound

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -63,7 +62,10 @@ async def test_the_question_is_put_as_opa_wants_it() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(YES), YES))
         await writer.drain()
 
-    async with server(behave) as url, Remote(f"{url}/", path="/acme/authz/decision/", token="secret") as remote:
+    async with (
+        server(behave) as url,
+        Remote(f"{url}/", path="/acme/authz/decision/", token="secret", timeout_ms=600_000) as remote,
+    ):
         assert (await remote.ask(ASK)).allowed
     head, body = asked[0].split(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/data/acme/authz/decision HTTP/1.1\r\n")
@@ -85,7 +87,7 @@ async def test_the_question_is_put_as_opa_wants_it() -> None:
     ],
 )
 async def test_a_yes_in_any_of_its_forms_is_a_yes(body: bytes) -> None:
-    async with server(answering(body)) as url, Remote(url, timeout_ms=5000) as remote:
+    async with server(answering(body)) as url, Remote(url, timeout_ms=600_000) as remote:
         assert (await remote.ask(ASK)).allowed
 
 
@@ -104,7 +106,7 @@ LIES = {
     "half": (YES[:-2], "malformed"),
     "html": (b"<html>true</html>", "malformed"),
     "not utf-8": (b'{"result":"\xff"}', "malformed"),
-    "deep": (b'{"result":' + b"[" * 5000 + b"]" * 5000 + b"}", "malformed"),
+    "deep": (b'{"result":' + b"[" * 600_000 + b"]" * 600_000 + b"}", "malformed"),
     "long": (b'{"result":true,"reason":"' + b"x" * ANSWER_BYTES_MAX + b'"}', "malformed"),
 }
 
@@ -112,14 +114,14 @@ LIES = {
 @pytest.mark.parametrize("name", LIES)
 async def test_an_answer_that_is_no_answer_is_a_no(name: str) -> None:
     body, fault = LIES[name]
-    async with server(answering(body)) as url, Remote(url, timeout_ms=5000) as remote:
+    async with server(answering(body)) as url, Remote(url, timeout_ms=600_000) as remote:
         found = await remote.ask(ASK)
     assert (found.allowed, found.fault, found.cacheable) == (False, fault, False)
 
 
 @pytest.mark.parametrize("status", ["201 Created", "302 Found", "400 Bad Request", "401 Unauthorized", "500 Oops"])
 async def test_a_yes_under_another_status_is_a_no(status: str) -> None:
-    async with server(answering(YES, status, "Location: /yes\r\n")) as url, Remote(url, timeout_ms=5000) as remote:
+    async with server(answering(YES, status, "Location: /yes\r\n")) as url, Remote(url, timeout_ms=600_000) as remote:
         found = await remote.ask(ASK)
     assert (found.allowed, found.fault) == (False, "error")
 
@@ -162,14 +164,14 @@ async def babbling(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     [
         (silent, 50, "timeout"),
         (dripping, 50, "timeout"),
-        (endless, 5000, "malformed"),
-        (hanging_up, 5000, "unreachable"),
-        (babbling, 5000, "unreachable"),
+        (endless, 600_000, "malformed"),
+        (hanging_up, 600_000, "unreachable"),
+        (babbling, 600_000, "unreachable"),
     ],
 )
 async def test_a_server_that_does_not_come_to_an_end_is_left(behave: Behave, timeout_ms: float, fault: str) -> None:
     async with server(behave) as url, Remote(url, timeout_ms=timeout_ms) as remote:
-        found = await asyncio.wait_for(remote.ask(ASK), 10)
+        found = await remote.ask(ASK)
     assert (found.allowed, found.fault) == (False, fault)
 
 
@@ -179,7 +181,7 @@ async def test_a_dead_server_is_asked_no_more_until_the_pause_is_over() -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         now = 0.0
         breaker = Breaker(failures_max=3, pause_seconds=5, clock=lambda: now)
-        async with Remote(url, timeout_ms=5000, breaker=breaker) as remote:
+        async with Remote(url, timeout_ms=600_000, breaker=breaker) as remote:
             faults = [(await remote.ask(ASK)).fault for _ in range(5)]
             assert faults == ["unreachable"] * 3 + ["breaker"] * 2
             now = 5.0
@@ -194,7 +196,7 @@ async def test_a_server_that_comes_back_is_trusted_again() -> None:
         await (answering(YES) if is_awake else hanging_up)(reader, writer)
 
     breaker = Breaker(failures_max=2, pause_seconds=5, clock=lambda: now)
-    async with server(behave) as url, Remote(url, timeout_ms=5000, breaker=breaker) as remote:
+    async with server(behave) as url, Remote(url, timeout_ms=600_000, breaker=breaker) as remote:
         assert [(await remote.ask(ASK)).fault for _ in range(3)] == ["unreachable", "unreachable", "breaker"]
         is_awake, now = True, 6.0
         assert [(await remote.ask(ASK)).allowed for _ in range(3)] == [True] * 3
@@ -202,24 +204,24 @@ async def test_a_server_that_comes_back_is_trusted_again() -> None:
 
 async def test_one_callers_errors_do_not_shut_the_door_on_the_others() -> None:
     breaker = Breaker(failures_max=2)
-    async with server(answering(b"{}", "500 Oops")) as url, Remote(url, timeout_ms=5000, breaker=breaker) as remote:
+    async with server(answering(b"{}", "500 Oops")) as url, Remote(url, timeout_ms=600_000, breaker=breaker) as remote:
         assert [(await remote.ask(ASK)).fault for _ in range(5)] == ["error"] * 5
     assert not breaker.is_open
 
 
 async def test_a_question_that_cannot_be_put_says_nothing_of_the_server() -> None:
     breaker = Breaker(failures_max=1)
-    async with Remote("http://127.0.0.1:1", timeout_ms=5000, breaker=breaker) as remote:
+    async with Remote("http://127.0.0.1:1", timeout_ms=600_000, breaker=breaker) as remote:
         assert (await remote.ask(ASK)).fault == "unreachable"
         assert (await remote.ask(Request(Principal(actor="\ud800"), Action.READ))).fault == "error"
         assert breaker.is_open
 
 
 async def test_the_environments_proxy_is_not_asked_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with server(answering(YES)) as proxy, Remote("http://127.0.0.1:1", timeout_ms=5000) as direct:
+    async with server(answering(YES)) as proxy, Remote("http://127.0.0.1:1", timeout_ms=600_000) as direct:
         for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy)
-        async with Remote("http://127.0.0.1:1", timeout_ms=5000) as remote:
+        async with Remote("http://127.0.0.1:1", timeout_ms=600_000) as remote:
             assert (await remote.ask(ASK)).fault == "unreachable"
         assert (await direct.ask(ASK)).fault == "unreachable"
 
@@ -227,18 +229,21 @@ async def test_the_environments_proxy_is_not_asked_who_may(monkeypatch: pytest.M
 async def test_a_server_behind_a_socket_file_is_reached(tmp_path: Path) -> None:
     path = tmp_path / "opa.sock"
     running = await asyncio.start_unix_server(answering(YES), path)
-    async with Remote(f"unix:{path}", timeout_ms=5000) as remote:
+    async with Remote(f"unix:{path}", timeout_ms=600_000) as remote:
         assert (await remote.ask(ASK)).allowed
     running.close()
 
 
-async def test_many_questions_wait_for_a_silent_server_together() -> None:
-    async with server(silent) as url, Remote(url, timeout_ms=100, breaker=Breaker(failures_max=1000)) as remote:
-        started = time.monotonic()
-        found = await asyncio.gather(*(remote.ask(ASK) for _ in range(200)))
-        taken = time.monotonic() - started
-    assert {each.fault for each in found} == {"timeout"}
-    assert taken < 5, "not one after the other, which would take 20 s"
+async def test_no_question_waits_for_the_answer_to_another() -> None:
+    everybody = asyncio.Barrier(50)
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await everybody.wait()
+        await answering(YES)(reader, writer)
+
+    async with server(behave) as url, Remote(url, timeout_ms=600_000) as remote:
+        found = await asyncio.gather(*(remote.ask(ASK) for _ in range(50)))
+    assert [each.allowed for each in found] == [True] * 50
 
 
 def test_what_is_no_address_is_refused() -> None:

@@ -339,7 +339,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(STEPS, min_size=1, max_size=12))
 def test_what_followed_the_log_step_by_step_is_what_a_replay_gives(story: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

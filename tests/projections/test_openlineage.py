@@ -328,7 +328,7 @@ class Endpoint(msgspec.Struct):
 
     def wait_for(self, count: int) -> None:
         with self.came:
-            assert self.came.wait_for(lambda: len(self.bodies) >= count, timeout=30), f"{len(self.bodies)} came"
+            self.came.wait_for(lambda: len(self.bodies) >= count)
 
 
 @contextmanager

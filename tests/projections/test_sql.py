@@ -271,7 +271,7 @@ def test_a_redaction_leaves_no_trace_in_the_file_or_beside_it(place: Place) -> N
 # -- laws
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(STORIES, st.integers(1, 7))
 def test_tables_built_live_equal_tables_replayed_and_both_equal_the_state(story: list[Step], chunk: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

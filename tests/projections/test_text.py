@@ -486,7 +486,7 @@ def _write_and_find(home: Path, worker: int) -> list[str]:
 # -- laws
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(STORIES, st.integers(1, 7))
 def test_an_index_that_followed_finds_what_a_replayed_one_and_a_plain_reader_find(
     story: list[Step], chunk: int

@@ -375,7 +375,7 @@ def test_processes_take_turns_with_the_same_views(desk: Desk) -> None:
         process.stdin.write("".join(f"p{number}-{count}\n" for count in range(25)))
         process.stdin.flush()
     for process in both:
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate()
         assert len(out.split()) == 26
         assert process.returncode == 0
     desk.follower.catch_up()

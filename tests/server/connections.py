@@ -17,8 +17,6 @@ from uvicorn.server import ServerState
 from tallystick.server.lane.http import Call, ShortCut, Way
 from tallystick.server.protocol import Protocol
 
-_PATIENCE_SECONDS = 20.0
-
 
 class Counted:
     """The short cut, and how far requests came in it."""
@@ -98,10 +96,9 @@ class Connection:
 
     async def hear(self, answers: int) -> bytes:
         """What was said once there are so many answers, or the connection is closed."""
-        async with asyncio.timeout(_PATIENCE_SECONDS):
-            while count_answers(self.heard) < answers and not self.is_closed:
-                self._change.clear()
-                await self._change.wait()
+        while count_answers(self.heard) < answers and not self.is_closed:
+            self._change.clear()
+            await self._change.wait()
         return self.heard
 
     async def closed(self) -> bytes:

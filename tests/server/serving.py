@@ -27,7 +27,7 @@ def serving(**settings: Any) -> Iterator[str]:
     try:
         yield process.stdout.readline().strip()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait() == 0
     finally:
         process.kill()
         process.wait()

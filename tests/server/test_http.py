@@ -28,7 +28,7 @@ async def test_the_real_port_is_announced_once_it_answers() -> None:
         )
     )
     host, port = await announced
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=None) as http:
         assert (await http.get(f"http://{host}:{port}/health")).status_code == 200
     os.kill(os.getpid(), signal.SIGTERM)
     await running
@@ -54,7 +54,7 @@ async def test_an_application_that_does_not_start_is_an_error() -> None:
 
 
 async def test_open_streams_do_not_hold_up_the_end() -> None:
-    async with httpx2.AsyncClient() as http, AsyncExitStack() as left_open:
+    async with httpx2.AsyncClient(timeout=None) as http, AsyncExitStack() as left_open:
         with serving() as url:
             stream = await left_open.enter_async_context(http.stream("GET", f"{url}/sse"))
             assert await anext(stream.aiter_lines()) == "event: endpoint"
@@ -69,7 +69,7 @@ async def test_a_session_is_known_by_its_id_and_forgotten_when_it_ends() -> None
     }
     listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
     with serving() as url:
-        async with httpx2.AsyncClient(headers={"accept": "application/json, text/event-stream"}) as http:
+        async with httpx2.AsyncClient(headers={"accept": "application/json, text/event-stream"}, timeout=None) as http:
             session = (await http.post(f"{url}/mcp", json=hello)).headers["mcp-session-id"]
             headers = {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}
             assert (await http.post(f"{url}/mcp", json=listing, headers=headers)).status_code == 200

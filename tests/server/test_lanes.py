@@ -301,9 +301,7 @@ def requests(draw: st.DrawFn) -> Asked:
     return Asked(draw(messages()), tuple((name, value) for name, value in headers if value is not None))
 
 
-FUZZED = settings(
-    max_examples=200, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+FUZZED = settings(max_examples=200, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 
 
 @FUZZED

@@ -183,9 +183,7 @@ def test_whatever_interrupts_a_plain_conversation_is_answered_as_by_the_sdk(open
     assert talk([], lines, lane=True) == talk([], lines, lane=False)
 
 
-FUZZED = settings(
-    max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+FUZZED = settings(max_examples=150, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 
 
 @FUZZED

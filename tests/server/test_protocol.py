@@ -262,7 +262,7 @@ async def test_a_body_past_the_limit_is_refused_alike() -> None:
         assert served.short_cut.admitted == 0
 
 
-@settings(max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(sorted(REQUESTS)), min_size=1, max_size=4), st.data())
 def test_however_requests_follow_each_other_they_have_one_answer(names: list[str], data: st.DataObject) -> None:
     """In one packet, in several, with and without a wait for the answers before."""

@@ -51,7 +51,7 @@ async def test_it_is_served_over_tls_1_3_and_nothing_older(files: Path, certific
     )
     host, port = await announced
     trusting = ssl.create_default_context(cafile=str(files / "cert.pem"))
-    async with httpx2.AsyncClient(verify=trusting) as http:
+    async with httpx2.AsyncClient(verify=trusting, timeout=None) as http:
         assert (await http.get(f"https://{host}:{port}/health")).status_code == 200
     trusting.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises((ssl.SSLError, ConnectionError)):

@@ -35,7 +35,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=STEPS, few=st.sampled_from([0, 256]))
 def test_questions_between_changes_are_answered_as_by_reading_everything(steps: list[Any], few: int) -> None:
     book = Book()

@@ -148,7 +148,7 @@ def serving(base: Path, *words: str, **environ: str) -> Iterator[Serving]:
         reading.start()
         yield Serving(address, process, said)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait() == 0
         reading.join()
     finally:
         process.kill()

@@ -102,7 +102,7 @@ def test_a_line_names_the_trace_it_belongs_to(
 
 def test_a_denial_is_a_line_with_what_the_spec_names(tmp_path: Path) -> None:
     told = {"TALLYSTICK_POLICY": "closed", "TALLYSTICK_LOG_LEVEL": "info"}
-    with serving(tmp_path, **told) as server, httpx2.Client(base_url=server.url) as http:
+    with serving(tmp_path, **told) as server, httpx2.Client(base_url=server.url, timeout=None) as http:
         assert http.post("/v1/tools/memory.write", json=node("n1", "note", text="a secret")).status_code == 403
     [line] = server.events("policy_eval")
     assert (line["actor"], line["action"], line["resource"], line["decision"]) == (

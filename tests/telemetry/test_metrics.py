@@ -113,7 +113,7 @@ def test_a_gauge_that_nobody_reads_for_says_nothing() -> None:
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Sample, float]]:
     base = tmp_path_factory.mktemp("base")
-    with serving(base) as server, httpx2.Client(base_url=server.url) as http:
+    with serving(base) as server, httpx2.Client(base_url=server.url, timeout=None) as http:
         for number in range(3):
             assert http.post("/v1/tools/memory.write", json=node(f"n{number}")).is_success
         assert http.post("/v1/tools/memory.read", json={"entity_id": "n1"}).is_success
@@ -224,7 +224,7 @@ def test_with_an_issuer_the_settings_say_who_reads_what(
     tmp_path: Path, told: dict[str, str], expected: int, named: set[str]
 ) -> None:
     words = ("--http", "127.0.0.1:8990", "--next-free-port", "--issuer", "https://issuer.invalid")
-    with serving(tmp_path, *words, **told) as server, httpx2.Client(base_url=server.url) as http:
+    with serving(tmp_path, *words, **told) as server, httpx2.Client(base_url=server.url, timeout=None) as http:
         answer = http.get("/metrics")
         assert answer.status_code == expected
         read = parsed(answer.text) if answer.is_success else {}

@@ -42,7 +42,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Collector,
             "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
             "TALLYSTICK_LOG_LEVEL": "debug",
         }
-        with serving(tmp_path_factory.mktemp("base"), **told) as server, httpx2.Client(base_url=server.url) as http:
+        with (
+            serving(tmp_path_factory.mktemp("base"), **told) as server,
+            httpx2.Client(base_url=server.url, timeout=None) as http,
+        ):
             write = {**node("n1", "note", text=SECRET), "actor": "planner"}
             assert http.post("/v1/tools/memory.write", json=write, headers={"traceparent": TRACEPARENT}).is_success
             assert http.post("/v1/tools/memory.read", json={"entity_id": "n1"}).is_success
@@ -153,7 +156,6 @@ def speak(base: Path, *messages: dict[str, Any], python: tuple[str, ...] = (), *
         env={**clean_environ(), **environ},
         capture_output=True,
         text=True,
-        timeout=60,
         check=True,
     )
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
@@ -183,7 +185,7 @@ def test_over_http_each_message_of_a_session_has_its_own_trace(tmp_path: Path) -
     """However it comes: in a header, in `_meta`, or not at all; a session remembers none."""
     with collecting() as collector:
         endpoint = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{collector.address}/v1/traces"}
-        with serving(tmp_path, **endpoint) as server, httpx2.Client(base_url=server.url) as http:
+        with serving(tmp_path, **endpoint) as server, httpx2.Client(base_url=server.url, timeout=None) as http:
             headers = {"accept": "application/json, text/event-stream", "traceparent": TRACEPARENT}
             begun = http.post("/mcp", json=INITIALIZE, headers=headers)
             session = {"accept": headers["accept"], "mcp-session-id": begun.headers["mcp-session-id"]}

@@ -110,7 +110,7 @@ def begin(agent: Agent) -> None:
     agent.write(op="UPSERT_EDGE", edge={"from": "b", "to": "c", "rel": "s", "id": "e1"})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.one_of(sensible, sensible, spoilt()), min_size=5, max_size=25))
 def test_whatever_is_said_is_answered_or_refused_on_purpose(story: list[tuple[str, dict[str, Any]]]) -> None:
     with working() as agent:

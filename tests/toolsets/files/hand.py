@@ -27,6 +27,7 @@ from tallystick.toolsets import Answer
 from tallystick.toolsets.coded import say_error
 from tallystick.toolsets.files import make_toolset
 from tallystick.toolsets.files.rewriting import adopt
+from tests import patience
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class Hand:
         await adopt(self.store, lambda tenant: self.contents, "default", edit)
 
     async def _published(self, tenant: str, position: int) -> None:
-        assert await self.follower.reached(position, 10)
+        assert await self.follower.reached(position, patience.SECONDS)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.server.dispatch import Done, Entry, Refused, call
@@ -33,7 +33,7 @@ CALLS = st.one_of(
 CODES = {"VALIDATION_ERROR", "NOT_FOUND", "CONFLICT", "INVARIANT_VIOLATION"}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(max_examples=200)
 @given(CALLS)
 def test_whatever_is_said_is_answered_or_refused_in_the_envelope(
     librarian: Librarian, said: tuple[int, dict[str, Any]]

@@ -97,7 +97,7 @@ ONTOLOGY: dict[str, Any] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.one_of(sensible, sensible, spoilt()), min_size=5, max_size=25))
 def test_whatever_is_said_is_answered_or_refused_and_the_ontology_holds(story: list[Call]) -> None:
     with tempfile.TemporaryDirectory() as home, keeping(Path(home)) as keeper:

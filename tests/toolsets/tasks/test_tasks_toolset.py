@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.errors import InvalidArgument, TallystickError
@@ -97,7 +97,7 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(name=st.sampled_from(sorted(TOOLS)), given_=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=8))
 def test_whatever_is_asked_is_answered_or_refused(crew: Crew, name: str, given_: dict[str, Any]) -> None:
     tool = next(tool for tool in TOOLSET.tools if tool.name == name)
