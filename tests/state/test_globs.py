@@ -136,7 +136,7 @@ def test_the_longest_pattern_and_the_most_alternatives_are_accepted() -> None:
         ("?*" * 250 + "b", "a" * 4_000),
     ],
 )
-def test_no_pattern_takes_for_ever_whatever_the_path(pattern: str, path: str) -> None:
+def test_no_pattern_takes_long_whatever_the_path(pattern: str, path: str) -> None:
     """A matcher that tries every way through these does not come to an end."""
     assert not matches(pattern, path)
 
