@@ -16,6 +16,7 @@ from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Done, Entry, Refused, call, choose
 from tallystick.server.schemas import input_schema
+from tallystick.toolsets.operation_arguments import OperationArguments, unused_by
 from tests.commanding import commits_in
 from tests.furnishing import SECRET, furnished, outcome_of, told
 from tests.shared_base import bytes_of
@@ -66,7 +67,8 @@ async def test_another_tenants_ids_bring_nothing_back_in_any_tool(tmp_path: Path
         before = commits_in(tmp_path / "tenants" / "acme" / "_system" / "log")
         for entry in EVERY_TOOL:
             further = [make(id) for id in ids for make in FURTHER.get(entry.dotted, ())]
-            for arguments in (*asked_with(input_schema(entry.tool), ids), *further):
+            made = (belonging(entry, arguments) for arguments in asked_with(input_schema(entry.tool), ids))
+            for arguments in (*made, *further):
                 outcome = await outcome_of(offer, GLOBEX, entry.dotted, arguments)
                 assert SECRET.encode() not in bytes_of(told(outcome)), (entry.dotted, arguments)
                 if not (isinstance(outcome, Refused) and outcome.problems):
@@ -116,6 +118,15 @@ def asked_with(schema: dict[str, Any], ids: list[str]) -> Iterator[dict[str, Any
             texts = [name for name, each in properties.items() if kind_of(each) == "string" and name not in given]
             yield {**needed, **dict.fromkeys(texts, id), **given}
             yield from ({**needed, name: id, **given} for name in texts)
+
+
+def belonging(entry: Entry, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Without what the operation would refuse unread."""
+    model = entry.tool.input
+    if not issubclass(model, OperationArguments) or model.operation_field not in arguments:
+        return arguments
+    unused = unused_by(model, arguments[model.operation_field], arguments.get(model.kind_field or ""))
+    return {name: value for name, value in arguments.items() if name not in unused}
 
 
 def resolved(schema: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:

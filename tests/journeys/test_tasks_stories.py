@@ -14,6 +14,12 @@ from mcp.client import Client
 from tests.journeys.doors import refused, told
 from tests.toolsets.knowledge.librarian import Checkout
 
+NEEDED: dict[str, dict[str, Any]] = {
+    "project": {},
+    "feature": {"priority": "MEDIUM"},
+    "task": {"priority": "MEDIUM", "complexity": 2},
+}
+
 
 class Hand:
     def __init__(self, client: Client) -> None:
@@ -23,9 +29,11 @@ class Hand:
         return (await told(self.client, tool, **arguments))["data"]
 
     async def create(self, kind: str, **arguments: Any) -> dict[str, Any]:
-        values = {"summary": "words", "priority": "MEDIUM", "complexity": 2, **arguments}
-        if kind == "project":
-            values = {"summary": "words", **arguments}
+        needed: dict[str, dict[str, Any]] = {
+            "feature": {"priority": "MEDIUM"},
+            "task": {"priority": "MEDIUM", "complexity": 2},
+        }
+        values = {"summary": "words", **needed.get(kind, {}), **arguments}
         found: dict[str, Any] = (await self.data("manage_container", operation="create", containerType=kind, **values))[
             kind
         ]

@@ -392,6 +392,7 @@ DEEP: dict[str, Any] = {}
 for _ in range(70):
     DEEP = {"d": DEEP}
 
+TAKEN = "UPSERT_NODE takes node, reason, nonce, actor, run_context"
 MALFORMED: list[tuple[dict[str, Any], list[str]]] = [
     ({"op": "UPSERT_NODE"}, ["field 'node' is required"]),
     ({"op": "UPSERT_EDGE"}, ["field 'edge' is required"]),
@@ -400,8 +401,14 @@ MALFORMED: list[tuple[dict[str, Any], list[str]]] = [
     ({"op": "REDACT_NODE"}, ["field 'node_id' is required", "field 'reason' is required"]),
     ({}, ["field 'op' is required"]),
     ({"op": "UPSERT_NODE", "node": {"id": "n"}}, ["field 'node.type' is required", "field 'node.attrs' is required"]),
-    ({"op": "UPSERT_NODE", "node": NODE, "edge": EDGE}, ["field 'edge' does not belong to UPSERT_NODE"]),
-    ({"op": "UPSERT_NODE", "node": NODE, "node_id": "n"}, ["field 'node_id' does not belong to UPSERT_NODE"]),
+    (
+        {"op": "UPSERT_NODE", "node": NODE, "edge": EDGE},
+        ["field 'edge' does not belong to UPSERT_NODE", TAKEN],
+    ),
+    (
+        {"op": "UPSERT_NODE", "node": NODE, "node_id": "n"},
+        ["field 'node_id' does not belong to UPSERT_NODE", TAKEN],
+    ),
     ({"op": "DELETE_EDGE", "edge": EDGE, "edge_id": "e"}, ["fields 'edge' and 'edge_id' cannot both name the edge"]),
     (
         {"op": "DELETE_EDGE", "edge": EDGE | {"attrs": {"x": 1}}},

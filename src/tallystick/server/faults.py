@@ -49,10 +49,7 @@ class _Fault(msgspec.Struct, frozen=True):
     def sentences(self) -> list[str]:
         if not self.whole:
             return [f"{_subject(self.path)} {self.rule}"]
-        lines = [line for line in self.rule.split("\n") if line]
-        return [
-            line if not self.path or line.startswith("field ") else f"{_subject(self.path)}: {line}" for line in lines
-        ]
+        return [_within(self.path, line) for line in self.rule.split("\n") if line]
 
 
 _RULES = {
@@ -73,6 +70,7 @@ _RULES = {
     "finite_number": "must be a finite number",
 }
 
+_OWN_FIELD = re.compile(r"field '(\w+)'")
 _SUBJECT_OF_RULE = re.compile(r"^.*? should ")
 
 
@@ -131,6 +129,14 @@ def _join(first: _Fault, second: _Fault) -> _Fault:
     if more in first.rule:
         return first
     return _Fault(first.path, f"{first.rule} or {more}")
+
+
+def _within(path: tuple[str | int, ...], line: str) -> str:
+    """What a validator says of its own fields, as the caller knows them."""
+    field = _OWN_FIELD.match(line)
+    if not path or field is None:
+        return f"{_subject(path)}: {line}" if path else line
+    return f"{_subject((*path, field[1]))}{line[field.end() :]}"
 
 
 def _subject(path: tuple[str | int, ...]) -> str:

@@ -117,7 +117,11 @@ def _read_uuid(value: Any) -> str | None:
 
 
 def _read_nullable_uuid(value: Any) -> str | None:
-    return None if isinstance(value, str) and value.strip().lower() == "null" else _read_uuid(value)
+    return None if _is_null(value) else _read_uuid(value)
+
+
+def _is_null(value: Any) -> bool:
+    return isinstance(value, str) and value.strip().lower() == "null"
 
 
 def _read_reference(value: Any) -> str | None:
@@ -126,6 +130,10 @@ def _read_reference(value: Any) -> str | None:
     if not isinstance(value, str) or len(value) > ID_CHARACTERS_MAX:
         raise PydanticCustomError("reference", "must be an id")
     return value.strip()
+
+
+def _read_nullable_reference(value: Any) -> str | None:
+    return None if _is_null(value) else _read_reference(value)
 
 
 def _read_whole(value: Any) -> int | None:
@@ -164,6 +172,9 @@ NullableUuid = Annotated[str | None, BeforeValidator(_read_nullable_uuid), WithJ
 """Where null says something; the strings "null" and "" do too."""
 Reference = Annotated[str | None, BeforeValidator(_read_reference), WithJsonSchema({"type": "string"})]
 """An id of something that another toolset may have made: a UUID in any spelling, or its own id."""
+NullableReference = Annotated[
+    str | None, BeforeValidator(_read_nullable_reference), WithJsonSchema({"type": ["string", "null"]})
+]
 Whole = Annotated[int | None, BeforeValidator(_read_whole), WithJsonSchema({"type": "integer"})]
 Flag = Annotated[bool | None, BeforeValidator(_read_flag), WithJsonSchema({"type": "boolean"})]
 Texts = Annotated[

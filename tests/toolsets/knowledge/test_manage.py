@@ -190,17 +190,6 @@ BAD_ATOMS: list[tuple[str, dict[str, Any], str, str]] = [
         "VALIDATION_ERROR",
         "field 'relatedAtoms' must be a JSON array",
     ),
-    ("relations of molecules", {"relatedMolecules": []}, "VALIDATION_ERROR", "relatedMolecules is not for atoms"),
-    ("an id of its own", {"id": NOBODY}, "VALIDATION_ERROR", "id is not for create operation"),
-    ("a version", {"version": 1}, "VALIDATION_ERROR", "version is not for create operation"),
-    ("a last task", {"lastTaskId": TASK}, "VALIDATION_ERROR", "lastTaskId is not for create operation"),
-    (
-        "append",
-        {"knowledge": "k", "knowledgeMode": "append"},
-        "VALIDATION_ERROR",
-        "knowledgeMode is not for create operation",
-    ),
-    ("cascade", {"cascade": True}, "VALIDATION_ERROR", "cascade is not for create operation"),
     ("no UUID", {"moleculeId": "M1"}, "VALIDATION_ERROR", "field 'moleculeId' must be a UUID"),
     ("an unknown field", {"color": "red"}, "VALIDATION_ERROR", "field 'color' is not allowed"),
     (
@@ -369,7 +358,6 @@ BAD_UPDATES: list[tuple[str, dict[str, Any], str, str]] = [
         "VALIDATION_ERROR",
         "knowledge to append must not be blank",
     ),
-    ("the first task", {"createdByTaskId": TASK}, "VALIDATION_ERROR", "createdByTaskId is not for update operation"),
     (
         "another project",
         {"projectId": OTHER},
@@ -425,13 +413,28 @@ def test_molecules_know_nothing_of_paths(librarian: Librarian) -> None:
     molecule = librarian.molecule()
     said = {"operation": "update", "entityType": "molecule", "id": molecule["id"], "version": 1}
     error = librarian.refusal("manage_graph", **said, paths=["a"], moleculeId=molecule["id"], relatedAtoms=[], pin=True)
-    assert error["details"]["problems"] == [
-        "paths is not for molecules",
-        "moleculeId is not for molecules",
-        "relatedAtoms is not for molecules",
-        "pin is not for molecules",
-        "update needs at least one of name, knowledge, relatedMolecules",
-    ]
+    assert (error["code"], error["details"]["problems"]) == (
+        "VALIDATION_ERROR",
+        [
+            "field 'paths' does not belong to update of molecule",
+            "field 'moleculeId' does not belong to update of molecule",
+            "field 'relatedAtoms' does not belong to update of molecule",
+            "field 'pin' does not belong to update of molecule",
+            "update of molecule takes id, version, projectId, name, knowledge, knowledgeMode, relatedMolecules,"
+            " lastTaskId",
+        ],
+    )
+    error = librarian.refusal("manage_graph", **said)
+    assert error["message"] == "update needs at least one of name, knowledge, relatedMolecules"
+
+
+def test_an_update_that_changes_nothing_writes_nothing(librarian: Librarian) -> None:
+    atom = librarian.atom(knowledge="k")
+    before = librarian.log.head()
+    same = {name: atom[name] for name in ("name", "knowledge", "paths", "moleculeId", "relatedAtoms", "lastTaskId")}
+    assert librarian.update(atom, **same) == atom
+    assert librarian.log.head() == before
+    assert librarian.update(atom, name="other")["version"] == 2
 
 
 def test_the_task_is_noted_with_the_commit(librarian: Librarian) -> None:
@@ -510,10 +513,14 @@ def test_what_was_tied_to_an_atom_does_not_keep_it(librarian: Librarian) -> None
 def test_a_deletion_needs_id_and_version_and_nothing_else(librarian: Librarian) -> None:
     error = librarian.refusal("manage_graph", operation="delete", entityType="atom", name="n", paths=["a"])
     assert error["details"]["problems"] == [
+        "field 'name' does not belong to delete of atom",
+        "field 'paths' does not belong to delete of atom",
+        "delete of atom takes id, version, lastTaskId, cascade",
+    ]
+    error = librarian.refusal("manage_graph", operation="delete", entityType="atom")
+    assert error["details"]["problems"] == [
         "id is required for delete operation",
         "version is required for delete operation",
-        "name is not for delete operation",
-        "paths is not for delete operation",
     ]
 
 

@@ -264,16 +264,6 @@ BAD_QUERIES: list[tuple[dict[str, Any], str, str]] = [
         f"there is no project '{NOBODY}'",
     ),
     (
-        {"operation": "search", "entityType": "molecule", "projectId": SHOP, "orphansOnly": True},
-        "VALIDATION_ERROR",
-        "moleculeId and orphansOnly are for atoms",
-    ),
-    (
-        {"operation": "search", "entityType": "molecule", "projectId": SHOP, "moleculeId": NOBODY},
-        "VALIDATION_ERROR",
-        "moleculeId and orphansOnly are for atoms",
-    ),
-    (
         {"operation": "search", "entityType": "atom", "projectId": SHOP, "moleculeId": NOBODY, "orphansOnly": True},
         "VALIDATION_ERROR",
         "moleculeId and orphansOnly exclude each other",

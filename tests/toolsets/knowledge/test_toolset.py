@@ -58,11 +58,11 @@ def test_calls_and_answers_fit_the_schemas(librarian: Librarian) -> None:
     named = {"entityType": "atom", "id": atom["id"]}
     calls: list[tuple[str, dict[str, Any]]] = [
         ("query_graph", {"operation": "get", **named, "changelogLimit": 3}),
-        ("query_graph", {"operation": "search", "entityType": "atom", "projectId": SHOP, "moleculeId": None}),
+        ("query_graph", {"operation": "search", "entityType": "atom", "projectId": SHOP, "moleculeId": SHOP}),
         ("query_graph", {"operation": "context", "projectId": SHOP, "paths": "a,b"}),
         ("query_graph", {"operation": "context", "projectId": SHOP, "paths": ["a"]}),
         ("manage_graph", {"operation": "update", **named, "version": 1, "paths": '["a"]', "moleculeId": None}),
-        ("manage_graph", {"operation": "update", **named, "version": 2, "paths": ["a"], "relatedAtoms": []}),
+        ("manage_graph", {"operation": "update", **named, "version": 2, "paths": ["b"], "relatedAtoms": []}),
         (
             "manage_changelog",
             {"operation": "append", "parentType": "atom", "parentId": atom["id"], "taskId": TASK, "summary": "s"},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.tasks.crew import Crew
+from tests.toolsets.tasks.crew import Crew, kind_of
 
 NO_SUCH = "0" * 32
 
@@ -64,6 +64,77 @@ def test_a_project_a_feature_and_a_task_begin_at_version_1(crew: Crew) -> None:
 def test_what_a_call_lacks_is_said(crew: Crew, arguments: dict[str, Any], message: str) -> None:
     refusal = crew.refusal("manage_container", **arguments)
     assert (refusal["code"], refusal["message"]) == ("VALIDATION_ERROR", message)
+
+
+def test_null_takes_a_task_out_of_its_feature_and_out_of_its_project(crew: Crew) -> None:
+    project = crew.project()
+    feature = crew.feature(projectId=project["id"])
+    for null in (None, "null", ""):
+        task = crew.task(featureId=feature["id"])
+        moved = crew.update(task, featureId=null)
+        assert (moved["featureId"], moved["projectId"], moved["version"]) == (None, project["id"], 2)
+        moved = crew.update(task, projectId=null)
+        assert (moved["featureId"], moved["projectId"], moved["version"]) == (None, None, 3)
+    assert crew.task(featureId=None, projectId=None)["projectId"] is None
+    moved = crew.update(task, projectId=project["id"], featureId=None)
+    assert (moved["featureId"], moved["projectId"]) == (None, project["id"])
+
+
+def test_a_task_in_a_feature_stays_in_its_project(crew: Crew) -> None:
+    feature = crew.feature(projectId=crew.project()["id"])
+    task, other = crew.task(featureId=feature["id"]), crew.project("Other")
+    for said in ({"projectId": None}, {"projectId": other["id"]}):
+        refusal = crew.refusal(
+            "manage_container", operation="update", containerType="task", id=task["id"], version=1, **said
+        )
+        assert refusal["message"] == f"the task belongs to feature '{feature['id']}', which is in another project"
+    refusal = crew.refusal(
+        "manage_container", operation="update", containerType="task", id=task["id"], version=1,
+        projectId=other["id"], featureId=feature["id"],
+    )  # fmt: skip
+    assert refusal["message"] == f"feature '{feature['id']}' belongs to another project"
+
+
+def test_its_own_project_named_again_moves_nothing(crew: Crew) -> None:
+    crew.beside("graph_open", project="Bridge")
+    plan = [{"ref": "a", "summary": "Piles"}, {"ref": "b", "parent_ref": "a", "summary": "Drive them"}]
+    above, below = crew.beside("graph_plan", nodes=plan)["created"]
+    task = crew.get(below["id"])
+    before = crew.log.head()
+    assert crew.update(task, projectId=task["projectId"]) == task
+    assert crew.log.head() == before
+    assert crew.beside("graph_context", node_id=below["id"])["node"]["parent"] == above["id"]
+
+
+def test_an_update_that_changes_nothing_writes_nothing(crew: Crew) -> None:
+    project = crew.project(description="d", tags="a,b")
+    feature = crew.feature(projectId=project["id"])
+    task = crew.task(featureId=feature["id"], tags="a", relatedTo=feature["id"])
+    names = ("name", "title", "summary", "description", "tags", "priority", "projectId", "featureId", "complexity")
+    before = crew.log.head()
+    for entity in map(crew.get, (project, feature, task)):
+        same = {name: entity[name] for name in (*names, "relatedTo") if entity.get(name) is not None}
+        assert crew.update(entity, **same) == entity
+        refusal = crew.refusal(
+            "manage_container", operation="update", containerType=kind_of(entity), id=entity["id"], version=1
+        )
+        assert refusal["code"] == "VALIDATION_ERROR"
+        assert refusal["message"].startswith("update needs at least one of name, title, summary")
+    assert crew.log.head() == before
+    assert crew.update(task, relatedTo="")["version"] == 2
+
+
+def test_two_names_for_one_thing_must_agree(crew: Crew) -> None:
+    refusal = crew.refusal("manage_container", **create("task", title="a", name="b", summary="s", priority="LOW"))
+    assert "name and title are the same thing, and differ" in refusal["details"]["problems"]
+
+
+def test_a_feature_of_another_project_holds_nothing_that_is_sought(crew: Crew) -> None:
+    one, other = crew.project("One"), crew.project("Other")
+    task = crew.task(featureId=crew.feature(projectId=one["id"])["id"])
+    search = {"operation": "search", "containerType": "task", "featureId": task["featureId"]}
+    for project, total in ((one, 1), (other, 0)):
+        assert crew.data("query_container", **search, projectId=project["id"])["total"] == total
 
 
 def test_every_fault_is_told_at_once(crew: Crew) -> None:

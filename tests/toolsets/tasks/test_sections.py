@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -27,10 +28,50 @@ def test_a_section_is_added_at_the_end(crew: Crew) -> None:
     assert crew.sections(task)[0] == first
 
 
-def test_one_section_is_added_though_many_are_given_for_another_operation(crew: Crew) -> None:
-    task = crew.task()
-    crew.section(task, "One", sections=[{}, {}])
-    assert [each["title"] for each in crew.sections(task)] == ["One"]
+def test_sections_of_a_bulk_go_where_the_call_says(crew: Crew) -> None:
+    task, other = crew.task(), crew.task()
+    place = {"entityType": "TASK", "entityId": task["id"]}
+    section = {"title": "One", "usageDescription": "u", "content": "c"}
+    again = {"entityType": "task", "entityId": str(uuid.UUID(task["id"]))}
+    crew.data("manage_sections", operation="bulkCreate", **place, sections=[section, section | again])
+    refusal = crew.refusal(
+        "manage_sections", operation="bulkCreate", **place, sections=[section, section | {"entityId": other["id"]}]
+    )
+    assert refusal["message"] == "sections[1].entityId must be the entityId of the call"
+
+
+def test_an_update_that_changes_nothing_writes_nothing(crew: Crew) -> None:
+    section = crew.section(crew.task(), "One", content="words", tags="a,b")
+    before = crew.log.head()
+    named = {"sectionId": section["id"], "version": 1}
+    same = {
+        name: section[name] for name in ("title", "usageDescription", "content", "contentFormat", "ordinal", "tags")
+    }
+    for said in ({"operation": "update", **same}, {"operation": "updateText", "content": "words"}):
+        assert crew.data("manage_sections", **named, **said)["section"]["version"] == 1
+    assert crew.log.head() == before
+    refusal = crew.refusal("manage_sections", operation="update", **named)
+    assert (refusal["code"], refusal["message"][:30]) == ("VALIDATION_ERROR", "update needs at least one of t")
+    assert crew.data("manage_sections", operation="update", **named, title="Two")["section"]["version"] == 2
+
+
+def test_a_template_is_called_by_either_name(crew: Crew) -> None:
+    made = crew.data(
+        "manage_template", operation="create", name="Bug", description="d", targetEntityType="TASK", tags="a"
+    )["template"]
+    added = {"title": "Steps", "usageDescription": "u", "contentSample": "1."}
+    crew.data("manage_template", operation="addSection", templateId=made["id"], **added)
+    for name in ("id", "templateId"):
+        assert crew.data("query_templates", operation="get", **{name: made["id"]})["template"]["name"] == "Bug"
+        place = {"entityType": "TASK", "entityId": crew.task()["id"]}
+        assert crew.data("apply_template", **place, **{name: made["id"]})["createdCount"] == 1
+    before = crew.log.head()
+    same = {"name": "Bug", "tags": ["a"], "targetEntityType": "TASK"}
+    assert crew.data("manage_template", operation="update", id=made["id"], **same)["template"]["version"] == 2
+    assert crew.log.head() == before
+    assert crew.refusal("manage_template", operation="update", id=made["id"])["code"] == "VALIDATION_ERROR"
+    refusal = crew.refusal("query_templates", operation="get", id=made["id"], templateId=made["id"])
+    assert refusal["message"] == "field 'templateId' is not allowed"
 
 
 def test_two_sections_cannot_have_one_place(crew: Crew) -> None:

@@ -258,7 +258,7 @@ MISTAKES: list[tuple[list[dict[str, Any]], str]] = [
     ([{"op": "merge", "source": "a"}], "field 'operations[0].target' is required by merge"),
     (
         [{"op": "drop", "node_id": "a", "reason": "r", "target": "b"}],
-        "field 'operations[0].target' does not belong to drop",
+        "field 'operations[0].target' does not belong to drop; field 'operations[0]': drop takes node_id, reason",
     ),
 ]
 

@@ -24,6 +24,7 @@ from tallystick.toolsets.envelope import (
     violated,
 )
 from tallystick.toolsets.memory.arguments import Arguments
+from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
 
 PATTERNS_MAX = 20
 NAME_CHARACTERS_MAX = 255
@@ -66,52 +67,60 @@ FilePaths = Annotated[
 ]
 
 
-class QueryArguments(Arguments):
+class QueryArguments(OperationArguments, Arguments):
+    kind_field = "entityType"
+
     operation: Literal["get", "search", "context"]
+    # Of no use to context, and no fault there (K44).
     entityType: EntityType | None = Field(default=None, description="get, search")
-    id: Uuid = Field(default=None, description="get")
-    projectId: Reference = Field(default=None, description="search, context")
-    paths: FilePaths = Field(default=None, description="context: file paths, comma-separated")
-    query: str | None = Field(default=None, description="search: text in name or knowledge")
-    moleculeId: NullableUuid = Field(default=None, description="search: its atoms")
-    orphansOnly: Flag = Field(default=None, description="search: atoms without molecule")
+    id: Annotated[Uuid, UsedBy("get")] = None
+    projectId: Annotated[Reference, UsedBy("search context")] = None
+    paths: Annotated[FilePaths, UsedBy("context", "file paths, comma-separated")] = None
+    query: Annotated[str | None, UsedBy("search", "text in name or knowledge")] = None
+    moleculeId: Annotated[Uuid, UsedBy("search", "in this molecule", of="atom")] = None
+    orphansOnly: Annotated[Flag, UsedBy("search", "without molecule", of="atom")] = None
     includeChangelog: Flag = Field(default=None, description="default true")
     changelogLimit: Whole = Field(default=None, description="default 5")
-    limit: Whole = Field(default=None, description="default 20")
-    offset: Whole = None
+    limit: Annotated[Whole, UsedBy("search", "default 20")] = None
+    offset: Annotated[Whole, UsedBy("search")] = None
 
 
-class ManageArguments(Arguments):
+class ManageArguments(OperationArguments, Arguments):
+    kind_field = "entityType"
+
     operation: Literal["create", "update", "delete"]
     entityType: EntityType
-    id: Uuid = Field(default=None, description="update, delete")
-    version: Whole = Field(default=None, description="update, delete: the version you read")
-    projectId: Reference = Field(default=None, description="create")
-    name: str | None = Field(default=None, description="create, update")
-    paths: Texts = Field(default=None, description="atom: glob patterns")
-    knowledge: str | None = None
-    knowledgeMode: Literal["overwrite", "append"] | None = Field(default=None, description="update")
-    moleculeId: NullableUuid = Field(default=None, description="atom: its molecule; null for none")
-    relatedAtoms: Objects = Field(default=None, description="[{atomId, reason}]")
-    relatedMolecules: Objects = Field(default=None, description="[{moleculeId, reason}]")
-    createdByTaskId: Reference = Field(default=None, description="create")
-    lastTaskId: Reference = Field(default=None, description="update: the task at hand")
-    cascade: Flag = Field(default=None, description="delete molecule: its atoms too")
-    pin: Flag = Field(default=None, description="atom: note its files' git state, to tell when they change")
+    id: Annotated[Uuid, UsedBy("update delete")] = None
+    version: Annotated[Whole, UsedBy("update delete", "the version you read")] = None
+    projectId: Annotated[Reference, UsedBy("create update", "never changes")] = None
+    name: Annotated[str | None, UsedBy("create update")] = None
+    paths: Annotated[Texts, UsedBy("create update", "glob patterns", of="atom")] = None
+    knowledge: Annotated[str | None, UsedBy("create update")] = None
+    knowledgeMode: Annotated[Literal["overwrite", "append"] | None, UsedBy("update")] = None
+    moleculeId: Annotated[NullableUuid, UsedBy("create update", "null for none", of="atom")] = None
+    relatedAtoms: Annotated[Objects, UsedBy("create update", "[{atomId, reason}]", of="atom")] = None
+    relatedMolecules: Annotated[Objects, UsedBy("create update", "[{moleculeId, reason}]", of="molecule")] = None
+    createdByTaskId: Annotated[Reference, UsedBy("create")] = None
+    lastTaskId: Annotated[Reference, UsedBy("update delete", "the task at hand")] = None
+    # Of no use to an atom, and no fault there (K20).
+    cascade: Annotated[Flag, UsedBy("delete", "a molecule's atoms too")] = None
+    pin: Annotated[Flag, UsedBy("create update", "note its files' git state, to tell when they change", of="atom")] = (
+        None
+    )
 
     def has(self, field: str) -> bool:
         """Given at all; for moleculeId null is something to say."""
         return field in self.model_fields_set and (field == "moleculeId" or getattr(self, field) is not None)
 
 
-class ChangelogArguments(Arguments):
+class ChangelogArguments(OperationArguments, Arguments):
     operation: Literal["append", "search"]
     parentType: EntityType
     parentId: Uuid
-    taskId: Reference = Field(default=None, description="append")
-    summary: str | None = Field(default=None, description="append: what changed and why")
-    limit: Whole = Field(default=None, description="default 20")
-    offset: Whole = None
+    taskId: Annotated[Reference, UsedBy("append")] = None
+    summary: Annotated[str | None, UsedBy("append", "what changed and why")] = None
+    limit: Annotated[Whole, UsedBy("search", "default 20")] = None
+    offset: Annotated[Whole, UsedBy("search")] = None
 
 
 # -- query_graph
@@ -125,11 +134,8 @@ def _query_problems(asked: QueryArguments) -> Iterator[str]:
     yield from _missing(asked, _QUERY_NEEDS[asked.operation])
     if asked.operation == "context" and asked.paths == []:
         yield "paths must name at least one file"
-    if asked.operation == "search":
-        if asked.entityType == "molecule" and (asked.moleculeId is not None or asked.orphansOnly):
-            yield "moleculeId and orphansOnly are for atoms"
-        if asked.moleculeId is not None and asked.orphansOnly:
-            yield "moleculeId and orphansOnly exclude each other"
+    if asked.moleculeId is not None and asked.orphansOnly:
+        yield "moleculeId and orphansOnly exclude each other"
 
 
 _QUERY_NEEDS = {
@@ -152,7 +158,6 @@ def _manage_problems(asked: ManageArguments) -> Iterator[str]:
     yield from _missing(asked, _MANAGE_NEEDS[asked.operation])
     if asked.operation == "create" and asked.entityType == "atom" and asked.paths is None:
         yield "paths is required for creating an atom"
-    yield from _misplaced(asked)
     yield from _text_problems(asked)
     yield from _pattern_problems(asked.paths or [])
     yield from _related_problems(asked)
@@ -173,40 +178,6 @@ CHANGEABLE = {
     "atom": ("name", "knowledge", "paths", "moleculeId", "relatedAtoms", "pin"),
     "molecule": ("name", "knowledge", "relatedMolecules"),
 }
-_PLACES: dict[str, tuple[str, ...]] = {
-    "id": ("update", "delete"),
-    "version": ("update", "delete"),
-    "projectId": ("create", "update"),
-    "name": ("create", "update"),
-    "paths": ("create", "update"),
-    "knowledge": ("create", "update"),
-    "moleculeId": ("create", "update"),
-    "relatedAtoms": ("create", "update"),
-    "relatedMolecules": ("create", "update"),
-    "pin": ("create", "update"),
-    "createdByTaskId": ("create",),
-    "lastTaskId": ("update", "delete"),
-}
-_ENTITIES = {
-    "paths": "atom",
-    "moleculeId": "atom",
-    "relatedAtoms": "atom",
-    "pin": "atom",
-    "relatedMolecules": "molecule",
-}
-
-
-def _misplaced(asked: ManageArguments) -> Iterator[str]:
-    """What an operation would not heed is refused, so that nothing said is lost unseen."""
-    for field, operations in _PLACES.items():
-        if asked.operation not in operations and getattr(asked, field) is not None:
-            yield f"{field} is not for {asked.operation} operation"
-        elif _ENTITIES.get(field, asked.entityType) != asked.entityType and getattr(asked, field) is not None:
-            yield f"{field} is not for {asked.entityType}s"
-    if asked.knowledgeMode == "append" and asked.operation != "update":
-        yield f"knowledgeMode is not for {asked.operation} operation"
-    if asked.cascade and asked.operation != "delete":
-        yield f"cascade is not for {asked.operation} operation"
 
 
 def _text_problems(asked: ManageArguments) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.envelope import find_uuid
 from tallystick.toolsets.fitting import size_of
 from tallystick.toolsets.knowledge.freshness import Pin, Repository, told
+from tallystick.toolsets.work.desk import Unwritten
 
 if TYPE_CHECKING:
     from tallystick.store import NarrowedLook, Sight, Store
@@ -69,17 +71,20 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
         resource: str | None = None,
         task: str | None = None,
     ) -> T:
-        """What `draw` answers at the head, once the operations it lists are durable."""
+        """What `draw` answers at the head, once the operations it lists are durable; without any nothing is written."""
         drawn: list[T] = []
 
         def propose(state: State, sight: Sight) -> Draft:
             drawn.clear()
             operations: Operations = []
             drawn.append(draw(state, operations, Discretion(state, sight)))
+            if not operations:
+                raise Unwritten
             context = {"job_id": find_uuid(task) or task} if task else None
             return Draft(tuple(operations), actor=principal.actor, tool=tool, run_context=context)
 
-        await store.write_narrowed(principal, action, propose, resource=resource)
+        with suppress(Unwritten):
+            await store.write_narrowed(principal, action, propose, resource=resource)
         return drawn[0]
 
     async def pin(self, patterns: Sequence[str], *, instead_of: Pin | None = None) -> Pin | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Principal
+from tallystick.state.conditions import is_same
 from tallystick.state.knowledge import ATOM
 from tallystick.state.knowledge.catalogue import Knowledge, Parent
 from tallystick.state.knowledge.globs import normalised
@@ -137,15 +138,18 @@ async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageA
         pin = await _pin(desk, asked, *await _pinned_at_head(store, principal, asked))
 
     def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
-        attrs = _checked(state, asked)
-        project = str(attrs.get("projectId"))
+        before = _checked(state, asked)
+        project = str(before.get("projectId"))
         _check_project(state, asked, project)
         task = get_task(state, asked.lastTaskId) if asked.lastTaskId is not None else None
         now = desk.now(state)
-        attrs |= _changes(state, asked, attrs, project, now, task) | _pinned(pin)
+        attrs = before | _changes(state, asked, before, project, now, task) | _pinned(pin)
+        attrs |= {"lastTaskId": task} if task else {}
         if asked.pin is False:
             attrs.pop("pin", None)
-        attrs |= {"version": version_of(attrs) + 1, "updatedAt": now} | ({"lastTaskId": task} if task else {})
+        if is_same(attrs, before):
+            return entity_of(state.aspect(Knowledge), discretion, asked.entityType, entity_id, before)
+        attrs |= {"version": version_of(attrs) + 1, "updatedAt": now}
         return _put(state, operations, discretion, asked, entity_id, attrs)
 
     entity = await desk.write(store, principal, TOOL, draw, resource=entity_id, task=asked.lastTaskId)

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from tallystick.clock import from_text, wall_clock
 from tallystick.errors import InvalidArgument
+from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
 
 ID_CHARACTERS_MAX = 256
 NAME_CHARACTERS_MAX = 128
@@ -144,17 +145,25 @@ class RunContext(Arguments):
     dataset_id: Id | None = None
 
 
-class WriteArguments(Arguments):
+class WriteArguments(OperationArguments, Arguments):
+    operation_field = "op"
+
     op: Op
-    node: NodeArgument | None = Field(default=None, description="UPSERT_NODE")
-    edge: EdgeArgument | None = Field(default=None, description="UPSERT; DELETE, REDACT by from, rel, to")
-    node_id: Id | None = Field(default=None, description="DELETE, REDACT")
-    edge_id: Id | None = Field(default=None, description="DELETE, REDACT")
+    node: Annotated[NodeArgument | None, UsedBy("UPSERT_NODE")] = None
+    edge: Annotated[EdgeArgument | None, UsedBy("UPSERT_EDGE DELETE_EDGE REDACT_EDGE")] = Field(
+        default=None, description="UPSERT; DELETE, REDACT by from, rel, to"
+    )
+    node_id: Annotated[Id | None, UsedBy("DELETE_NODE REDACT_NODE")] = Field(default=None, description="DELETE, REDACT")
+    edge_id: Annotated[Id | None, UsedBy("DELETE_EDGE REDACT_EDGE")] = Field(default=None, description="DELETE, REDACT")
     reason: Annotated[str, Field(min_length=1, max_length=REASON_CHARACTERS_MAX)] | None = Field(
         default=None, description="why; required by REDACT"
     )
-    redacted_fields: Fields | None = Field(default=None, description="e.g. attrs.email; default all, its edges' too")
-    original_commit_id: CommitId | None = None
+    redacted_fields: Annotated[Fields | None, UsedBy("REDACT_NODE REDACT_EDGE")] = Field(
+        default=None, description="e.g. attrs.email; default all, its edges' too"
+    )
+    original_commit_id: Annotated[CommitId | None, UsedBy("REDACT_NODE REDACT_EDGE")] = Field(
+        default=None, description="REDACT"
+    )
     nonce: Id | None = Field(default=None, description="makes a retry safe")
     actor: Id | None = None
     run_context: RunContext | None = None

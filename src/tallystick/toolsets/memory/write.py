@@ -53,20 +53,10 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "REDACT_NODE": ("node_id", "reason"),
     "REDACT_EDGE": ("reason",),
 }
-ALLOWED: dict[str, tuple[str, ...]] = {
-    "DELETE_EDGE": ("edge", "edge_id"),
-    "REDACT_NODE": ("node_id", "redacted_fields", "original_commit_id"),
-    "REDACT_EDGE": ("edge", "edge_id", "redacted_fields", "original_commit_id"),
-}
-SPECIFIC = ("node", "edge", "node_id", "edge_id", "redacted_fields", "original_commit_id")
 
 
 def problems_of(asked: WriteArguments) -> list[str]:
     found = [required(field) for field in REQUIRED[asked.op] if getattr(asked, field) is None]
-    allowed = ALLOWED.get(asked.op, REQUIRED[asked.op])
-    for field in SPECIFIC:
-        if field not in allowed and getattr(asked, field) is not None:
-            found.append(f"field '{field}' does not belong to {asked.op}")
     return found + (EXTRA[asked.op](asked) if asked.op in EXTRA else [])
 
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from tallystick.state.conditions import is_same
 from tallystick.state.tasks import PRIORITIES, STATUSES
-from tallystick.toolsets.envelope import ID_CHARACTERS_MAX, Flag, Objects, Reference, Whole, find_array
+from tallystick.toolsets.envelope import (
+    ID_CHARACTERS_MAX,
+    Flag,
+    NullableReference,
+    Objects,
+    Reference,
+    Whole,
+    find_array,
+)
 from tallystick.toolsets.memory.arguments import Arguments
+from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
 
 TITLE_CHARACTERS_MAX = 500
 SUMMARY_CHARACTERS_MAX = 2_000
@@ -114,43 +124,58 @@ Summary = Annotated[str | None, _text(SUMMARY_CHARACTERS_MAX), WithJsonSchema({"
 Description = Annotated[str | None, _text(DESCRIPTION_CHARACTERS_MAX), WithJsonSchema({"type": "string"})]
 Reason = Annotated[str | None, _text(REASON_CHARACTERS_MAX), WithJsonSchema({"type": "string"})]
 Content = Annotated[str | None, BeforeValidator(_read_content), WithJsonSchema({"type": "string"})]
+_TEMPLATE_ID = Field(validation_alias=AliasChoices("id", "templateId"))
+"""One tool calls it so and another so: both take both."""
 # After reading: what is blank was read as nothing.
 Needed = AfterValidator(_required)
 
 
-class ManageContainer(Arguments):
+class ManageContainer(OperationArguments, Arguments):
+    kind_field = "containerType"
+
     operation: Literal["create", "update", "delete"]
     containerType: Annotated[ContainerType, Needed]
-    id: Reference = Field(default=None, description="update, delete")
-    name: Title = Field(default=None, description="project, feature")
-    title: Title = Field(default=None, description="task")
-    summary: Summary = None
-    description: Description = None
-    priority: Priority = Field(default=None, description="feature, task")
-    projectId: Reference = None
-    featureId: Reference = Field(default=None, description="task: goes into its project too")
-    complexity: Whole = Field(default=None, description="task: 1..10")
-    tags: Tags = Field(default=None, description="comma-separated; replaces")
-    relatedTo: Words = Field(default=None, description="update: ids, comma-separated; replaces")
-    version: Whole = Field(default=None, description="update: the version you read")
-    cascade: Flag = Field(default=None, description="delete with all it contains")
+    id: Annotated[Reference, UsedBy("update delete")] = None
+    name: Annotated[Title, UsedBy("create update", "of a project or feature")] = None
+    title: Annotated[Title, UsedBy("create update", "of a task")] = None
+    summary: Annotated[Summary, UsedBy("create update")] = None
+    description: Annotated[Description, UsedBy("create update")] = None
+    priority: Annotated[Priority, UsedBy("create update", of="feature task")] = None
+    projectId: Annotated[NullableReference, UsedBy("create update", "null for none", of="feature task")] = None
+    featureId: Annotated[
+        NullableReference, UsedBy("create update", "goes into its project too; null for none", of="task")
+    ] = None
+    complexity: Annotated[Whole, UsedBy("create update", "1..10", of="task")] = None
+    tags: Annotated[Tags, UsedBy("create update", "comma-separated; replaces")] = None
+    relatedTo: Annotated[Words, UsedBy("create update", "ids, comma-separated; replaces", of="feature task")] = None
+    version: Annotated[Whole, UsedBy("update delete", "the version you read")] = None
+    cascade: Annotated[Flag, UsedBy("delete", "with all it contains")] = None
     status: Any = Field(default=None, description="refused: use advance, revert, terminate")
 
+    def taken(self) -> list[str]:
+        return [name for name in super().taken() if name != "status"]
 
-class QueryContainer(Arguments):
+
+class QueryContainer(OperationArguments, Arguments):
+    kind_field = "containerType"
+
     operation: Literal["get", "search", "overview"]
     containerType: Annotated[ContainerType, Needed]
-    id: Reference = Field(default=None, description="get, overview")
-    query: str | None = Field(default=None, description="search: text in title, summary, description")
-    status: Words = Field(default=None, description="comma-separated; !X excludes")
-    priority: Words = Field(default=None, description="comma-separated; !X excludes")
-    tags: Words = Field(default=None, description="comma-separated; !x excludes")
-    projectId: Reference = None
-    featureId: Reference = None
-    limit: Whole = Field(default=None, description="default 20")
-    offset: Whole = None
-    includeSections: Flag = None
+    id: Annotated[Reference, UsedBy("get overview")] = None
+    query: Annotated[str | None, UsedBy("search", "text in title, summary, description")] = None
+    status: Annotated[Words, UsedBy("search", "comma-separated; !X excludes", of="feature task")] = None
+    priority: Annotated[Words, UsedBy("search", "comma-separated; !X excludes", of="feature task")] = None
+    tags: Annotated[Words, UsedBy("search", "comma-separated; !x excludes")] = None
+    projectId: Annotated[Reference, UsedBy("search", of="feature task")] = None
+    featureId: Annotated[Reference, UsedBy("search", of="task")] = None
+    limit: Annotated[Whole, UsedBy("search", "default 20")] = None
+    offset: Annotated[Whole, UsedBy("search")] = None
+    includeSections: Annotated[Flag, UsedBy("get")] = None
+    # Of no use elsewhere, and no fault there (K32).
     includeGraphContext: Flag = Field(default=None, description="get task: the knowledge of its context files")
+
+    def effective_operation(self) -> str:
+        return "search" if self.operation == "overview" and self.id is None else self.operation
 
 
 class QuerySections(Arguments):
@@ -161,21 +186,21 @@ class QuerySections(Arguments):
     sectionIds: Words = None
 
 
-class ManageSections(Arguments):
+class ManageSections(OperationArguments, Arguments):
     operation: Literal["add", "update", "updateText", "delete", "reorder", "bulkCreate", "bulkDelete"]
-    entityType: EntityType = Field(default=None, description="add, reorder, bulkCreate")
-    entityId: Reference = Field(default=None, description="add, reorder, bulkCreate")
-    sectionId: Reference = Field(default=None, description="update, updateText, delete")
-    title: Title = None
-    usageDescription: Summary = Field(default=None, description="what it is for")
-    content: Content = None
-    contentFormat: Format = Field(default=None, description="default MARKDOWN")
-    tags: Tags = None
-    ordinal: Whole = Field(default=None, description="default last")
-    version: Whole = Field(default=None, description="update, updateText: the version you read")
-    orderedIds: Words = Field(default=None, description="reorder: all ids, comma-separated")
-    sections: Objects = Field(default=None, description="bulkCreate: JSON array as for add")
-    sectionIds: Words = Field(default=None, description="bulkDelete")
+    entityType: Annotated[EntityType, UsedBy("add reorder bulkCreate")] = None
+    entityId: Annotated[Reference, UsedBy("add reorder bulkCreate")] = None
+    sectionId: Annotated[Reference, UsedBy("update updateText delete")] = None
+    title: Annotated[Title, UsedBy("add update")] = None
+    usageDescription: Annotated[Summary, UsedBy("add update", "what it is for")] = None
+    content: Annotated[Content, UsedBy("add update updateText")] = None
+    contentFormat: Annotated[Format, UsedBy("add update", "default MARKDOWN")] = None
+    tags: Annotated[Tags, UsedBy("add update")] = None
+    ordinal: Annotated[Whole, UsedBy("add update", "default last")] = None
+    version: Annotated[Whole, UsedBy("update updateText delete", "the version you read")] = None
+    orderedIds: Annotated[Words, UsedBy("reorder", "all ids, comma-separated")] = None
+    sections: Annotated[Objects, UsedBy("bulkCreate", "JSON array as for add")] = None
+    sectionIds: Annotated[Words, UsedBy("bulkDelete")] = None
 
 
 class Section(Arguments):
@@ -187,8 +212,8 @@ class Section(Arguments):
     contentFormat: Format = None
     tags: Tags = None
     ordinal: Whole = None
-    entityType: Any = None
-    entityId: Any = None
+    entityType: EntityType = None
+    entityId: Reference = None
 
 
 class NextTask(Arguments):
@@ -207,7 +232,7 @@ class Blocked(Arguments):
     featureId: Reference = None
 
 
-class ManageDependency(Arguments):
+class ManageDependency(OperationArguments, Arguments):
     operation: Literal["create", "delete"]
     fromId: Annotated[Reference, Needed]
     toId: Annotated[Reference, Needed]
@@ -248,34 +273,36 @@ class Unblock(Step):
     blockedBy: Annotated[Words, Needed] = Field(description="ids, or NO_OP")
 
 
-class QueryTemplates(Arguments):
+class QueryTemplates(OperationArguments, Arguments):
     operation: Literal["get", "list"]
-    id: Reference = Field(default=None, description="get")
-    targetEntityType: EntityType = Field(default=None, description="list")
-    isEnabled: Flag = Field(default=None, description="list")
-    isBuiltIn: Flag = Field(default=None, description="list")
-    tags: Words = Field(default=None, description="list: any of")
+    id: Annotated[Reference, UsedBy("get", "or templateId"), _TEMPLATE_ID] = None
+    targetEntityType: Annotated[EntityType, UsedBy("list")] = None
+    isEnabled: Annotated[Flag, UsedBy("list")] = None
+    isBuiltIn: Annotated[Flag, UsedBy("list")] = None
+    tags: Annotated[Words, UsedBy("list", "any of")] = None
 
 
-class ManageTemplate(Arguments):
+class ManageTemplate(OperationArguments, Arguments):
     operation: Literal["create", "update", "delete", "enable", "disable", "addSection"]
-    id: Reference = Field(default=None, description="all but create")
-    name: Title = None
-    description: Summary = None
-    targetEntityType: EntityType = None
-    isProtected: Flag = Field(default=None, description="create: never to be changed or deleted")
-    createdBy: Title = None
-    tags: Tags = None
-    title: Title = Field(default=None, description="addSection")
-    usageDescription: Summary = Field(default=None, description="addSection")
-    contentSample: Content = Field(default=None, description="addSection")
-    contentFormat: Format = Field(default=None, description="addSection")
-    ordinal: Whole = Field(default=None, description="addSection: default last")
-    isRequired: Flag = Field(default=None, description="addSection")
+    id: Annotated[Reference, UsedBy("update delete enable disable addSection", "or templateId"), _TEMPLATE_ID] = None
+    name: Annotated[Title, UsedBy("create update")] = None
+    description: Annotated[Summary, UsedBy("create update")] = None
+    targetEntityType: Annotated[EntityType, UsedBy("create update")] = None
+    isProtected: Annotated[Flag, UsedBy("create", "never to be changed or deleted")] = None
+    createdBy: Annotated[Title, UsedBy("create update")] = None
+    tags: Annotated[Tags, UsedBy("create update addSection")] = None
+    title: Annotated[Title, UsedBy("addSection")] = None
+    usageDescription: Annotated[Summary, UsedBy("addSection")] = None
+    contentSample: Annotated[Content, UsedBy("addSection")] = None
+    contentFormat: Annotated[Format, UsedBy("addSection")] = None
+    ordinal: Annotated[Whole, UsedBy("addSection", "default last")] = None
+    isRequired: Annotated[Flag, UsedBy("addSection")] = None
 
 
 class ApplyTemplate(Arguments):
-    templateId: Annotated[Reference, Needed]
+    templateId: Annotated[Reference, Needed] = Field(
+        validation_alias=AliasChoices("templateId", "id"), description="or id"
+    )
     entityType: Annotated[EntityType, Needed]
     entityId: Annotated[Reference, Needed]
 
@@ -301,6 +328,21 @@ def missing(asked: Arguments, fields: tuple[str, ...], what: str) -> Iterator[st
     for field in fields:
         if getattr(asked, field) in (None, ""):
             yield f"{field} is required for {what}"
+
+
+def unchanging(asked: OperationArguments, *named: str, nullable: tuple[str, ...] = ()) -> Iterator[str]:
+    """An update must change something (K24). `named` say what is updated; null is something to say for `nullable`."""
+    changeable = [name for name in asked.taken() if name not in named]
+    given = asked.model_fields_set.intersection(changeable)
+    if all(getattr(asked, name) is not None for name in named) and not any(
+        getattr(asked, name) is not None or name in nullable for name in given
+    ):
+        yield f"update needs at least one of {', '.join(changeable)}"
+
+
+def differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Of the new values those that are new; None where something goes."""
+    return {name: value for name, value in after.items() if not is_same(before.get(name), value)}
 
 
 def split_words(words: list[str] | None, known: tuple[str, ...] | None = None) -> tuple[set[str], set[str], list[str]]:

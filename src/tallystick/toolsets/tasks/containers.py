@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tallystick.commits import Operation, Verb
 from tallystick.errors import Conflict, TallystickError
@@ -13,7 +13,7 @@ from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, succeeded
 from tallystick.toolsets.fitting import size_of
 from tallystick.toolsets.knowledge.desk import project_deletion
-from tallystick.toolsets.tasks.arguments import ManageContainer, missing
+from tallystick.toolsets.tasks.arguments import ManageContainer, differing, missing, unchanging
 from tallystick.toolsets.tasks.desk import Desk, check_unused, said
 from tallystick.toolsets.tasks.entities import entity_of
 from tallystick.toolsets.tasks.view import RELATES_TO, Said, View, invalid, invalid_operation
@@ -43,11 +43,15 @@ def _problems(asked: ManageContainer) -> Iterator[str]:
         yield from missing(asked, needed, f"creating a {kind}")
     elif asked.operation == "update":
         yield from missing(asked, ("id", "version"), "update operation")
+        if asked.status is None:
+            yield from unchanging(asked, "id", "version", nullable=("projectId", "featureId"))
         for field in ("name", "title", "summary"):
             if getattr(asked, field) == "":
                 yield f"{field} must not be blank"
     else:
         yield from missing(asked, ("id",), "delete operation")
+    if asked.name and asked.title and asked.name != asked.title:
+        yield "name and title are the same thing, and differ"
     if asked.complexity is not None and not 1 <= asked.complexity <= 10:
         yield "complexity must be between 1 and 10"
 
@@ -119,17 +123,24 @@ def _place(view: View, asked: ManageContainer) -> tuple[str, str | None]:
     """The project and the node above."""
     project = _project(view, asked.projectId)
     if asked.featureId is None:
-        return (project.id, _root(view, project)) if project is not None else (LOOSE, None)
-    if asked.containerType != "task":
-        raise invalid(f"featureId is for tasks, not for a {asked.containerType}")
-    feature = view.get("feature", asked.featureId)
-    if project is not None and feature.project != project.id:
-        raise invalid(f"feature '{feature.id}' belongs to another project", projectId=feature.project)
+        return _top(view, project)
+    feature = _feature(view, asked, project)
     if feature.terminal:
         raise invalid_operation(
             f"Cannot add a task: feature is in terminal state {feature.status}", featureId=feature.id
         )
     return feature.project or LOOSE, feature.id
+
+
+def _feature(view: View, asked: ManageContainer, project: Card | None) -> Card:
+    feature = view.get("feature", asked.featureId)
+    if project is not None and feature.project != project.id:
+        raise invalid(f"feature '{feature.id}' belongs to another project", projectId=feature.project)
+    return feature
+
+
+def _top(view: View, project: Card | None) -> tuple[str, str | None]:
+    return (project.id, _root(view, project)) if project is not None else (LOOSE, None)
 
 
 def _project(view: View, reference: str | None) -> Card | None:
@@ -166,14 +177,7 @@ async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageC
             card = _update_project(view, asked, card)
         else:
             view.job = card.id
-            moves = _moves(view, asked, card)
-            card = view.revise(card, _task_changes(asked), **_changes(view, asked, card), **moves)
-            _check_size(view.attrs(card.id))
-            if "project" in moves:
-                for each in list(view.row(card.id).below()):
-                    view.sketch.revise(each.id, project=moves["project"])
-            if asked.relatedTo is not None:
-                _relate(view, card, asked.relatedTo)
+            card = _update_node(view, asked, card)
         return {kind: entity_of(view, card)}
 
     data = await desk.write(store, principal, TOOL, draw, resource=asked.id)
@@ -181,29 +185,35 @@ async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageC
 
 
 def _update_project(view: View, asked: ManageContainer, card: Card) -> Card:
-    changes: Said = {}
-    name = _title(asked)
-    if name:
-        _check_name(view, name, card.id)
-        changes["name"] = name
-    if asked.summary:
-        changes["summary"] = asked.summary
-        root = _root(view, card)
-        if root is not None:
-            view.sketch.revise(root, summary=asked.summary)
-    task: Said = {"description": asked.description} if asked.description is not None else {}
-    task |= {"tags": asked.tags} if asked.tags is not None else {}
-    return view.revise(card, {key: value or None for key, value in task.items()}, **changes)
+    changes = differing(view.attrs(card.id), said(name=_title(asked), summary=asked.summary))
+    if "name" in changes:
+        _check_name(view, changes["name"], card.id)
+    root = _root(view, card) if "summary" in changes else None
+    if root is not None:
+        view.sketch.revise(root, summary=changes["summary"])
+    task = differing(view.said(card.id), _given(description=asked.description, tags=asked.tags))
+    return view.revise(card, task, **changes) if task or changes else card
 
 
-def _task_changes(asked: ManageContainer) -> Said:
-    given = {
-        "title": _title(asked),
-        "description": asked.description,
-        "tags": asked.tags,
-        "complexity": asked.complexity if asked.containerType == "task" else None,
-    }
-    return {name: value or None for name, value in given.items() if value is not None}
+def _update_node(view: View, asked: ManageContainer, card: Card) -> Card:
+    moves = _moves(view, asked, card)
+    given = _given(title=_title(asked), description=asked.description, tags=asked.tags, complexity=asked.complexity)
+    task = differing(view.said(card.id), given)
+    changes = differing(view.attrs(card.id), _changes(view, asked, card)) | moves
+    related = asked.relatedTo is not None and _relate(view, card, asked.relatedTo)
+    if not (task or changes or related):
+        return card
+    card = view.revise(card, task, **changes)
+    _check_size(view.attrs(card.id))
+    if "project" in moves:
+        for each in list(view.row(card.id).below()):
+            view.sketch.revise(each.id, project=moves["project"])
+    return card
+
+
+def _given(**fields: Any) -> Said:
+    """What was said; None for what is to be taken away."""
+    return {name: value or None for name, value in fields.items() if value is not None}
 
 
 def _changes(view: View, asked: ManageContainer, card: Card) -> Said:
@@ -216,19 +226,10 @@ def _changes(view: View, asked: ManageContainer, card: Card) -> Said:
 
 
 def _moves(view: View, asked: ManageContainer, card: Card) -> Said:
-    if asked.projectId is None and asked.featureId is None:
+    """Null takes it out of its feature or project; what is not named stays as it is."""
+    if not {"projectId", "featureId"} & asked.model_fields_set:
         return {}
-    feature = view.feature_of(card.id)
-    project = _project(view, asked.projectId)
-    if asked.featureId is None and feature is not None and project is not None:
-        if feature.project != project.id:
-            raise invalid(
-                f"the task belongs to feature '{feature.id}', which is in another project", featureId=feature.id
-            )
-        return {}
-    if feature is not None and view.find(asked.featureId, "feature") == feature:
-        return {}
-    place, parent = _place(view, asked)
+    place, parent = _destination(view, asked, card)
     above = view.graph.find(parent) if parent is not None else None
     if above is not None and view.row(card.id) in (above, *above.above()):
         raise invalid(f"'{parent}' is below the {card.kind} itself", id=parent)
@@ -238,8 +239,24 @@ def _moves(view: View, asked: ManageContainer, card: Card) -> Said:
     return {"parent": parent} | ({"project": place} if here.get("project") != place else {})
 
 
-def _relate(view: View, card: Card, references: list[str]) -> None:
-    """Make these, and only these, the related ones."""
+def _destination(view: View, asked: ManageContainer, card: Card) -> tuple[str, str | None]:
+    here = card.project or LOOSE, view.attrs(card.id).get("parent")
+    feature = view.feature_of(card.id)
+    names_project = "projectId" in asked.model_fields_set
+    project = _project(view, asked.projectId if names_project else card.project)
+    stays = (project.id if project is not None else None) == card.project
+    if asked.featureId is not None:
+        named = _feature(view, asked, project if names_project else None)
+        return here if feature is not None and named.id == feature.id else _place(view, asked)
+    if feature is None or "featureId" in asked.model_fields_set:
+        return here if stays and feature is None else _top(view, project)
+    if not stays:
+        raise invalid(f"the task belongs to feature '{feature.id}', which is in another project", featureId=feature.id)
+    return here
+
+
+def _relate(view: View, card: Card, references: list[str]) -> bool:
+    """Make these, and only these, the related ones; False where they are."""
     wanted: dict[str, None] = {}
     for reference in references:
         other = view.find(reference)
@@ -256,6 +273,7 @@ def _relate(view: View, card: Card, references: list[str]) -> None:
     for each in wanted:
         if each not in before:
             view.sketch.link({"from": card.id, "rel": RELATES_TO, "to": each})
+    return wanted.keys() != set(before)
 
 
 # -- delete

@@ -44,8 +44,6 @@ def _problems(asked: QueryContainer) -> Iterator[str]:
         unknown = split_words(getattr(asked, field), known)[2]
         if unknown:
             yield f"{field} must be of {', '.join(known)}: there is no {', '.join(unknown)}"
-        if asked.containerType == "project" and getattr(asked, field):
-            yield f"{field} is not for projects"
 
 
 # -- get
@@ -130,8 +128,10 @@ def _found(view: View, asked: QueryContainer) -> Breathing[Said]:
 def _candidates(view: View, asked: QueryContainer) -> Iterable[Card]:
     kind = asked.containerType or ""
     if asked.featureId is not None:
-        return view.told_below(view.get("feature", asked.featureId), kind)
-    if asked.projectId is not None and kind != "project":
+        feature = view.get("feature", asked.featureId)
+        project = view.get("project", asked.projectId).id if asked.projectId is not None else feature.project
+        return view.told_below(feature, kind) if feature.project == project else []
+    if asked.projectId is not None:
         return view.told_below(view.get("project", asked.projectId), kind)
     cards = (view.card(each) for each in view.shelf.by_kind[kind])
     return [card for card in cards if card is not None]

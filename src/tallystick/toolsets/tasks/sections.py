@@ -14,7 +14,14 @@ from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import itself
 from tallystick.toolsets.envelope import check, check_version, find_uuid, not_found, succeeded
 from tallystick.toolsets.knowledge.lookup import version_of
-from tallystick.toolsets.tasks.arguments import ManageSections, QuerySections, Section, missing
+from tallystick.toolsets.tasks.arguments import (
+    ManageSections,
+    QuerySections,
+    Section,
+    differing,
+    missing,
+    unchanging,
+)
 from tallystick.toolsets.tasks.desk import Desk, check_unused
 from tallystick.toolsets.tasks.entities import section_of, sections_of, text
 from tallystick.toolsets.tasks.view import Said, View, invalid
@@ -74,6 +81,8 @@ async def manage_sections(desk: Desk, store: Store, principal: Principal, asked:
 
 def _problems(asked: ManageSections) -> Iterator[str]:
     yield from missing(asked, _NEEDS[asked.operation], f"{asked.operation} operation")
+    if asked.operation == "update":
+        yield from unchanging(asked, "sectionId", "version")
     if asked.operation == "bulkCreate" and asked.sections == []:
         yield "sections must not be empty"
     if asked.ordinal is not None and asked.ordinal < 0:
@@ -113,9 +122,18 @@ def _read(asked: ManageSections) -> Iterator[Section]:
             problems = [f"sections[{number}].{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
             check(problems)
             raise
+        check(_elsewhere(asked, section, number))
         needed = ("title", "usageDescription", "content")
         check(f"sections[{number}].{problem}" for problem in missing(section, needed, "bulkCreate operation"))
         yield section
+
+
+def _elsewhere(asked: ManageSections, section: Section, number: int) -> Iterator[str]:
+    """Each may say again where it goes, and nothing else."""
+    for name in ("entityType", "entityId"):
+        here, there = (getattr(each, name) or "" for each in (asked, section))
+        if there and (find_uuid(there) or there) != (find_uuid(here) or here):
+            yield f"sections[{number}].{name} must be the {name} of the call"
 
 
 def put_sections(view: View, card: Card, ids: list[str], sections: Sequence[ManageSections | Section]) -> None:
@@ -155,22 +173,20 @@ def _update(view: View, asked: ManageSections, ids: list[str]) -> Said:
     section_id, attrs = _get(view, asked.sectionId)
     check_version(asked.version or 0, version_of(attrs))
     changes = {name: getattr(asked, name) for name in _WRITTEN if getattr(asked, name) is not None}
-    if asked.operation == "updateText":
-        changes = {"content": asked.content}
-    else:
-        check(f"{name} must not be blank" for name in ("title", "usageDescription") if changes.get(name) == "")
-        if asked.tags is not None:
-            changes["tags"] = ",".join(asked.tags)
-        if asked.ordinal is not None:
-            others = [each for each in view.shelf.sections(text(attrs, "entityId")) if each != section_id]
-            _check_free(asked.ordinal, {_ordinal(view, each) for each in others})
-            changes["ordinal"] = asked.ordinal
+    check(f"{name} must not be blank" for name in ("title", "usageDescription") if changes.get(name) == "")
+    if asked.tags is not None:
+        changes["tags"] = ",".join(asked.tags)
+    if asked.ordinal is not None:
+        others = [each for each in view.shelf.sections(text(attrs, "entityId")) if each != section_id]
+        _check_free(asked.ordinal, {_ordinal(view, each) for each in others})
+        changes["ordinal"] = asked.ordinal
     _put(view, section_id, attrs, changes)
     return {"section": section_of(view, section_id)}
 
 
 def _put(view: View, section_id: str, attrs: Said, changes: Said) -> None:
-    view.put_other(section_id, SECTION, {**attrs, **changes, "version": version_of(attrs) + 1})
+    if differing(attrs, changes):
+        view.put_other(section_id, SECTION, {**attrs, **changes, "version": version_of(attrs) + 1})
 
 
 def _get(view: View, reference: str | None) -> tuple[str, Said]:

@@ -13,7 +13,15 @@ from tallystick.toolsets.envelope import check, find_uuid, not_found, succeeded
 from tallystick.toolsets.fitting import fitting
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.lookup import version_of
-from tallystick.toolsets.tasks.arguments import ApplyTemplate, ManageTemplate, QueryTemplates, Section, missing
+from tallystick.toolsets.tasks.arguments import (
+    ApplyTemplate,
+    ManageTemplate,
+    QueryTemplates,
+    Section,
+    differing,
+    missing,
+    unchanging,
+)
 from tallystick.toolsets.tasks.desk import Desk, check_unused
 from tallystick.toolsets.tasks.entities import sections_of, stamped, text
 from tallystick.toolsets.tasks.sections import FORMAT_DEFAULT, get_entity, put_sections
@@ -92,8 +100,10 @@ async def manage_template(desk: Desk, store: Store, principal: Principal, asked:
 
 def _problems(asked: ManageTemplate) -> Iterator[str]:
     yield from missing(asked, _NEEDS.get(asked.operation, ("id",)), f"{asked.operation} operation")
-    if asked.name == "" and asked.operation == "update":
-        yield "name must not be blank"
+    if asked.operation == "update":
+        yield from unchanging(asked, "id")
+        if asked.name == "":
+            yield "name must not be blank"
     if asked.ordinal is not None and asked.ordinal < 0:
         yield "ordinal must not be negative"
 
@@ -152,7 +162,8 @@ def _update(view: View, asked: ManageTemplate, new: str) -> Said:
 
 
 def _put(view: View, template_id: str, attrs: Said, changes: Said) -> Said:
-    view.put_other(template_id, TEMPLATE, {**attrs, **changes, "version": version_of(attrs) + 1})
+    if differing(attrs, changes):
+        view.put_other(template_id, TEMPLATE, {**attrs, **changes, "version": version_of(attrs) + 1})
     return {"template": template_of(view, template_id, with_sections=True)}
 
 
@@ -163,11 +174,7 @@ def _delete(view: View, asked: ManageTemplate, new: str) -> Said:
 
 
 def _switch(view: View, asked: ManageTemplate, new: str) -> Said:
-    template_id, attrs = _get(view, asked.id)
-    enabled = asked.operation == "enable"
-    if attrs.get("isEnabled") is enabled:
-        return {"template": template_of(view, template_id, with_sections=True)}
-    return _put(view, template_id, attrs, {"isEnabled": enabled})
+    return _put(view, *_get(view, asked.id), {"isEnabled": asked.operation == "enable"})
 
 
 def _add_section(view: View, asked: ManageTemplate, new: str) -> Said:

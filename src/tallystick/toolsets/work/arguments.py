@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import InvalidArgument
 from tallystick.toolsets.memory.arguments import Arguments, Id, Name
+from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
 
 SUMMARY_CHARACTERS_MAX = 2_000
 LINK_CHARACTERS_MAX = 1_000
@@ -42,6 +43,7 @@ Summary = Annotated[str, Field(min_length=1, max_length=SUMMARY_CHARACTERS_MAX),
 Link = Annotated[str, Field(min_length=1, max_length=LINK_CHARACTERS_MAX)]
 Links = Annotated[list[Link], Field(max_length=BATCH_MAX)]
 Ref = Annotated[str, Field(min_length=1, max_length=64)]
+Reason = Annotated[str, Field(min_length=1, max_length=REF_CHARACTERS_MAX), AfterValidator(_said)]
 Anything = Annotated[Any, AfterValidator(_storable)]
 Properties = Annotated[dict[str, Any], AfterValidator(_storable)]
 Sort = Literal["readiness", "depth", "recent", "created"]
@@ -135,15 +137,15 @@ class QueryArguments(Arguments):
     cursor: str | None = None
 
 
-class Operation(Arguments):
+class Operation(OperationArguments, Arguments):
+    operation_field = "op"
+
     op: Literal["move", "merge", "drop"]
-    node_id: Id | None = Field(default=None, description="move, drop")
-    new_parent: Id | None = Field(default=None, description="move")
-    source: Id | None = Field(default=None, description="merge: absorbed, then deleted")
-    target: Id | None = Field(default=None, description="merge: survives")
-    reason: Annotated[str, Field(min_length=1, max_length=REF_CHARACTERS_MAX), AfterValidator(_said)] | None = Field(
-        default=None, description="drop"
-    )
+    node_id: Annotated[Id | None, UsedBy("move drop")] = None
+    new_parent: Annotated[Id | None, UsedBy("move")] = None
+    source: Annotated[Id | None, UsedBy("merge", "absorbed, then deleted")] = None
+    target: Annotated[Id | None, UsedBy("merge", "survives")] = None
+    reason: Annotated[Reason | None, UsedBy("drop")] = None
 
 
 class RestructureArguments(Arguments):

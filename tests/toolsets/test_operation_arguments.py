@@ -1,0 +1,202 @@
+"""What an operation does not use is refused, in every tool that has operations (X21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from tallystick import app
+from tallystick.config import Settings
+from tallystick.errors import InvalidArgument
+from tallystick.server.dispatch import prepare
+from tallystick.toolsets import Tool, knowledge, memory, tasks, work
+from tallystick.toolsets.operation_arguments import OperationArguments
+
+HEX = "a" * 32
+TOOLS = {
+    tool.name: tool
+    for toolset in (memory.TOOLSET, knowledge.TOOLSET, tasks.TOOLSET, work.TOOLSET)
+    for tool in toolset.tools
+}
+
+# tool → operation (and kind of entity) → every parameter that it uses, besides those that choose it.
+USES: dict[str, dict[str, str]] = {
+    "query_graph": {
+        "get atom": "id includeChangelog changelogLimit",
+        "get molecule": "id includeChangelog changelogLimit",
+        "search atom": "projectId query moleculeId orphansOnly includeChangelog changelogLimit limit offset",
+        "search molecule": "projectId query includeChangelog changelogLimit limit offset",
+        "context": "projectId paths includeChangelog changelogLimit entityType",
+    },
+    "manage_graph": {
+        "create atom": "projectId name paths knowledge moleculeId relatedAtoms createdByTaskId pin",
+        "create molecule": "projectId name knowledge relatedMolecules createdByTaskId",
+        "update atom": "id version projectId name paths knowledge knowledgeMode moleculeId relatedAtoms lastTaskId pin",
+        "update molecule": "id version projectId name knowledge knowledgeMode relatedMolecules lastTaskId",
+        "delete atom": "id version lastTaskId cascade",
+        "delete molecule": "id version lastTaskId cascade",
+    },
+    "manage_changelog": {"append": "parentType parentId taskId summary", "search": "parentType parentId limit offset"},
+    "manage_container": {
+        "create project": "name title summary description tags",
+        "create feature": "name title summary description priority projectId tags relatedTo",
+        "create task": "name title summary description priority projectId featureId complexity tags relatedTo",
+        "update project": "id version name title summary description tags",
+        "update feature": "id version name title summary description priority projectId tags relatedTo",
+        "update task": "id version name title summary description priority projectId featureId complexity tags"
+        " relatedTo",
+        "delete project": "id version cascade",
+        "delete feature": "id version cascade",
+        "delete task": "id version cascade",
+    },
+    "query_container": {
+        "get project": "id includeSections includeGraphContext",
+        "get task": "id includeSections includeGraphContext",
+        "search project": "query tags limit offset includeGraphContext",
+        "search feature": "query status priority tags projectId limit offset includeGraphContext",
+        "search task": "query status priority tags projectId featureId limit offset includeGraphContext",
+        "overview task": "query status priority tags projectId featureId limit offset includeGraphContext id",
+    },
+    "manage_sections": {
+        "add": "entityType entityId title usageDescription content contentFormat tags ordinal",
+        "update": "sectionId version title usageDescription content contentFormat tags ordinal",
+        "updateText": "sectionId version content",
+        "delete": "sectionId version",
+        "reorder": "entityType entityId orderedIds",
+        "bulkCreate": "entityType entityId sections",
+        "bulkDelete": "sectionIds",
+    },
+    "manage_dependency": {"create": "fromId toId type", "delete": "fromId toId type"},
+    "query_templates": {"get": "id", "list": "targetEntityType isEnabled isBuiltIn tags"},
+    "manage_template": {
+        "create": "name description targetEntityType isProtected createdBy tags",
+        "update": "id name description targetEntityType createdBy tags",
+        "delete": "id",
+        "enable": "id",
+        "disable": "id",
+        "addSection": "id title usageDescription contentSample contentFormat ordinal isRequired tags",
+    },
+    "memory.write": {
+        "UPSERT_NODE": "node reason nonce actor run_context",
+        "UPSERT_EDGE": "edge reason nonce actor run_context",
+        "DELETE_NODE": "node_id reason nonce actor run_context",
+        "DELETE_EDGE": "edge edge_id reason nonce actor run_context",
+        "REDACT_NODE": "node_id redacted_fields original_commit_id reason nonce actor run_context",
+        "REDACT_EDGE": "edge edge_id redacted_fields original_commit_id reason nonce actor run_context",
+    },
+    "graph_restructure": {"move": "node_id new_parent", "merge": "source target", "drop": "node_id reason"},
+}
+VALUES: dict[str, Any] = {
+    "id": HEX, "moleculeId": HEX, "parentId": HEX, "entityType": "TASK", "targetEntityType": "TASK",
+    "parentType": "atom", "orphansOnly": True, "includeChangelog": True, "includeSections": True,
+    "includeGraphContext": True, "cascade": True, "pin": True, "isEnabled": True, "isBuiltIn": True,
+    "isProtected": True, "isRequired": True, "changelogLimit": 1, "limit": 1, "offset": 1, "version": 1,
+    "complexity": 1, "ordinal": 1, "priority": "LOW", "paths": ["a"], "relatedAtoms": [], "relatedMolecules": [],
+    "sections": [], "knowledgeMode": "overwrite", "contentFormat": "JSON", "type": "BLOCKS",
+    "node": {"id": "n", "type": "T", "attrs": {}}, "edge": {"from": "a", "rel": "r", "to": "b"},
+    "redacted_fields": ["attrs"], "original_commit_id": "0" * 64, "run_context": {"run_id": "r"},
+}  # fmt: skip
+NEEDED = {
+    "manage_changelog": {"parentType": "atom", "parentId": HEX},
+    "manage_dependency": {"fromId": "a", "toId": "b"},
+}
+
+
+def arguments_of(tool: str, case: str, **said: Any) -> dict[str, Any]:
+    operation, _, kind = case.partition(" ")
+    if tool == "graph_restructure":
+        return {"operations": [{"op": operation, **said}]}
+    named = {"op" if tool == "memory.write" else "operation": operation}
+    if kind:
+        named["entityType" if tool.endswith("graph") else "containerType"] = kind
+    return NEEDED.get(tool, {}) | said | named
+
+
+def model_of(tool: str) -> type[OperationArguments]:
+    found = models_of(TOOLS[tool].input)
+    return next(model for model in found if issubclass(model, OperationArguments))
+
+
+def parameters_of(tool: str, case: str) -> list[str]:
+    chosen = arguments_of(tool, case).keys() - NEEDED.get(tool, {}).keys() | {"op"}
+    if tool == "manage_container":
+        chosen |= {"status"}  # which other tools change, as it says itself
+    return [name for name in model_of(tool).model_fields if name not in chosen]
+
+
+def value_of(tool: str, name: str) -> Any:
+    return "atom" if (tool, name) == ("query_graph", "entityType") else VALUES.get(name, "words")
+
+
+CASES = [(tool, case) for tool, cases in USES.items() for case in cases]
+
+
+@pytest.mark.parametrize(("tool", "case"), CASES)
+def test_what_an_operation_uses_is_taken_and_all_else_refused_by_name(tool: str, case: str) -> None:
+    used = USES[tool][case].split()
+    assert set(used) <= set(parameters_of(tool, case))
+    for name in parameters_of(tool, case):
+        said = arguments_of(tool, case, **{name: value_of(tool, name)})
+        if name in used:
+            prepare(TOOLS[tool], said)
+        else:
+            with pytest.raises(InvalidArgument) as refused:
+                prepare(TOOLS[tool], said)
+            place = f"operations[0].{name}" if tool == "graph_restructure" else name
+            operation = " of ".join(case.split())
+            assert refused.value.problems[0] == f"field '{place}' does not belong to {operation}"
+            takes = refused.value.problems[1].removeprefix("field 'operations[0]': ")
+            assert takes.startswith(f"{operation} takes ")
+            not_told = {model_of(tool).kind_field} | ({"id"} if operation == "overview of task" else set())
+            assert set(takes.removeprefix(f"{operation} takes ").split(", ")) == set(used) - not_told
+
+
+@pytest.mark.parametrize(("tool", "case"), CASES)
+def test_null_and_a_blank_say_nothing(tool: str, case: str) -> None:
+    unused = set(parameters_of(tool, case)) - set(USES[tool][case].split())
+    prepare(TOOLS[tool], arguments_of(tool, case, **dict.fromkeys(unused)))
+
+
+def test_an_overview_of_one_is_no_search() -> None:
+    said = arguments_of("query_container", "overview task", id=HEX, query="x")
+    with pytest.raises(InvalidArgument, match=r"field 'query' does not belong to overview of task; .* takes id, "):
+        prepare(TOOLS["query_container"], said)
+
+
+def test_every_tool_with_operations_goes_by_this_rule() -> None:
+    """And every one of their operations stands in the table above."""
+    with_operations = {tool.name for tool in all_tools() if any(map(has_operations, models_of(tool.input)))}
+    assert with_operations == USES.keys()
+    for tool, cases in USES.items():
+        model = model_of(tool)
+        operations = get_args(model.model_fields[model.operation_field].annotation)
+        assert set(operations) == {case.split()[0] for case in cases}
+
+
+def all_tools() -> Iterator[Tool]:
+    for toolset in app.toolsets(Settings(base=Path("nowhere"))):
+        yield from toolset.tools
+
+
+def has_operations(model: type[BaseModel]) -> bool:
+    found = bool({"operation", "op"} & model.model_fields.keys())
+    assert found == issubclass(model, OperationArguments)
+    return found
+
+
+def models_of(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield model
+    for field in model.model_fields.values():
+        for inner in types_within(field.annotation):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from models_of(inner)
+
+
+def types_within(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for inner in get_args(annotation):
+        yield from types_within(inner)
