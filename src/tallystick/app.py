@@ -152,7 +152,8 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
     async def adopt(tenant: str, edit: Edit) -> None:
         await rewriting.adopt(store, homes.contents, tenant, edit)
 
-    homes = Homes(settings, adopt=adopt if adopts else None, database=_work_settings(settings).db_path)
+    database = _work_settings(settings).db_path
+    homes = Homes(settings, adopt=adopt if adopts else None, repairs=not adopts, database=database)
     async with opened(settings, homes, warm=True) as store:
         # A log that cannot be opened is said now, not at the first call.
         await store.partition(local_user(settings))

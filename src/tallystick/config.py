@@ -227,7 +227,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     adopt_file_edits: Annotated[
         Literal["auto", "on", "off"],
         _meaning(
-            "Whether content files that people edit become commits by `file-edit`; `auto`: on stdio.",
+            "Whether content files that people edit become commits by `file-edit`; `auto`: on stdio. Where they do not,"
+            " they are put right at the start.",
             "TALLYSTICK_ADOPT_FILE_EDITS",
         ),
     ] = "auto"

@@ -37,10 +37,19 @@ _PUBLISHED_SECONDS = 2.0
 class Homes:
     """By tenant, opened at first use."""
 
-    def __init__(self, settings: Settings, *, adopt: Adopt | None = None, database: Path | None = None) -> None:
-        """Without `adopt`, files that people edit are left alone. `database`: where `graph.db` lies, if elsewhere."""
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        adopt: Adopt | None = None,
+        repairs: bool = False,
+        database: Path | None = None,
+    ) -> None:
+        """Content files that people edited are adopted, or put right at the start, or else left alone.
+        `database`: where `graph.db` lies, if elsewhere."""
         self._settings = settings
         self._adopt = adopt
+        self._repairs = repairs
         self._database = database
         self._homes: dict[str, Home] = {}
         self._left: set[Home] = set()
@@ -51,7 +60,7 @@ class Homes:
         home = self._homes.get(tenant)
         if home is None:
             settings = msgspec.structs.replace(self._settings, tenant=tenant)
-            home = self._homes[tenant] = Home(settings, self._adopt, self._database)
+            home = self._homes[tenant] = Home(settings, self._adopt, self._database, repairs=self._repairs)
         return home
 
     def path(self, tenant: str) -> Path:
@@ -118,9 +127,10 @@ class Homes:
 
 
 class Home:
-    def __init__(self, settings: Settings, adopt: Adopt | None, database: Path | None) -> None:
+    def __init__(self, settings: Settings, adopt: Adopt | None, database: Path | None, *, repairs: bool) -> None:
         self._settings = settings
         self._adopt = adopt
+        self._repairs = repairs
         self.path = settings.home
         self._database = database or settings.home / "graph.db"
         self._followers: list[Follower] = []
@@ -169,7 +179,7 @@ class Home:
 
     @cached_property
     def _views(self) -> tuple[Views, Follower, Edits]:
-        shown, follower = follow(self.path, self._open_log, fresh=self._fresh)
+        shown, follower = follow(self.path, self._open_log, fresh=self._fresh, repairs=self._repairs)
         self._followed(follower)
         return shown, follower, Edits(shown, follower, self._commit_edit)
 

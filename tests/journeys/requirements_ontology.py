@@ -13,6 +13,7 @@ _COMMANDS = "tests/toolsets/ontology/test_command_line.py::"
 _STATE = "tests/state/test_ontology.py::"
 _MEMBERS = "tests/state/test_members.py::"
 _STORIES = "tests/journeys/test_ontology_stories.py::"
+_FILES = "tests/journeys/test_files_stories.py::"
 
 ONTOLOGY_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     # -- scenarios
@@ -162,12 +163,16 @@ ONTOLOGY_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _STORIES + "test_two_processes_share_one_memory_and_its_files"),
     ("M24", "a full disk refuses the content and nothing is appended",
      _STORIES + "test_a_full_disk_refuses_the_content_and_leaves_no_trace"),
+    ("M24, repair", "where nobody adopts edits a file that differs is put right at the start",
+     _FILES + "test_where_edits_are_not_adopted_a_file_that_differs_is_put_right_at_the_start"),
     ("M25", "a file that cannot be removed does not keep its node",
      _STORIES + "test_a_read_only_disk_refuses_contents_and_deletions_of_files_are_made_up_for"),
     ("M26", "content that is nowhere any more is told",
      _CONTENTS + "test_a_blob_that_is_gone_is_told_and_the_node_is_still_there"),
     ("M27", "an empty query or a limit below one is refused",
      _BAD + "test_a_question_that_makes_no_sense_is_refused"),
+    ("M27, order", "hits come by creation, and those of one moment by id",
+     _QUERIES + "test_hits_come_by_creation_and_those_of_one_moment_by_id_however_long_the_pages_are"),
     ("M28", "1 is 1.0, and true is not 1",
      _QUERIES + "test_values_are_compared_by_kind_and_value"),
     ("M29", "a type that is not in the ontology has no members",

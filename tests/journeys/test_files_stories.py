@@ -56,6 +56,19 @@ async def test_an_edit_made_while_nobody_served_is_adopted_at_the_next_start(bas
         assert (await told(client, "get_node_content", node_id=node_id))["content"] == "written at night\n"
 
 
+async def test_where_edits_are_not_adopted_a_file_that_differs_is_put_right_at_the_start(base: Path) -> None:
+    async with agent_at(base) as client:
+        node_id = await _project(client)
+    path = base / "_content" / "nodes" / f"{node_id}.md"
+    path.write_text("written at night\n")
+    (base / "tallystick.toml").write_text('adopt_file_edits = "off"\n')
+    async with agent_at(base) as client:
+        # Answered when the views are at it.
+        await told(client, "create_node", type="Project", content="", format="markdown")
+        assert "50k" in path.read_text()
+    assert [kept.read_text() for kept in path.parent.glob("*.edited-*")] == ["written at night\n"]
+
+
 async def test_an_agent_edits_a_content_as_a_file_and_keeps_notes_beside_it(base: Path) -> None:
     async with agent_at(base) as client:
         node_id = await _project(client)

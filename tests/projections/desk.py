@@ -85,15 +85,15 @@ class Desk:
         self.follower: Follower
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self, *, repairs: bool = False) -> None:
         """As a new process would; but however busy the machine is, rewriting the registry is cheap."""
         log = FilesLog(self.home / "_system")
-        self.views = Views(self.home, log.line, seconds=lambda: 0.0)
+        self.views = Views(self.home, log.line, seconds=lambda: 0.0, repairs=repairs)
         self.follower = Follower(lambda: log, self.views, lock=self.home / "_system" / "views.lock")
 
-    def restart(self) -> None:
+    def restart(self, *, repairs: bool = False) -> None:
         self.follower.close()
-        self.begin()
+        self.begin(repairs=repairs)
         self.follower.catch_up()
 
     def append(

@@ -548,6 +548,21 @@ def test_an_edit_made_while_nobody_ran_is_not_overwritten_at_the_start(desk: Des
     assert [each.path for each in desk.views.problems()] == ["_content/nodes/n.md"]
 
 
+@pytest.mark.parametrize("by_hand", [b"by hand", b"\xff not text", b""])
+def test_where_nobody_adopts_edits_a_file_that_differs_is_put_right_at_the_start(desk: Desk, by_hand: bytes) -> None:
+    desk.write(memory("n", "Project", text("one")), memory("m", "Project", text("two")))
+    path = desk.path("_content/nodes/n.md")
+    path.write_bytes(by_hand)
+    desk.restart(repairs=True)
+    assert path.read_text() == "one"
+    (kept,) = path.parent.glob("n.md.edited-*")
+    assert kept.read_bytes() == by_hand
+    assert desk.views.problems() == []
+    shown = desk.files()
+    desk.restart(repairs=True)
+    assert desk.files() == shown
+
+
 def test_an_older_version_that_came_back_from_a_backup_is_not_an_edit(desk: Desk) -> None:
     desk.write(memory("n", "Project", text("one")))
     path = desk.path("_content/nodes/n.md")

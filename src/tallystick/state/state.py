@@ -210,6 +210,10 @@ class State:
     ) -> Lineage | None:
         return lineage.lineage(self._columns, entity_id, depth, offset, limit, sees)
 
+    def created_at(self, node_id: str) -> str:
+        """Of a living node, in its last life. Reads a line."""
+        return self._columns.timestamp(self._columns.nodes.created[self._columns.nodes.handles[node_id]])
+
     def summary(self, entity_id: str) -> Summary | None:
         return lineage.summary(self._columns, entity_id)
 

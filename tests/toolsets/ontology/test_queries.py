@@ -202,12 +202,16 @@ def test_connections_and_neighbours_come_in_pages_too(gtd: Keeper) -> None:
 
 @pytest.fixture
 def houses(gtd: Keeper) -> dict[str, str]:
-    return {
-        "kitchen": gtd.make("Project", "# Kitchen Renovation\n\nModern farmhouse style"),
-        "bathroom": gtd.make("Project", "# Bathroom Remodel\n\nFarmhouse sink and fixtures"),
-        "sinks": gtd.make("Action", "# Research farmhouse sinks\n\nFind suppliers"),
-        "plumber": gtd.make("Action", "# Call plumber\n\nSchedule bathroom work"),
-    }
+    made = {}
+    for name, kind, content in (
+        ("kitchen", "Project", "# Kitchen Renovation\n\nModern farmhouse style"),
+        ("bathroom", "Project", "# Bathroom Remodel\n\nFarmhouse sink and fixtures"),
+        ("sinks", "Action", "# Research farmhouse sinks\n\nFind suppliers"),
+        ("plumber", "Action", "# Call plumber\n\nSchedule bathroom work"),
+    ):
+        gtd.now += 1
+        made[name] = gtd.make(kind, content)
+    return made
 
 
 def test_contents_are_searched_for_text_in_any_case(gtd: Keeper, houses: dict[str, str]) -> None:
@@ -217,6 +221,24 @@ def test_contents_are_searched_for_text_in_any_case(gtd: Keeper, houses: dict[st
     assert gtd.found("spaceship") == []
     assert gtd.found("farmhouse", node_type="Recipe") == []
     assert gtd.found("K", limit=9) == [houses[name] for name in ("kitchen", "bathroom", "sinks", "plumber")]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 20])
+def test_hits_come_by_creation_and_those_of_one_moment_by_id_however_long_the_pages_are(
+    gtd: Keeper, limit: int
+) -> None:
+    made = []
+    for number in range(12):
+        gtd.now += number % 5 == 0
+        made.append((gtd.now, gtd.make("Project", "farmhouse")))
+    gtd.call("update_node", node_id=made[0][1], content="farmhouse again", encoding="utf-8")
+    pages: list[str] = []
+    while True:
+        page = gtd.call("search_content", query="farm", limit=limit, offset=len(pages))
+        pages += page["node_ids"]
+        if "next_offset" not in page:
+            break
+    assert pages == [node_id for _, node_id in sorted(made)]
 
 
 def test_a_search_sees_what_was_written_changed_and_deleted_just_before(gtd: Keeper) -> None:
@@ -237,7 +259,7 @@ def test_binary_content_is_not_searched(gtd: Keeper) -> None:
 def test_only_typed_memories_are_found_by_their_content(gtd: Keeper) -> None:
     """However many other nodes match: the limit counts what is shown."""
     gtd.define_elsewhere("farmhouse", 20)
-    made = [gtd.make("Project", f"farmhouse {number}") for number in range(4)]
+    made = sorted(gtd.make("Project", f"farmhouse {number}") for number in range(4))
     assert gtd.found("farmhouse", limit=3) == made[:3]
     assert sorted(gtd.found("farmhouse", mode="ranked", limit=9)) == sorted(made)
 

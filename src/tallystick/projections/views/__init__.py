@@ -62,15 +62,18 @@ class Problem(msgspec.Struct, frozen=True):
     problem: str
 
 
-def follow(home: Path, open_log: Callable[[], Log], *, fresh: Fresh | None = None) -> tuple[Views, Follower]:
+def follow(
+    home: Path, open_log: Callable[[], Log], *, fresh: Fresh | None = None, repairs: bool = False
+) -> tuple[Views, Follower]:
     """The views of a tenant's home and what keeps them up to date; closing the follower closes both."""
     opened = cache(open_log)
-    views = Views(home, lambda offset: opened().line(offset))
+    views = Views(home, lambda offset: opened().line(offset), repairs=repairs)
     return views, Follower(opened, views, lock=home / "_system" / "views.lock", fresh=fresh)
 
 
 class Views:
-    """`line` gives a stored line of the log by its offset."""
+    """`line` gives a stored line of the log by its offset. `repairs`: content files that people edited are put right
+    at the start, and what they wrote is kept beside; otherwise it waits to be adopted."""
 
     name = "views"
 
@@ -81,13 +84,14 @@ class Views:
         *,
         clock: Clock = wall_clock,
         seconds: Callable[[], float] = time.monotonic,
+        repairs: bool = False,
     ) -> None:
         self._line = line
         self._seconds = seconds
         self._database = Database(home / "_system" / "views.db", prepare, keeps_rejected=False)
         self._table = Table(self._database)
         contents = Contents(home)
-        self._shelf = Shelf(self._table, contents, line, clock)
+        self._shelf = Shelf(self._table, contents, line, clock, repairs=repairs)
         self._registry = Published("registry.json", self._table, contents.files, clock)
         self._ontology = Published("ontology.yaml", self._table, contents.files, clock)
         self._known = ontology.Known()

@@ -50,7 +50,11 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class Shelf:
-    def __init__(self, table: Table, contents: Contents, line: Callable[[int], bytes], clock: Clock) -> None:
+    def __init__(
+        self, table: Table, contents: Contents, line: Callable[[int], bytes], clock: Clock, *, repairs: bool
+    ) -> None:
+        """`repairs`: nobody adopts edits, so a file that differs is put right when it is looked at."""
+        self._repairs = repairs
         self._table = table
         self._contents = contents
         self._files: Confined = contents.files
@@ -139,10 +143,8 @@ class Shelf:
     def check(self) -> None:
         """Find files that are missing, stale or edited. Looks at every one of them: at the start, once."""
         for row, found in self._changed():
-            if found is None:
+            if found is None or (self._judge(row, found) and self._repairs):
                 self._table.set_due(row.path, "write")
-            else:
-                self._judge(row, found)
         self._sweep()
 
     def edits(self) -> list[Edit]:
@@ -246,9 +248,7 @@ class Shelf:
             kept = (*row.parts[:-1], f"{row.parts[-1]}.edited-{stamp}{f'-{number}' if number else ''}")
             if self._files.find(kept) is None:
                 self._files.rename(row.parts, kept, overwrite=True)
-                logger.warning(
-                    "%s was edited by hand and changed elsewhere too: the edit is kept as %s", row.path, kept[-1]
-                )
+                logger.warning("%s is not what the log says: what was there is kept as %s", row.path, kept[-1])
                 return
 
     def _erase_beside(self, row: FileRow) -> None:

@@ -7,7 +7,7 @@ otherwise `next_offset` says where to go on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from tallystick.policy import Action, Principal
@@ -87,8 +87,9 @@ async def search_content(desk: Desk, store: Store, principal: Principal, asked: 
         found = await desk.text_of(principal).search(
             asked.query, node_type=asked.node_type, limit=most, mode=asked.mode
         )
-        typed, recalled = await store.narrowed(principal, Action.SEARCH, partial(_typed, hits=found.hits))
-        if len(typed) > offset + limit or len(found.hits) < most:
+        look = partial(_typed, hits=found.hits, ranked=ranked, start=offset, stop=offset + limit)
+        typed, recalled, settled = await store.narrowed(principal, Action.SEARCH, look)
+        if settled or len(found.hits) < most:
             break
         most *= 2
     page = _fitting_hits(typed[offset : offset + limit], room_for(principal, PAGE_BYTES_MAX), ranked=ranked)
@@ -104,13 +105,31 @@ async def search_content(desk: Desk, store: Store, principal: Principal, asked: 
     return Answer(answer)
 
 
-def _typed(state: State, sight: Sight, *, hits: list[Hit]) -> tuple[list[Hit], list[str]]:
-    """Those that are typed memories and may be read; and which of them were recalled."""
+def _typed(
+    state: State, sight: Sight, *, hits: list[Hit], ranked: bool, start: int, stop: int
+) -> tuple[list[Hit], list[str], bool]:
+    """Those that are typed memories and may be read; which of them were recalled; whether the page would be the
+    same if there were more hits behind these."""
     ontology = state.aspect(Ontology)
     types = ((hit, state.owner(hit.node_id)) for hit in hits)
     typed = [hit for hit, known in types if known is not None and ontology.has_node_type(known[0])]
     seen = [hit for hit in typed if sight.sees(hit.node_id)]
-    return seen, Discretion(state, sight).untrusted(hit.node_id for hit in seen)
+    end = stop
+    if not ranked:
+        seen, end = _by_creation(state, seen, start, stop)
+    return seen, Discretion(state, sight).untrusted(hit.node_id for hit in seen), end < len(seen)
+
+
+def _by_creation(state: State, hits: list[Hit], start: int, stop: int) -> tuple[list[Hit], int]:
+    """The index tells hits as they were committed. From `start` to `stop`, those created at the same time now go by
+    id; also where those end that were created together with the last of them."""
+    created = cache(lambda at: state.created_at(hits[at].node_id))
+    while 0 < start < len(hits) and created(start - 1) == created(start):
+        start -= 1
+    while stop < len(hits) and created(stop - 1) == created(stop):
+        stop += 1
+    order = sorted(range(start, min(stop, len(hits))), key=lambda at: (created(at), hits[at].node_id))
+    return [*hits[:start], *(hits[at] for at in order), *hits[stop:]], stop
 
 
 def _readable(
