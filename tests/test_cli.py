@@ -510,6 +510,10 @@ def test_an_import_stops_at_the_line_that_is_refused(tally: Tally) -> None:
     bad = {
         "not JSON": "{",
         "not an object": "[]",
+        "a key twice": '{"op": "DELETE_NODE", "node_id": "n0", "node_id": "n1"}',
+        "an integer that no double is": (
+            '{"op": "UPSERT_NODE", "node": {"id": "n", "type": "T", "attrs": {"id": 100000000000000000001}}}'
+        ),
         "unknown op": '{"op": "PUT"}',
         "refused by the tool, before the store": '{"op": "REDACT_NODE", "node_id": "n0"}',
         "refused by the tool for its size": json.dumps(

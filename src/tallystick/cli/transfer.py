@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
-import orjson
 import typer
 
 from tallystick.cli.asking import principal, tool
@@ -372,10 +371,12 @@ def _refusal(number: int, error: TallystickError, written: int) -> TallystickErr
 
 
 def _operation_of(line: bytes) -> dict[str, Any]:
+    from tallystick.server.wire import WireFault, parse
+
     try:
-        found = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise InvalidArgument(f"not JSON: {error}") from None
+        found = parse(line)
+    except WireFault as error:
+        raise InvalidArgument(f"not JSON: {error.message.removeprefix('Parse error: ')}") from None
     if not isinstance(found, dict):
         raise InvalidArgument("not a JSON object", hint="each line holds the arguments of memory.write")
     return found

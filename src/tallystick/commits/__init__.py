@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tallystick.commits.canonical import parse
 from tallystick.commits.mask import unabridged
 
 SCHEMA_VERSION = "1"
@@ -95,5 +96,5 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
         return self.lamport - (self.batch[0] - 1 if self.batch else 0)
 
     def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.json.decode(unabridged(self.payload))
+        found: dict[str, Any] = parse(unabridged(self.payload))
         return found

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
+import msgspec
+
 from tallystick.commits.canonical import canonical_bytes, parse
 from tallystick.errors import Corrupt, InvalidArgument
 
@@ -81,7 +83,7 @@ def unabridged(payload: bytes) -> bytes:
         document: Document = parse(payload)
         name = next(iter(document))
         mark = int(name[1:])
-    except ValueError as error:
+    except (ValueError, msgspec.MsgspecError) as error:
         raise Corrupt(f"the payload is neither whole nor abridged: {error}") from None
     document[_ATTRS] = _each_member(document.pop(name), lambda value: REDACTED if _is_number(value, mark) else value)
     content = document.get(_CONTENT)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tallystick.commits import Verb, chain
+from tallystick.commits.canonical import restore_doubles
 from tallystick.commits.mask import is_perhaps_abridged, unabridged
 
 
@@ -15,6 +16,9 @@ class NodeDocument(msgspec.Struct, gc=False, frozen=True):
     type: str
     attrs: dict[str, Any] = {}
     content: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        restore_doubles(self.attrs)
 
 
 class EdgeDocument(msgspec.Struct, gc=False, frozen=True, rename={"source": "from", "target": "to"}):
@@ -25,6 +29,9 @@ class EdgeDocument(msgspec.Struct, gc=False, frozen=True, rename={"source": "fro
     id: str | None = None
     """Only when its author chose one."""
     content: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        restore_doubles(self.attrs)
 
     def name(self) -> str:
         return self.id if self.id is not None else edge_name(self.source, self.rel, self.target)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tallystick.commits.canonical import restore_doubles
 from tallystick.commits.mask import unabridged
 
 
@@ -15,6 +16,9 @@ class NodePayload(msgspec.Struct, frozen=True):
     attrs: dict[str, Any] = {}
     content: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        restore_doubles(self.attrs)
+
 
 class EdgePayload(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
     source: str
@@ -23,6 +27,9 @@ class EdgePayload(msgspec.Struct, frozen=True, rename={"source": "from", "target
     attrs: dict[str, Any] = {}
     id: str | None = None
     content: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        restore_doubles(self.attrs)
 
     @property
     def name(self) -> str:
