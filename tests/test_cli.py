@@ -26,7 +26,9 @@ from tallystick.errors import InvalidArgument
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.segments import Segments
-from tallystick.projections.comparison import Name, rebuild
+from tallystick.projections.comparison import Name, lock_of, rebuild
+from tallystick.projections.follower import Follower
+from tallystick.projections.sql import SqlProjection
 from tests.making import append, draft, filled, node
 from tests.projections import desk as desks
 
@@ -377,6 +379,32 @@ def test_the_doctor_tells_what_lies_about(
     odd = [finding for finding in outcome.json["findings"] if finding["status"] == "odd"]
     assert [finding["what"] for finding in odd] == [what]
     assert odd[0]["advice"]
+
+
+def test_a_projection_that_stands_still_is_told_by_the_doctor_and_by_verify_and_mended(
+    sample: Tally, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unable(self: SqlProjection, entries: object, head: Head) -> None:
+        raise TypeError("what somebody wrote")
+
+    rebuild(base, lambda: FilesLog(base / "_system"), "sql")
+    append(FilesLog(base / "_system"), draft(node("late")))
+    follower = Follower(lambda: FilesLog(base / "_system"), SqlProjection(base / "graph.db"), lock=lock_of(base, "sql"))
+    with monkeypatch.context() as bug:
+        bug.setattr(SqlProjection, "apply", unable)
+        with pytest.raises(TypeError):
+            follower.catch_up()
+        follower.close()
+        stuck = sample("verify", "--views", "--repair")
+        assert stuck.code != 0
+        assert "cannot show what was committed behind position 0" in stuck.err
+    told = sample("doctor")
+    assert told.code == 1
+    assert "stands still at position 0: a bug of ours: TypeError" in told.out
+    assert "verify --views --repair" in told.out
+    assert "stands still" in sample("verify", "--views").err
+    assert sample("verify", "--views", "--repair").code == 0
+    assert (sample("verify", "--views").code, sample("doctor").code) == (0, 0)
 
 
 def test_the_doctor_changes_nothing(tally: Tally, base: Path) -> None:

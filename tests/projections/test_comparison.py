@@ -7,7 +7,8 @@ import shutil
 import sqlite3
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.commits import Operation, Verb
+from tallystick.errors import TallystickError
+from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
-from tallystick.projections.comparison import Comparison, Finding, Name, Status, compare, rebuild
+from tallystick.projections import Projection
+from tallystick.projections.comparison import NAMES, Comparison, Finding, Name, Status, compare, rebuild
 from tallystick.projections.follower import Follower
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text.projection import TextProjection
+from tallystick.projections.views import Views
+from tests.making import append, draft
 from tests.projections.desk import DEFINITIONS, Desk, connection, gone, memory, text
 from tests.projections.test_views import redact
-
-NAMES: tuple[Name, ...] = ("views", "sql", "text")
 
 
 @pytest.fixture(scope="module")
@@ -252,6 +256,43 @@ def test_what_lags_is_compared_where_it_is(home: Path) -> None:
     assert [each.behind for each in found.projections] == [1, 1, 1]
     _told("graph.db", "UPDATE nodes SET attrs = '{}' WHERE id = 'roof'")(home)
     assert _statuses(compared(home)) == ["differs"]
+
+
+@pytest.mark.parametrize("kind", [Views, SqlProjection, TextProjection])
+def test_one_that_cannot_show_a_commit_is_told_and_mended_by_building_it_again(
+    home: Path, kind: type[Projection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, name, apply = lambda: FilesLog(home / "_system"), kind.name, kind.apply
+
+    def fails(self: Projection, entries: Sequence[Entry], head: Head) -> None:
+        if any(b"unshowable" in entry.line for entry in entries):
+            raise TypeError("unshowable")
+        apply(self, entries, head)
+
+    _append(home, memory("odd", "Project", text("unshowable words")))
+    with monkeypatch.context() as bug:
+        bug.setattr(kind, "apply", fails)
+        assert "cannot show what was committed behind position" in _told_of(home, name)
+        with pytest.raises(TallystickError) as stuck:
+            rebuild(home, opened, name)  # type: ignore[arg-type]  # one of the three
+        assert stuck.value.code == "PROJECTION_STUCK"
+        assert "stands still at position 0: a bug of ours: TypeError" in _told_of(home, name)
+    assert "stands still" in _told_of(home, name)
+    for each in NAMES:
+        rebuild(home, opened, each)
+    assert compared(home).sound
+
+
+def _append(home: Path, *operations: Operation) -> None:
+    with closing(FilesLog(home / "_system")) as log:
+        append(log, draft(*operations))
+
+
+def _told_of(home: Path, name: str) -> str:
+    """It alone is not sound."""
+    found = [each for each in compared(home).findings if each.status == "differs"]
+    assert {each.projection for each in found} == {name}
+    return " ".join(each.what for each in found)
 
 
 def test_what_has_not_seen_a_redaction_is_not_judged(home: Path) -> None:

@@ -17,7 +17,7 @@ from tallystick.log import Entry, Head, Log, head_after
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
 from tallystick.projections import follower as module
-from tallystick.projections.follower import Follower
+from tallystick.projections.follower import Follower, Trouble, trouble_of
 from tests import patience
 from tests.making import append, draft, filled, node
 
@@ -233,6 +233,26 @@ async def test_one_that_failed_is_tried_again(
     counting.error = None
     assert await follower.reached(1, patience.SECONDS)
     assert "does not move on" in caplog.text
+
+
+def test_what_keeps_one_from_moving_on_can_be_seen_from_outside_until_it_moves_on(
+    log: MemoryLog, counting: Counting, tmp_path: Path
+) -> None:
+    lock = tmp_path / "counting.lock"
+    follower, other = Follower(lambda: log, counting, lock=lock), Follower(lambda: log, counting, lock=lock)
+    filled(log, 2)
+    follower.catch_up()
+    assert trouble_of(lock) is None
+    filled(log, 1)
+    counting.error = ValueError("what somebody wrote")
+    with pytest.raises(ValueError, match="what somebody wrote"):
+        follower.catch_up()
+    assert trouble_of(lock) == Trouble("a bug of ours: ValueError", position=2)
+    counting.error = None
+    other.catch_up()
+    assert trouble_of(lock) is None
+    follower.close()
+    other.close()
 
 
 async def test_one_that_put_something_off_is_called_again(

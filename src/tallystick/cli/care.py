@@ -11,7 +11,7 @@ import typer
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
 from tallystick.cli.output import counted, emit, progress, table, visible
 from tallystick.config import FILE_NAME, Settings
-from tallystick.errors import Corrupt, InvalidArgument
+from tallystick.errors import Corrupt, InvalidArgument, TallystickError
 
 if TYPE_CHECKING:
     from tallystick.audit.proof import AuditProof
@@ -111,8 +111,14 @@ def _rebuilt(settings: Settings, compared: Comparison) -> list[str]:
 
     differing = [each.name for each in compared.projections if each.differs]
     database = app.database_of(settings)
+    stuck: TallystickError | None = None
     for name in differing:
-        rebuild(settings.home, lambda: FilesLog(settings.system), name, database=database)
+        try:
+            rebuild(settings.home, lambda: FilesLog(settings.system), name, database=database)
+        except TallystickError as error:
+            stuck = stuck or error
+    if stuck is not None:
+        raise stuck
     if differing:
         again = compare(settings.home, lambda: FilesLog(settings.system), database=database)
         if not again.sound:

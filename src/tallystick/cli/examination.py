@@ -148,6 +148,17 @@ def _lock(settings: Settings) -> Iterator[Finding]:
         yield Finding("lock", "free: nobody is writing at this moment")
 
 
+def _projections(settings: Settings) -> Iterator[Finding]:
+    from tallystick.projections.comparison import NAMES, lock_of
+    from tallystick.projections.follower import trouble_of
+
+    for name in NAMES:
+        trouble = trouble_of(lock_of(settings.home, name))
+        if trouble is not None:
+            found = f"stands still at position {trouble.position}: {trouble.problem}"
+            yield Finding(name, found, "bad", "'tallystick verify --views --repair' builds it again from the log")
+
+
 def _views(settings: Settings) -> Iterator[Finding]:
     from tallystick.homes import Homes
 
@@ -188,7 +199,7 @@ def _blobs(settings: Settings) -> Iterator[Finding]:
 
 
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-    _log, _torn, _snapshot, _lock, _views, _lineage, _blobs,
+    _log, _torn, _snapshot, _lock, _projections, _views, _lineage, _blobs,
 )  # fmt: skip
 
 

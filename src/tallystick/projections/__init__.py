@@ -11,7 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from tallystick.errors import TallystickError
 from tallystick.log import Entry, Head
+
+
+class Interrupted(TallystickError):
+    """Not an error: the projection lets others have their turn, and goes on later."""
 
 
 class Projection(Protocol):

@@ -8,6 +8,7 @@ servers may go on writing. A person's edit that waits to be adopted is told, and
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import sqlite3
@@ -29,7 +30,7 @@ from tallystick.projections import Projection
 from tallystick.projections.confined import Confined
 from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged, Reader
-from tallystick.projections.follower import CHUNK_COMMITS, Follower
+from tallystick.projections.follower import CHUNK_COMMITS, Follower, trouble_of
 from tallystick.projections.rows import differing_rows, doubted, shown
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text.folded import LATE, ORDERED, TRAILER_BYTES, path_of, trailer
@@ -42,10 +43,13 @@ Name = Literal["views", "sql", "text"]
 Status = Literal["differs", "edited", "waits"]
 """It is wrong; a person changed it and that is not adopted yet; a server has not got to it yet."""
 
+NAMES: tuple[Name, ...] = ("views", "sql", "text")
 LIMIT = 20
 _LOCK_SECONDS = 30.0
 _PAUSE_SECONDS = 0.005
 _CHUNK_BYTES = 1 << 20
+
+logger = logging.getLogger(__name__)
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -111,20 +115,21 @@ def compare(
 def rebuild(home: Path, open_log: Callable[[], Log], name: Name, *, database: Path | None = None) -> None:
     """Throw a projection's database away and build it again from the log. Servers may go on: they notice."""
     path = _databases(home, database)[name]
-    with _held(_lock(home, name)):
+    with _held(lock_of(home, name)):
         for ending in ("", "-wal", "-shm"):
             path.with_name(path.name + ending).unlink(missing_ok=True)
     follower = _FOLLOWERS[name](home, path, open_log)
     try:
-        follower.catch_up()
+        with _telling_bugs(follower.projection):
+            follower.catch_up()
     finally:
         follower.close()
 
 
 _FOLLOWERS: dict[Name, Callable[[Path, Path, Callable[[], Log]], Follower]] = {
     "views": lambda home, path, open_log: follow(home, open_log)[1],
-    "sql": lambda home, path, open_log: Follower(open_log, SqlProjection(path), lock=_lock(home, "sql")),
-    "text": lambda home, path, open_log: Follower(open_log, TextProjection(home), lock=_lock(home, "text")),
+    "sql": lambda home, path, open_log: Follower(open_log, SqlProjection(path), lock=lock_of(home, "sql")),
+    "text": lambda home, path, open_log: Follower(open_log, TextProjection(home), lock=lock_of(home, "text")),
 }
 
 
@@ -173,12 +178,13 @@ def _sql(one: _One) -> Iterator[Finding]:
     with _opened(one) as db:
         yield from _structure("sql", one, db)
     expected = one.elsewhere / "graph.db"
-    yield from _replayed("sql", one, "SELECT value FROM meta WHERE key = 'head'", SqlProjection(expected))
+    yield from _replayed("sql", one, "SELECT value FROM meta WHERE key = 'head'", lambda: SqlProjection(expected))
     if one.position and not one.not_compared:
         with _opened(one, expected) as db:
             yield from _guarded("sql", one, _schema(one, db))
             for table, key in _tables(db).items():
                 yield from _rows("sql", one, table, db, _whole(table), key)
+    yield from _standing("sql", one, lambda: SqlProjection(expected))
 
 
 def _tables(db: Connection) -> dict[str, list[str]]:
@@ -218,7 +224,7 @@ def _views(one: _One) -> Iterator[Finding]:
     published = ("registry.json", "ontology.yaml")
 
     def copied() -> None:
-        with _held(_lock(one.home, "views")):
+        with _held(lock_of(one.home, "views")):
             _copied(one)
             for name in published:
                 if (there := one.home / "_system" / name).is_file():
@@ -229,14 +235,18 @@ def _views(one: _One) -> Iterator[Finding]:
         return
     with _opened(one) as db:
         yield from _structure("views", one, db)
-    views = Views(one.elsewhere, one.log.line)
-    yield from _replayed("views", one, "SELECT value FROM note WHERE key = 'position'", views)
+    yield from _replayed("views", one, "SELECT value FROM note WHERE key = 'position'", lambda: _views_of(one))
     if one.position and not one.not_compared:
         with _opened(one, one.elsewhere / "_system" / "views.db") as db:
             for table, (select, key) in _VIEW_TABLES.items():
                 yield from _rows("views", one, table, db, select.format, key)
             yield from _guarded("views", one, _published(one, db))
             yield from _guarded("views", one, _content_files(one, db))
+    yield from _standing("views", one, lambda: _views_of(one))
+
+
+def _views_of(one: _One) -> Views:
+    return Views(one.elsewhere, one.log.line)
 
 
 def _published(one: _One, db: Connection) -> Iterator[Finding]:
@@ -298,7 +308,7 @@ def _content_files(one: _One, db: Connection) -> Iterator[Finding]:
     if not doubtful:
         return
     # Nobody writes them now; what was changed since the table was copied is left for the next time.
-    with _held(_lock(one.home, "views")), closing(Reader(one.path)) as reader, reader.snapshot() as now:
+    with _held(lock_of(one.home, "views")), closing(Reader(one.path)) as reader, reader.snapshot() as now:
         table = Table(now)
         for path, digest in doubtful:
             row = table.file_at(path)
@@ -344,7 +354,7 @@ def _text(one: _One) -> Iterator[Finding]:
 
     def copied() -> None:
         # The texts move and are wiped with the rows that say where they are.
-        with _held(_lock(one.home, "text")):
+        with _held(lock_of(one.home, "text")):
             _copied(one)
             with _opened(one) as db:
                 unsound.extend(_folded(one, db))
@@ -356,12 +366,16 @@ def _text(one: _One) -> Iterator[Finding]:
     with _opened(one) as db:
         yield from _structure("text", one, db)
         yield from _words(one, db)
-    expected = TextProjection(one.elsewhere, contents=Contents(one.home))
-    yield from _replayed("text", one, "SELECT head FROM place WHERE head != ''", expected)
+    yield from _replayed("text", one, "SELECT head FROM place WHERE head != ''", lambda: _text_of(one))
     if one.position and not one.not_compared:
         with _opened(one, one.elsewhere / "_system" / "text" / DATABASE) as db:
             yield from _rows("text", one, "texts", db, _TEXTS.format, ["node"])
             yield from _rows("text", one, "ranked", db, _RANKED.format, ["number"])
+    yield from _standing("text", one, lambda: _text_of(one))
+
+
+def _text_of(one: _One) -> TextProjection:
+    return TextProjection(one.elsewhere, contents=Contents(one.home))
 
 
 def _words(one: _One, db: Connection) -> Iterator[Finding]:
@@ -464,20 +478,20 @@ def _rows(
     yield from _guarded(name, one, (Finding(name, f"{one.where}, table {table}", *each) for each in found))
 
 
-def _replayed(name: Name, one: _One, ask: str, projection: Projection) -> Iterator[Finding]:
+def _replayed(name: Name, one: _One, ask: str, make: Callable[[], Projection]) -> Iterator[Finding]:
     """Brings the other one to where the copy says it is."""
     try:
         until = _position(one, ask)
-        if until is not None and not _replay(projection, one, until):
+        if until is not None and not _replay(make(), one, until):
             raise Damaged(f"it says that it is at position {until.lamport}, which is not on this log")
-    except Damaged as error:
+    except TallystickError as error:
+        if not isinstance(error, Damaged) and not _is_stuck(error):
+            raise
         one.not_compared = error.message
         yield Finding(name, one.where, "", error.message)
         return
-    finally:
-        projection.close()
     if until is None:
-        one.not_compared = "it has seen nothing of the log yet"
+        one.behind, one.not_compared = one.log.head().count, "it has seen nothing of the log yet"
         return
     one.position, one.behind = until.lamport, one.log.head().count - until.count
     if one.behind and any(entry.commit.operation in REDACTIONS for entry in one.log.read(until)):
@@ -493,7 +507,51 @@ def _position(one: _One, ask: str) -> Head | None:
         raise Damaged(f"it does not say where it is: {error}") from error
 
 
+def _standing(name: Name, one: _One, make: Callable[[], Projection]) -> Iterator[Finding]:
+    """Whether it can go on from where it is: one that only waits for a server does, one that is stuck does not."""
+    trouble = trouble_of(lock_of(one.home, name))
+    if trouble is not None:
+        what = f"stands still at position {trouble.position}: {trouble.problem}"
+        yield Finding(name, one.where, "", what)
+    elif one.behind:
+        try:
+            _replay(make(), one, one.log.head())
+        except TallystickError as error:
+            if not _is_stuck(error):
+                raise
+            yield Finding(name, one.where, "", error.message)
+
+
+def _is_stuck(error: TallystickError) -> bool:
+    return error.code == "PROJECTION_STUCK"
+
+
+@contextmanager
+def _telling_bugs(projection: Projection) -> Iterator[None]:
+    """A commit that a projection cannot show must not look like one that it has not seen yet."""
+    try:
+        yield
+    except TallystickError:
+        raise
+    except Exception as error:
+        logger.exception("projection %s cannot follow the log", projection.name)
+        at = projection.position().lamport
+        raise TallystickError(
+            f"the {projection.name} cannot show what was committed behind position {at}: {type(error).__name__}",
+            code="PROJECTION_STUCK",
+            hint="nothing is lost, the log has everything; please report this bug",
+        ) from error
+
+
 def _replay(projection: Projection, one: _One, until: Head) -> bool:
+    try:
+        with _telling_bugs(projection):
+            return _leads_to(projection, one, until)
+    finally:
+        projection.close()
+
+
+def _leads_to(projection: Projection, one: _One, until: Head) -> bool:
     """False when the log does not lead there."""
     while (at := projection.position()) != until:
         for entries in _drafts(one.log.read(at), until.end):
@@ -525,7 +583,7 @@ def _drafts(reading: Iterator[Entry], end: int) -> Iterator[list[Entry]]:
 # -- turns
 
 
-def _lock(home: Path, name: Name) -> Path:
+def lock_of(home: Path, name: Name) -> Path:
     return home / "_system" / f"{name}.lock"
 
 

@@ -11,7 +11,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from pathlib import Path
@@ -23,7 +22,8 @@ import msgspec
 
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
 from tallystick.log import Entry, Head, Log, head_after
-from tallystick.projections.follower import Follower
+from tallystick.projections import Interrupted
+from tallystick.projections.follower import Follower, trouble_of
 from tallystick.projections.openlineage import Event, KindOf, Telling, is_in_named_run, run_of
 
 if TYPE_CHECKING:
@@ -98,20 +98,8 @@ class Emitter:
         self._telling = None
         self.path.unlink(missing_ok=True)
 
-    def note_trouble(self, problem: str) -> None:
-        """For people who look: why it does not move on."""
-        with suppress(OSError):
-            self._write(self._trouble, msgspec.json.encode(_Trouble(problem)))
-
-    def forget_trouble(self) -> None:
-        self._trouble.unlink(missing_ok=True)
-
     def close(self) -> None:
         self._sink.close()
-
-    @property
-    def _trouble(self) -> Path:
-        return self.path.with_suffix(".trouble")
 
     def _telling_from(self, at: Head) -> Telling:
         if self._telling is not None and self._telling[0] == at:
@@ -142,24 +130,17 @@ class Emitter:
         fresh.rename(path)
 
 
-class Interrupted(TallystickError):
-    """Not an error: it is somebody else's turn."""
-
-
 class _Kept(msgspec.Struct):
     target: str
     """For people who look."""
     head: Head
 
 
-class _Trouble(msgspec.Struct):
-    problem: str
-
-
 def standing(system: Path, target: str) -> tuple[Head, str | None]:
     """How far a place has got, and what keeps it from moving on."""
     path = position_path(system, target)
-    return _kept_at(path), _trouble_at(path.with_suffix(".trouble"))
+    trouble = trouble_of(path.with_suffix(".lock"))
+    return _kept_at(path), trouble.problem if trouble else None
 
 
 def position_path(system: Path, target: str) -> Path:
@@ -171,13 +152,6 @@ def _kept_at(path: Path) -> Head:
         return msgspec.json.decode(path.read_bytes(), type=_Kept).head
     except (FileNotFoundError, msgspec.MsgspecError):
         return Head()
-
-
-def _trouble_at(path: Path) -> str | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Trouble).problem
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return None
 
 
 def _whole_drafts(entries: Sequence[Entry], commits: int) -> Iterator[list[Entry]]:

@@ -14,7 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from tallystick.errors import TallystickError
-from tallystick.projections.emission import Emitter, Interrupted, Sink, shown
+from tallystick.projections import Interrupted
+from tallystick.projections.emission import Emitter, Sink, shown
 from tallystick.projections.follower import Follower
 
 ROUND_SECONDS = 1.0
@@ -114,12 +115,12 @@ class Feed:
         except Interrupted:
             self._unfinished[tenant] = None
         except TallystickError as error:
-            self._put_off(tenant, emitter, error)
+            self._put_off(tenant, error)
         except Exception as error:
             logger.exception("lineage of tenant %s does not move on", tenant)
-            self._put_off(tenant, emitter, TallystickError(f"a bug of ours: {type(error).__name__}"))
+            self._put_off(tenant, TallystickError(f"a bug of ours: {type(error).__name__}"))
         else:
-            self._caught_up(tenant, emitter)
+            self._caught_up(tenant)
         if emitter.emitted > before and tenant not in self._failing:
             self._away.forget()
 
@@ -134,7 +135,7 @@ class Feed:
             follower.close()
         return found
 
-    def _put_off(self, tenant: str, emitter: Emitter, error: TallystickError) -> None:
+    def _put_off(self, tenant: str, error: TallystickError) -> None:
         pauses = self._failing.setdefault(tenant, _Pauses(self._now))
         if error.code == "LINEAGE_NOT_RECEIVED":
             # Nobody's fault here: all wait, and then none has to wait on its own.
@@ -142,10 +143,8 @@ class Feed:
         seconds = pauses.lengthen(float(error.details.get("retry_after", 0)))
         if seconds < _PAUSE_SECONDS_MAX:
             logger.warning("lineage of tenant %s: %s; again in %.1f s", tenant, error.message, seconds)
-        emitter.note_trouble(error.message)
 
-    def _caught_up(self, tenant: str, emitter: Emitter) -> None:
-        emitter.forget_trouble()
+    def _caught_up(self, tenant: str) -> None:
         if self._failing.pop(tenant, None) is not None:
             logger.warning("lineage of tenant %s is handed on again to %s", tenant, shown(self._sink.target))
 

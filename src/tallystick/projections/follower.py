@@ -19,9 +19,11 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
+import msgspec
+
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.log import Entry, Head, Log, head_after
-from tallystick.projections import Projection, Settling
+from tallystick.projections import Interrupted, Projection, Settling
 from tallystick.projections.fresh import Fresh
 
 CHUNK_COMMITS = 2_000
@@ -35,6 +37,26 @@ _REST_SECONDS = 0.25
 """Between two looks for which nobody waits: commits cost less together, and callers are held up for a moment only."""
 
 logger = logging.getLogger(__name__)
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Why a projection does not move on, for people who look from outside."""
+
+    problem: str
+    position: int = 0
+    """Where it stands still."""
+
+
+def trouble_of(lock: Path) -> Trouble | None:
+    """Of the projection that has this lock, if the last process that tried could not bring it to the head."""
+    try:
+        return msgspec.json.decode(_trouble_path(lock).read_bytes(), type=Trouble)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _trouble_path(lock: Path) -> Path:
+    return lock.with_suffix(".trouble")
 
 
 class Follower:
@@ -61,6 +83,7 @@ class Follower:
         # Held while the projection or the log handle is used: catch_up may be called beside the thread.
         self._turn = threading.RLock()
         self._seen = Head()
+        self._noted: Trouble | None = None
         self._waiters: list[tuple[int, Future[None]]] = []
         self._wake = threading.Condition()
         self._notified = False
@@ -175,6 +198,17 @@ class Follower:
     # -- applying; the turn and the lock are held
 
     def _apply_all(self) -> float | None:
+        try:
+            again = self._reach_head()
+        except Interrupted:
+            raise
+        except Exception as error:
+            self._note_trouble(error)
+            raise
+        self._forget_trouble()
+        return again
+
+    def _reach_head(self) -> float | None:
         log = self._opened_log()
         at = self._begin(log)
         while at != log.head():
@@ -203,6 +237,32 @@ class Follower:
         )
         self.projection.reset()
         return self.projection.position()
+
+    def _note_trouble(self, error: Exception) -> None:
+        # Words of a bug may quote what is stored, and outlive its redaction here.
+        told = error.message if isinstance(error, TallystickError) else f"a bug of ours: {type(error).__name__}"
+        trouble = Trouble(told, self._position_told())
+        if self._lock_path is None or trouble == self._noted:
+            return
+        path = _trouble_path(self._lock_path)
+        fresh = path.with_suffix(".trouble-new")
+        with suppress(OSError):
+            fresh.write_bytes(msgspec.json.encode(trouble))
+            fresh.rename(path)
+            self._noted = trouble
+
+    def _position_told(self) -> int:
+        try:
+            return self.projection.position().lamport
+        except Exception:
+            return self._seen.lamport
+
+    def _forget_trouble(self) -> None:
+        """Also another process's: the projection is one."""
+        self._noted = None
+        if self._lock_path is not None:
+            with suppress(OSError):
+                _trouble_path(self._lock_path).unlink(missing_ok=True)
 
     def _opened_log(self) -> Log:
         if self._log is None:
