@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tallystick.errors import InvalidArgument
@@ -107,6 +107,26 @@ def test_the_index_finds_what_trying_everything_finds(patterns: list[str], paths
         segments = segments_of(path)
         found = index.match(segments) if segments else set()
         assert found == {owner for owner, pattern in enumerate(patterns) if segments and matches(pattern, path)}
+
+
+SMALL = st.lists(st.sampled_from(["a", "b", "*", "**", "a*", "*b", "?"]), min_size=1, max_size=4).map("/".join)
+NAMES = ["a", "b", "ab", "bb"]
+BELOW = [list(each) for deep in range(1, 5) for each in product(NAMES, repeat=deep)]
+
+
+@settings(max_examples=30)
+@given(st.lists(SMALL, min_size=1, max_size=5), st.lists(st.sampled_from(NAMES), max_size=3))
+def test_a_directory_is_matched_by_whatever_could_match_in_it_or_itself(
+    patterns: list[str], directory: list[str]
+) -> None:
+    index: GlobIndex[int] = GlobIndex()
+    for owner, each in enumerate(routes(patterns)):
+        index.add(owner, each)
+    assert index.match_below(directory) == {
+        owner
+        for owner, pattern in enumerate(patterns)
+        if any(path_matches(parts(pattern), directory + names) for names in ([], *BELOW))
+    }
 
 
 @given(st.lists(PATTERNS, min_size=1, max_size=8), st.lists(PATHS, min_size=1, max_size=5), st.data())

@@ -245,6 +245,29 @@ def test_what_is_written_while_an_answer_is_made_is_not_in_it(librarian: Librari
     assert [entry["summary"] for entry in found["changed"]["changelog"]] == ["before"]
 
 
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("src/payments/", ["Everywhere", "Stripe Integration", "Webhook Handlers"]),
+        ("./src/payments/gateway/", ["Everywhere", "Stripe Integration"]),
+        ("src/payments/gateway/v2/", ["Everywhere", "Stripe Integration"]),
+        ("src/payments/**", ["Everywhere", "Stripe Integration", "Webhook Handlers"]),
+        ("src/", ["Everywhere", "Retry Utilities", "Stripe Integration", "Webhook Handlers"]),
+        ("./", ["Everywhere", "Retry Utilities", "Stripe Integration", "Webhook Handlers"]),
+        ("**", ["Everywhere", "Retry Utilities", "Stripe Integration", "Webhook Handlers"]),
+        ("src/payments", []),
+        ("docs/", ["Everywhere"]),
+        ("/src/", []),
+    ],
+)
+def test_a_directory_means_everything_below_it(payments: Librarian, path: str, names: list[str]) -> None:
+    payments.atom("Everywhere", "**/*.sql")
+    found = payments.context(path)
+    assert sorted(atom["name"] for atom in atoms_of(found)) == names
+    assert {tuple(atom["matchedPaths"]) for atom in atoms_of(found)} <= {(path,)}
+    assert found["unmatchedPaths"] == ([] if names else [path])
+
+
 # -- what other toolsets carry along
 
 

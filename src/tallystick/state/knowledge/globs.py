@@ -117,6 +117,11 @@ def segments_of(path: str) -> tuple[str, ...] | None:
     return tuple(part for part in path.split("/") if part not in ("", ".")) or None
 
 
+def is_directory(path: str) -> bool:
+    """Spelt as one: then everything below it is meant."""
+    return path.endswith(("/", "/**")) or path == "**"
+
+
 def literal_head(route: Route) -> str:
     """The directory or file that everything on this route lies in or is; empty when it could be anywhere."""
     head: list[str] = []

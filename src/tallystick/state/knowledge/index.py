@@ -65,6 +65,21 @@ class GlobIndex(Generic[K]):
                 found.update(place.owners)
         return found
 
+    def match_below(self, segments: Sequence[str]) -> set[K]:
+        """Whose patterns could match something in this directory, or match itself. Costs what it finds."""
+        found: set[K] = set()
+        waiting: list[tuple[_Place[K], int]] = [(self._root, 0)]
+        while waiting:
+            place, at = waiting.pop()
+            if at == len(segments):
+                found.update(place.everyone())
+                continue
+            # A `**` takes all the rest of the directory, and as much below it as the pattern's end needs.
+            if place.deep is not None:
+                found.update(place.deep.everyone())
+            waiting += [(child, at + 1) for child in place.after(segments[at])]
+        return found
+
 
 class _Place(Generic[K]):
     """A point that patterns lead to. Most have one way on, or none: what is empty is None."""
@@ -90,6 +105,16 @@ class _Place(Generic[K]):
             yield self.any
         if self.wild is not None:
             yield from self.wild.fitting(name)
+
+    def everyone(self) -> Iterator[K]:
+        """Whose patterns end here or further on."""
+        waiting = [self]
+        while waiting:
+            place = waiting.pop()
+            yield from place.owners or ()
+            waiting += (place.literals or {}).values()
+            waiting += [each for each in (place.any, place.deep) if each is not None]
+            waiting += place.wild.places() if place.wild is not None else ()
 
     def get(self, segment: Segment) -> _Place[K]:
         found = self._find(segment)
@@ -160,6 +185,12 @@ class _Shelf(Generic[K]):
             for segment, child in tails.get(name[-length:], _NOTHING).items():
                 if segment.fits(name):
                     yield child
+
+    def places(self) -> Iterator[_Place[K]]:
+        for side in (self.by_head, self.by_tail):
+            for buckets in side.values():
+                for bucket in buckets.values():
+                    yield from bucket.values()
 
     def find(self, segment: Wild) -> _Place[K] | None:
         side, literal = self._filed(segment)

@@ -14,7 +14,8 @@ import msgspec
 
 from tallystick.state import Breathing
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
-from tallystick.state.knowledge.globs import segments_of
+from tallystick.state.knowledge.globs import is_directory, segments_of
+from tallystick.state.knowledge.index import GlobIndex
 from tallystick.state.state import State
 from tallystick.toolsets.discretion import Discretion, itself
 from tallystick.toolsets.fitting import fitting, size_of
@@ -159,8 +160,7 @@ def _match(
     matched: dict[str, tuple[Atom, list[str]]] = {}
     unmatched: list[str] = []
     for number, path in enumerate(paths, 1):
-        segments = segments_of(path)
-        owners: Iterable[str] = shelf.globs.match(segments) if segments else ()
+        owners: Iterable[str] = _owners(shelf.globs, path)
         # What only others know of is as if nobody did.
         for atom_id in (owners := discretion.seen(owners, itself)):
             matched.setdefault(atom_id, (shelf.atoms[atom_id], []))[1].append(path)
@@ -169,6 +169,14 @@ def _match(
         if number % _BREATH == 0:
             yield
     return matched, unmatched
+
+
+def _owners(globs: GlobIndex[str], path: str) -> set[str]:
+    segments = segments_of(path.removesuffix("**") if is_directory(path) else path)
+    if segments is None:
+        # The root itself; but what is absolute is no directory of the repository.
+        return globs.match_below(()) if is_directory(path) and not path.startswith("/") else set()
+    return globs.match_below(segments) if is_directory(path) else globs.match(segments)
 
 
 # -- what is said of them
