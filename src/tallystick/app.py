@@ -36,7 +36,7 @@ from tallystick.snapshots import Snapshots
 from tallystick.state.aspects import Aspect
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.ontology import Ontology
-from tallystick.state.tasks import TaskCards
+from tallystick.state.tasks import Sections, TaskCards
 from tallystick.state.trust import Trust
 from tallystick.state.work.graph import WorkGraph
 from tallystick.store import Store
@@ -45,7 +45,7 @@ from tallystick.tenants import Tenants
 from tallystick.toolsets import Toolset, files, knowledge, memory, ontology, tasks, work
 from tallystick.toolsets.files import rewriting
 from tallystick.toolsets.knowledge import reverify
-from tallystick.toolsets.knowledge.context import knowledge_for_paths
+from tallystick.toolsets.knowledge.context import NodeKnowledge
 from tallystick.toolsets.knowledge.desk import Desk as KnowledgeDesk
 from tallystick.toolsets.tasks.settings import read_pipelines
 from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_settings
@@ -77,7 +77,7 @@ def toolsets(settings: Settings, homes: Homes | None = None) -> tuple[Toolset, .
     desk = _knowledge_desk(settings)
     return (
         memory.toolset(hops_max=settings.max_hops),
-        work.toolset(settings=_work_settings(settings), knowledge=knowledge_for_paths),
+        work.toolset(settings=_work_settings(settings), knowledge=NodeKnowledge(desk)),
         knowledge.make_toolset(desk),
         tasks.toolset(pipelines=read_pipelines(os.environ), knowledge=desk),
         ontology.make_toolset(
@@ -318,9 +318,9 @@ async def _warm(partition: Partition, offered: Sequence[str]) -> None:
 
 _ASPECTS: dict[str, tuple[type[Aspect], ...]] = {
     "memory": (Ontology, Trust),
-    "work": (WorkGraph, Ontology),
+    "work": (WorkGraph, Sections, Knowledge, Ontology),
     "knowledge": (Knowledge, WorkGraph, Ontology),
-    "tasks": (WorkGraph, TaskCards, Knowledge, Ontology),
+    "tasks": (WorkGraph, TaskCards, Sections, Knowledge, Ontology),
     "ontology": (Ontology,),
     "files": (Ontology,),
 }

@@ -111,7 +111,7 @@ class Card(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskCards:
-    types: ClassVar[frozenset[str]] = frozenset({PROJECT, NODE, SECTION, TEMPLATE, PIPELINES})
+    types: ClassVar[frozenset[str]] = frozenset({PROJECT, NODE, TEMPLATE, PIPELINES})
 
     def __init__(self) -> None:
         self.cards: dict[str, Card] = {}
@@ -123,7 +123,6 @@ class TaskCards:
         self.by_kind: dict[str, dict[str, Card]] = {"project": {}, "feature": {}, "task": {}}
         self.fresh: SortedList = SortedList()
         """Of the tasks that nobody began: order and id. Roots of projects are among them."""
-        self._sections: dict[str, list[tuple[int, str]]] = {}
         self._roots: dict[str, str] = {}
 
     # -- who is there
@@ -131,10 +130,6 @@ class TaskCards:
     def find(self, entity_id: str) -> Card | None:
         """The root of a project's work is the project's business, and no task."""
         return None if entity_id in self._roots else self.cards.get(entity_id)
-
-    def sections(self, entity_id: str) -> list[str]:
-        """In order."""
-        return [section_id for _, section_id in self._sections.get(entity_id, ())]
 
     # -- what changes
 
@@ -172,15 +167,6 @@ class TaskCards:
         if isinstance(root, str) and self._roots.get(root) == card.id:
             del self._roots[root]
 
-    def _learn_section(self, version: NodeVersion) -> None:
-        insort(self._sections.setdefault(_entity(version), []), (_ordinal(version), version.id))
-
-    def _forget_section(self, version: NodeVersion) -> None:
-        entity = _entity(version)
-        self._sections[entity].remove((_ordinal(version), version.id))
-        if not self._sections[entity]:
-            del self._sections[entity]
-
     def _learn_template(self, version: NodeVersion) -> None:
         self.templates[version.id] = _text(version.attrs.get("name")) or ""
 
@@ -200,17 +186,40 @@ class TaskCards:
 _LEARN = {
     PROJECT: TaskCards._learn_card,
     NODE: TaskCards._learn_card,
-    SECTION: TaskCards._learn_section,
     TEMPLATE: TaskCards._learn_template,
     PIPELINES: TaskCards._learn_pipelines,
 }
 _FORGET = {
     PROJECT: TaskCards._forget_card,
     NODE: TaskCards._forget_card,
-    SECTION: TaskCards._forget_section,
     TEMPLATE: TaskCards._forget_template,
     PIPELINES: TaskCards._forget_pipelines,
 }
+
+
+class Sections:
+    """By the entity they belong to. By themselves: work shows them too, and has no use for the cards."""
+
+    types: ClassVar[frozenset[str]] = frozenset({SECTION})
+
+    def __init__(self) -> None:
+        self._by_entity: dict[str, list[tuple[int, str]]] = {}
+
+    def of(self, entity_id: str) -> list[str]:
+        """In order."""
+        return [section_id for _, section_id in self._by_entity.get(entity_id, ())]
+
+    def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
+        if before is not None:
+            entity = _entity(before)
+            self._by_entity[entity].remove((_ordinal(before), before.id))
+            if not self._by_entity[entity]:
+                del self._by_entity[entity]
+        if after is not None:
+            insort(self._by_entity.setdefault(_entity(after), []), (_ordinal(after), after.id))
+
+    def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None:
+        """They are joined by ids."""
 
 
 # -- reading attributes, which may be anything at all

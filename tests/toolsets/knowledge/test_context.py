@@ -11,11 +11,12 @@ from tallystick.policy import Action
 from tallystick.server.dispatch import BYTES_PER_TOKEN, TOKENS_MAX
 from tallystick.state.state import State
 from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.knowledge import make_desk
 from tallystick.toolsets.knowledge.context import (
+    NodeKnowledge,
     context,
     drained,
     graph_hints,
-    knowledge_for_paths,
     repository_paths,
 )
 from tests.toolsets.knowledge.librarian import OTHER, SHOP, TASK, Librarian
@@ -273,7 +274,7 @@ def test_a_directory_means_everything_below_it(payments: Librarian, path: str, n
 
 def looked(librarian: Librarian, paths: list[str], **more: Any) -> Said:
     def look(state: State) -> Said:
-        return knowledge_for_paths(state, SHOP, paths, **more)
+        return NodeKnowledge(make_desk()).find(state, SHOP, paths, **more).data
 
     return librarian.run(librarian.store.read(librarian.principal, Action.READ, look))
 

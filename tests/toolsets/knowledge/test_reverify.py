@@ -13,7 +13,7 @@ from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.server.dispatch import prepare
 from tallystick.store import Store
 from tallystick.toolsets.knowledge import make_desk, make_toolset
-from tallystick.toolsets.knowledge.context import knowledge_for_paths
+from tallystick.toolsets.knowledge.context import NodeKnowledge
 from tallystick.toolsets.knowledge.reverify import NODES_MAX, pin_resolved
 from tallystick.toolsets.tasks import toolset as tasks_toolset
 from tallystick.toolsets.work import toolset as work_toolset
@@ -47,11 +47,13 @@ class Keeper:
         agent.store = Store(agent._open, self.policy, written=written)
         toolsets = (
             make_toolset(desk),
-            work_toolset(clock=lambda: agent.now, knowledge=knowledge_for_paths),
+            work_toolset(clock=lambda: agent.now, knowledge=NodeKnowledge(desk)),
             tasks_toolset(knowledge=desk, clock=lambda: agent.now),
         )
         self.tools = {tool.name: tool for toolset in toolsets for tool in toolset.tools}
         self.root = self.call("graph_open", project="shop", goal="sell")["root"]["id"]
+        found = self.call("query_container", operation="search", containerType="project")["data"]["items"]
+        self.project = found[0]["id"]
 
     def call(self, tool: str, **arguments: Any) -> Said:
         entry = self.tools[tool]
@@ -106,6 +108,32 @@ def test_an_atom_that_is_noticed_stale_gets_one_node_with_what_to_read(keeper: K
     (given,) = keeper.call("graph_next", project="shop")["nodes"]
     assert given["node"]["id"] == node["id"]
     assert [each["id"] for each in given["knowledge"]["orphanAtoms"]] == [atom]
+
+
+def test_the_knowledge_that_goes_with_work_says_whether_it_is_fresh(keeper: Keeper, checkout: Checkout) -> None:
+    keeper.atom()
+    made = keeper.call(
+        "manage_container", operation="create", containerType="task", projectId=keeper.project, title="Form",
+        summary="Build it", priority="HIGH", complexity=3,
+    )["data"]["task"]  # fmt: skip
+    keeper.call(
+        "manage_sections", operation="add", entityType="TASK", entityId=made["id"], title="Context Files",
+        usageDescription="files", content=f"- {PAGE} — the page",
+    )  # fmt: skip
+
+    def seen() -> list[tuple[bool, list[str]]]:
+        answers = [
+            keeper.call("graph_next", project="shop")["nodes"][0],
+            keeper.call("graph_next", project="shop", claim=True)["nodes"][0],
+            keeper.call("graph_context", node_id=made["id"]),
+        ]
+        atoms = [atom for answer in answers for atom in answer["knowledge"]["orphanAtoms"]]
+        return [(atom["fresh"], atom["changedFiles"]) for atom in atoms]
+
+    assert seen() == [(True, [])] * 3
+    checkout.write(PAGE, "two")
+    assert seen() == [(False, [PAGE])] * 3
+    assert keeper.nodes() == [], "who asks for work is not given more of it"
 
 
 def test_without_the_setting_nothing_is_added(checkout: Checkout) -> None:

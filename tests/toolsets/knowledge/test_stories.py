@@ -11,7 +11,7 @@ import pytest
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets import Answer
 from tallystick.toolsets.knowledge import make_desk, make_toolset
-from tallystick.toolsets.knowledge.context import knowledge_for_paths
+from tallystick.toolsets.knowledge.context import NodeKnowledge
 from tallystick.toolsets.knowledge.context_files import context_files
 from tallystick.toolsets.work import toolset as work_toolset
 from tests.toolsets.agent import Agent, working
@@ -25,9 +25,10 @@ class Developer:
 
     def __init__(self, agent: Agent, root: Path) -> None:
         self.agent = agent
+        desk = make_desk(repo=root, clock=lambda: agent.now)
         toolsets = (
-            make_toolset(make_desk(repo=root, clock=lambda: agent.now)),
-            work_toolset(clock=lambda: agent.now, knowledge=knowledge_for_paths),
+            make_toolset(desk),
+            work_toolset(clock=lambda: agent.now, knowledge=NodeKnowledge(desk)),
         )
         self.tools = {tool.name: tool for toolset in toolsets for tool in toolset.tools}
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,12 +18,15 @@ from tallystick.partition import Partition
 from tallystick.policy import Action, Policy, Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
-from tallystick.state.tasks import Pipelines, TaskCards
+from tallystick.state.aspects import Aspect
+from tallystick.state.tasks import Pipelines
 from tallystick.store import Store
 from tallystick.toolsets import Answer, knowledge, memory, tasks, work
+from tallystick.toolsets.knowledge.context import NodeKnowledge
 
 NOON = from_text("2026-02-10T12:00:00Z")
 Said = dict[str, Any]
+A = TypeVar("A", bound=Aspect)
 
 
 class Crew:
@@ -39,7 +42,7 @@ class Crew:
         desk = knowledge.make_desk(repo=Path(os.devnull), clock=lambda: self.now)
         self.use(pipelines)
         self._toolsets = {
-            "work": work.toolset(clock=lambda: self.now),
+            "work": work.toolset(clock=lambda: self.now, knowledge=NodeKnowledge(desk)),
             "knowledge": knowledge.make_toolset(desk),
             "memory": memory.TOOLSET,
         }
@@ -101,8 +104,8 @@ class Crew:
         found = next(each for toolset in toolsets for each in toolset.tools if each.name == tool)
         return await found.call(self.store, Principal(actor=self.me), prepare(found, arguments))
 
-    def cards(self) -> TaskCards:
-        look = self.store.read(Principal(actor=self.me), Action.READ, lambda state: state.aspect(TaskCards))
+    def aspect(self, kind: type[A]) -> A:
+        look = self.store.read(Principal(actor=self.me), Action.READ, lambda state: state.aspect(kind))
         return self._runner.run(look)
 
     # -- short forms

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
+import msgspec
+import pytest
+
 from tallystick.log import Head
+from tallystick.policy import Decision, Request
 from tallystick.state.state import State
-from tallystick.state.tasks import TaskCards
-from tests.toolsets.tasks.crew import Crew, Said
+from tallystick.state.tasks import Sections, TaskCards
+from tests.toolsets.tasks.crew import Crew, Said, gathered
 
 
 def planned(crew: Crew, *nodes: Said) -> dict[str, str]:
@@ -138,30 +143,118 @@ def test_memory_does_not_write_what_belongs_to_tasks(crew: Crew) -> None:
     assert refusal["code"] == "RESERVED_TYPE"
 
 
-def test_the_cards_built_anew_are_the_cards_that_were_kept(crew: Crew) -> None:
+def test_work_hands_out_a_task_with_its_texts(crew: Crew) -> None:
+    task = crew.task(projectId=crew.project()["id"], description="Three fields, one button")
+    plan = crew.section(task, "Implementation Plan", "First the form")
+    notes = crew.section(task, "Notes", "words")
+    texts = {
+        "title": "Form",
+        "description": "Three fields, one button",
+        "sections": [
+            {"id": plan["id"], "title": "Implementation Plan", "content": "First the form"},
+            {"id": notes["id"], "title": "Notes", "content": "words"},
+        ],
+    }
+    for claim in (False, True):
+        (given,) = crew.beside("graph_next", project="Shop", claim=claim)["nodes"]
+        assert (given["node"]["id"], given["task"]) == (task["id"], texts)
+    assert crew.beside("graph_context", node_id=task["id"])["task"] == texts
+
+
+def test_a_node_that_was_planned_as_work_has_texts_only_when_sections_were_added(crew: Crew) -> None:
+    crew.project()
+    node = planned(crew, {"ref": "plan"})["plan"]
+    assert "task" not in crew.beside("graph_context", node_id=node)
+    section = crew.section(crew.get(node), "Notes", "words")
+    sections = [{"id": section["id"], "title": "Notes", "content": "words"}]
+    assert crew.beside("graph_context", node_id=node)["task"] == {"sections": sections}
+
+
+def test_a_section_that_may_not_be_read_is_not_shown_nor_are_its_files_known() -> None:
+    class Secretive:
+        """What eve made is hers alone."""
+
+        def decide(self, request: Request) -> Decision:
+            allowed = request.resource_owner != "eve" or request.principal.actor == "eve"
+            return Decision(allowed, "by the rule", "1")
+
+    with gathered(policy=Secretive()) as crew:
+        project = crew.project()
+        task = crew.task(projectId=project["id"])
+        crew.beside(
+            "manage_graph", operation="create", entityType="atom", projectId=project["id"], name="Pay",
+            paths=["src/pay/**"], createdByTaskId=task["id"],
+        )  # fmt: skip
+        crew.me = "eve"
+        crew.section(task, "Context Files", "src/pay/card.ts")
+        seen = {}
+        for crew.me in ("eve", "ann"):
+            (given,) = crew.beside("graph_next", project="Shop")["nodes"]
+            assert crew.beside("graph_context", node_id=task["id"])["task"] == given["task"]
+            seen[crew.me] = "sections" in given["task"], "knowledge" in given
+        assert seen == {"eve": (True, True), "ann": (False, False)}
+
+
+def test_the_texts_of_a_task_are_cut_to_what_fits(crew: Crew) -> None:
+    task = crew.task(projectId=crew.project()["id"], description="é" * 4_000)
+    for number in range(3):
+        crew.section(task, f"{number}", "é" * 3_000)
+    (given,) = crew.beside("graph_next", project="Shop")["nodes"]
+    told = given["task"]
+    assert (told["description_truncated"], len(told["description"].encode()) <= 2_100) == (True, True)
+    assert [section.get("content_truncated", False) for section in told["sections"]] == [False, True, True]
+    for number in range(3, 150):
+        crew.section(task, f"{number} " + "t" * 200, "more")
+    (given,) = crew.beside("graph_next", project="Shop")["nodes"]
+    assert len(given["task"]["sections"]) + given["task"]["sections_omitted"] == 150
+    assert len(msgspec.json.encode(given["task"])) < 20_000
+
+
+def test_work_knows_the_context_files_of_a_task(crew: Crew) -> None:
+    project = crew.project()
+    task = crew.task(projectId=project["id"])
+    for name, path in (("Pay", "src/pay/**"), ("Docs", "docs/**"), ("Other", "other/**")):
+        crew.beside(
+            "manage_graph", operation="create", entityType="atom", projectId=project["id"], name=name, paths=[path],
+            knowledge="Handlers are idempotent", createdByTaskId=task["id"],
+        )  # fmt: skip
+    crew.section(task, "Context Files", "- src/pay/card.ts — calls `charge()` of other/x.ts\n- `docs/`")
+    (given,) = crew.beside("graph_next", project="Shop")["nodes"]
+    found = given["knowledge"]["orphanAtoms"]
+    assert [(atom["name"], atom["matchedPaths"]) for atom in found] == [
+        ("Docs", ["docs/"]),
+        ("Pay", ["src/pay/card.ts"]),
+    ]
+    assert crew.beside("graph_context", node_id=task["id"])["knowledge"] == given["knowledge"]
+
+
+@pytest.mark.parametrize("kind", [TaskCards, Sections])
+def test_what_is_built_anew_is_what_was_kept(crew: Crew, kind: type[TaskCards] | type[Sections]) -> None:
     project = crew.project(tags="x")
     feature = crew.feature(projectId=project["id"])
     task, gone = crew.task(featureId=feature["id"], tags="a"), crew.task("gone", tags="b")
+    crew.aspect(kind)
     crew.section(task)
+    crew.section(gone)
     crew.step("advance", task)
     crew.update(project, name="Store")
     crew.data("manage_template", operation="create", name="T", description="d", targetEntityType="TASK")
-    crew.data("manage_container", operation="delete", containerType="task", id=gone["id"])
-    kept = crew.cards()
+    crew.data("manage_container", operation="delete", containerType="task", id=gone["id"], cascade=True)
+    kept = crew.aspect(kind)
     state = State(crew.log.line)
-    assert state.aspect(TaskCards).cards == {}
+    empty = _contents(state.aspect(kind))
     for entry in crew.log.read(Head()):
         state.apply(entry.commit, entry.offset)
-    followed = state.aspect(TaskCards)
-    assert _contents(followed) == _contents(kept)
+    followed = state.aspect(kind)
+    assert empty != _contents(followed) == _contents(kept)
     half = state.count // 2
     state.undo(state.count - half)
-    back = _contents(state.aspect(TaskCards))
+    back = _contents(state.aspect(kind))
     again = State(crew.log.line)
     for entry in list(crew.log.read(Head()))[:half]:
         again.apply(entry.commit, entry.offset)
-    assert back == _contents(again.aspect(TaskCards))
+    assert back == _contents(again.aspect(kind))
 
 
-def _contents(cards: TaskCards) -> dict[str, Any]:
-    return {name: list(value) if name == "fresh" else value for name, value in vars(cards).items()}
+def _contents(aspect: TaskCards | Sections) -> dict[str, Any]:
+    return {name: list(value) if name == "fresh" else value for name, value in deepcopy(vars(aspect)).items()}

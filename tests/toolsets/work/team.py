@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,7 +19,8 @@ from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import Gate
 from tallystick.server.dispatch import prepare
-from tallystick.store import Store
+from tallystick.state.state import State
+from tallystick.store import Sight, Store
 from tallystick.toolsets import Answer, Toolset
 from tallystick.toolsets.work import at_desk
 from tallystick.toolsets.work.desk import Desk, Knowledge
@@ -27,6 +29,17 @@ from tallystick.toolsets.work.settings import WorkSettings
 T = TypeVar("T")
 NOON = from_text("2026-02-10T12:00:00Z")
 MINUTE = 60_000
+
+
+class Links:
+    """Knows of the links of a node that they are there, and that this is fresh."""
+
+    def find(self, state: State, project_id: str, links: Any, sections: Any, *, sight: Sight) -> SimpleNamespace:
+        return SimpleNamespace(data={"links": list(links)} if links else {})
+
+    async def add_freshness(self, found: Any) -> None:
+        for each in found:
+            each.data["fresh"] = True
 
 
 class Team:

@@ -12,12 +12,11 @@ from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.state import trust
 from tallystick.state.state import State
 from tallystick.state.work.sketch import Sketch
-from tallystick.store import Sight
 from tallystick.toolsets.work import answers
 from tallystick.toolsets.work.watching import watch
 from tests.policy.gated import Distant
 from tests.shared_base import bytes_of
-from tests.toolsets.work.team import Team, summaries, working
+from tests.toolsets.work.team import Links, Team, summaries, working
 
 
 def rule(request: Request) -> bool:
@@ -33,13 +32,9 @@ class Local:
         return Decision(rule(request), "by the rule", "local@1")
 
 
-def known(state: State, project: str, links: list[str], *, sight: Sight) -> Any:
-    return links
-
-
 @pytest.fixture(params=[Local, lambda: Distant(rule)], ids=["in process", "distant"])
 def team(request: pytest.FixtureRequest) -> Iterator[Team]:
-    with working(policy=request.param(), knowledge=known) as team:
+    with working(policy=request.param(), knowledge=Links()) as team:
         team.open("p", goal="Ship it")
         yield team
 
@@ -131,7 +126,7 @@ def test_what_is_told_is_all_there_is_to_be_read(team: Team) -> None:
     assert "child_count" not in told["children"]
     assert team.call("graph_context", node_id=ids["top"], depth=0)["children"]["child_count"] == 2
     told = team.call("graph_context", node_id=ids["deep"])
-    assert (told["node"]["parent"], summaries(told["ancestors"]), told["knowledge"]) == (
+    assert (told["node"]["parent"], summaries(told["ancestors"]), told["knowledge"]["links"]) == (
         None,
         ["Ship it", "top"],
         ["top.md"],

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.state.state import State
-from tallystick.store import Sight
-from tests.toolsets.work.team import MINUTE, Team, working
+from tests.toolsets.work.team import MINUTE, Links, Team, working
 
 
 def test_actionable_is_unresolved_without_open_children_and_with_every_dependency_resolved(team: Team) -> None:
@@ -166,17 +164,16 @@ def test_nothing_to_do_says_why(team: Team) -> None:
 
 
 def test_knowledge_comes_with_a_node_when_there_is_any() -> None:
-    def knowledge(state: State, project: str, links: list[str], *, sight: Sight) -> Any:
-        return [{"about": link} for link in links if link.endswith(".py")]
-
-    with working(knowledge=knowledge) as team:
+    with working(knowledge=Links()) as team:
         team.open()
         ids = team.plan(
             {"ref": "a", "context_links": ["a.py"]}, {"ref": "b", "parent_ref": "a", "context_links": ["b.py", "x"]}
         )
         (told,) = team.call("graph_next", project="p")["nodes"]
-        assert told["knowledge"] == [{"about": "b.py"}, {"about": "a.py"}]
-        assert team.call("graph_context", node_id=ids["a"])["knowledge"] == [{"about": "a.py"}]
+        assert told["knowledge"] == {"links": ["b.py", "x", "a.py"], "fresh": True}
+        assert team.call("graph_context", node_id=ids["a"])["knowledge"] == {"links": ["a.py"], "fresh": True}
+        (told,) = team.call("graph_next", project="p", claim=True)["nodes"]
+        assert told["knowledge"]["fresh"] is True
         assert "knowledge" not in team.call("graph_context", node_id=team.open())
 
 

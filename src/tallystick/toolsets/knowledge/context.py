@@ -1,13 +1,13 @@
 """The context of files: whose globs match them, and what is known there.
 
-`context` is what query_graph answers and what goes with a task; `knowledge_for_paths` is the
-same in little, for answers that are about something else.
+`context` is what query_graph answers and what goes with a task; `NodeKnowledge` is the same in
+little, for answers of work that are about something else.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -31,7 +31,8 @@ from tallystick.toolsets.knowledge.answers import (
     shorten,
     text,
 )
-from tallystick.toolsets.knowledge.desk import Pins
+from tallystick.toolsets.knowledge.context_files import files_in
+from tallystick.toolsets.knowledge.desk import Desk, Pins
 from tallystick.toolsets.knowledge.freshness import read_pin
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 ATOMS_MAX = 500
 """More are never shown at once, however short they are."""
 COMPACT_BYTES_MAX = 12_000
+COMPACT_FRESHNESS_BYTES_MAX = 3_000
 _KNOWLEDGE_LEAST = 200
 _NOTE_BYTES = 40
 """What it takes to say that something was cut."""
@@ -72,28 +74,49 @@ def context(
     for atom in atoms[:ATOMS_MAX]:
         told.add(atom, matched[atom.id][1])
     data: Said = {"molecules": told.molecules(), "orphanAtoms": told.orphans, "unmatchedPaths": unmatched}
-    return Context(_fit(data, max(0, len(atoms) - ATOMS_MAX), bytes_max), told.pins)
+    fitted = _fit(data, max(0, len(atoms) - ATOMS_MAX), bytes_max)
+    shown = {atom["id"] for atom in _atoms(fitted)}
+    return Context(fitted, {atom_id: pin for atom_id, pin in told.pins.items() if atom_id in shown})
 
 
-def knowledge_for_paths(
-    state: State,
-    project_id: str,
-    paths: Sequence[str],
-    *,
-    sight: Sight | None = None,
-    bytes_max: int = COMPACT_BYTES_MAX,
-) -> Said:
-    """What to know of these files: {molecules?, orphanAtoms?}, each only when there is any; {} for nothing.
+def add_freshness(found: Context, fresh: Mapping[str, Said]) -> None:
+    for atom in _atoms(found.data):
+        atom |= fresh.get(atom["id"], {})
 
-    `paths` may be links of any kind: those that are no repository paths are passed over.
-    """
-    discretion = Discretion(state, sight)
-    found = drained(context(state, project_id, repository_paths(paths), discretion, bytes_max=bytes_max)).data
-    for entry in _entries(found):
-        for name in ("relatedAtoms", "relatedMolecules"):
-            if not entry.get(name):
-                entry.pop(name, None)
-    return {name: value for name, value in found.items() if value and name not in ("unmatchedPaths", "hint")}
+
+class NodeKnowledge(msgspec.Struct, frozen=True):
+    """What is known of the files of work nodes."""
+
+    desk: Desk
+
+    def find(
+        self,
+        state: State,
+        project_id: str,
+        links: Sequence[str],
+        sections: Sequence[tuple[str, str]] = (),
+        *,
+        sight: Sight | None = None,
+        bytes_max: int = COMPACT_BYTES_MAX,
+    ) -> Context:
+        """{molecules?, orphanAtoms?}, each only when there is any; {} for nothing.
+
+        Links may be of any kind: those that are no repository paths are passed over.
+        """
+        paths = repository_paths([*links, *files_in(sections)])
+        found = drained(context(state, project_id, paths, Discretion(state, sight), bytes_max=bytes_max))
+        for entry in _entries(found.data):
+            for name in ("relatedAtoms", "relatedMolecules"):
+                if not entry.get(name):
+                    entry.pop(name, None)
+        said = {name: value for name, value in found.data.items() if value and name not in ("unmatchedPaths", "hint")}
+        return Context(said, found.pins)
+
+    async def add_freshness(self, found: Sequence[Context]) -> None:
+        pins = {atom_id: pin for each in found for atom_id, pin in each.pins.items()}
+        fresh = await self.desk.freshness(pins, bytes_max=COMPACT_FRESHNESS_BYTES_MAX)
+        for each in found:
+            add_freshness(each, fresh)
 
 
 def graph_hints(
@@ -267,8 +290,13 @@ def _fit(data: Said, omitted: int, bytes_max: int) -> Said:
 
 
 def _entries(data: Said) -> list[Said]:
-    molecules: list[Said] = data["molecules"]
-    return [*molecules, *(atom for molecule in molecules for atom in molecule["atoms"]), *data["orphanAtoms"]]
+    return [*data["molecules"], *_atoms(data)]
+
+
+def _atoms(data: Said) -> Iterator[Said]:
+    for molecule in data.get("molecules", ()):
+        yield from molecule["atoms"]
+    yield from data.get("orphanAtoms", ())
 
 
 def _share_knowledge(entries: list[Said], room: int) -> None:

@@ -8,7 +8,7 @@ something else is passed over: a line too many must not cost the others.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 TITLE = "context files"
 PATH_CHARACTERS_MAX = 4_096
@@ -31,6 +31,13 @@ _NOTHING = frozenset({".", "..", "-", "none", "n/a", "tbd", "todo"})
 
 def is_context_files(title: str) -> bool:
     return TITLE in title.casefold()
+
+
+def files_in(sections: Iterable[tuple[str, str]]) -> list[str]:
+    """What those of the sections, by title and content, list that are titled so; each once."""
+    return list(
+        dict.fromkeys(path for title, content in sections if is_context_files(title) for path in context_files(content))
+    )
 
 
 def context_files(content: str) -> list[str]:

@@ -95,14 +95,14 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
         found = await asyncio.to_thread(self.repository.compare, pins) if pins else {}
         return {atom_id: told(found[atom_id], pin) for atom_id, (_, pin) in pins.items() if atom_id in found}
 
-    async def freshness(self, pins: Pins) -> Mapping[str, dict[str, Any]]:
+    async def freshness(self, pins: Pins, *, bytes_max: int = FRESHNESS_BYTES_MAX) -> Mapping[str, dict[str, Any]]:
         """What an answer says of each atom whose pin could be compared."""
-        return sparing(await self.compare(pins))
+        return sparing(await self.compare(pins), bytes_max)
 
 
-def sparing(said: Mapping[str, dict[str, Any]]) -> Mapping[str, dict[str, Any]]:
+def sparing(said: Mapping[str, dict[str, Any]], bytes_max: int = FRESHNESS_BYTES_MAX) -> Mapping[str, dict[str, Any]]:
     for kept in (("fresh", "matchesNothing"), ("fresh",)):
-        if size_of(said) <= FRESHNESS_BYTES_MAX:
+        if size_of(said) <= bytes_max:
             break
         said = {atom_id: {name: each[name] for name in kept if name in each} for atom_id, each in said.items()}
     return said

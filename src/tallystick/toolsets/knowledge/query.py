@@ -24,7 +24,7 @@ from tallystick.toolsets.knowledge.answers import (
     text,
 )
 from tallystick.toolsets.knowledge.arguments import INLINE_DEFAULT, PAGE_DEFAULT, QueryArguments, check_query
-from tallystick.toolsets.knowledge.context import Context, context
+from tallystick.toolsets.knowledge.context import Context, add_freshness, context
 from tallystick.toolsets.knowledge.desk import Desk, Pins, sparing
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity, get_project
@@ -211,9 +211,7 @@ async def _context(desk: Desk, store: Store, principal: Principal, asked: QueryA
 
     found: Context = await desk.narrowed(store, principal, Action.READ, look)
     fresh = await _freshness(desk, store, principal, found.pins)
-    for atoms in [*(molecule["atoms"] for molecule in found.data["molecules"]), found.data["orphanAtoms"]]:
-        for atom in atoms:
-            atom |= fresh.get(atom["id"], {})
+    add_freshness(found, fresh)
     return succeeded(found.data)
 
 

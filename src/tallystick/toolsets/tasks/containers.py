@@ -318,7 +318,7 @@ def _remove(view: View, card: Card, contained: list[Card]) -> None:
     for name in edges.values():
         view.sketch.unlink(dict(name))
     for each in gone:
-        for section_id in view.shelf.sections(each):
+        for section_id in view.all_sections(each):
             view.delete_other(section_id)
     if card.kind == "project":
         view.sketch.operations.extend(project_deletion(view.state, card.id))

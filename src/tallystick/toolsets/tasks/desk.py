@@ -15,7 +15,7 @@ from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.state import State
-from tallystick.state.tasks import Pipelines, TaskCards
+from tallystick.state.tasks import Pipelines, Sections, TaskCards
 from tallystick.state.trust import Trust
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch
@@ -89,7 +89,7 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
 
         def prepared(state: State, sight: Sight) -> T | Breathing[T]:
             # Here, and not in a look that breathes: after a start they read all there is.
-            for aspect in (WorkGraph, TaskCards, Knowledge, Trust):
+            for aspect in (WorkGraph, TaskCards, Sections, Knowledge, Trust):
                 state.aspect(aspect)
             return look(View(state, self.pipelines, sight=sight))
 

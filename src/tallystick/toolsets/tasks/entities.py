@@ -10,7 +10,7 @@ from tallystick.state.tasks import Card
 from tallystick.toolsets.fitting import size_of
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.context import repository_paths
-from tallystick.toolsets.knowledge.context_files import context_files, is_context_files
+from tallystick.toolsets.knowledge.context_files import files_in
 from tallystick.toolsets.tasks.view import Said, View
 
 
@@ -131,8 +131,5 @@ def files_of(view: View, card: Card) -> list[str]:
 
 
 def _written(view: View, card: Card) -> list[str]:
-    for section_id in view.sections(card.id):
-        attrs = view.attrs(section_id)
-        if is_context_files(text(attrs, "title")):
-            return context_files(text(attrs, "content"))
-    return []
+    sections = map(view.attrs, view.sections(card.id))
+    return files_in((text(attrs, "title"), text(attrs, "content")) for attrs in sections)

@@ -12,7 +12,7 @@ from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, clamped, succeeded
 from tallystick.toolsets.fitting import fitting
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
-from tallystick.toolsets.knowledge.context import Context, context
+from tallystick.toolsets.knowledge.context import Context, add_freshness, context
 from tallystick.toolsets.tasks.arguments import KNOWN, PAGE_DEFAULT, QueryContainer, missing, split_words
 from tallystick.toolsets.tasks.desk import Desk
 from tallystick.toolsets.tasks.entities import counts_of, entity_of, files_of, sections_of, text, title_of
@@ -50,7 +50,7 @@ def _problems(asked: QueryContainer) -> Iterator[str]:
 
 
 async def _get(desk: Desk, store: Store, principal: Principal, asked: QueryContainer) -> Answer:
-    def look(view: View) -> Breathing[Context]:
+    def look(view: View) -> Breathing[tuple[Said, Context | None]]:
         card = view.get(asked.containerType or "", asked.id)
         data: Said = {card.kind: entity_of(view, card)}
         if asked.includeSections:
@@ -58,16 +58,15 @@ async def _get(desk: Desk, store: Store, principal: Principal, asked: QueryConta
         if card.kind != "task":
             data["taskCounts"] = counts_of(view.told_below(card, "task"))
         if card.kind != "task" or not asked.includeGraphContext:
-            return Context(data)
+            return data, None
         known = yield from _known(view, card)
-        return Context(data | {"graphContext": known.data}, known.pins)
+        return data | {"graphContext": known.data}, known
 
-    found: Context = await desk.read(store, principal, Action.READ, look, resource=asked.id)
-    if desk.knowledge is not None and found.pins:
-        fresh = await desk.knowledge.freshness(found.pins)
-        for atom in _atoms(found.data["graphContext"]):
-            atom |= fresh.get(atom["id"], {})
-    return succeeded(found.data, exempt=True)
+    found: tuple[Said, Context | None] = await desk.read(store, principal, Action.READ, look, resource=asked.id)
+    data, known = found
+    if desk.knowledge is not None and known is not None:
+        add_freshness(known, await desk.knowledge.freshness(known.pins))
+    return succeeded(data, exempt=True)
 
 
 def _known(view: View, card: Card) -> Breathing[Context]:
@@ -77,12 +76,6 @@ def _known(view: View, card: Card) -> Breathing[Context]:
         return Context({"molecules": [], "orphanAtoms": [], "unmatchedPaths": files})
     found = yield from context(view.state, card.project, files, view.discretion)
     return found
-
-
-def _atoms(known: Said) -> Iterator[Said]:
-    for molecule in known["molecules"]:
-        yield from molecule["atoms"]
-    yield from known["orphanAtoms"]
 
 
 # -- overview

@@ -19,6 +19,7 @@ from tallystick.state.tasks import (
     TERMINAL,
     Card,
     Pipelines,
+    Sections,
     TaskCards,
     read_card,
     said_of,
@@ -144,7 +145,11 @@ class View:
 
     def sections(self, entity_id: str) -> list[str]:
         """In order, as far as they may be told of."""
-        return self.discretion.seen(self.shelf.sections(entity_id), itself)
+        return self.discretion.seen(self.all_sections(entity_id), itself)
+
+    def all_sections(self, entity_id: str) -> list[str]:
+        """Also those that may not be told of."""
+        return self.state.aspect(Sections).of(entity_id)
 
     # -- who waits for whom
 

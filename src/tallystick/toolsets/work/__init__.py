@@ -55,7 +55,7 @@ def toolset(
     knowledge: Knowledge | None = None,
     ids: Callable[[], str] = new_id,
 ) -> Toolset:
-    """`knowledge` tells what is known of the things that context links point to."""
+    """`knowledge` tells what is known of the files of a node."""
     return at_desk(Desk(clock=clock, settings=settings, knowledge=knowledge, ids=ids))
 
 
@@ -109,6 +109,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "edges": _ARRAY,
     "events": _ARRAY,
     "hint": _TEXT,
+    "knowledge": _OBJECT,
     "newly_actionable": _ARRAY,
     "next_cursor": _TEXT,
     "node": _OBJECT,
@@ -119,6 +120,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "rejected": _ARRAY,
     "root": {"type": ["object", "null"]},
     "summary": _OBJECT,
+    "task": _OBJECT,
     "total": _COUNT,
     "tree": _ARRAY,
     "updated": _ARRAY,
@@ -171,7 +173,7 @@ _TABLE: tuple[_Row, ...] = (
         "ri",
         "Around a work node",
         "Read one work node with ancestors, children, dependencies and edges.",
-        "node ancestors children depends_on depended_by edges?",
+        "node task? ancestors children depends_on depended_by edges? knowledge?",
     ),
     (
         "graph_update",

@@ -27,7 +27,8 @@ from tallystick.toolsets.work.answers import (
 from tallystick.toolsets.work.arguments import DEPTH_MAX, ContextArguments
 from tallystick.toolsets.work.desk import Desk
 from tallystick.toolsets.work.faults import get_row
-from tallystick.toolsets.work.next import known_of
+from tallystick.toolsets.work.next import Seen, freshened, known_of
+from tallystick.toolsets.work.task_texts import sections_of, task_of
 
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store
@@ -38,23 +39,24 @@ _EDGES_READ = 200
 
 
 async def context(desk: Desk, store: Store, principal: Principal, asked: ContextArguments) -> Answer:
-    return Answer(
-        await desk.read(
-            store,
-            principal,
-            Action.READ,
-            lambda state, graph, sight: _seen(desk, state, graph, asked, sight),
-            resource=asked.node_id,
-        )
+    seen = await desk.read(
+        store,
+        principal,
+        Action.READ,
+        lambda state, graph, sight: _seen(desk, state, graph, asked, sight),
+        resource=asked.node_id,
     )
+    return await freshened(desk, seen)
 
 
-def _seen(desk: Desk, state: State, graph: WorkGraph, asked: ContextArguments, sight: Sight) -> Said:
+def _seen(desk: Desk, state: State, graph: WorkGraph, asked: ContextArguments, sight: Sight) -> Seen:
     tell = Discretion(state, sight)
     row = get_row(state, graph, tell, asked.node_id)
+    node, sections = get_node(state, row.id), sections_of(state, row.id, tell)
     line, omitted = ancestors_of(row, tell)
     answer: Said = {
-        "node": node_of(state, get_node(state, row.id), tell),
+        "node": node_of(state, node, tell),
+        **task_of(node, sections, tell),
         "ancestors": [_ancestor(state, each, tell) for each in line],
         "children": tree_of(state, row, min(asked.depth, DEPTH_MAX), tell),
     }
@@ -63,7 +65,8 @@ def _seen(desk: Desk, state: State, graph: WorkGraph, asked: ContextArguments, s
     answer |= _neighbours(state, "depends_on", row.depends_on, None, tell)
     answer |= _neighbours(state, "depended_by", row.dependents, row.resolved, tell)
     answer |= _edges(state, row, tell)
-    return answer | (known_of(desk, state, row.board, row, tell, sight) if row.board is not None else {})
+    known = known_of(desk, state, row.board, row, sections, tell, sight) if row.board is not None else None
+    return Seen(answer | {"knowledge": known.data}, [known]) if known is not None else Seen(answer)
 
 
 def _ancestor(state: State, row: Row, tell: Discretion) -> Said:

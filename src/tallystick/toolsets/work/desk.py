@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -26,10 +26,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Knowledge(Protocol):
-    """What is known of the things that context links point to, for a project by its id; empty when nothing is."""
+class Known(Protocol):
+    @property
+    def data(self) -> dict[str, Any]:
+        """As it is told; empty when nothing is known."""
+        ...
 
-    def __call__(self, state: State, project_id: str, links: list[str], /, *, sight: Sight) -> Any: ...
+
+class Knowledge(Protocol):
+    """What is known of the files of a node."""
+
+    def find(
+        self, state: State, project_id: str, links: Sequence[str], sections: Sequence[tuple[str, str]], *, sight: Sight
+    ) -> Known:
+        """Of what its links point to, and of what its sections, by title and content, list as its files."""
+        ...
+
+    async def add_freshness(self, found: Sequence[Any]) -> None:
+        """To the data of those that were found. Asks git, so it may take a while."""
+        ...
 
 
 _LETTERS = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"

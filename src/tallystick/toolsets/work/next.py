@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tallystick.clock import to_text
 from tallystick.policy import Action, Principal
+from tallystick.state import Node
 from tallystick.state.state import State
 from tallystick.state.work import CLAIMED_AT, CLAIMED_BY
 from tallystick.state.work.board import Board, Row
@@ -30,8 +33,9 @@ from tallystick.toolsets.work.answers import (
     summary_of,
 )
 from tallystick.toolsets.work.arguments import COUNT_MAX, NextArguments
-from tallystick.toolsets.work.desk import Desk
+from tallystick.toolsets.work.desk import Desk, Known
 from tallystick.toolsets.work.faults import cross_project, get_project, get_row
+from tallystick.toolsets.work.task_texts import sections_of, task_of
 
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store
@@ -40,31 +44,42 @@ TOOL = "graph_next"
 _DEPENDENCIES_SHOWN = 20
 
 
+class Seen(msgspec.Struct):
+    answer: Said
+    known: Sequence[Known] = ()
+    """What of it is knowledge, to be told whether it is fresh: outside the look, since git is asked."""
+
+
 async def next_(desk: Desk, store: Store, principal: Principal, asked: NextArguments) -> Answer:
     if not asked.claim:
-        return Answer(
-            await desk.read(
-                store,
-                principal,
-                Action.READ,
-                lambda state, graph, sight: _seen(desk, state, graph, principal, asked, sight, desk.moment()),
-            )
+        seen = await desk.read(
+            store,
+            principal,
+            Action.READ,
+            lambda state, graph, sight: _seen(desk, state, graph, principal, asked, sight, desk.moment()),
         )
+        return await freshened(desk, seen)
 
-    def draw(sketch: Sketch, sight: Sight) -> Said:
+    def draw(sketch: Sketch, sight: Sight) -> Seen:
         moment = desk.moment()
-        answer = _seen(desk, sketch.state, sketch.graph, principal, asked, sight, moment)
-        for entry in answer["nodes"]:
+        seen = _seen(desk, sketch.state, sketch.graph, principal, asked, sight, moment)
+        for entry in seen.answer["nodes"]:
             node = entry["node"]
             _claim(sketch, node["id"], principal.actor, moment.now)
             attrs = sketch.attrs(node["id"])
             node["rev"], node["properties"] = attrs["rev"], attrs["properties"]
-        return answer
+        return seen
 
-    answer, receipt = await desk.write_narrowed(store, principal, TOOL, draw)
-    for entry in answer["nodes"] if receipt is not None else ():
+    seen, receipt = await desk.write_narrowed(store, principal, TOOL, draw)
+    for entry in seen.answer["nodes"] if receipt is not None else ():
         entry["node"]["updated_at"] = receipt.commits[0].timestamp  # type: ignore[union-attr]  # it is not None here
-    return Answer(answer)
+    return await freshened(desk, seen)
+
+
+async def freshened(desk: Desk, seen: Seen) -> Answer:
+    if desk.knowledge is not None and seen.known:
+        await desk.knowledge.add_freshness(seen.known)
+    return Answer(seen.answer)
 
 
 def _claim(sketch: Sketch, node_id: str, agent: str, now: int) -> None:
@@ -80,7 +95,7 @@ def _seen(
     asked: NextArguments,
     sight: Sight,
     moment: Moment,
-) -> Said:
+) -> Seen:
     tell = Discretion(state, sight)
     board = get_project(graph, tell, asked.project)
     free = (
@@ -89,8 +104,12 @@ def _seen(
         if not row.is_held(principal.actor, moment.now, moment.ttl)
     )
     rows = first(tell, free, min(max(asked.count, 1), COUNT_MAX))
-    nodes = fitting((_entry(desk, state, board, row, tell, sight) for row in rows), ANSWER_BYTES_MAX)
-    return {"nodes": nodes} if nodes else {"nodes": [], "hint": _why_nothing(graph, board, asked, tell, moment)}
+    known: dict[str, Known] = {}
+    nodes = fitting((_entry(desk, state, board, row, tell, sight, known) for row in rows), ANSWER_BYTES_MAX)
+    if not nodes:
+        return Seen({"nodes": [], "hint": _why_nothing(graph, board, asked, tell, moment)})
+    ids = [entry["node"]["id"] for entry in nodes]
+    return Seen({"nodes": nodes}, [known[each] for each in ids if each in known])
 
 
 def _candidates(state: State, graph: WorkGraph, board: Board, asked: NextArguments, tell: Discretion) -> Iterator[Row]:
@@ -124,18 +143,26 @@ def _why_nothing(graph: WorkGraph, board: Board, asked: NextArguments, tell: Dis
     )
 
 
-def _entry(desk: Desk, state: State, board: Board, row: Row, tell: Discretion, sight: Sight) -> Said:
-    node = get_node(state, row.id)
+def _entry(
+    desk: Desk, state: State, board: Board, row: Row, tell: Discretion, sight: Sight, known: dict[str, Known]
+) -> Said:
+    """What is known of its files is noted in `known` too."""
+    node, sections = get_node(state, row.id), sections_of(state, row.id, tell)
     line, omitted = ancestors_of(row, tell)
     answer: Said = {
         "node": node_of(state, node, tell),
+        **task_of(node, sections, tell),
         "ancestors": [tell.warned(each.id, {"id": each.id, "summary": summary_of(state, each)}) for each in line],
         "context_links": links_of(row, tell),
         "resolved_deps": _dependencies(state, row, tell),
     }
     if omitted:
         answer["ancestors_omitted"] = omitted
-    return answer | known_of(desk, state, board, row, tell, sight)
+    found = known_of(desk, state, board, row, sections, tell, sight)
+    if found is not None:
+        known[row.id] = found
+        answer["knowledge"] = found.data
+    return answer
 
 
 def links_of(row: Row, tell: Discretion) -> Said:
@@ -164,10 +191,13 @@ def _dependency(state: State, row: Row) -> Said:
     return answer | ({"evidence_omitted": omitted} if omitted else {})
 
 
-def known_of(desk: Desk, state: State, board: Board, row: Row, tell: Discretion, sight: Sight) -> Said:
-    """What is known of the things that the node's links point to; the key only when there is something."""
-    if desk.knowledge is None:
-        return {}
+def known_of(
+    desk: Desk, state: State, board: Board, row: Row, sections: Sequence[Node], tell: Discretion, sight: Sight
+) -> Known | None:
+    """What is known of the things that the node's links point to, and of its context files; None for nothing."""
     links = list(row.links) + [link for each in _linked(row, tell) for link in each.links]
-    known = desk.knowledge(state, board.id, list(dict.fromkeys(links)), sight=sight) if links else None
-    return {"knowledge": known} if known and size_of(known) <= 2 * PART_BYTES_MAX else {}
+    if desk.knowledge is None or not (links or sections):
+        return None
+    texts = [(str(section.attrs.get("title")), str(section.attrs.get("content"))) for section in sections]
+    known = desk.knowledge.find(state, board.id, list(dict.fromkeys(links)), texts, sight=sight)
+    return known if known.data and size_of(known.data) <= 2 * PART_BYTES_MAX else None
