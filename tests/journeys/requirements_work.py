@@ -90,6 +90,13 @@ WORK_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _RESTRUCTURE + "test_a_drop_resolves_the_whole_subtree_with_the_reason_as_evidence"),
     ("graph_history", "before and after for each field",
      _HISTORY + "test_an_update_has_before_and_after_for_each_field"),
+    ("graph_history, whole", "before and after are the whole field",
+     _HISTORY + "test_before_and_after_are_the_whole_field"),
+    ("graph_history, size", "an event that is too large is cut and says so",
+     _HISTORY + "test_an_event_that_is_too_large_is_cut_and_says_so"),
+    ("graph_history, tasks", "title, status and why a task was given up are told",
+     "tests/toolsets/tasks/test_beside_work.py::"
+     "test_the_history_of_a_task_tells_title_status_and_why_it_was_given_up"),
     ("graph_history, cursor", "pages lose nothing, whatever happens in between",
      _HISTORY + "test_pages_lose_nothing_and_repeat_nothing_whatever_happens_in_between"),
     # -- readings

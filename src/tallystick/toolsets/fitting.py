@@ -33,3 +33,60 @@ def while_fitting(items: Iterable[T], bytes_max: int) -> Iterator[T]:
         if number and left < 0:
             return
         yield item
+
+
+def fair_share(sizes: Iterable[int], total: int) -> int:
+    """How much each may have: what the small ones leave over is for the large ones."""
+    waiting = sorted(sizes)
+    for number, size in enumerate(waiting):
+        share = total // (len(waiting) - number)
+        if size > share:
+            return share
+        total -= size
+    return waiting[-1] if waiting else total
+
+
+def shortened(value: Any, bytes_max: int) -> Any:
+    """The same kind of value in about so many bytes: texts are cut, of arrays the last items stay, of objects the
+    first members."""
+    if size_of(value) <= bytes_max:
+        return value
+    if isinstance(value, str):
+        return cut_text(value, bytes_max)
+    if isinstance(value, list):
+        return _last_items(value, bytes_max)
+    return _first_members(value, bytes_max) if isinstance(value, dict) else value
+
+
+def cut_text(text: str, bytes_max: int) -> str:
+    """Measured as JSON, where a control character takes six bytes."""
+    kept = text[:bytes_max]
+    while kept and size_of(kept) + len("…".encode()) > bytes_max:
+        kept = kept[: len(kept) * 3 // 4]
+    return kept + "…"
+
+
+def _last_items(items: list[Any], bytes_max: int) -> list[Any]:
+    kept: list[Any] = []
+    left = bytes_max - len("[]")
+    for item in reversed(items):
+        item = item if kept else shortened(item, left)
+        left -= size_of(item) + len(",")
+        if left < 0:
+            break
+        kept.append(item)
+    kept.reverse()
+    return kept
+
+
+def _first_members(members: dict[str, Any], bytes_max: int) -> dict[str, Any]:
+    share = fair_share((size_of(value) for value in members.values()), bytes_max // 2)
+    kept: dict[str, Any] = {}
+    left = bytes_max - len("{}")
+    for name, value in members.items():
+        member = shortened(value, share)
+        left -= size_of(name) + size_of(member) + len(":,")
+        if left < 0:
+            break
+        kept[name] = member
+    return kept

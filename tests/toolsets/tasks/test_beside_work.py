@@ -258,3 +258,29 @@ def test_what_is_built_anew_is_what_was_kept(crew: Crew, kind: type[TaskCards] |
 
 def _contents(aspect: TaskCards | Sections) -> dict[str, Any]:
     return {name: list(value) if name == "fresh" else value for name, value in deepcopy(vars(aspect)).items()}
+
+
+def test_the_history_of_a_task_tells_title_status_and_why_it_was_given_up(crew: Crew) -> None:
+    feature = crew.feature(projectId=crew.project()["id"])
+    task = crew.task("Form", featureId=feature["id"], tags="ui")
+    crew.update(task, title="Card form", complexity=5)
+    crew.step("advance", task)
+    crew.step("terminate", task, reason="nobody pays by card")
+    dropped, advanced, updated, created = crew.beside("graph_history", node_id=task["id"])["events"]
+    assert (dropped["action"], dropped["reason"]) == ("dropped", "nobody pays by card")
+    assert _changes(dropped) == {"resolved": (False, True), "status": ("ACTIVE", "WILL_NOT_IMPLEMENT")}
+    assert (advanced["action"], _changes(advanced)) == ("updated", {"status": ("NEW", "ACTIVE")})
+    assert _changes(updated) == {"title": ("Form", "Card form"), "complexity": (3, 5)}
+    assert (created["action"], _changes(created)) == (
+        "created",
+        {
+            "summary": (None, "Build Form"), "parent": (None, feature["id"]), "properties": (None, {"priority": 0}),
+            "title": (None, "Form"), "status": (None, "NEW"), "complexity": (None, 3), "tags": (None, ["ui"]),
+        },
+    )  # fmt: skip
+    rolled_up = crew.beside("graph_history", node_id=feature["id"])["events"][0]
+    assert (rolled_up["action"], rolled_up["reason"]) == ("dropped", "nobody pays by card")
+
+
+def _changes(event: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {change["field"]: (change["before"], change["after"]) for change in event["changes"]}

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.policy import Action, Principal
+from tallystick.toolsets.fitting import fair_share, shortened, size_of
 from tests.toolsets.work.team import Team
 
 
@@ -56,6 +59,71 @@ def test_an_update_has_before_and_after_for_each_field(team: Team, a: str) -> No
     }
 
 
+def test_before_and_after_are_the_whole_field(team: Team, a: str) -> None:
+    team.update(a, properties={"priority": 2}, add_context_links=["y"], add_evidence=[{"type": "git", "ref": "1"}])
+    team.update(
+        a, properties={"deep": {"er": [1]}}, add_context_links=["z"], add_evidence=[{"type": "git", "ref": "2"}]
+    )
+    changes = changes_of(team.events(a)[0])
+    evidence = team.node(a)["evidence"]
+    assert changes == {
+        "properties": ({"priority": 2, "area": "ui"}, {"priority": 2, "area": "ui", "deep": {"er": [1]}}),
+        "context_links": (["x", "y"], ["x", "y", "z"]),
+        "evidence": (evidence[:1], evidence),
+    }
+    long = "long " * 399
+    team.update(a, summary=long)
+    assert changes_of(team.events(a)[0]) == {"summary": ("a", long)}
+
+
+BIG = "é" * 4_000
+
+
+def test_an_event_that_is_too_large_is_cut_and_says_so(team: Team, a: str) -> None:
+    """Every field at its largest, and much more evidence than an answer could hold."""
+    for number in range(8):
+        team.update(a, add_evidence=[{"type": "note", "ref": f"{number} {BIG[:3_900]}"}] * 10)
+    state = [{"deep": ["x" * 500] * 5}, {"k" * 300: 1}, "\x00" * 300]
+    team.update(a, summary="s" * 2_000, state=state, properties={f"p{n}": "v" * 90 for n in range(60)})
+    page = team.call("graph_history", node_id=a)
+    assert size_of(page) < 60_000
+    last, before_it = page["events"][:2]
+    assert size_of(last) < 9_000
+    cut = {change["field"]: change.get("truncated") for change in last["changes"]}
+    assert cut == {"summary": None, "state": True, "properties": True}
+    assert changes_of(last)["summary"] == ("a", "s" * 2_000)
+    (change,) = before_it["changes"]
+    assert change["truncated"] is True
+    assert change["after"][-1]["ref"].startswith("7 é")
+    while "next_cursor" in page:
+        page = team.call("graph_history", node_id=a, cursor=page["next_cursor"])
+    assert page["events"][-1]["action"] == "created"
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=40,
+)
+
+
+@given(JSON_VALUES, st.integers(20, 200))
+def test_whatever_is_cut_fits_and_what_fits_is_not_cut(value: Any, bytes_max: int) -> None:
+    cut = shortened(value, bytes_max)
+    if size_of(value) <= bytes_max:
+        assert cut == value
+    else:
+        assert type(cut) is type(value)
+        assert size_of(cut) <= bytes_max or isinstance(value, int)
+
+
+@given(st.lists(st.integers(0, 1_000)), st.integers(0, 5_000))
+def test_what_the_small_ones_leave_is_for_the_large_ones(sizes: list[int], total: int) -> None:
+    share = fair_share(sizes, total)
+    assert sum(min(size, share) for size in sizes) <= total
+    assert sum(sizes) > total or all(size <= share for size in sizes)
+
+
 def test_resolving_and_reopening_are_told_apart(team: Team, a: str) -> None:
     team.resolve(a)
     team.update(a, resolved=False)
@@ -70,7 +138,7 @@ def test_a_claim_is_an_event(team: Team, a: str) -> None:
     claimed = team.events(a)[0]
     assert (claimed["action"], claimed["agent"]) == ("claimed", "bob")
     before, after = changes_of(claimed)["properties"]
-    assert (before, after["_claimed_by"]) == ({}, "bob")
+    assert (before, after["_claimed_by"]) == ({"priority": 1, "area": "ui"}, "bob")
 
 
 def test_a_move_tells_both_parents(team: Team, a: str) -> None:

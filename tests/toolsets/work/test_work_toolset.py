@@ -181,7 +181,7 @@ BUDGET = {
     "graph_connect": 20,
     "graph_query": 130,
     "graph_restructure": 40,
-    "graph_history": 200,
+    "graph_history": 210,
     "graph_onboard": 600,
 }
 

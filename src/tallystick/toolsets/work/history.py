@@ -15,14 +15,15 @@ from tallystick.policy import Action, Principal
 from tallystick.state import Step
 from tallystick.state.conditions import is_same
 from tallystick.state.state import State
+from tallystick.state.tasks import WILL_NOT_IMPLEMENT, read_card, said_of
 from tallystick.state.work import NODE
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import size_of
+from tallystick.toolsets.fitting import fair_share, room_for, shortened, size_of
 from tallystick.toolsets.work import next as claiming
 from tallystick.toolsets.work import restructure
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, cut, entries
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX, Said, entries
 from tallystick.toolsets.work.arguments import LIMIT_MAX, HistoryArguments
 from tallystick.toolsets.work.desk import Desk
 from tallystick.toolsets.work.faults import invalid, unknown_node
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
     from tallystick.store import Sight, Store
 
 _STEPS_READ = 500
-_TEXT_SHOWN = 1_000
-_LISTS = ("context_links", "evidence")
-_SHOWN = ("summary", "parent", "resolved", "state", "properties", *_LISTS)
+_ABSENT: Said = {"resolved": False, "properties": {}, "context_links": [], "evidence": []}
+"""How a field that is not there is shown."""
+_OF_WORK = ("summary", "parent", "resolved", "state", "properties", "context_links", "evidence")
+_OF_TASKS = ("title", "status", "description", "complexity", "tags", "blockedReason")
 _PREFIX = "h"
 
 
@@ -42,12 +44,14 @@ async def history(desk: Desk, store: Store, principal: Principal, asked: History
 
     def look(state: State, sight: Sight) -> Generator[None, None, Said]:
         state.aspect(WorkGraph)
-        return (yield from _told(state, asked, end, Discretion(state, sight)))
+        return (yield from _told(state, asked, end, Discretion(state, sight), principal))
 
     return Answer(await store.narrowed(principal, Action.READ, look, resource=asked.node_id))
 
 
-def _told(state: State, asked: HistoryArguments, end: int | None, tell: Discretion) -> Generator[None, None, Said]:
+def _told(
+    state: State, asked: HistoryArguments, end: int | None, tell: Discretion, reader: Principal
+) -> Generator[None, None, Said]:
     sees = tell.sees if tell.narrows else None
     found = state.lineage(asked.node_id, "full", 0, 0, sees)
     if found is None or found.type != NODE:
@@ -56,10 +60,11 @@ def _told(state: State, asked: HistoryArguments, end: int | None, tell: Discreti
     start = max(place - _STEPS_READ, 0)
     part = state.lineage(asked.node_id, "full", start, place - start, sees)
     events: list[Said] = []
-    left = ANSWER_BYTES_MAX
+    left, event_bytes_max = room_for(reader, ANSWER_BYTES_MAX), room_for(reader, PART_BYTES_MAX)
     for step in reversed(part.steps if part is not None else []):
         event = _event(state, asked.node_id, step, tell)
         if event is not None:
+            event["changes"] = _fitted(event["changes"], event_bytes_max)
             left -= size_of(event) + 1
             if events and (left < 0 or len(events) == min(asked.limit, LIMIT_MAX)):
                 break
@@ -92,12 +97,10 @@ def _event(state: State, node_id: str, step: Step, tell: Discretion) -> Said | N
     if told is None:
         return None
     action, changes = told
-    return {
-        "timestamp": step.commit.timestamp,
-        "agent": step.commit.actor,
-        "action": action,
-        "changes": changes,
-    }
+    event: Said = {"timestamp": step.commit.timestamp, "agent": step.commit.actor, "action": action}
+    if step.commit.reason is not None:
+        event["reason"] = step.commit.reason
+    return event | {"changes": changes}
 
 
 Told = tuple[str, list[Said]]
@@ -114,17 +117,29 @@ def _edge_event(node_id: str, step: Step) -> Told | None:
 
 def _node_event(state: State, node_id: str, step: Step, tell: Discretion) -> Told:
     after = _readable(step.commit.document()["attrs"], tell)
+    now = _fields(after)
     if step.action == "CREATE_NODE":
-        said = [_change(name, None, after[name]) for name in _SHOWN if after.get(name) not in (None, False)]
-        return "created", said
+        return "created", [_change(name, None, value) for name, value in now.items() if value != _ABSENT.get(name)]
     before = _readable(_before(state, node_id, step), tell)
+    was = _fields(before)
     changes = [
-        change for name in _SHOWN if (change := _difference(name, before.get(name), after.get(name))) is not None
+        _change(name, was.get(name), now.get(name))
+        for name in (*_OF_WORK, *_OF_TASKS)
+        if not is_same(was.get(name), now.get(name))
     ]
     merged = _merged(state, before, after, step, tell)
     if merged is not None:
         return "merged", [*changes, *merged]
     return _action(step.commit.tool, before, after), changes
+
+
+def _fields(attrs: Said) -> Said:
+    """Of work, and what tasks say beyond it."""
+    fields: Said = {name: attrs.get(name, _ABSENT.get(name)) for name in _OF_WORK}
+    said = said_of(attrs)
+    if said:
+        fields |= {name: said.get(name) for name in _OF_TASKS} | {"status": read_card("", NODE, attrs, 0, 0).status}
+    return fields
 
 
 def _readable(attrs: Said, tell: Discretion) -> Said:
@@ -138,7 +153,8 @@ def _readable(attrs: Said, tell: Discretion) -> Said:
 def _action(tool: str, before: Said, after: Said) -> str:
     was, is_ = before.get("resolved") is True, after.get("resolved") is True
     if is_ and not was:
-        return "dropped" if tool == restructure.TOOL else "resolved"
+        given_up = said_of(after).get("status") == WILL_NOT_IMPLEMENT
+        return "dropped" if given_up or tool == restructure.TOOL else "resolved"
     if was and not is_:
         return "reopened"
     if tool == claiming.TOOL:
@@ -159,7 +175,7 @@ def _merged(state: State, before: Said, after: Said, step: Step, tell: Discretio
 def _last_words(state: State, source: str, step: Step) -> Said:
     node = state.node(source, at=state.resolve(step.commit.lamport))
     attrs = node.attrs if node is not None else {}
-    kept = ("summary", "resolved", "state", "properties", "context_links")
+    kept = ("summary", "resolved", "state", "properties", "context_links", "task")
     return {"id": source} | {name: attrs[name] for name in kept if name in attrs}
 
 
@@ -172,41 +188,24 @@ def _was_merged(state: State, node_id: str, step: Step) -> bool:
     return "merged_into" in _before(state, node_id, step)
 
 
-def _difference(name: str, before: Any, after: Any) -> Said | None:
-    """Of lists and of properties only what differs is shown."""
-    if name == "resolved":
-        before, after = before is True, after is True
-    if is_same(before, after):
-        return None
-    if name == "properties":
-        one, other = _members(before), _members(after)
-        return _change(name, _only_in(one, other), _only_in(other, one))
-    if name in _LISTS:
-        one_list, other_list = _items(before), _items(after)
-        return _change(
-            name,
-            [each for each in one_list if each not in other_list],
-            [each for each in other_list if each not in one_list],
-        )
-    return _change(name, before, after)
-
-
-def _only_in(one: Said, other: Said) -> Said:
-    return {key: value for key, value in one.items() if key not in other or not is_same(value, other[key])}
-
-
-def _members(value: Any) -> Said:
-    return value if isinstance(value, dict) else {}
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _change(field: str, before: Any, after: Any) -> Said:
-    return {"field": field, "before": _shown(before), "after": _shown(after)}
+    return {"field": field, "before": before, "after": after}
 
 
-def _shown(value: Any) -> Any:
-    """Long texts are cut: memory.lineage has them whole."""
-    return cut(value, _TEXT_SHOWN) if isinstance(value, str) else value
+# -- what is too large
+
+
+def _fitted(changes: list[Said], bytes_max: int) -> list[Said]:
+    """Whole values, as long as an event is no page of its own; then the longest are cut: memory.lineage has them."""
+    if size_of(changes) <= bytes_max:
+        return changes
+    share = fair_share([size_of(change[side]) for change in changes for side in _SIDES], bytes_max)
+    return [_cut(change, share) for change in changes]
+
+
+_SIDES = ("before", "after")
+
+
+def _cut(change: Said, bytes_max: int) -> Said:
+    cut = {side: shortened(change[side], bytes_max) for side in _SIDES}
+    return change | cut | ({"truncated": True} if any(cut[side] != change[side] for side in _SIDES) else {})
