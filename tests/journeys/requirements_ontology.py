@@ -155,6 +155,8 @@ ONTOLOGY_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _DEFINITIONS + "test_two_connection_types_of_one_name_are_refused"),
     ("M19, empty", "an empty or endless type name is refused",
      _BAD + "test_a_wrong_definition_defines_nothing"),
+    ("M19, over a memory", "what stands already and violates a new type is told, as far as it may be read",
+     _DEFINITIONS + "test_an_ontology_over_a_memory_tells_what_stands_already_and_violates_it"),
     ("M20", "node types and connection types do not share names",
      _DEFINITIONS + "test_node_types_and_connection_types_do_not_share_names"),
     ("M21", "a node may be connected to itself, and is its own neighbour once",

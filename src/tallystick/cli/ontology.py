@@ -9,7 +9,7 @@ import typer
 
 from tallystick.cli.asking import principal
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
-from tallystick.cli.output import counted, emit, table, visible
+from tallystick.cli.output import counted, emit, note, table, visible
 
 if TYPE_CHECKING:
     from tallystick.config import Settings
@@ -64,13 +64,29 @@ def use(
     """
     outer: dict[str, Any] = context.obj or {}
     settings = settled(base=base or outer.get("base"), tenant=tenant or outer.get("tenant"))
-    added = asyncio.run(_used(settings, preset))
+    found = asyncio.run(_used(settings, preset))
+    added = found["added"]
     if json or outer.get("json"):
-        emit({"preset": preset, "added": added})
-    elif added:
+        emit({"preset": preset, **found})
+        return
+    if added:
         typer.echo(f"added {counted(len(added), 'type')}: {', '.join(added)}")
     else:
         typer.echo("nothing to add: every type of this preset is there")
+    _warn(found)
+
+
+def _warn(found: dict[str, Any]) -> None:
+    """Of what was there before and violates it."""
+    rows = [
+        (each.get("node_id") or each["connection_id"], each["code"], each["reason"])
+        for each in found.get("violations", ())
+    ]
+    if rows:
+        note(f"{found['total']} of what was there before violates it:")
+        table(("entity", "code", "reason"), rows)
+    if "unchecked" in found:
+        note("not everything that was there before could be checked")
 
 
 async def _defined(settings: Settings) -> dict[str, Any]:
@@ -83,14 +99,14 @@ async def _defined(settings: Settings) -> dict[str, Any]:
         return await store.read(principal(settings), Action.READ, lambda state: described(get_ontology(state)))
 
 
-async def _used(settings: Settings, preset: str) -> list[str]:
+async def _used(settings: Settings, preset: str) -> dict[str, Any]:
     from tallystick import app
     from tallystick.toolsets.ontology.definitions import use_preset
 
     async with app.opened(settings) as store:
-        added = await use_preset(store, principal(settings), preset)
+        found = await use_preset(store, principal(settings), preset)
     await app.publish(settings)
-    return added
+    return found
 
 
 def _required(kind: dict[str, Any]) -> str:

@@ -84,6 +84,14 @@ def find_connections(
     return Found([_name(columns, edge) for edge in found[offset : offset + limit]], len(found))
 
 
+def may_have_members(state: State, types: Iterable[str], rels: Iterable[str]) -> bool:
+    """Whether there are such nodes, or ever were such edges. Reads no line."""
+    columns = state._columns
+    return any(columns.nodes.by_type.get(name) for name in types) or any(
+        columns.edges.rels.find(name) is not None for name in rels
+    )
+
+
 def find_neighbours(
     state: State, node_id: str, kinds: Iterable[ConnectionType], direction: Literal["out", "in", "both"]
 ) -> list[str]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tallystick import app, config
 from tallystick.cli.ontology import commands
+from tallystick.commits import Draft, Operation, Verb
 from tallystick.errors import NotFound
+from tallystick.policy import Action, Principal
 
 
 def tally(base: Path, *arguments: str) -> str:
@@ -37,6 +41,21 @@ def test_a_preset_is_used_and_shown(tmp_path: Path) -> None:
     }
     assert json.loads(tally(tmp_path, "use", "research", "--json"))["added"][:2] == ["Question", "Source"]
     assert "locator" in tally(tmp_path)
+
+
+def test_what_stood_before_a_preset_and_violates_it_is_shown(tmp_path: Path) -> None:
+    tally(tmp_path, "use", "gtd")
+    document = {"id": "pat\x1b[2J", "type": "Person", "attrs": {"tags": []}}
+
+    async def write() -> None:
+        async with app.opened(config.load({"base": str(tmp_path)}, environ={})) as store:
+            draft = Draft((Operation(Verb.UPSERT_NODE, document),), actor="ann", tool="test")
+            await store.write(Principal("ann"), Action.WRITE, lambda state: draft)
+
+    asyncio.run(write())
+    outcome = CliRunner().invoke(commands, ["--base", str(tmp_path), "use", "software"])
+    assert "1 of what was there before violates it" in outcome.output
+    assert "pat\\x1b[2J" in outcome.output
 
 
 def test_options_may_stand_before_the_word_use(tmp_path: Path) -> None:

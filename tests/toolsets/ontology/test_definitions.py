@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tallystick.policy import Action, Decision, Request
+from tallystick.toolsets.ontology import violations
 from tallystick.toolsets.ontology.definitions import presets, use_preset
-from tests.toolsets.ontology.keeper import GTD, Keeper
+from tallystick.toolsets.ontology.violations import SHOWN_MAX
+from tests.toolsets.ontology.keeper import GTD, Keeper, keeping
 
 
 def test_the_ontology_comes_back_in_the_order_and_shape_it_was_given(keeper: Keeper) -> None:
@@ -128,6 +132,100 @@ def test_definitions_have_lineage(gtd: Keeper) -> None:
     assert (step["actor"], step["operation"]) == ("agent_alpha", "CREATE_NODE")
 
 
+# -- what was there before
+
+
+def standing(keeper: Keeper) -> None:
+    keeper.node("good", "Person", age=1)
+    keeper.node("listed", "Person", tags=["a"])
+    keeper.node("boat", "Boat", crew={"n": 2}, empty=None)
+    keeper.edge("good", "Owns", "boat", since=2001)
+    keeper.edge("boat", "Owns", "good", since=2001)
+    keeper.edge("good", "Owns", "good")
+    keeper.edge("listed", "Owns", "boat")
+
+
+OWNS = {"name": "Owns", "from_types": ["Person"], "to_types": ["Boat"], "required_properties": ["since"]}
+
+
+def told(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    assert answer["ok"] is True
+    found = answer.get("violations", [])
+    assert answer.get("total", 0) == len(found)
+    assert all(each["reason"] for each in found)
+    return [(each.get("node_id") or each["connection_id"], each["code"]) for each in found]
+
+
+def test_an_ontology_over_a_memory_tells_what_stands_already_and_violates_it(keeper: Keeper) -> None:
+    standing(keeper)
+    answer = keeper.call("create_ontology", node_types=["Person", "Boat"], connection_types=[OWNS])
+    assert told(answer) == [
+        ("listed", "INVALID_ARGUMENT"),
+        ("boat", "INVALID_ARGUMENT"),
+        ("boat|Owns|good", "INVALID_TOPOLOGY"),
+        ("good|Owns|good", "INVALID_TOPOLOGY"),
+        ("listed|Owns|boat", "REQUIRED_PROPERTY_MISSING"),
+    ]
+    assert keeper.call("get_ontology")["connection_types"] == [OWNS]
+
+
+def test_a_type_that_is_added_tells_what_violates_it_and_nothing_else(keeper: Keeper) -> None:
+    standing(keeper)
+    assert keeper.call("create_ontology", node_types=["Animal"], connection_types=[]) == {"ok": True}
+    assert told(keeper.call("add_node_type", type_name="Boat")) == [("boat", "INVALID_ARGUMENT")]
+    kind = {"from_types": ["Person", "Boat"], "to_types": ["Person", "Boat"], "required_properties": ["since"]}
+    answer = keeper.call("add_connection_type", type_name="Owns", **kind)
+    assert [entity for entity, _ in told(answer)] == ["good|Owns|good", "listed|Owns|boat"]
+    assert keeper.call("add_node_type", type_name="Robot") == {"ok": True}
+
+
+def test_edges_of_other_toolsets_are_no_violations(keeper: Keeper) -> None:
+    for each in ("a", "b"):
+        keeper.node(each, "elsewhere/thing")
+    keeper.edge("a", "Owns", "b")
+    answer = keeper.call("create_ontology", node_types=["Person", "Boat"], connection_types=[OWNS])
+    assert answer == {"ok": True}
+
+
+def test_a_few_violations_are_named_and_all_are_counted(keeper: Keeper) -> None:
+    for number in range(SHOWN_MAX + 5):
+        keeper.node(f"p{number}", "Person", tags=[])
+    answer = keeper.call("create_ontology", node_types=["Person"], connection_types=[])
+    assert [each["node_id"] for each in answer["violations"]] == [f"p{number}" for number in range(SHOWN_MAX)]
+    assert answer["total"] == SHOWN_MAX + 5
+
+
+def test_where_there_is_too_much_to_look_at_that_is_said(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(violations, "LOOKED_AT_MAX", 1)
+    standing(keeper)
+    answer = keeper.call("create_ontology", node_types=["Person"], connection_types=[])
+    assert answer == {"ok": True, "unchecked": True}
+
+
+def test_a_violation_that_may_not_be_read_is_neither_named_nor_counted(tmp_path: Path) -> None:
+    may_search = True
+
+    class Narrow:
+        def decide(self, request: Request) -> Decision:
+            is_hidden = request.action is Action.READ and request.resource == "boat"
+            is_refused = request.action is Action.SEARCH and not may_search
+            return Decision(not is_hidden and not is_refused, "so it is", "1")
+
+    with keeping(tmp_path, Narrow()) as keeper:
+        standing(keeper)
+        answer = keeper.call("create_ontology", node_types=["Person", "Boat"], connection_types=[OWNS])
+        assert [entity for entity, _ in told(answer)] == ["listed", "good|Owns|good"]
+        may_search = False
+        keeper.node("r", "Robot", parts=[])
+        assert keeper.call("add_node_type", type_name="Robot") == {"ok": True}
+
+
+def test_a_preset_tells_what_stands_already_and_violates_it(keeper: Keeper) -> None:
+    standing(keeper)
+    used = keeper.run(use_preset(keeper.store, keeper.principal, "software"))
+    assert [each["node_id"] for each in used["violations"]] == ["listed"]
+
+
 # -- presets
 
 
@@ -138,17 +236,17 @@ def test_every_preset_can_be_used_on_an_empty_memory(keeper: Keeper) -> None:
         assert named <= set(preset.node_types), name
         assert preset.about
     added = keeper.run(use_preset(keeper.store, keeper.principal, "gtd"))
-    assert added == ["Task", "State", "Context", "UNSPECIFIED", "DependsOn"]
+    assert added == {"added": ["Task", "State", "Context", "UNSPECIFIED", "DependsOn"]}
     keeper.join(keeper.make("Task"), "DependsOn", keeper.make("UNSPECIFIED"))
 
 
 def test_a_preset_adds_what_is_missing_and_changes_nothing(keeper: Keeper) -> None:
     keeper.define(node_types=["Person", "Boat"], connection_types=[])
-    added = keeper.run(use_preset(keeper.store, keeper.principal, "software"))
+    added = keeper.run(use_preset(keeper.store, keeper.principal, "software"))["added"]
     assert "Person" not in added
     assert keeper.call("get_ontology")["node_types"][:3] == ["Person", "Boat", "Component"]
     before = keeper.log.head()
-    assert keeper.run(use_preset(keeper.store, keeper.principal, "software")) == []
+    assert keeper.run(use_preset(keeper.store, keeper.principal, "software")) == {"added": []}
     assert keeper.log.head() == before
 
 

@@ -79,8 +79,10 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "to_node_id": _TEXT,
     "total": _COUNT,
     "type": _TEXT,
+    "unchecked": _FLAG,
     "untrusted": {"type": ["object", "array"]},
     "valid": _FLAG,
+    "violations": _OBJECTS,
 }
 
 
@@ -222,7 +224,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "title": "Create the ontology",
         "description": "Define the node and connection types, once. They can be added to, never changed.",
         "input": arguments.CreateOntology,
-        "output": _answer("ok"),
+        "output": _answer("ok", "violations total unchecked"),
         **_WRITES,
     },
     {
@@ -230,7 +232,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "title": "Add a node type",
         "description": "Add a node type to the ontology, for good.",
         "input": arguments.AddNodeType,
-        "output": _answer("ok"),
+        "output": _answer("ok", "violations total unchecked"),
         **_WRITES,
     },
     {
@@ -238,7 +240,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "title": "Add a connection type",
         "description": "Add a connection type to the ontology, for good.",
         "input": arguments.AddConnectionType,
-        "output": _answer("ok"),
+        "output": _answer("ok", "violations total unchecked"),
         **_WRITES,
     },
     {

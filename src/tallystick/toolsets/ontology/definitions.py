@@ -34,9 +34,12 @@ from tallystick.toolsets.ontology.arguments import (
     ValidateConnection,
 )
 from tallystick.toolsets.ontology.desk import Desk, Writing, done
+from tallystick.toolsets.ontology.violations import Rules, rules_of, violations
 
 if TYPE_CHECKING:
     from tallystick.store import Store
+
+Propose = Callable[[State], tuple[Operation, ...]]
 
 ONTOLOGY = "ontology"
 """As policy knows it: what is written is the schema, whichever type it is."""
@@ -59,8 +62,7 @@ async def create_ontology(desk: Desk, store: Store, principal: Principal, asked:
         names = map(define_node_type, dict.fromkeys(asked.node_types))
         return (define_ontology(), *names, *map(define_connection_type, kinds))
 
-    await Writing(desk, store, principal, "create_ontology").commit(propose, ONTOLOGY)
-    return done("create_ontology")
+    return await _define(desk, store, principal, "create_ontology", propose)
 
 
 async def add_node_type(desk: Desk, store: Store, principal: Principal, asked: AddNodeType) -> Answer:
@@ -69,8 +71,7 @@ async def add_node_type(desk: Desk, store: Store, principal: Principal, asked: A
             raise _exists("Node", asked.type_name)
         return (define_node_type(asked.type_name),)
 
-    await Writing(desk, store, principal, "add_node_type").commit(propose, ONTOLOGY)
-    return done("add_node_type")
+    return await _define(desk, store, principal, "add_node_type", propose)
 
 
 async def add_connection_type(desk: Desk, store: Store, principal: Principal, asked: AddConnectionType) -> Answer:
@@ -81,8 +82,7 @@ async def add_connection_type(desk: Desk, store: Store, principal: Principal, as
             raise _exists("Connection", kind.name)
         return (define_connection_type(kind),)
 
-    await Writing(desk, store, principal, "add_connection_type").commit(propose, ONTOLOGY)
-    return done("add_connection_type")
+    return await _define(desk, store, principal, "add_connection_type", propose)
 
 
 async def get_ontology(desk: Desk, store: Store, principal: Principal, asked: GetOntology) -> Answer:
@@ -103,6 +103,25 @@ async def validate_connection(desk: Desk, store: Store, principal: Principal, as
         return {"valid": True}
 
     return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY, is_entity=False))
+
+
+async def _define(desk: Desk, store: Store, principal: Principal, tool: str, propose: Propose) -> Answer:
+    found = await _commit(Writing(desk, store, principal, tool), propose)
+    return Answer({"ok": True, **found}) if found else done(tool)
+
+
+async def _commit(writing: Writing, propose: Propose) -> dict[str, Any]:
+    """What stood before and violates what is now defined."""
+    rules: list[Rules] = []
+
+    def noted(state: State) -> tuple[Operation, ...]:
+        operations = propose(state)
+        found = rules_of(operations)
+        rules[:] = [found] if found.have_members(state) else []
+        return operations
+
+    await writing.commit(noted, ONTOLOGY)
+    return await violations(writing.store, writing.principal, rules[0]) if rules else {}
 
 
 def described(ontology: Ontology) -> dict[str, Any]:
@@ -151,8 +170,9 @@ def presets() -> dict[str, Preset]:
     return {path.name.removesuffix(".json"): read(path.read_bytes()) for path in sorted(found, key=lambda p: p.name)}
 
 
-async def use_preset(store: Store, principal: Principal, name: str) -> list[str]:
-    """Define what the preset has and the ontology lacks, in one draft; the names of what was added.
+async def use_preset(store: Store, principal: Principal, name: str) -> dict[str, Any]:
+    """Define what the preset has and the ontology lacks, in one draft: `added`, the names of what was, and what stood
+    before and violates it.
 
     Raises when a connection type of that name means something else here: types are never changed.
     """
@@ -169,10 +189,10 @@ async def use_preset(store: Store, principal: Principal, name: str) -> list[str]
         return tuple(operations)
 
     try:
-        await Writing(Desk(None, None), store, principal, "ontology use").commit(propose, ONTOLOGY)
+        found = await _commit(Writing(Desk(None, None), store, principal, "ontology use"), propose)
     except _NothingToDo:
-        return []
-    return added
+        return {"added": []}
+    return {"added": added, **found}
 
 
 class _NothingToDo(Exception):

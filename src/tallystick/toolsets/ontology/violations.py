@@ -1,0 +1,140 @@
+"""The violations: what stood in the memory before a rule and does not keep it.
+
+Nothing is changed by a rule that comes later, and each violation stays until somebody mends it.
+So whoever adds a rule is told of those that may be read, a few by name and all in a count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tallystick.commits import Operation
+from tallystick.errors import Conflict, Denied, InvalidArgument, TallystickError
+from tallystick.policy import Action, Principal
+from tallystick.state import Breathing
+from tallystick.state.members import find_connections, find_nodes, may_have_members
+from tallystick.state.ontology import (
+    CONNECTION_TYPE,
+    NODE_TYPE,
+    ConnectionType,
+    Ontology,
+    check_connection,
+    check_properties,
+)
+from tallystick.state.state import State
+from tallystick.toolsets.ontology import lookup
+
+if TYPE_CHECKING:
+    from tallystick.store import Sight, Store
+
+SHOWN_MAX = 20
+LOOKED_AT_MAX = 100_000
+"""Of nodes and of connections; what there is beyond is not looked at, and that is said."""
+_AT_ONCE = 500
+
+Said = dict[str, Any]
+Members = tuple[list[str], list[str], bool]
+"""Ids of nodes, ids of connections, and whether these are all."""
+Judge = Callable[["State", "Sight", str], Said | None]
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What a draft adds to the ontology."""
+
+    node_types: tuple[str, ...]
+    connection_types: tuple[ConnectionType, ...]
+
+    def have_members(self, state: State) -> bool:
+        """Quickly, and perhaps once too often: whether it is worth to look."""
+        return may_have_members(state, self.node_types, [kind.name for kind in self.connection_types])
+
+
+def rules_of(operations: Sequence[Operation]) -> Rules:
+    said = [(operation.payload["type"], operation.payload["attrs"]) for operation in operations]
+    return Rules(
+        tuple(attrs["name"] for kind, attrs in said if kind == NODE_TYPE),
+        tuple(msgspec.convert(attrs, ConnectionType) for kind, attrs in said if kind == CONNECTION_TYPE),
+    )
+
+
+async def violations(store: Store, principal: Principal, rules: Rules) -> Said:
+    """As an answer tells them; nothing when there are none. The rules are written: whatever is wrong with looking,
+    they stand."""
+    try:
+        return await _told(store, principal, rules)
+    except Denied:
+        return {}  # Who may not search is told of nothing that was not asked for by name.
+    except TallystickError:
+        return {"unchecked": True}
+
+
+async def _told(store: Store, principal: Principal, rules: Rules) -> Said:
+    found: list[Said] = []
+    total = 0
+
+    def members(state: State, sight: Sight) -> Breathing[Members]:
+        return _members(state, rules)
+
+    there: Members = await store.narrowed(principal, Action.SEARCH, members)
+    nodes, connections, is_all = there
+    for judge, ids in ((_judge_node, nodes), (_judge_connection, connections)):
+        for start in range(0, len(ids), _AT_ONCE):
+            wrong = await _violating(store, principal, judge, ids[start : start + _AT_ONCE])
+            found += wrong[: SHOWN_MAX - len(found)]
+            total += len(wrong)
+    told: Said = {"violations": found, "total": total} if total else {}
+    return told if is_all else {**told, "unchecked": True}
+
+
+async def _violating(store: Store, principal: Principal, judge: Judge, ids: list[str]) -> list[Said]:
+    def look(state: State, sight: Sight) -> Breathing[list[Said]]:
+        wrong = []
+        for entity_id in ids:
+            if (said := judge(state, sight, entity_id)) is not None:
+                wrong.append(said)
+            yield
+        return wrong
+
+    return await store.narrowed(principal, Action.SEARCH, look)
+
+
+def _members(state: State, rules: Rules) -> Breathing[Members]:
+    nodes = yield from find_nodes(state, rules.node_types, {}, offset=0, limit=LOOKED_AT_MAX)
+    edges = yield from find_connections(state, rules.connection_types, {}, offset=0, limit=LOOKED_AT_MAX)
+    return nodes.ids, edges.ids, max(nodes.total, edges.total) <= LOOKED_AT_MAX
+
+
+def _judge_node(state: State, sight: Sight, node_id: str) -> Said | None:
+    node = state.node(node_id)
+    fault = None if node is None else _fault(partial(check_properties, node.attrs))
+    if fault is None or not sight.sees(node_id):
+        return None
+    return {"node_id": node_id, "code": fault.code, "reason": fault.message}
+
+
+def _judge_connection(state: State, sight: Sight, edge_id: str) -> Said | None:
+    fault = _fault(partial(_check_edge, state, edge_id))
+    if fault is None or not lookup.shows(state, sight, edge_id):
+        return None
+    return {"connection_id": edge_id, "code": fault.code, "reason": fault.message}
+
+
+def _check_edge(state: State, edge_id: str) -> None:
+    edge = state.edge_by_id(edge_id)
+    kind = None if edge is None else state.aspect(Ontology).find_connection_type(edge.rel)
+    if edge is not None and kind is not None:
+        source, target = state.owner(edge.source), state.owner(edge.target)
+        if source is not None and target is not None:
+            check_connection(kind, source[0], target[0], edge.attrs)
+
+
+def _fault(check: partial[None]) -> TallystickError | None:
+    try:
+        check()
+    except (InvalidArgument, Conflict) as fault:
+        return fault
+    return None
