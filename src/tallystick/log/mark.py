@@ -27,14 +27,14 @@ class Mark:
         self.path = path
         self._fd = -1
         # One tuple, since the log's own thread writes it while the loop reads it.
-        self._seen: tuple[bytes, Head | None] = (b"", None)
+        self._seen: tuple[bytes | None, Head | None] = (None, None)
 
     def read(self) -> Head | None:
         """None where there is no mark yet. A reader may meet a half-written sector: it looks again."""
         if self._fd < 0 and not self._open():
             return None
         for _ in range(_TORN_READS_MAX):
-            raw = os.pread(self._fd, SECTOR_BYTES, 0)
+            raw = self._sector()
             seen = self._seen
             if raw == seen[0]:
                 return seen[1]
@@ -43,11 +43,7 @@ class Mark:
                 self._seen = (raw, head)
                 return head
             time.sleep(0.0005)
-        raise Corrupt(
-            f"the kept position in {self.path} is unreadable",
-            hint="run 'tallystick verify'; if the log is sound, remove this file and start again",
-            details={"file": str(self.path)},
-        )
+        raise self._unreadable("is unreadable")
 
     def write(self, head: Head) -> None:
         raw = encode_mark(head)
@@ -59,18 +55,35 @@ class Mark:
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
-        self._fd, self._seen = -1, (b"", None)
+        self._fd, self._seen = -1, (None, None)
+
+    def _sector(self) -> bytes:
+        try:
+            # One more than there should be: what was added counts too.
+            return os.pread(self._fd, SECTOR_BYTES + 1, 0)
+        except OSError as error:
+            raise self._unreadable(f"cannot be read: {error.strerror}") from error
 
     def _open(self) -> bool:
+        """Only what is not there is no mark: one that cannot be opened must not be taken for a log that has none."""
+        refused: OSError | None = None
         for flags in (os.O_RDWR, os.O_RDONLY):
             try:
-                self._fd = os.open(self.path, flags | os.O_CLOEXEC)
+                # Not waiting for the other end, should something else than a file lie there.
+                self._fd = os.open(self.path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
                 return True
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return False
-            except OSError:
-                continue
-        return False
+            except OSError as error:
+                refused = error
+        raise self._unreadable(f"cannot be read: {refused.strerror if refused else '?'}") from refused
+
+    def _unreadable(self, problem: str) -> Corrupt:
+        return Corrupt(
+            f"the kept position in {self.path} {problem}",
+            hint="run 'tallystick verify'; if the log is sound, remove this file and start again",
+            details={"file": str(self.path), "line": 1},
+        )
 
     def _create(self, raw: bytes) -> None:
         # Whole before it has its name: a crash leaves either no mark or a readable one.
@@ -84,14 +97,17 @@ class Mark:
 
 
 def encode_mark(head: Head) -> bytes:
-    body = msgspec.json.encode(head)
-    raw = b"%08x %s" % (zlib.crc32(body), body)
-    return raw.ljust(SECTOR_BYTES - 1) + b"\n"
+    return _sealed(msgspec.json.encode(head))
+
+
+def _sealed(body: bytes) -> bytes:
+    return (b"%08x %s" % (zlib.crc32(body), body)).ljust(SECTOR_BYTES - 1) + b"\n"
 
 
 def decode_mark(raw: bytes) -> Head | None:
-    body = raw[9:].rstrip()
-    if len(raw) != SECTOR_BYTES or raw[:8] != b"%08x" % zlib.crc32(body):
+    """None unless every byte is the one that `encode_mark` writes, the padding included."""
+    body = raw[9:-1].rstrip(b" ")
+    if raw != _sealed(body):
         return None
     try:
         return msgspec.json.decode(body, type=Head)
