@@ -750,6 +750,7 @@ def test_reading_backwards_is_reading_forwards_reversed(log: FilesLog) -> None:
     append(log, draft(node("long", text="x" * 300_000)))
     filled(log, 5)
     segments = Segments(log.system / "log")
+    segments.refresh()
     assert len(segments.paths) > 2
     forwards = [(entry.offset, entry.line) for entry in log.read(Head())]
     assert list(backwards(segments, log.head().end)) == forwards[::-1]

@@ -287,16 +287,21 @@ def _tenants_of(settings: Settings) -> list[str]:
 
 async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[Entry]], None] | None) -> Partition:
     log = FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max)
-    partition = Partition(
-        log,
-        tenant=settings.tenant,
-        snapshots=Snapshots(
-            settings.system / "snapshots", every=settings.snapshot_every, take=lambda: _snapshot_elsewhere(settings)
-        ),
-        limits=Limits(settings.group_drafts_max, settings.group_bytes_max),
-        appended=appended,
-    )
-    await partition.open()
+    try:
+        partition = Partition(
+            log,
+            tenant=settings.tenant,
+            snapshots=Snapshots(
+                settings.system / "snapshots", every=settings.snapshot_every, take=lambda: _snapshot_elsewhere(settings)
+            ),
+            limits=Limits(settings.group_drafts_max, settings.group_bytes_max),
+            appended=appended,
+        )
+        await partition.open()
+    except BaseException:
+        # A damaged log is tried again at every call for its tenant.
+        log.close()
+        raise
     # What was loaded stays: a full collection over it would stop the world for seconds.
     gc.collect()
     gc.freeze()

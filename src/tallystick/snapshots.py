@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tallystick.commits import chain
 from tallystick.errors import Conflict, Corrupt, StorageRefused
 from tallystick.log import Head, Log
 from tallystick.log.mark import sync_directory
@@ -35,7 +36,7 @@ class Snapshots:
         self._newest = 0
 
     def begin(self, log: Log, lines: Lines) -> State:
-        """The newest state that was kept, or an empty one. Raises Corrupt when the log ends before it."""
+        """The newest state that was kept, or an empty one. Raises Corrupt when the log does not lead to it."""
         with suppress(OSError), _turn(self._directory, wait=False):
             _sweep(self._directory)
         for path in reversed(_kept(self._directory)):
@@ -44,7 +45,7 @@ class Snapshots:
             except (OSError, ValueError) as error:
                 logger.warning("%s is passed over: %s", path.name, error)
                 continue
-            _check_behind(state.head, log.head(), path)
+            _check_on(state, log, path)
             self._newest = state.count
             return state
         self._newest = 0
@@ -98,7 +99,9 @@ class Snapshots:
         """After a redaction: an index may hold what must be forgotten."""
         if self._directory.is_dir():
             for path in self._directory.iterdir():
-                path.unlink(missing_ok=True)
+                # A directory is none of ours.
+                if not path.is_dir():
+                    path.unlink(missing_ok=True)
             sync_directory(self._directory)
         self._newest = 0
 
@@ -121,14 +124,36 @@ def _sweep(directory: Path) -> None:
 
 
 def _kept(directory: Path) -> list[Path]:
-    return sorted(directory.glob(f"*{_SUFFIX}")) if directory.is_dir() else []
+    return sorted(path for path in directory.glob(f"*{_SUFFIX}") if path.is_file())
 
 
-def _check_behind(snapshot: Head, log: Head, path: Path) -> None:
-    if snapshot.count > log.count or (snapshot.count == log.count and snapshot != log):
-        raise Corrupt(
-            f"{path.name} was made at position {snapshot.lamport}, but the log ends at {log.lamport}: "
-            "its end was cut off or rewritten",
-            hint="restore the log from a backup; if you know better, delete the snapshots directory",
-            details={"file": str(path)},
-        )
+def _check_on(state: State, log: Log, path: Path) -> None:
+    """A log of the right length whose lines lie elsewhere than they did is not the one this was made of."""
+    if _is_on(state, log):
+        return
+    for _ in log.read(Head()):
+        pass  # It names what is false in the log, if anything is.
+    raise Corrupt(
+        f"{path.name} was made at position {state.position}, but the log ends at {log.head().lamport}: "
+        "its end was cut off or rewritten",
+        hint="restore the log from a backup; if you know better, delete the snapshots directory",
+        details={"file": str(path), "line": 1},
+    )
+
+
+def _is_on(state: State, log: Log) -> bool:
+    """Whether the line before the snapshot's end is the one it was made at. The lines before it are left to a proof."""
+    if state.count == 0:
+        return True
+    head = log.head()
+    is_behind = state.count < head.count or state.head == head
+    return is_behind and _is_last_line(state, log)
+
+
+def _is_last_line(state: State, log: Log) -> bool:
+    offset, head = state.last_offset, state.head
+    try:
+        line = log.line(offset)
+        return offset + len(line) + 1 == head.end and chain.decode(line).record_hash == head.record_hash
+    except Corrupt:
+        return False

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tallystick.commits import Operation, Verb, chain
@@ -14,6 +15,7 @@ from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import Corrupt, LogClosed, StorageRefused
 from tallystick.log import Head, recovery
 from tallystick.log.files import FilesLog
+from tallystick.log.mark import Mark
 from tallystick.log.proof import prove
 from tallystick.log.recovery import PendingMasks
 from tests.making import append, draft, entries, filled, node
@@ -159,6 +161,87 @@ def test_a_lost_mark_is_made_again_from_the_log(tmp_path: Path) -> None:
     assert list(again.read(Head())) == made
 
 
+def test_a_line_that_damage_made_longer_is_named_and_nothing_is_cut(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    for number in range(5):
+        append(log, draft(node(f"n{number}", amount=1000)))
+    log.close()
+    path = segments(tmp_path)[0]
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b"1000", b"100000")
+    path.write_bytes(b"".join(lines))
+    before = {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+    with pytest.raises(Corrupt) as caught:
+        FilesLog(tmp_path)
+    assert (caught.value.details["file"], caught.value.details["line"]) == (str(path), 2)
+    assert {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()} == before
+
+
+def test_a_running_log_whose_lines_became_longer_refuses_to_write_and_cuts_nothing(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    filled(log, 5)
+    path = segments(tmp_path)[0]
+    damaged = path.read_bytes().replace(b'"n1"', b'"n1 and more"')
+    with path.open("r+b") as file:
+        file.write(damaged)
+    with pytest.raises(Corrupt, match="line 2"):
+        append(log, draft(node("after")))
+    assert path.read_bytes() == damaged
+
+
+def test_a_payload_that_nothing_explains_is_shown_to_nobody(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    made = filled(log, 4)
+    path = segments(tmp_path)[0]
+    path.write_bytes(path.read_bytes().replace(b'"n2"', b'"n7"'))
+    reading = FilesLog(tmp_path).read(Head())
+    assert [next(reading), next(reading)] == made[:2]
+    with pytest.raises(Corrupt, match="line 3"):
+        next(reading)
+
+
+def test_a_log_that_does_not_lead_to_the_mark_ends_in_an_error(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    filled(log, 2)
+    Mark(tmp_path / "head").write(msgspec.structs.replace(log.head(), record_hash="0" * 64))
+    with pytest.raises(Corrupt, match=r"line 2.*not the one that was acknowledged"):
+        list(FilesLog(tmp_path).read(Head()))
+
+
+def test_a_damaged_log_can_be_tried_again_and_again(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    filled(log, 2)
+    log.close()
+    path = segments(tmp_path)[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(Corrupt):
+            FilesLog(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("name", [f"{2:020d}.jsonl", f"{99:020d}.jsonl"])
+def test_an_empty_file_of_the_wrong_number_is_never_written_to(tmp_path: Path, name: str) -> None:
+    log = FilesLog(tmp_path)
+    filled(log, 5)
+    log.close()
+    (tmp_path / "log" / name).touch()
+    with pytest.raises(Corrupt):
+        append(FilesLog(tmp_path), draft(node("after")))
+    assert (tmp_path / "log" / name).read_bytes() == b""
+
+
+def test_files_that_are_not_segments_are_left_alone(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    made = filled(log, 2)
+    log.close()
+    for name in ("1.jsonl", f"{1:020d} (copy).jsonl", f"{1:020d}.jsonl~", "9-notes.jsonl"):
+        (tmp_path / "log" / name).write_bytes(b"not ours\n")
+    assert list(FilesLog(tmp_path).read(Head())) == made
+    assert prove(tmp_path).sound
+
+
 def failing(call: str, error: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(error, os.strerror(error))
@@ -295,6 +378,52 @@ def test_a_second_redaction_that_is_not_carried_out_yet_is_no_damage(
     log.close()
     assert [entry.commit.lamport for entry in reader.read(Head())] == [1, 2, 3]
     assert prove(tmp_path).sound
+
+
+NOTES: dict[str, Callable[[bytes], bytes]] = {
+    "not a note": lambda note: b"{",
+    "another payload": lambda note: note.replace(b"eyJ", b"eyK"),
+    "another place": lambda note: note.replace(b'"0":', b'"7":'),
+    "empty": lambda note: b"",
+}
+
+
+@pytest.mark.parametrize("harm", NOTES)
+def test_a_damaged_note_of_a_redaction_overwrites_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    log = FilesLog(tmp_path)
+    offset, masked, operations = redaction(log)
+    with monkeypatch.context() as patched:
+        patched.setattr(PendingMasks, "carry_out", lambda self, segments: None)
+        log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+    log.close()
+    note = tmp_path / "redaction.pending"
+    harmed = NOTES[harm](note.read_bytes())
+    assert harmed != note.read_bytes()
+    note.write_bytes(harmed)
+    before = segments(tmp_path)[0].read_bytes()
+    with pytest.raises(Corrupt) as caught:
+        FilesLog(tmp_path)
+    assert caught.value.details["file"] == str(note)
+    assert (segments(tmp_path)[0].read_bytes(), note.read_bytes()) == (before, harmed)
+
+
+def test_nothing_is_masked_on_a_log_that_is_not_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = FilesLog(tmp_path)
+    filled(log, 2)
+    offset, masked, operations = redaction(log)
+    with monkeypatch.context() as patched:
+        patched.setattr(PendingMasks, "carry_out", lambda self, segments: None)
+        log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+    log.close()
+    path = segments(tmp_path)[0]
+    damaged = path.read_bytes().replace(b'"n1"', b'"n7"')
+    path.write_bytes(damaged)
+    with pytest.raises(Corrupt, match="line 2"):
+        FilesLog(tmp_path)
+    assert path.read_bytes() == damaged
+    assert (tmp_path / "redaction.pending").exists()
 
 
 def test_what_a_killed_writer_left_of_a_note_is_swept_on_opening(tmp_path: Path) -> None:

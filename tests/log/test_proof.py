@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tallystick.commits import chain
+from tallystick.commits import Operation, Verb, chain
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.mark import Mark
 from tallystick.log.proof import prove
+from tallystick.log.segments import Segments
 from tests.log.test_files import redaction
 from tests.making import append, draft, entries, filled, node
 
@@ -171,3 +172,41 @@ def test_a_redaction_made_while_it_reads_is_no_damage(tmp_path: Path, monkeypatc
     proof = prove(tmp_path)
     assert proof.sound, proof.problem
     assert proof.position == 3
+
+
+def test_it_ends_where_a_payload_was_altered_and_the_file_is_shorter(tmp_path: Path) -> None:
+    """As if a redaction were about to explain the payload, in lines that are not there."""
+    path = written(tmp_path)
+    lines = path.read_bytes().replace(b'"id":"n1"', b'"id":"n9"').splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-2]))
+    proof = prove(tmp_path)
+    assert proof.problem is not None
+    assert "content_hash" in proof.problem
+    assert proof.line == 2
+
+
+def test_a_doubled_line_is_named_where_it_lies(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:3], lines[1], *lines[3:]]))
+    assert prove(tmp_path).line == 4
+
+
+def test_many_payloads_that_masking_left_as_they_were_are_looked_for_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = FilesLog(tmp_path)
+    made = filled(log, 20)
+    redacts = {str(entry.commit.lamport): entry.commit.content_hash for entry in made}
+    append(log, draft(Operation(Verb.REDACT_NODE, {"node_id": "n0"}, redacts=redacts)))
+    log.close()
+    read: list[tuple[int, int]] = []
+    real = Segments.lines
+
+    def noted(self: Segments, start: int, end: int) -> Iterator[tuple[int, bytes, bool]]:
+        read.append((start, end))
+        return real(self, start, end)
+
+    monkeypatch.setattr(Segments, "lines", noted)
+    assert prove(tmp_path).sound
+    assert len(read) == 2

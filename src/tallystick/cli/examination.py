@@ -68,6 +68,7 @@ def _base(settings: Settings) -> Iterator[Finding]:
 def _log(settings: Settings) -> Iterator[Finding]:
     segments = Segments(settings.system / "log")
     try:
+        segments.refresh()
         yield Finding(
             "log", f"{counted(len(segments.paths), 'segment')}, {_bytes(segments.size)}, in {segments.directory}"
         )

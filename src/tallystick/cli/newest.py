@@ -17,6 +17,7 @@ def newest(directory: Path, head: Head, *, limit: int, wanted: Callable[[Commit]
     found: list[Entry] = []
     segments = Segments(directory)
     try:
+        segments.refresh()
         for offset, line in backwards(segments, head.end) if limit else ():
             commit = chain.decode(line)
             if wanted(commit):

@@ -6,7 +6,7 @@ import re
 import time
 
 from tallystick.config import Settings
-from tallystick.log.segments import Segments
+from tallystick.log.segments import segment_files
 from tallystick.projections.content import Contents
 
 AGE_SECONDS_MIN = 3600.0
@@ -33,15 +33,11 @@ def remove_orphans(settings: Settings) -> dict[str, int]:
 
 def _not_named(settings: Settings, blobs: dict[str, int]) -> dict[str, int]:
     left = dict(blobs)
-    segments = Segments(settings.system / "log")
-    try:
-        for path in segments.paths:
-            rest = b""
-            with path.open("rb") as file:
-                while left and (piece := file.read(_PIECE_BYTES)):
-                    for blob in _NAMED.findall(rest + piece):
-                        left.pop(blob.decode(), None)
-                    rest = piece[-_NAMED_BYTES:]
-    finally:
-        segments.close()
+    for path in segment_files(settings.system / "log"):
+        rest = b""
+        with path.open("rb") as file:
+            while left and (piece := file.read(_PIECE_BYTES)):
+                for blob in _NAMED.findall(rest + piece):
+                    left.pop(blob.decode(), None)
+                rest = piece[-_NAMED_BYTES:]
     return left

@@ -101,3 +101,20 @@ def verifier_after(head: Head) -> chain.Verifier:
         after_lamport=head.lamport,
         timestamp=head.timestamp,
     )
+
+
+def reached(verifier: chain.Verifier, start: Head, end: int) -> Head:
+    """Where a verifier stands that began at `start` and has read up to `end`."""
+    return Head(
+        lamport=verifier.lamport,
+        count=start.count + verifier.count,
+        end=end,
+        record_hash=verifier.record_hash,
+        commit_id=verifier.commit_id,
+        timestamp=verifier.timestamp,
+    )
+
+
+def are_new(lamports: Sequence[int], head: Head) -> bool:
+    """Whether there are any, and none was there at `head` already."""
+    return bool(lamports) and lamports[0] > head.lamport

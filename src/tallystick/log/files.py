@@ -18,17 +18,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tallystick.commits import chain
+from tallystick.commits import Commit, chain
 from tallystick.errors import Corrupt, HeadMoved, LogClosed, StorageRefused
-from tallystick.log import Entry, Head, check_chained, head_after, verifier_after
+from tallystick.log import Entry, Head, are_new, check_chained, head_after, reached, verifier_after
 from tallystick.log.mark import Mark, sync_directory
-from tallystick.log.recovery import PendingMasks, recover
+from tallystick.log.recovery import PendingMasks, adopt, recover, redactions, witnessed_by_snapshots
 from tallystick.log.segments import Segments
 from tallystick.telemetry import metrics
 
 SEGMENT_BYTES_MAX = 64 << 20
 _PATIENCE_SECONDS = 30.0
 _MASKING_SECONDS = 2.0
+_RESTORE = "run 'tallystick verify', then restore this segment from a backup; nothing was changed"
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,13 @@ class FilesLog:
         self._mark = Mark(system / "head")
         self._masks = PendingMasks(system / "redaction.pending")
         self._segments = Segments(system / "log")
-        self._settle_what_a_crash_left()
+        try:
+            self._segments.refresh()
+            self._settle_what_a_crash_left()
+        except BaseException:
+            # Whoever tries again and again to open what is damaged must not run out of files.
+            self.close()
+            raise
 
     # -- reading
 
@@ -56,41 +63,82 @@ class FilesLog:
 
     def read(self, after: Head) -> Iterator[Entry]:
         verifier = verifier_after(after)
-        offset = end = after.end
+        head, offset, end = after, after.end, after.end
+        left = _Left(self._segments, end)
         try:
             while True:
-                head = self._readable_head()
-                for offset, line in self._segments.lines(end, head.end):
-                    commit = verifier.feed(line)
-                    if commit.redacts is not None:
+                before, head = head, self._readable_head()
+                for offset, line, is_whole in self._segments.lines(end, head.end):
+                    entry = self._verified(verifier, offset, line, is_whole, left)
+                    if entry.commit.redacts is not None:
                         self._finish_masks_of_the_dead()
-                    yield Entry(offset, commit, line)
-                end = head.end
-                # A payload may have been masked while we read, by a redaction that came after the head we had seen.
-                if not verifier.unexplained or self.head() == head:
+                    end = offset + len(line) + 1
+                    yield entry
+                if reached(verifier, after, end) != head:
+                    # Whoever went on until the head is reached would go on for ever.
+                    raise Corrupt(f"the last commit is not the one that was acknowledged as position {head.lamport}")
+                # A payload may have been masked while we read, by a redaction that came after the head we had seen:
+                # then it is in the log by now. What was there before and is still unexplained is damage.
+                if self.head() == head or not are_new(verifier.unexplained, before):
                     break
             if verifier.unexplained:
                 verifier = self._look_again(after, end)
+            offset = self._of_unexplained(verifier, offset)
             verifier.finish()
         except Corrupt as error:
-            raise self._named(error, offset) from None
+            raise self._segments.named(error, offset, hint=_RESTORE) from None
+
+    def _verified(self, verifier: chain.Verifier, offset: int, line: bytes, is_whole: bool, left: _Left) -> Entry:
+        if not is_whole:
+            raise Corrupt("the line has no end")
+        before, masked = verifier.lamport, verifier.redacted
+        commit = verifier.feed(line)
+        self._segments.check_named(offset, before, commit.lamport)
+        entry = Entry(offset, commit, line)
+        return entry if verifier.redacted == masked else self._explained(entry, left)
+
+    def _explained(self, entry: Entry, left: _Left) -> Entry:
+        """Nobody gets to see a payload that is neither the committed one nor what a redaction left of it."""
+        if left.holds(entry.commit, self.head().end):
+            return entry
+        self._await_masks()
+        line = self._segments.line(entry.offset)
+        again = Entry(entry.offset, chain.decode(line), line)
+        if not left.holds(again.commit, self.head().end):
+            lamport = again.commit.lamport
+            raise Corrupt(
+                f"lamport {lamport}: the payload does not match content_hash, and no redaction left it so",
+                details={"lamport": lamport},
+            )
+        return again
 
     def _look_again(self, after: Head, end: int) -> chain.Verifier:
         """A redaction is in the log just before its masks are: an earlier one's are still there."""
+        self._await_masks()
+        verifier = verifier_after(after)
+        for _, line, _ in self._segments.lines(after.end, end):
+            verifier.feed(line)
+        return verifier
+
+    def _await_masks(self) -> None:
         deadline = time.monotonic() + _MASKING_SECONDS
         while self._masks.exist() and time.monotonic() < deadline:
             time.sleep(0.005)
-        verifier = verifier_after(after)
-        for _, line in self._segments.lines(after.end, end):
-            verifier.feed(line)
-        return verifier
+
+    def _of_unexplained(self, verifier: chain.Verifier, offset: int) -> int:
+        """Where the first payload lies that nothing explains, or `offset`."""
+        first = verifier.unexplained[:1]
+        return self._segments.find(first).get(first[0], offset) if first else offset
 
     def _readable_head(self) -> Head:
         head = self.head()
         if head.end > self._segments.size:
             self._segments.refresh()
         if head.end > self._segments.size:
-            raise self._cut_off(head)
+            raise Corrupt(
+                f"the log ends at byte {self._segments.size}, but position {head.lamport} was acknowledged up to "
+                f"byte {head.end}: its end was cut off",
+            )
         return head
 
     def line(self, offset: int) -> bytes:
@@ -162,7 +210,7 @@ class FilesLog:
     def _write(self, entries: Sequence[Entry], expected: Head) -> None:
         data = b"".join([entry.line + b"\n" for entry in entries])
         try:
-            self._ready_segment(entries[0].commit.lamport)
+            self._ready_segment(entries[0].commit.lamport, expected)
             _write_all(self._writer, data)
         except OSError as error:
             self._cut_back_to(expected, error)
@@ -181,9 +229,10 @@ class FilesLog:
             raise self._close_writer(f"the log could not be synced: {error.strerror}") from error
         metrics.synced(time.perf_counter() - started)
 
-    def _ready_segment(self, lamport: int) -> None:
+    def _ready_segment(self, lamport: int, expected: Head) -> None:
         """Have the segment open that the next group goes to; start another when the last is full."""
         paths = self._segments.paths
+        self._segments.check_named(expected.end, expected.lamport, lamport)
         if paths and self._segments.size - self._segments.last_start < self._segment_bytes_max:
             if self._writer_path != paths[-1]:
                 self._open_writer(paths[-1])
@@ -264,53 +313,71 @@ class FilesLog:
 
     def _settle_what_a_crash_left(self) -> None:
         """Not while another process writes: it settles that itself, and its bytes are not ours."""
-        if self._lock < 0:
-            return
-        head = self._mark.read()
-        is_settled = head is not None and head.end == self._segments.size
-        if is_settled and not self._masks.exist() and not self._masks.were_begun():
-            return
-        if not self.claim(timeout_seconds=_PATIENCE_SECONDS):
+        self._segments.check_empty(self.head().lamport)
+        if self._lock < 0 or self._is_settled() or not self.claim(timeout_seconds=_PATIENCE_SECONDS):
             return
         try:
-            self._settle_bytes_behind_the_mark()
-            self._masks.finish(self._segments, self.head())
-            self._masks.sweep()
+            # Another process may have been first.
+            if not self._is_settled():
+                self._recover()
+                self._masks.finish(self._segments, self.head())
+                self._masks.sweep()
         finally:
             self.release()
 
-    def _settle_bytes_behind_the_mark(self) -> None:
+    def _is_settled(self) -> bool:
+        return self._ends_at_the_mark() and not self._masks.exist() and not self._masks.were_begun()
+
+    def _ends_at_the_mark(self) -> bool:
+        marked = self._mark.read() or Head()
+        if marked.end != self._segments.size:
+            # Not necessarily a crash: another process may have started a segment.
+            self._segments.refresh()
+        return marked.end == self._segments.size
+
+    def _recover(self) -> None:
+        """Read all of the log; nothing is touched unless it is sound."""
         marked = self._mark.read()
-        if marked is not None and marked.end == self._segments.size:
-            return
-        # Not necessarily a crash: another process may have started a segment.
-        self._segments.refresh()
-        size = self._segments.size
-        if marked is not None and marked.end == size:
-            return
-        if marked is not None and marked.end > size:
-            raise self._cut_off(marked)
-        if marked is None and size:
-            logger.warning("no kept position beside the log in %s: reading all of it", self.system)
-        head = recover(self._segments, marked or Head())
-        if marked is None or head != marked:
+        if marked is None:
+            logger.warning("no kept position beside the log in %s", self.system)
+        head = recover(
+            self._segments,
+            marked,
+            pending=self._masks.waiting(),
+            witnessed=witnessed_by_snapshots(self.system),
+        )
+        if head != marked:
             self._move_mark(head)
 
-    def _cut_off(self, head: Head) -> Corrupt:
-        return Corrupt(
-            f"the log ends at byte {self._segments.size}, but position {head.lamport} was acknowledged up to "
-            f"byte {head.end}: its end was cut off",
-            hint="restore the missing segments from a backup; nothing was changed",
-            details={"file": str(self._segments.paths[-1] if self._segments.paths else self._segments.directory)},
-        )
+    def _settle_bytes_behind_the_mark(self) -> None:
+        """Before every append, so nothing is read while the log ends where the mark says."""
+        if self._ends_at_the_mark():
+            return
+        # What somebody who died wrote whole is as good as what somebody who lives wrote.
+        head = adopt(self._segments, self.head())
+        if head is None:
+            self._recover()
+        else:
+            self._move_mark(head)
 
-    def _named(self, error: Corrupt, offset: int) -> Corrupt:
-        path, number = self._segments.place(offset, error)
-        return Corrupt(
-            f"{path.name}, line {number}: {error.message}",
-            hint="run 'tallystick verify', then restore this segment from a backup; nothing was changed",
-            details={**error.details, "file": str(path), "line": number},
-        )
+
+class _Left:
+    """What redactions left of payloads, read ahead when it is first asked for."""
+
+    def __init__(self, segments: Segments, start: int) -> None:
+        self._segments = segments
+        self._end = start
+        self._digests: set[tuple[int, str]] = set()
+
+    def holds(self, commit: Commit, end: int) -> bool:
+        """Whether the payload is the committed one, or what a redaction before `end` says is left of it."""
+        digest = chain.content_hash(commit.payload)
+        if digest == commit.content_hash or (commit.lamport, digest) in self._digests:
+            return True
+        for lamport, named in redactions(self._segments, self._end, end):
+            self._digests.add((lamport, named))
+        self._end = max(self._end, end)
+        return (commit.lamport, digest) in self._digests
 
 
 def _open_lock(system: Path) -> int:

@@ -16,7 +16,7 @@ import msgspec
 
 from tallystick.commits import chain
 from tallystick.errors import Corrupt
-from tallystick.log import Head, verifier_after
+from tallystick.log import Head, are_new, reached, verifier_after
 from tallystick.log.mark import Mark
 from tallystick.log.segments import Segments
 
@@ -69,7 +69,7 @@ class _Reading:
             kept = self._kept()
             if kept is not None:
                 self._read(kept, progress)
-                self._compare(kept)
+                self._check_end(kept)
         except Corrupt as error:
             return self._falsity(error)
         return self._proof()
@@ -77,6 +77,7 @@ class _Reading:
     def _kept(self) -> Head | None:
         """The position kept apart from the log; None where nothing was ever written."""
         kept = self._mark.read()
+        # After the mark, and so with everything that it counts.
         self._segments.refresh()
         if kept is None and self._segments.size:
             raise Corrupt(f"there are commits but no kept position in {self._mark.path}: the end may have been cut off")
@@ -87,34 +88,57 @@ class _Reading:
         # Behind the kept position lies what a writer is busy with, unless nobody is writing.
         end = size if size > kept.end and not self._is_being_written() else min(size, kept.end)
         self._feed(end, kept, progress)
-        while self._verifier.unexplained and (now := self._mark.read()) is not None and now.end > self._end:
-            # Masked while we read, by a redaction that came after the position we began with.
+        before, now = Head(), kept
+        # Masked while we read, by a redaction that came after the position we began with: then it is in the log
+        # by now. What was there before and is still unexplained is damage.
+        while are_new(self._verifier.unexplained, before) and (then := self._mark.read() or now) != now:
+            before, now = now, then
             self._segments.refresh()
             self._feed(min(self._segments.size, now.end), now, progress)
-        self._verifier.finish()
+        self._finish()
         self._check_masked()
+        self._segments.check_empty(self._verifier.lamport)
         progress(self._end, self._end)
 
+    def _finish(self) -> None:
+        try:
+            self._verifier.finish()
+        except Corrupt as error:
+            self._offset = self._offset_of(error.details["lamport"])
+            raise
+
+    def _offset_of(self, lamport: int) -> int:
+        return self._segments.find({lamport}).get(lamport, self._offset)
+
     def _feed(self, end: int, kept: Head, progress: Progress) -> None:
-        for number, (offset, line) in enumerate(self._segments.lines(self._end, end)):
+        for number, (offset, line, is_whole) in enumerate(self._segments.lines(self._end, end)):
             self._offset = offset
-            if offset + len(line) >= end:
+            if not is_whole:
                 raise Corrupt("the line has no end")
             if offset == kept.end and self._mark.read() == kept:
                 raise Corrupt(
                     f"it lies behind position {kept.lamport}, the last that was acknowledged: either a writer died "
                     "before it could acknowledge this (opening the store settles it), or it was added by hand"
                 )
-            self._verifier.feed(line)
+            before = self._verifier.lamport
+            commit = self._verifier.feed(line)
+            self._segments.check_named(offset, before, commit.lamport)
             self._end = offset + len(line) + 1
+            if offset < kept.end <= self._end:
+                self._compare(kept)
             if number % _PROGRESS_EVERY == 0:
                 progress(self._end, end)
 
+    def _compare(self, kept: Head) -> None:
+        if reached(self._verifier, Head(), self._end) != kept:
+            raise Corrupt(f"the last commit is not the one that was acknowledged as {kept.record_hash}")
+
     def _check_masked(self) -> None:
         """What a redaction names must be gone from the disk, not only be said to be."""
-        for lamport, left in self._verifier.unmasked.items():
-            offset = self._segments.find(lamport)
-            if offset is not None and not self._is_masked(offset, left):
+        unmasked = self._verifier.unmasked
+        for lamport, offset in self._segments.find(unmasked).items():
+            if not self._is_masked(offset, unmasked[lamport]):
+                self._offset = offset
                 raise Corrupt(
                     f"lamport {lamport}: a redaction names it, but its payload is still there "
                     "(opening the store finishes a redaction that was cut short)",
@@ -133,14 +157,13 @@ class _Reading:
                 return False
             time.sleep(0.005)
 
-    def _compare(self, kept: Head) -> None:
+    def _check_end(self, kept: Head) -> None:
         if self._end < kept.end or self._verifier.count < kept.count:
+            self._offset = self._end
             raise Corrupt(
                 f"the log ends at lamport {self._verifier.lamport}, but {kept.lamport} was acknowledged: "
                 f"{kept.count - self._verifier.count} commits are missing from its end"
             )
-        if self._verifier.count == kept.count and self._verifier.record_hash != kept.record_hash:
-            raise Corrupt(f"the last commit is not the one that was acknowledged as {kept.record_hash}")
 
     def _is_being_written(self) -> bool:
         try:
@@ -156,10 +179,10 @@ class _Reading:
         return False
 
     def _falsity(self, error: Corrupt) -> Proof:
-        if not self._segments.paths:
+        if not self._segments.paths and "file" not in error.details:
             return self._proof(problem=error.message)
-        path, line = self._segments.place(self._offset, error)
-        return self._proof(problem=error.message, file=str(path), line=line)
+        named = self._segments.named(error, self._offset)
+        return self._proof(problem=error.message, file=named.details["file"], line=named.details["line"])
 
     def _proof(self, problem: str | None = None, file: str | None = None, line: int | None = None) -> Proof:
         return Proof(

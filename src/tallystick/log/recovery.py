@@ -6,14 +6,20 @@ kept beside the log and cut off. A torn tail may be half a line, a run of NUL by
 bytes and then lines of the same group. An intact line of a *later* group behind a bad one
 cannot come from a crash, since a group is started only when the one before is durable:
 that is damage, and nothing is touched.
+
+Nor is anything touched before the whole log up to the mark was read and found sound: a line
+that damage made longer moves the end of the log behind the mark, and what lies there then is
+no torn tail but commits that were acknowledged.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -24,57 +30,167 @@ from tallystick.log import Entry, Head, head_after, verifier_after
 from tallystick.log.mark import sync_directory
 from tallystick.log.segments import Segments
 
+_RESTORE = "this is damage, not a crash: restore the segment from a backup; nothing was changed"
+_SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot")
+
 logger = logging.getLogger(__name__)
 
 
-def recover(segments: Segments, marked: Head) -> Head:
-    """Settle what lies behind `marked`; the caller holds the lock. Returns the new durable head."""
-    head, group, problem = _adopt(segments, marked)
-    if head.count > marked.count:
-        logger.warning("adopted %d commits found behind position %d", head.count - marked.count, marked.lamport)
+class Found(msgspec.Struct, frozen=True):
+    """What was read of a log: how far it is sound, and what stands there instead of more."""
+
+    head: Head
+    """After the last whole batch."""
+    group: int
+    """The group that batch was in; 0 where it lies before the mark."""
+    problem: str | None = None
+    """Why it went no further; None at the end of the log."""
+    at: int = 0
+    """Offset of what `problem` is about."""
+    is_torn: bool = False
+    """Whether it looks like a write that was cut short. Only a mark can tell whether it was one."""
+
+
+def recover(segments: Segments, marked: Head | None, *, pending: Mapping[int, bytes], witnessed: int) -> Head:
+    """Settle what lies behind `marked`, once all before it is proven; the caller holds the lock.
+
+    `pending` are masks that wait to be carried out; `witnessed` is a position that is known from
+    elsewhere to have been there. Returns the new durable head. Raises Corrupt, and then nothing was touched.
+    """
+    found = _read(segments, marked or Head(), pending)
+    head = found.head
+    if head.lamport < witnessed:
+        raise segments.named(
+            Corrupt(
+                f"{found.problem or 'its end was cut off'}: the log is sound up to position {head.lamport}, "
+                f"but a snapshot was made at {witnessed}"
+            ),
+            found.at or head.end,
+            hint="restore the log from a backup; if you know better, delete the snapshots directory",
+        )
     if head.end < segments.size:
-        _refuse_damage(segments, head, {group, head.lamport + 1}, problem)
-        _cut_off(segments, head, problem)
+        _refuse_damage(segments, found, is_marked=marked is not None)
+    adopted = head.count - (marked.count if marked else 0)
+    if adopted:
+        logger.warning("adopted %d commits found behind position %d", adopted, marked.lamport if marked else 0)
+    if head.end < segments.size:
+        _cut_off(segments, head, found.problem or "")
     _sync_last(segments)
     return head
 
 
-def _adopt(segments: Segments, head: Head) -> tuple[Head, int, str]:
-    """The head after the last whole batch, the group that batch was in, and why it went no further."""
-    verifier = verifier_after(head)
-    batch: list[Entry] = []
-    group, size, problem = 0, segments.size, "the last batch is incomplete"
-    doubtful: dict[int, tuple[Head, int]] = {}
-    for offset, line in segments.lines(head.end, size):
-        if offset + len(line) >= size:
-            problem = "the last line is torn"
-            break
-        try:
-            commit = verifier.feed(line)
-        except Corrupt as error:
-            problem = error.message
-            break
-        batch.append(Entry(offset, commit, line))
-        if chain.content_hash(commit.payload) != commit.content_hash:
-            doubtful[commit.lamport] = (head, group)
-        if commit.batch is None or commit.batch[0] == commit.batch[1]:
-            head, group, batch = head_after(batch, head), commit.first_of_group(), []
-    for lamport in verifier.unexplained:
-        return *doubtful[lamport], f"lamport {lamport}: the payload does not match content_hash"
-    return head, group, problem
+def adopt(segments: Segments, marked: Head) -> Head | None:
+    """As `recover`, for one who opened the log before; None unless whole batches and nothing else follow the mark."""
+    if segments.size < marked.end:
+        return None
+    found = _Reading(segments, marked, Head()).read()
+    if found.problem is not None:
+        return None
+    _sync_last(segments)
+    return found.head
 
 
-def _refuse_damage(segments: Segments, head: Head, groups: set[int], problem: str) -> None:
-    """`groups` are those that may have been under way when the writer died."""
-    for _, line in segments.lines(head.end, segments.size):
+def witnessed_by_snapshots(system: Path) -> int:
+    """The newest position that a snapshot is named for: so far the log was durable once."""
+    names = (_SNAPSHOT.fullmatch(path.name) for path in (system / "snapshots").glob("*.snapshot"))
+    return max((int(name[1]) for name in names if name), default=0)
+
+
+def _read(segments: Segments, marked: Head, pending: Mapping[int, bytes]) -> Found:
+    """Raises Corrupt unless the log is sound up to the mark, and the mark's commit the last one there."""
+    reading = _Reading(segments, Head(), marked)
+    found = reading.read(pending)
+    if found.head.end >= marked.end and reading.at_mark == marked:
+        return found
+    problem = found.problem or (
+        f"the log ends at byte {segments.size}, but position {marked.lamport} was acknowledged up to "
+        f"byte {marked.end}: its end was cut off"
+        if segments.size < marked.end
+        else f"it is not what was acknowledged as position {marked.lamport}"
+    )
+    raise segments.named(Corrupt(problem), found.at, hint=_RESTORE)
+
+
+class _Reading:
+    def __init__(self, segments: Segments, start: Head, marked: Head) -> None:
+        self._segments = segments
+        self._start = start
+        self._marked = marked
+        self._verifier = verifier_after(start)
+        self._batch: list[Entry] = []
+        self._doubtful: dict[int, tuple[int, Found]] = {}
+        self.at_mark: Head | None = start if marked == start else None
+        """What stands where the mark says the log ends; None before that, and where no batch ends there."""
+
+    def read(self, pending: Mapping[int, bytes] | None = None) -> Found:
+        found = Found(self._start, 0)
+        size = self._segments.size
+        for offset, line, is_whole in self._segments.lines(self._start.end, size):
+            if not is_whole:
+                is_last = offset + len(line) == size
+                problem = "the last line is torn" if is_last else "the segment ends in the middle of a line"
+                found = _stopped(found, problem, offset, is_torn=is_last)
+                break
+            try:
+                found = self._feed(found, offset, line)
+            except Corrupt as error:
+                found = _stopped(found, error.message, offset, is_torn=b"\0" in line)
+                break
+        else:
+            if self._batch:
+                found = _stopped(found, "the last batch is incomplete", self._batch[0].offset, is_torn=True)
+            else:
+                found = msgspec.structs.replace(found, at=found.head.end)
+        return self._without_doubtful(found, pending or {})
+
+    def _feed(self, found: Found, offset: int, line: bytes) -> Found:
+        before, masked = self._verifier.lamport, self._verifier.redacted
+        commit = self._verifier.feed(line)
+        self._segments.check_named(offset, before, commit.lamport)
+        if self._verifier.redacted > masked:
+            self._doubtful[commit.lamport] = (offset, found)
+        self._batch.append(Entry(offset, commit, line))
+        if commit.batch is not None and commit.batch[0] < commit.batch[1]:
+            return found
+        head = head_after(self._batch, found.head)
+        self._batch = []
+        if head.end == self._marked.end:
+            self.at_mark = head
+        return Found(head, commit.first_of_group() if head.end > self._marked.end else 0)
+
+    def _without_doubtful(self, found: Found, pending: Mapping[int, bytes]) -> Found:
+        """Up to the first payload that is neither the committed one nor what a redaction left, nor soon will be."""
+        for lamport in self._verifier.unexplained:
+            offset, before = self._doubtful[lamport]
+            if offset not in pending:
+                if offset < self._marked.end:
+                    self.at_mark = None
+                return _stopped(before, f"lamport {lamport}: the payload does not match content_hash", offset)
+        return found
+
+
+def _stopped(found: Found, problem: str, offset: int, *, is_torn: bool = False) -> Found:
+    return Found(found.head, found.group, problem, offset, is_torn)
+
+
+def _refuse_damage(segments: Segments, found: Found, *, is_marked: bool) -> None:
+    """What lies behind the head may go only if it was never acknowledged."""
+    # Those that may have been under way when the writer died.
+    groups = {found.group, found.head.lamport + 1}
+    for _, line, _ in segments.lines(found.head.end, segments.size):
         commit = _intact(line)
-        if commit is not None and commit.first_of_group() not in groups:
-            path, number = segments.place(head.end)
-            raise Corrupt(
-                f"{path.name}, line {number}: {problem}, but intact commits follow (lamport {commit.lamport})",
-                hint="this is damage, not a crash: restore the segment from a backup; nothing was changed",
-                details={"file": str(path), "line": number, "lamport": commit.lamport},
-            )
+        if commit is not None and (commit.first_of_group() not in groups or commit.lamport <= found.head.lamport):
+            problem = f"{found.problem}, but intact commits follow (lamport {commit.lamport})"
+            raise segments.named(Corrupt(problem, details={"lamport": commit.lamport}), found.at, hint=_RESTORE)
+    index, _ = segments.locate(found.head.end)
+    if index + 1 < len(segments.paths):
+        raise segments.named(Corrupt(f"{found.problem}, in the middle of the log"), found.at, hint=_RESTORE)
+    if not is_marked and not found.is_torn:
+        raise segments.named(
+            Corrupt(f"{found.problem}, and there is no kept position that tells how much was acknowledged"),
+            found.at,
+            hint=_RESTORE,
+        )
 
 
 def _intact(line: bytes) -> Commit | None:
@@ -89,8 +205,6 @@ def _intact(line: bytes) -> Commit | None:
 def _cut_off(segments: Segments, head: Head, problem: str) -> None:
     index, place = segments.locate(head.end)
     path = segments.paths[index]
-    if index + 1 < len(segments.paths):
-        raise Corrupt(f"{path.name}: {problem}, in the middle of the log", details={"file": str(path)})
     torn = path.with_name(f"{path.name}.torn-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{head.end}")
     data = path.read_bytes()[place:]
     try:
@@ -124,7 +238,7 @@ class PendingMasks:
 
     def were_begun(self) -> bool:
         """Whether a note is being written, or its writer died over it."""
-        return self._fresh.exists()
+        return self._fresh.is_file()
 
     def sweep(self) -> None:
         """Of a note that was never finished; the caller holds the lock."""
@@ -144,8 +258,15 @@ class PendingMasks:
             self._path.unlink(missing_ok=True)
             raise
 
+    def waiting(self) -> dict[int, bytes]:
+        """Offset → payload of a note that nobody carried out. Raises Corrupt when it cannot be read."""
+        note = self._read()
+        return {} if note is None else note.masks
+
     def carry_out(self, segments: Segments) -> None:
-        note = msgspec.json.decode(self._path.read_bytes(), type=_Note)
+        note = self._read()
+        if note is None:
+            return
         for offset, payload in note.masks.items():
             _overwrite(segments, offset, payload)
         # Torn ends may hold an earlier try to write what is masked now.
@@ -154,14 +275,38 @@ class PendingMasks:
         self._drop()
 
     def finish(self, segments: Segments, head: Head) -> None:
-        """After a crash: carry it out if its commit is in the log, forget it if not."""
-        if not self.exist():
+        """After a crash: carry it out if its commit is in the log, forget it if not. Raises Corrupt."""
+        note = self._read()
+        if note is None:
             return
-        note = msgspec.json.decode(self._path.read_bytes(), type=_Note)
         if note.lamport <= head.lamport:
+            self._check(note, segments, head)
             self.carry_out(segments)
         else:
             self._drop()
+
+    def _read(self) -> _Note | None:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_Note)
+        except FileNotFoundError:
+            return None
+        except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
+            raise self._damaged(f"cannot be read: {error}") from error
+
+    def _check(self, note: _Note, segments: Segments, head: Head) -> None:
+        """What it would overwrite cannot be had back: only what a commit in the log says is left may take its place."""
+        left = dict(redactions(segments, 0, head.end))
+        for offset, payload in note.masks.items():
+            lamport, room = _payload_at(segments, offset, head)
+            if len(payload) > room or left.get(lamport) != sha256(payload).hexdigest():
+                raise self._damaged(f"would put at byte {offset} what no redaction names")
+
+    def _damaged(self, problem: str) -> Corrupt:
+        return Corrupt(
+            f"the redaction noted in {self._path} {problem}",
+            hint="remove this file and start again; 'tallystick verify' then names what is still to be redacted",
+            details={"file": str(self._path), "line": 1},
+        )
 
     def _drop(self) -> None:
         self._path.unlink()
@@ -171,6 +316,24 @@ class PendingMasks:
 class _Note(msgspec.Struct):
     lamport: int
     masks: dict[int, bytes]
+
+
+def redactions(segments: Segments, start: int, end: int) -> Iterator[tuple[int, str]]:
+    """Lamport and SHA-256 of what redactions in the range say they left of it. Not verified."""
+    for _, line, _ in segments.lines(start, end):
+        if b',"redacts":{' in line:
+            for lamport, digest in (chain.decode(line).redacts or {}).items():
+                yield int(lamport), digest
+
+
+def _payload_at(segments: Segments, offset: int, head: Head) -> tuple[int, int]:
+    """Lamport and length of the line's payload; lamport 0, which no commit has, where no line begins."""
+    begins = 0 <= offset < head.end and (offset == 0 or segments.read(offset - 1, 1) == b"\n")
+    try:
+        line = segments.line(offset) if begins else b""
+        return chain.decode(line).lamport, chain.room_of(line)
+    except Corrupt:
+        return 0, 0
 
 
 def _overwrite(segments: Segments, offset: int, payload: bytes) -> None:

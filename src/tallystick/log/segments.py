@@ -1,39 +1,48 @@
 """The segments: the files of one log in order, read as if they were one.
 
 A segment is named by the first lamport in it and is sealed by the existence of the next;
-only the last one grows.
+only the last one grows. A line never crosses from one to the next.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from tallystick.errors import Corrupt
+from tallystick.errors import Corrupt, StorageRefused
 
 _LINE_GUESS_BYTES = 2048
 _CHUNK_BYTES = 1 << 20
+_NAME = re.compile(r"[0-9]{20}\.jsonl")
+_LAMPORT = re.compile(rb',"lamport":([0-9]{1,16}),')
 
 
 class Segments:
     def __init__(self, directory: Path) -> None:
+        """Knows of no file before `refresh`."""
         self.directory = directory
         self.paths: list[Path] = []
         self._starts: list[int] = []
+        self._numbers: dict[int, int] = {}
         self._fds: list[int] = []
-        self.refresh()
 
     def refresh(self) -> None:
         """Look for segments that other processes started."""
-        found = sorted(self.directory.glob("[0-9]*.jsonl")) if self.directory.is_dir() else []
+        found = segment_files(self.directory)
         if found[: len(self.paths)] != self.paths:
-            raise Corrupt(f"a segment of the log vanished from {self.directory}", details={"file": str(self.directory)})
+            raise Corrupt(
+                f"a segment of the log vanished from {self.directory}",
+                details={"file": str(self.directory), "line": 1},
+            )
         for path in found[len(self.paths) :]:
-            start = self._starts[-1] + os.fstat(self._fds[-1]).st_size if self.paths else 0
-            self._fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            start = self.size
+            self._fds.append(_opened(path))
             self._starts.append(start)
+            self._numbers[start] = int(path.stem)
             self.paths.append(path)
 
     @property
@@ -46,6 +55,9 @@ class Segments:
         return self._starts[-1] if self.paths else 0
 
     def locate(self, offset: int) -> tuple[int, int]:
+        """Which segment, and where in it; of empty ones the last."""
+        if not self._starts:
+            raise Corrupt(f"there is no log in {self.directory}", details={"file": str(self.directory), "line": 1})
         index = bisect_right(self._starts, offset) - 1
         return index, offset - self._starts[index]
 
@@ -57,7 +69,7 @@ class Segments:
         refreshed = False
         while True:
             index, place = self.locate(offset)
-            piece = os.pread(self._fds[index], size, place)
+            piece = self._pread(index, size, place)
             newline = piece.find(b"\n")
             if newline >= 0:
                 return piece[:newline]
@@ -71,49 +83,127 @@ class Segments:
                 path = self.paths[index]
                 raise Corrupt(f"no whole line at byte {place} of {path.name}", details={"file": str(path)})
 
-    def lines(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Offset and line, without the newline, of every line in the range; a last line may lack its newline."""
-        offset, rest = start, b""
-        while offset + len(rest) < end:
-            piece = self.read(offset + len(rest), min(_CHUNK_BYTES, end - offset - len(rest)))
+    def lines(self, start: int, end: int) -> Iterator[tuple[int, bytes, bool]]:
+        """Offset, line without its newline, and whether there was one, of every line in the range.
+
+        A line without a newline ends with its segment, or with the range.
+        """
+        offset, at, last = start, start, -1
+        rest: list[bytes] = []
+        while at < end:
+            index, _ = self.locate(at)
+            if rest and index != last:
+                yield offset, b"".join(rest), False
+                offset, rest = at, []
+            piece = self.read(at, min(_CHUNK_BYTES, end - at))
             if not piece:
                 break
-            *whole, rest = (rest + piece).split(b"\n")
+            at, last = at + len(piece), index
+            *whole, tail = piece.split(b"\n")
             for line in whole:
-                yield offset, line
+                if rest:
+                    line = b"".join((*rest, line))
+                    rest = []
+                yield offset, line, True
                 offset += len(line) + 1
+            if tail:
+                rest.append(tail)
         if rest:
-            yield offset, rest
+            yield offset, b"".join(rest), False
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes, never across the border of two segments."""
+        """Up to `size` bytes, never across the border of two segments; none past the end."""
         index, place = self.locate(offset)
-        return os.pread(self._fds[index], min(size, self.end_of(index) - offset), place)
+        return self._pread(index, max(0, min(size, self.end_of(index) - offset)), place)
 
-    def find(self, lamport: int) -> int | None:
-        """The offset of a commit, by looking at every line: for messages only."""
-        key = b',"lamport":%d,' % lamport
-        for offset, line in self.lines(0, self.size):
-            if 0 <= line.find(key) < line.find(b',"record_hash":"'):
-                return offset
-        return None
+    def check_named(self, offset: int, after: int, lamport: int) -> None:
+        """Raises Corrupt when the segment that begins at `offset`, if one does, is not named by what is in it.
 
-    def place(self, offset: int, error: Corrupt | None = None) -> tuple[Path, int]:
-        """File and line number of what `error` names, or of the offset. Counts newlines: for messages only."""
-        if error is not None and "lamport" in error.details:
-            found = self.find(error.details["lamport"])
-            offset = offset if found is None else found
+        The name may be lower than the first lamport: of a segment that a full disk kept empty for a while.
+        """
+        number = self._numbers.get(offset)
+        if number is not None and not after < number <= lamport:
+            raise Corrupt(f"the segment is named for lamport {number} and begins with {lamport}, after {after}")
+
+    def check_empty(self, lamport: int) -> None:
+        """Raises Corrupt unless the last alone is empty, if any is, and waits for a commit behind `lamport`."""
+        for index, path in enumerate(self.paths):
+            is_last = index + 1 == len(self.paths)
+            if self.end_of(index) == self._starts[index] and not (is_last and int(path.stem) > lamport):
+                raise Corrupt(
+                    f"{path.name} is empty, and commits lie behind it",
+                    hint="restore the segment from a backup; nothing was changed",
+                    details={"file": str(path), "line": 1},
+                )
+
+    def find(self, lamports: Collection[int]) -> dict[int, int]:
+        """The offsets of these commits, by looking at every line."""
+        found: dict[int, int] = {}
+        for offset, line, _ in self.lines(0, self.size) if lamports else ():
+            # No text can hold this key unescaped, and no object comes before it: the first is the commit's own.
+            lamport = _LAMPORT.search(line)
+            if lamport and int(lamport[1]) in lamports:
+                found.setdefault(int(lamport[1]), offset)
+        return found
+
+    def place(self, offset: int) -> tuple[Path, int]:
+        """File and line number of an offset. Counts newlines: for messages only."""
+        if not self.paths:
+            return self.directory, 1
         index, place = self.locate(offset)
         number, seen = 1, 0
         while seen < place:
-            piece = os.pread(self._fds[index], min(_CHUNK_BYTES, place - seen), seen)
+            piece = self._pread(index, min(_CHUNK_BYTES, place - seen), seen)
             if not piece:
                 break
             number += piece.count(b"\n")
             seen += len(piece)
         return self.paths[index], number
 
+    def named(self, error: Corrupt, offset: int, *, hint: str | None = None) -> Corrupt:
+        """The same, with file and line of what it is about."""
+        if "line" in error.details:
+            return error
+        path, number = self.place(offset)
+        return Corrupt(
+            f"{path.name}, line {number}: {error.message}",
+            hint=error.hint or hint,
+            details={**error.details, "file": str(path), "line": number},
+        )
+
+    def _pread(self, index: int, size: int, place: int) -> bytes:
+        try:
+            return os.pread(self._fds[index], size, place)
+        except OSError as error:
+            path = self.paths[index]
+            raise Corrupt(
+                f"{path.name} cannot be read at byte {place}: {error.strerror}",
+                hint="look at the disk; nothing was changed",
+                details={"file": str(path)},
+            ) from error
+
     def close(self) -> None:
         for fd in self._fds:
             os.close(fd)
-        self._fds, self._starts, self.paths = [], [], []
+        self._fds, self._starts, self._numbers, self.paths = [], [], {}, []
+
+
+def segment_files(directory: Path) -> list[Path]:
+    """In order. What bears another kind of name is not ours, and is left alone."""
+    return sorted(path for path in directory.glob("*.jsonl") if _NAME.fullmatch(path.name))
+
+
+def _opened(path: Path) -> int:
+    try:
+        # Not waiting for the other end, should something else than a file lie there.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise Corrupt(f"{path.name} leads nowhere", details={"file": str(path), "line": 1}) from error
+    except OSError as error:
+        raise StorageRefused(
+            f"{path} cannot be read: {error.strerror}", hint="look at its permissions and at the disk"
+        ) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Corrupt(f"{path.name} is not a file", details={"file": str(path), "line": 1})
+    return fd

@@ -103,7 +103,9 @@ def _read(home: Path) -> _Named:
     segments, mark = Segments(home / "_system" / "log"), Mark(home / "_system" / "head")
     named = _Named()
     try:
-        for _, line in segments.lines(0, min(segments.size, (mark.read() or Head()).end)):
+        kept = mark.read() or Head()
+        segments.refresh()
+        for _, line, _ in segments.lines(0, min(segments.size, kept.end)):
             if any(mark in line for mark in _TELLING):
                 _note(named, chain.decode(line))
     finally:

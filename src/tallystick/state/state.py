@@ -103,6 +103,12 @@ class State:
     def position(self) -> int:
         return self._head.lamport
 
+    @property
+    def last_offset(self) -> int:
+        """Where the line of the newest commit begins."""
+        history = self._columns.history
+        return history.offset[history.count]
+
     def resolve(self, as_of: str | int) -> int:
         """The sequence number that a lamport, a commit_id or an ISO time stands for: what `at` wants.
 
