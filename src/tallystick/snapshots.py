@@ -17,6 +17,7 @@ from tallystick.commits import chain
 from tallystick.errors import Conflict, Corrupt, StorageRefused
 from tallystick.log import Head, Log
 from tallystick.log.mark import sync_directory
+from tallystick.private_files import make_directory, opener
 from tallystick.state.state import Lines, State
 from tallystick.telemetry import metrics
 
@@ -64,7 +65,7 @@ class Snapshots:
         """
         path = self._directory / f"{state.position:020d}{_SUFFIX}"
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self._directory)
             with _turn(self._directory):
                 self._write(path, state)
         except FileNotFoundError as error:
@@ -81,7 +82,7 @@ class Snapshots:
         _sweep(self._directory)
         fresh = path.with_suffix(f"{_UNFINISHED}{os.getpid()}")
         try:
-            with fresh.open("wb") as file:
+            with open(fresh, "wb", opener=opener) as file:
                 for piece in state.dump():
                     file.write(piece)
                 file.flush()

@@ -340,6 +340,8 @@ SAID_OF_AN_OPAQUE_TOKEN: dict[str, tuple[dict[str, Any], str]] = {
     "without an end": ({"exp": None}, "INVALID_TOKEN"),
     "of nobody": ({"sub": None}, "INVALID_TOKEN"),
     "bound to a key": ({"token_type": "DPoP"}, "INVALID_TOKEN"),
+    "bound to a key it names": ({"cnf": {"jkt": "x"}}, "INVALID_TOKEN"),
+    "issued later than now": ({"iat": NOW + 60}, "INVALID_TOKEN"),
     "a refresh token": ({"typ": "Refresh"}, "INVALID_TOKEN"),
     "of a tenant like a path": ({"tenant_id": "../acme"}, "INVALID_TOKEN"),
 }
@@ -352,6 +354,24 @@ async def test_what_the_issuer_says_of_an_opaque_token_is_checked_like_claims(
     issuer = Saying(None)
     issuer.said = issuer.claims(**{"active": True, **said})
     assert await admit(issuer.admission(introspect_as=CLIENT), "opaque-token") == outcome
+
+
+@pytest.mark.parametrize("bound", [{"cnf": {"jkt": "x"}}, {"token_type": "DPoP"}], ids=str)
+async def test_a_signed_token_that_the_issuer_says_is_bound_is_no_bearer(bound: dict[str, Any]) -> None:
+    issuer = Saying({"active": True, **bound})
+    assert await admit(issuer.admission(introspect_as=CLIENT), token(issuer)) == "INVALID_TOKEN"
+
+
+async def test_an_answer_with_a_key_twice_is_no_answer() -> None:
+    issuer = Saying(None)
+    usual = issuer.answer
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        twice = b'{"active":false,"active":true}'
+        return httpx2.Response(200, content=twice) if request.url.path == "/introspect" else usual(request)
+
+    issuer.answer = answer  # type: ignore[method-assign]  # this one issuer
+    assert await admit(issuer.admission(introspect_as=CLIENT), token(issuer)) == "ISSUER_UNREACHABLE"
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ async def observed(path: str, situation: str) -> httpx2.Response:
             return await door.ask(path, **{"content-type": "text/plain"})
         case "unknown arguments":
             return await door.ask(path, {"is_admin": True})
+        case "not possible":
+            return await door.ask(FAIL, {"kind": "TallystickError", "code": "INVALID_OPERATION"})
     return await door.ask(FAIL, {"kind": situation}) if situation != "a bug" else await door.ask(path)
 
 
@@ -92,6 +94,7 @@ EVERYWHERE = {
 }
 AT_TOOLS = {**EVERYWHERE, "too often": 429, "too large": 413, "no JSON": 415, "unknown arguments": 400}
 AT_FAIL = {"Denied": 403, "NotFound": 404, "Conflict": 409, "TooMuch": 413, "LogClosed": 503, "StorageRefused": 503}
+AT_FAIL |= {"not possible": 422}
 AT_HEALTH = {**dict.fromkeys(EVERYWHERE, 200), "a foreign name": 421, "a foreign page": 403}
 
 SITUATIONS = [

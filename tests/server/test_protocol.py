@@ -105,6 +105,11 @@ REQUESTS: dict[str, bytes] = {
     "chunked": request(
         b"%x\r\n%b\r\n0\r\n\r\n" % (len(call()), call()), "Content-Length", "Transfer-Encoding: chunked"
     ),
+    "trailers": request(
+        b"%x\r\n%b\r\n0\r\nX-Tenant: acme\r\nMcp-Name: sample.whoami\r\n\r\n" % (len(call()), call()),
+        "Content-Length",
+        "Transfer-Encoding: chunked",
+    ),
     "expecting to be told to go on": calling("sample.echo", None, "Expect: 100-continue"),
     "an upgrade that is not to be had": calling("sample.echo", None, "Connection: keep-alive, X", "Upgrade: x"),
     "kept alive": calling("sample.echo", None, "Connection: keep-alive"),
@@ -568,3 +573,18 @@ def test_a_plain_head_is_read() -> None:
     assert read is not None
     assert read[0] == b"/mcp"
     assert (b"x-letters", b"Ab") in read[1]
+
+
+async def test_trailers_are_no_headers() -> None:
+    """Behind the body nothing can be said that a guard would have had to see."""
+    chunks = b"2\r\n{}\r\n0\r\nX-Tenant: acme\r\nContent-Type: application/json\r\nHost: evil.example\r\n\r\n"
+    chunked = ("Content-Length", "Transfer-Encoding: chunked")
+    async with running(app()) as served:
+        connection = served.connect(short=True)
+        connection.say(posted("sample.whoami", chunks, *chunked))
+        connection.say(posted("sample.whoami", chunks, *chunked, "Content-Type"))
+        connection.say(posted("sample.whoami", b"{}", "X-Tenant: acme"))
+        heard = await connection.hear(3)
+    statuses = re.findall(rb"HTTP/1.1 (\d+) ", heard)
+    assert statuses == [b"200", b"415", b"200"]
+    assert heard.count(b"acme") == 1

@@ -61,6 +61,18 @@ CALLS: dict[str, tuple[str, Any, int, dict[str, Any]]] = {
     "denied": ("sample.fail", {"kind": "Denied"}, 403, sample_error("AUTHORIZATION_DENIED", "Denied on purpose")),
     "conflict": ("sample.fail", {"kind": "Conflict"}, 409, sample_error("CONFLICT", "Conflict on purpose")),
     "too much": ("sample.fail", {"kind": "TooMuch"}, 413, sample_error("TOO_MUCH", "TooMuch on purpose")),
+    "not now": (
+        "sample.fail",
+        {"kind": "TallystickError", "code": "INVALID_OPERATION"},
+        422,
+        sample_error("INVALID_OPERATION", "TallystickError on purpose"),
+    ),
+    "busy": (
+        "sample.fail",
+        {"kind": "TallystickError", "code": "PROJECTION_BUSY"},
+        503,
+        sample_error("PROJECTION_BUSY", "TallystickError on purpose"),
+    ),
     "rate": (
         "sample.fail",
         {"kind": "Denied", "code": "RATE_LIMITED"},

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tallystick.server.request_id import WINDOW_BYTES
 from tallystick.server.wire import (
-    DEPTH_MAX,
     INVALID_REQUEST,
     PARSE_ERROR,
     Lines,
@@ -22,6 +21,7 @@ from tallystick.server.wire import (
     parse,
     parse_message,
 )
+from tallystick.strict_json import DEPTH_MAX
 
 UNREADABLE: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "expecting value at line 1 column 1"),

@@ -26,6 +26,7 @@ from tallystick.clock import Clock, from_text, to_text, wall_clock
 from tallystick.errors import Corrupt, StorageRefused
 from tallystick.log import Head
 from tallystick.log.mark import Mark, sync_directory
+from tallystick.private_files import make_directory
 
 FILE_BYTES_MAX = 16 << 20
 RETENTION_DAYS = 90
@@ -85,7 +86,7 @@ class Trail:
 
     def _claim(self) -> None:
         if self._lock < 0:
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_directory(self.directory)
             self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
@@ -208,7 +209,7 @@ class Trail:
             if self._archive is None:
                 file.unlink()
             else:
-                self._archive.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_directory(self._archive)
                 shutil.move(file, self._archive / file.name)
         sync_directory(self.directory)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
+from tallystick import strict_json
 from tallystick.cli.asking import principal, tool
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
 from tallystick.cli.output import counted, emit, note, progress
@@ -371,12 +372,10 @@ def _refusal(number: int, error: TallystickError, written: int) -> TallystickErr
 
 
 def _operation_of(line: bytes) -> dict[str, Any]:
-    from tallystick.server.wire import WireFault, parse
-
     try:
-        found = parse(line)
-    except WireFault as error:
-        raise InvalidArgument(f"not JSON: {error.message.removeprefix('Parse error: ')}") from None
+        found = strict_json.parse(line)
+    except strict_json.JsonFault as fault:
+        raise InvalidArgument(f"not JSON: {fault}") from None
     if not isinstance(found, dict):
         raise InvalidArgument("not a JSON object", hint="each line holds the arguments of memory.write")
     return found

@@ -24,6 +24,7 @@ from tallystick.log import Entry, Head, are_new, check_chained, head_after, reac
 from tallystick.log.mark import Mark, sync_directory
 from tallystick.log.recovery import PendingMasks, adopt, recover, redactions, witnessed_by_snapshots
 from tallystick.log.segments import Segments
+from tallystick.private_files import make_directory
 from tallystick.telemetry import metrics
 
 SEGMENT_BYTES_MAX = 64 << 20
@@ -238,7 +239,7 @@ class FilesLog:
                 self._open_writer(paths[-1])
             return
         path = self._segments.directory / f"{lamport:020d}.jsonl"
-        self._segments.directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self._segments.directory)
         self._open_writer(path)
         sync_directory(path.parent)
         self._segments.refresh()
@@ -383,7 +384,7 @@ class _Left:
 def _open_lock(system: Path) -> int:
     """A file of its own, never removed; -1 where nothing can be written."""
     try:
-        system.mkdir(parents=True, exist_ok=True)
+        make_directory(system)
         return os.open(system / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if error.errno not in _REFUSALS or not system.is_dir():

@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 import msgspec
 
+from tallystick import strict_json
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Decision, Fault, Request, denial
 from tallystick.policy.breaker import Breaker
@@ -103,9 +104,9 @@ class Remote:
 def _read(body: bytes) -> Decision:
     """OPA's envelope {"result": value}, or the flat {"result": bool, "reason": …} (L29)."""
     try:
-        envelope: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _no("malformed", "the policy server's answer is not JSON")
+        envelope: Any = strict_json.parse(body)
+    except strict_json.JsonFault as fault:
+        return _no("malformed", f"the policy server's answer is not JSON: {fault}")
     if not isinstance(envelope, dict):
         return _no("malformed", "the policy server's answer is not an object")
     result = envelope.get("result")

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import Conflict, InvalidArgument, NotFound, TooMuch
+from tallystick.private_files import make_directory
 
 NAME_BYTES_MAX = 255
 PATH_CHARACTERS_MAX = 4096
@@ -175,7 +176,7 @@ class Confined:
 
     def _root_descriptor(self, make: bool) -> int:
         if make:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_directory(self.root)
         return os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     @contextmanager

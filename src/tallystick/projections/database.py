@@ -20,6 +20,7 @@ import msgspec
 
 from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
+from tallystick.private_files import create_file, make_directory
 
 Connection = sqlite3.Connection
 
@@ -147,7 +148,8 @@ class Database:
 
     def _opened(self) -> Connection:
         with _refusing():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self.path.parent)
+            create_file(self.path)
         with translated():
             db = sqlite3.connect(
                 self.path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, cached_statements=256

@@ -22,6 +22,7 @@ import msgspec
 
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
 from tallystick.log import Entry, Head, Log, head_after
+from tallystick.private_files import make_directory, write_file
 from tallystick.projections import Interrupted
 from tallystick.projections.follower import Follower, trouble_of
 from tallystick.projections.openlineage import Event, KindOf, Telling, is_in_named_run, run_of
@@ -124,9 +125,9 @@ class Emitter:
         self._write(self.path, msgspec.json.encode(_Kept(shown(self._sink.target), head)))
 
     def _write(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         fresh = path.with_suffix(".new")
-        fresh.write_bytes(data)
+        write_file(fresh, data)
         fresh.rename(path)
 
 

@@ -23,6 +23,7 @@ import msgspec
 
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.log import Entry, Head, Log, head_after
+from tallystick.private_files import make_directory, write_file
 from tallystick.projections import Interrupted, Projection, Settling
 from tallystick.projections.fresh import Fresh
 
@@ -247,7 +248,7 @@ class Follower:
         path = _trouble_path(self._lock_path)
         fresh = path.with_suffix(".trouble-new")
         with suppress(OSError):
-            fresh.write_bytes(msgspec.json.encode(trouble))
+            write_file(fresh, msgspec.json.encode(trouble))
             fresh.rename(path)
             self._noted = trouble
 
@@ -296,7 +297,7 @@ class Follower:
             yield True
             return
         if self._lock < 0:
-            self._lock_path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self._lock_path.parent)
             self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         patience = _LAST_PATIENCE_SECONDS if self._ending else _PATIENCE_SECONDS
         if not self._take(patience if wait else 0.0):

@@ -12,6 +12,7 @@ from starlette.types import Send
 from tallystick import errors
 
 STATUS_BY_CODE = {
+    "INVALID_OPERATION": 422,
     "RATE_LIMITED": 429,
 }
 """Looked up first: codes that need another status than their class has."""
@@ -23,7 +24,7 @@ STATUS_BY_CLASS: Mapping[type[errors.TallystickError], int] = {
     errors.Denied: 403,
     errors.TooMuch: 413,
     errors.LogError: 503,
-    errors.TallystickError: 500,
+    errors.TallystickError: 503,
 }
 
 STATUS_WORDS = {
@@ -34,9 +35,10 @@ STATUS_WORDS = {
     413: "The body or the answer would be too large.",
     415: "The body is not application/json.",
     421: "This server does not answer under the name in Host.",
+    422: "It is not possible in the state that things are in.",
     429: "Too many calls; wait.",
     500: "A bug of ours, known by its id.",
-    503: "The log can't take or give anything now.",
+    503: "The log, the disk or an index can't take or give anything now.",
 }
 
 

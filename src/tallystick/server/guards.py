@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from collections.abc import Collection
 from contextlib import suppress
 from functools import lru_cache
@@ -203,16 +204,16 @@ def find_header(headers: Headers, wanted: bytes) -> bytes | None:
     return None
 
 
+# `urlsplit` reads a host where there is none: of "[::1]evil" it takes what stands in the brackets.
+_HOST = re.compile(r"(?:\[([^\[\]]*:[^\[\]]*)\]|([^\[\]:@/?#\\\s]+))(?::([0-9]{0,5}))?")
+
+
 def _host_name(netloc: str) -> str | None:
     """The name without port and brackets, or None for what is no host."""
-    try:
-        parts = urlsplit(f"//{netloc}")
-        _ = parts.port  # raises when it is no number
-    except ValueError:
+    found = _HOST.fullmatch(netloc)
+    if found is None or int(found[3] or 0) > 65_535:
         return None
-    if "@" in netloc or parts.netloc != netloc:
-        return None
-    return parts.hostname
+    return (found[1] or found[2]).lower()
 
 
 def _refuse(

@@ -58,7 +58,7 @@ _EITHER_STATUSES = (403, 404, 413, 503)
 _GUARDED_WORDS = {
     401: "No access token, or one that is not good here; WWW-Authenticate shows the way to one.",
     403: "The policy says no, the token lacks a scope or is of an issuer not trusted here, or the page may not ask.",
-    503: "The log can't take or give anything now, or the issuer of the token can't be asked.",
+    503: "The log, the disk or an index can't take or give anything now, or the issuer of the token can't be asked.",
 }
 _HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"description": "RFC 6750, RFC 9728.", "schema": {"type": "string"}}},

@@ -70,6 +70,7 @@ class Protocol(HttpToolsProtocol):
         self._heads: list[Head] = []
         self._is_between = True
         """Whether llhttp has seen the end of all that it has seen the beginning of."""
+        self._is_in_head = False
         self._arriving: _Arriving | None = None
         self._is_answering = False
         self._behind: list[bytes] = []
@@ -117,7 +118,17 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._is_between = False
+        self._is_in_head = True
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # llhttp tells trailers the same way, and uvicorn would add them to the headers, behind every guard's back.
+        if self._is_in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._is_between = True

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-import orjson
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from tallystick import strict_json
 from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
 from tallystick.toolsets import Answer
 
@@ -97,8 +97,8 @@ def find_uuid(text: str) -> str | None:
 def find_array(text: str) -> list[Any] | None:
     """What a JSON array in a string holds."""
     try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        found = strict_json.parse(text.encode())
+    except (strict_json.JsonFault, UnicodeEncodeError):
         return None
     return found if isinstance(found, list) else None
 

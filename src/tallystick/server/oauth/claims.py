@@ -37,7 +37,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_times(claims: Claims, now: float, skew: int) -> int:
     """When it expires. Raises Denied."""
-    expires_at, valid_from = _time(claims, "exp"), _time(claims, "nbf", 0)
+    expires_at, valid_from = _time(claims, "exp"), max(_time(claims, "nbf", 0), _time(claims, "iat", 0))
     if now >= expires_at + skew:
         raise Denied(f"Access token expired at {_moment(expires_at)}", code="TOKEN_EXPIRED")
     if now < valid_from - skew:
@@ -50,6 +50,13 @@ def check_audience(claims: Claims, audiences: frozenset[str]) -> None:
     listed = named if isinstance(named, list) else [named]
     if not any(isinstance(one, str) and one.removesuffix("/") in audiences for one in listed):
         raise Denied("Access token was issued for another audience", code="INVALID_TOKEN")
+
+
+def check_bearer(claims: Claims) -> None:
+    """Refuse what is bound to a key (DPoP, mutual TLS): stolen, it would be as good as in its owner's hands,
+    since nobody here asks for a proof of that key."""
+    if claims.get("cnf") is not None or str(claims.get("token_type", "bearer")).lower() != "bearer":
+        raise Denied("Access token is bound to a key and can't be used as Bearer", code="INVALID_TOKEN")
 
 
 def check_kind(header: Claims, claims: Claims) -> None:

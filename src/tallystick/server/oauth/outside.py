@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
 import httpx2
-import orjson
 
+from tallystick import strict_json
 from tallystick.server.guards import is_loopback
 
 TIMEOUT_SECONDS = 5.0
@@ -73,8 +73,8 @@ class Outside:
 
 def _object(url: str, status: int, body: bytes) -> dict[str, Any]:
     try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        value = strict_json.parse(body)
+    except strict_json.JsonFault:
         value = None
     if status != 200:
         raise Unreachable(f"{url} answers {status}{_reason(value)}")

@@ -14,6 +14,7 @@ import msgspec
 
 from tallystick.errors import InvalidArgument, TallystickError, TooMuch
 from tallystick.policy import Action, Principal
+from tallystick.private_files import make_directory
 from tallystick.projections.confined import Confined
 from tallystick.projections.content import Contents, Kind, check_text
 from tallystick.state.state import State
@@ -117,7 +118,7 @@ async def on_disk(work: Callable[[], T], doing: str) -> T:
 def alone(home: Path) -> Iterator[None]:
     """One change of plain files at a time, whatever process it comes from: reading and writing back is one step."""
     path = home / "_system" / "files.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

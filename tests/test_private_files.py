@@ -1,0 +1,97 @@
+"""Whatever is made under the base is for its owner alone, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick import app
+from tallystick.config import Settings
+from tallystick.policy import Principal
+from tallystick.server.dispatch import Done
+from tests.commanding import Shell
+from tests.furnishing import furnish, outcome_of, told
+
+ALICE = Principal(actor="alice", tenant="acme", roles=("admin",), trusted=False)
+
+
+@pytest.fixture(autouse=True)
+def lax_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(base: Path) -> dict[str, str]:
+    found = {str(path.relative_to(base)): path.stat().st_mode for path in [base, *base.rglob("*")]}
+    return {path: oct(stat.S_IMODE(mode)) for path, mode in found.items() if mode & 0o077}
+
+
+async def test_what_a_server_leaves_is_for_its_owner_alone(tmp_path: Path) -> None:
+    base = tmp_path / "new" / "base"
+    settings = Settings(
+        base=base,
+        toolsets=("all",),
+        policy="rbac",
+        issuers=("https://issuer.example",),
+        snapshot_every=2,
+        lineage_to=str(base / "lineage.jsonl"),
+    )
+    async with app.served(settings) as offer:
+        await furnish(offer, ALICE)
+        made = await outcome_of(offer, ALICE, "create", {"path": "notes/today.md", "file_text": "x"})
+        assert isinstance(made, Done), told(made)
+        while_running = modes(base)
+        databases = {path.name for path in base.rglob("*.db*")}
+    assert {name.rpartition(".")[2] for name in databases} >= {"db", "db-wal", "db-shm"}
+    assert while_running == {}
+    assert modes(base) == {}
+    assert modes(tmp_path / "new") == {}
+
+
+def test_what_commands_leave_is_for_its_owner_alone(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    shell = Shell(base)
+    shell.write(*({"op": "UPSERT_NODE", "node": {"id": f"n{n}", "type": "note", "attrs": {"t": n}}} for n in range(3)))
+    shell.run("emit", "--to", base / "lineage.jsonl")
+    shell.run("verify", "--views", "--repair")
+    shell.run("forget", "n1", "--reason", "asked", "--yes")
+    assert modes(base) == {}
+
+
+def open_to_others(base: Path) -> None:
+    files = list(base.rglob("*.db"))
+    assert files
+    for file in files:
+        file.chmod(0o644)
+
+
+async def test_a_database_that_was_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
+    settings = Settings(base=tmp_path, toolsets=("all",))
+    async with app.served(settings) as offer:
+        await furnish(offer, Principal(actor="default-agent"))
+    open_to_others(tmp_path)
+    async with app.served(settings) as offer:
+        await outcome_of(offer, Principal(actor="default-agent"), "memory.search", {"limit": 1})
+    assert {path for path in modes(tmp_path) if ".db" in path} == set()
+
+
+LAX = re.compile(r"\.(mkdir|makedirs|write_bytes|write_text)\(|\bopen\([^)]*[\"'][wxa]b?\+?[\"'](?!.*opener)")
+
+
+def test_nothing_below_the_command_line_creates_files_in_another_way() -> None:
+    """The command line writes where a person says, with that person's umask."""
+    house = Path(tallystick.__file__).parent
+    sources = [path for path in house.rglob("*.py") if path.parent.name != "cli" and path.name != "private_files.py"]
+    lines = [(path.name, line.strip()) for path in sources for line in path.read_text().splitlines()]
+    lax = [(name, line) for name, line in lines if LAX.search(line)]
+    assert lax == KNOWN
+
+
+KNOWN = [("confined.py", "os.mkdir(name, 0o700, dir_fd=fd)")]
