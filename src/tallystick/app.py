@@ -48,6 +48,7 @@ from tallystick.toolsets.knowledge import reverify
 from tallystick.toolsets.knowledge.context import NodeKnowledge
 from tallystick.toolsets.knowledge.desk import Desk as KnowledgeDesk
 from tallystick.toolsets.tasks.settings import read_pipelines
+from tallystick.toolsets.work.desk import Desk as WorkDesk
 from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_settings
 
 if TYPE_CHECKING:
@@ -485,6 +486,8 @@ def _knowledge_desk(settings: Settings) -> KnowledgeDesk:
         repo=Path(settings.repo) if settings.repo else None,
         pin_knowledge=settings.pin_knowledge,
         stale_makes_work=settings.stale_makes_work and not settings.read_only,
+        work=WorkDesk(settings=_work_settings(settings)),
+        tasks_are_made_by="graph_plan" if {"work", "all"} & {*settings.toolsets} else "manage_container",
     )
 
 

@@ -14,6 +14,7 @@ _STORIES = _HERE + "test_stories.py::"
 _RACES = _HERE + "test_races.py::"
 _PEOPLE = _HERE + "test_cli.py::"
 _REVERIFY = _HERE + "test_reverify.py::"
+_TASK = _HERE + "test_task_reference.py::"
 _JOURNEYS = "tests/journeys/test_knowledge_stories.py::"
 _GLOBS = "tests/state/test_globs.py::"
 _STATE = "tests/state/test_knowledge.py::"
@@ -88,6 +89,12 @@ KNOWLEDGE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("K12", "history is newest first even in one millisecond",
      _STATE + "test_changelogs_are_newest_first_even_in_one_millisecond"),
     ("K13", "a creation needs a task that exists", _MANAGE + "test_an_atom_that_breaks_a_rule_is_refused"),
+    ("K13, one claim", "the only claim is meant where no task is named",
+     _TASK + "test_the_only_claim_is_meant_where_no_task_is_named"),
+    ("K13, no claim", "without a claim the call that makes a task is told, and works",
+     _TASK + "test_without_a_claim_the_call_that_makes_a_task_is_told_and_works"),
+    ("K13, several claims", "with several claims the error names them",
+     _TASK + "test_with_several_claims_the_error_names_them"),
     ("K14", "the last task is optional, checked, and stays otherwise",
      _MANAGE + "test_what_an_update_does_not_name_stays"),
     ("K15", "an appended text is separated by time and task",

@@ -218,7 +218,6 @@ def test_every_fault_is_told_at_once(librarian: Librarian) -> None:
     error = librarian.refusal("manage_graph", operation="create", entityType="atom", name="", paths=["/a", "["])
     assert error["details"]["problems"] == [
         "projectId is required for create operation",
-        "createdByTaskId is required for create operation",
         "name must not be empty",
         "pattern '/a' is not valid: it must be relative to the repository",
         "pattern '[' is not valid: '[' is not closed",

@@ -15,10 +15,11 @@ from tallystick.toolsets import Tool, Toolset
 from tallystick.toolsets.envelope import OUTPUT, say_error
 from tallystick.toolsets.knowledge.arguments import ChangelogArguments, ManageArguments, QueryArguments
 from tallystick.toolsets.knowledge.changelog import manage_changelog
-from tallystick.toolsets.knowledge.desk import Desk
+from tallystick.toolsets.knowledge.desk import Desk, TaskMaker
 from tallystick.toolsets.knowledge.freshness import Repository
 from tallystick.toolsets.knowledge.manage import manage_graph
 from tallystick.toolsets.knowledge.query import query_graph
+from tallystick.toolsets.work.desk import Desk as WorkDesk
 
 
 def make_desk(
@@ -26,11 +27,18 @@ def make_desk(
     repo: Path | None = None,
     pin_knowledge: bool = False,
     stale_makes_work: bool = False,
+    work: WorkDesk | None = None,
+    tasks_are_made_by: TaskMaker = "graph_plan",
     clock: Clock = wall_clock,
 ) -> Desk:
     """`repo` is what paths are relative to; None: the root of the work tree around the working directory."""
     return Desk(
-        repository=Repository(repo), pin_knowledge=pin_knowledge, stale_makes_work=stale_makes_work, clock=clock
+        repository=Repository(repo),
+        pin_knowledge=pin_knowledge,
+        stale_makes_work=stale_makes_work,
+        work=work or WorkDesk(clock=clock),
+        tasks_are_made_by=tasks_are_made_by,
+        clock=clock,
     )
 
 

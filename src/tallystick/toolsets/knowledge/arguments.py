@@ -100,7 +100,7 @@ class ManageArguments(OperationArguments, Arguments):
     moleculeId: Annotated[NullableUuid, UsedBy("create update", "null for none", of="atom")] = None
     relatedAtoms: Annotated[Objects, UsedBy("create update", "[{atomId, reason}]", of="atom")] = None
     relatedMolecules: Annotated[Objects, UsedBy("create update", "[{moleculeId, reason}]", of="molecule")] = None
-    createdByTaskId: Annotated[Reference, UsedBy("create")] = None
+    createdByTaskId: Annotated[Reference, UsedBy("create", "default your only claim")] = None
     lastTaskId: Annotated[Reference, UsedBy("update delete", "the task at hand")] = None
     # Of no use to an atom, and no fault there (K20).
     cascade: Annotated[Flag, UsedBy("delete", "a molecule's atoms too")] = None
@@ -170,7 +170,7 @@ def _manage_problems(asked: ManageArguments) -> Iterator[str]:
 
 
 _MANAGE_NEEDS = {
-    "create": ("projectId", "name", "createdByTaskId"),
+    "create": ("projectId", "name"),
     "update": ("id", "version"),
     "delete": ("id", "version"),
 }

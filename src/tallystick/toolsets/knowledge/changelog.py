@@ -16,8 +16,9 @@ from tallystick.toolsets.fitting import fitting
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, Said, entry_of
 from tallystick.toolsets.knowledge.arguments import PAGE_DEFAULT, ChangelogArguments, check_changelog
 from tallystick.toolsets.knowledge.desk import Desk, Operations, put
-from tallystick.toolsets.knowledge.lookup import check_unused, get_entity, get_task
+from tallystick.toolsets.knowledge.lookup import check_unused, get_entity
 from tallystick.toolsets.knowledge.query import OFFSET_MAX
+from tallystick.toolsets.knowledge.task_reference import get_task
 
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store
@@ -37,12 +38,12 @@ async def _append(desk: Desk, store: Store, principal: Principal, asked: Changel
     def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
         get_entity(state, asked.parentType, parent_id)
         check_unused(state, entry_id)
-        values = (asked.parentType, parent_id, get_task(state, asked.taskId or ""), (asked.summary or "").strip())
+        values = (asked.parentType, parent_id, get_task(desk, state, asked.taskId or ""), (asked.summary or "").strip())
         attrs = dict(zip(FIELDS, (*values, desk.now(state)), strict=True))
         operations.append(put(entry_id, CHANGELOG, attrs))
         return {"id": entry_id, **attrs}
 
-    entry = await desk.write(store, principal, TOOL, draw, resource=parent_id, task=asked.taskId)
+    entry = await desk.write(store, principal, TOOL, draw, resource=parent_id, task=lambda: asked.taskId)
     return succeeded({"entry": entry}, "Changelog entry appended")
 
 

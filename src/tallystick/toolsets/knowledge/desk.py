@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.envelope import find_uuid
 from tallystick.toolsets.fitting import size_of
 from tallystick.toolsets.knowledge.freshness import Pin, Repository, told
+from tallystick.toolsets.work.desk import Desk as WorkDesk
 from tallystick.toolsets.work.desk import Unwritten
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ FRESHNESS_BYTES_MAX = 20_000
 """Of an answer; where files were changed wholesale it is only told of which atoms."""
 
 T = TypeVar("T")
+TaskMaker = Literal["graph_plan", "manage_container"]
 Operations = list[Operation]
 Pins = dict[str, tuple[Sequence[str], Pin]]
 """Atom id → its patterns and its pin."""
@@ -39,6 +41,10 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = wall_clock
     pin_knowledge: bool = False
     """Whether atoms are pinned where a call does not say."""
+    work: WorkDesk = msgspec.field(default_factory=WorkDesk)
+    """By which it is known what the caller has claimed."""
+    tasks_are_made_by: TaskMaker = "graph_plan"
+    """Of the tools that are offered, the one to name to whoever needs a task."""
     stale_makes_work: bool = False
     """Whether whoever finds an atom out of date leaves a work node to verify it."""
 
@@ -69,9 +75,12 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
         *,
         action: Action = Action.WRITE,
         resource: str | None = None,
-        task: str | None = None,
+        task: Callable[[], str | None] = lambda: None,
     ) -> T:
-        """What `draw` answers at the head, once the operations it lists are durable; without any nothing is written."""
+        """What `draw` answers at the head, once the operations it lists are durable; without any nothing is written.
+
+        `task` is asked for after `draw`, which may be what finds it out.
+        """
         drawn: list[T] = []
 
         def propose(state: State, sight: Sight) -> Draft:
@@ -80,7 +89,8 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
             drawn.append(draw(state, operations, Discretion(state, sight)))
             if not operations:
                 raise Unwritten
-            context = {"job_id": find_uuid(task) or task} if task else None
+            job = task()
+            context = {"job_id": find_uuid(job) or job} if job else None
             return Draft(tuple(operations), actor=principal.actor, tool=tool, run_context=context)
 
         with suppress(Unwritten):

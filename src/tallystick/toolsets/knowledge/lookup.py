@@ -26,11 +26,8 @@ def get_project(state: State, reference: str) -> str:
     return found
 
 
-def get_task(state: State, reference: str) -> str:
-    found = _find(state, reference, NODE)
-    if found is None:
-        raise not_found("task", reference, "graph_plan and manage_container make tasks")
-    return found
+def find_task(state: State, reference: str) -> str | None:
+    return _find(state, reference, NODE)
 
 
 def get_entity(state: State, kind: str, entity_id: str) -> Node:

@@ -31,9 +31,9 @@ from tallystick.toolsets.knowledge.lookup import (
     find_entity,
     get_entity,
     get_project,
-    get_task,
     version_of,
 )
+from tallystick.toolsets.knowledge.task_reference import get_task, task_of_creation
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -53,12 +53,14 @@ async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageA
     entity_id = uuid.uuid4().hex
     patterns = _patterns(asked) or []
     pin = await _pin(desk, asked, patterns) if asked.entityType == "atom" else None
+    task = asked.createdByTaskId
 
     def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
+        nonlocal task
         check_unused(state, entity_id)
         now = desk.now(state)
         project = get_project(state, asked.projectId or "")
-        task = get_task(state, asked.createdByTaskId or "")
+        task = task_of_creation(desk, state, discretion, principal, project, asked.createdByTaskId)
         attrs: Said = {
             "projectId": project,
             "name": (asked.name or "").strip(),
@@ -79,7 +81,7 @@ async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageA
             attrs["relatedMolecules"] = related(asked.relatedMolecules or [], "moleculeId")
         return _put(state, operations, discretion, asked, entity_id, attrs)
 
-    entity = await desk.write(store, principal, TOOL, draw, resource=entity_id, task=asked.createdByTaskId)
+    entity = await desk.write(store, principal, TOOL, draw, resource=entity_id, task=lambda: task)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} created", exempt=True)
 
 
@@ -141,7 +143,7 @@ async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageA
         before = _checked(state, asked)
         project = str(before.get("projectId"))
         _check_project(state, asked, project)
-        task = get_task(state, asked.lastTaskId) if asked.lastTaskId is not None else None
+        task = get_task(desk, state, asked.lastTaskId) if asked.lastTaskId is not None else None
         now = desk.now(state)
         attrs = before | _changes(state, asked, before, project, now, task) | _pinned(pin)
         attrs |= {"lastTaskId": task} if task else {}
@@ -152,7 +154,7 @@ async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageA
         attrs |= {"version": version_of(attrs) + 1, "updatedAt": now}
         return _put(state, operations, discretion, asked, entity_id, attrs)
 
-    entity = await desk.write(store, principal, TOOL, draw, resource=entity_id, task=asked.lastTaskId)
+    entity = await desk.write(store, principal, TOOL, draw, resource=entity_id, task=lambda: asked.lastTaskId)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} updated", exempt=True)
 
 
@@ -216,7 +218,7 @@ def _knowledge(asked: ManageArguments, before: str, now: str, task: str | None) 
 async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
     def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
         attrs = _checked(state, asked)
-        task = get_task(state, asked.lastTaskId) if asked.lastTaskId is not None else attrs.get("lastTaskId")
+        task = get_task(desk, state, asked.lastTaskId) if asked.lastTaskId is not None else attrs.get("lastTaskId")
         members = _members(state, asked)
         gone: list[tuple[Parent, str]] = [(asked.entityType, asked.id or "")]
         data: Said = {"deleted": True, "id": asked.id}
@@ -231,7 +233,7 @@ async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageA
         return data
 
     data = await desk.write(
-        store, principal, TOOL, draw, action=Action.DELETE, resource=asked.id, task=asked.lastTaskId
+        store, principal, TOOL, draw, action=Action.DELETE, resource=asked.id, task=lambda: asked.lastTaskId
     )
     return succeeded(data, f"{asked.entityType.capitalize()} deleted")
 

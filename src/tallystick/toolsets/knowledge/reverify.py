@@ -23,7 +23,6 @@ from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets.knowledge.answers import Said, listed
 from tallystick.toolsets.knowledge.desk import Desk
 from tallystick.toolsets.knowledge.stale import repin
-from tallystick.toolsets.work.desk import Desk as WorkDesk
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -88,13 +87,14 @@ async def _add(desk: Desk, store: Store, principal: Principal, stale: Sequence[S
     wanted: list[Said] = await store.read(principal, Action.SEARCH, look) if stale else []
     if not wanted:
         return 0
-    work = WorkDesk(clock=desk.clock)
-    ids = [work.ids() for _ in wanted]
+    ids = [desk.work.ids() for _ in wanted]
 
     def draw(sketch: Sketch) -> int:
         return sum(_draw(sketch, node_id, atom) for node_id, atom in zip(ids, wanted, strict=True))
 
-    added, _ = await work.write(store, principal, tool, draw, reason="files changed since this knowledge was pinned")
+    added, _ = await desk.work.write(
+        store, principal, tool, draw, reason="files changed since this knowledge was pinned"
+    )
     return added
 
 

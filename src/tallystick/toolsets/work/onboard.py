@@ -11,7 +11,6 @@ from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
 from tallystick.state import Node
 from tallystick.state.state import State
-from tallystick.state.work import CLAIMED_BY
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.questions import ranked
@@ -34,6 +33,7 @@ from tallystick.toolsets.work.answers import (
 from tallystick.toolsets.work.arguments import OnboardArguments
 from tallystick.toolsets.work.desk import Desk
 from tallystick.toolsets.work.faults import get_project, projects_of
+from tallystick.toolsets.work.held import held_by
 
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store
@@ -95,7 +95,7 @@ def _seen(
         "context_links": _links(graph, board, tell),
         "actionable": _actionable(desk, state, graph, board, tell),
     }
-    mine = _claims(desk, graph, board, tell, principal.actor)
+    mine = [row.id for row in first(tell, held_by(desk, graph, board, principal), _CLAIMS_SHOWN)]
     return answer | ({"your_claims": mine} if mine else {})
 
 
@@ -183,12 +183,3 @@ def _open(state: State, row: Row, tell: Discretion) -> Said:
     attrs = get_node(state, row.id).attrs
     summary = cut(attrs.get("summary"), _SUMMARY_SHOWN)
     return tell.warned(row.id, {"id": row.id, "summary": summary, "properties": properties_of(attrs)})
-
-
-def _claims(desk: Desk, graph: WorkGraph, board: Board, tell: Discretion, agent: str) -> list[str]:
-    postings, moment = graph.properties.get(CLAIMED_BY), desk.moment()
-    if postings is None:
-        return []
-    rows = (graph.by_number[number] for number in postings.members(agent) if number in board.members)
-    held = (row for row in rows if row.open and row.is_held(None, moment.now, moment.ttl))
-    return [row.id for row in first(tell, held, _CLAIMS_SHOWN)]

@@ -1,0 +1,59 @@
+"""The task that knowledge comes from: the one that is named, or else the only one that the caller has claimed."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from tallystick.errors import InvalidArgument
+from tallystick.policy import Principal
+from tallystick.state.state import State
+from tallystick.state.work.graph import WorkGraph
+from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.envelope import not_found
+from tallystick.toolsets.knowledge.desk import Desk
+from tallystick.toolsets.knowledge.lookup import find_task
+from tallystick.toolsets.work.held import held_by
+
+_CLAIMS_NAMED = 20
+
+
+def get_task(desk: Desk, state: State, reference: str) -> str:
+    found = find_task(state, reference)
+    if found is None:
+        raise not_found("task", reference, f"{desk.tasks_are_made_by} makes tasks")
+    return found
+
+
+def task_of_creation(
+    desk: Desk, state: State, discretion: Discretion, principal: Principal, project_id: str, reference: str | None
+) -> str:
+    if reference is not None:
+        return get_task(desk, state, reference)
+    graph = state.aspect(WorkGraph)
+    board = graph.boards.get(project_id)
+    held = held_by(desk.work, graph, board, principal) if board is not None else iter(())
+    claims = [row.id for row in islice((row for row in held if discretion.sees(row.id)), _CLAIMS_NAMED)]
+    if len(claims) == 1:
+        return claims[0]
+    if claims:
+        raise InvalidArgument(
+            f"createdByTaskId is required for create operation: you have claimed {', '.join(claims)}",
+            hint="say which of them this comes from",
+            details={"claims": claims},
+        )
+    root = discretion.reference(board.root) if board is not None else None
+    raise InvalidArgument(
+        "createdByTaskId is required for create operation", hint=_how_to_make_one(desk, project_id, root)
+    )
+
+
+def _how_to_make_one(desk: Desk, project_id: str, root: str | None) -> str:
+    if desk.tasks_are_made_by == "graph_plan":
+        parent = f'"parent_ref": "{root}", ' if root else ""
+        call = f'graph_plan {{"nodes": [{{"ref": "1", {parent}"summary": "…"}}]}}'
+    else:
+        call = (
+            f'manage_container {{"operation": "create", "containerType": "task", "projectId": "{project_id}",'
+            ' "title": "…", "summary": "…", "priority": "MEDIUM", "complexity": 5}'
+        )
+    return f"{call} makes a task; one that you have claimed is meant by itself"
