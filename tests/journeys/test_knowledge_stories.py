@@ -186,3 +186,28 @@ async def test_the_command_that_lists_stale_knowledge_makes_work_of_it_too(
             said = await asyncio.to_thread(subprocess.check_output, command, cwd=checkout.root)
             assert [each["name"] for each in json.loads(said)["atoms"]] == ["Cart"]
         assert (await ann.call("graph_query", project="shop", filter={"text": "Re-verify"}))["total"] == 1
+
+
+async def test_colleagues_in_the_root_and_below_are_told_the_same(base: Path, checkout: Checkout) -> None:
+    async with (
+        developer(base, "ann", repo=checkout.root, **ON) as ann,
+        developer(base, "bob", repo=checkout.root / "src", **ON) as bob,
+    ):
+        await ann.plan("shop", {"summary": "Look around", "context_links": ["src/checkout/"]})
+        await ann.next("shop")
+        await ann.create("atom", name="Cart", paths=["src/checkout/**"], projectId="shop", pin=True)
+
+        async def told() -> list[tuple[bool, list[str]]]:
+            found = [(await each.context("shop", CART))["orphanAtoms"][0] for each in (ann, bob)]
+            return [(atom["fresh"], atom["changedFiles"]) for atom in found]
+
+        assert await told() == [(True, [])] * 2
+        checkout.write(CART, "two")
+        assert await told() == [(False, [CART])] * 2
+        given = await bob.next("shop")
+        (known,) = given["knowledge"]["orphanAtoms"]
+        assert (given["node"]["summary"], known["fresh"]) == ("Re-verify knowledge: Cart", False)
+        await bob.resolve(given["node"]["id"], "read it, still true")
+        assert await told() == [(True, [])] * 2
+        checkout.write(CART, "three")
+        assert await told() == [(False, [CART])] * 2

@@ -177,7 +177,7 @@ class Repository:
         """The files that each pattern matches now, with what the working tree holds of them."""
         if not patterns:
             return {}
-        routes = {pattern: routes_of([pattern]) for pattern in patterns}
+        routes = {pattern: routes_of([pattern]) for pattern in set(patterns)}
         tracked = self._tracked(git, routes)
         changed = _changed(git, routes)
         return {pattern: _overlaid(tracked[pattern], changed[pattern]) for pattern in routes}
