@@ -49,6 +49,8 @@ def verify_audit(directory: Path) -> AuditProof:
             reading.read(files, kept)
     except Corrupt as error:
         return reading.proof(error.message)
+    except OSError as error:
+        return reading.proof(f"it cannot be read: {error.strerror}")
     finally:
         mark.close()
     return reading.proof()
@@ -88,11 +90,17 @@ class _Reading:
                 break
             self._file, self._line = file, 0
             self._files += 1
-            for line in _lines(file):
-                if self._seq >= kept.lamport:
-                    break
+            end = 0
+            for line in _raw_lines(file):
+                if self._seq >= kept.lamport and int(file.stem) == kept.count:
+                    break  # Behind the mark lies what a writer is busy with, or died over.
                 self._line += 1
-                self._feed(file, line)
+                if not line.endswith(b"\n"):
+                    raise Corrupt("the line has no end")
+                self._feed(file, line[:-1])
+                end += len(line)
+                if self._seq == kept.lamport and (int(file.stem), end) != (kept.count, kept.end):
+                    raise Corrupt(f"seq {self._seq} is not where it was acknowledged")
         self._file = None
         self._finish(kept)
 
@@ -149,11 +157,13 @@ class _Reading:
         )
 
 
-def _lines(file: Path) -> Iterator[bytes]:
+def _raw_lines(file: Path) -> Iterator[bytes]:
     with file.open("rb") as opened:
-        for line in opened:
-            if line.endswith(b"\n"):
-                yield line[:-1]
+        yield from opened
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    return (line[:-1] for line in _raw_lines(file) if line.endswith(b"\n"))
 
 
 def _ended_before(following: Path, since: str) -> bool:

@@ -6,7 +6,8 @@ when the bytes are synced. A process that dies between the two leaves whole line
 mark, which the next writer adopts, and at worst half a line, which it cuts off.
 
 An audit log must go on: where the files are not as the mark says, the writer starts a file
-that says so, and the proof is false from then on, until that file retires.
+that says so, and the proof is false from then on, until that file retires. What is damaged is
+left as it is: only bytes behind a mark up to which everything is proven are ever cut off.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,6 +35,8 @@ RETENTION_DAYS = 90
 _DAY = 86_400_000
 _UNFINISHED = "next"
 _PATIENCE_SECONDS = 10.0
+_NAME = re.compile(r"[0-9]{20}\.jsonl")
+_NUMBER = re.compile(r"[0-9]{20}(?=\.jsonl$)")
 
 logger = logging.getLogger(__name__)
 
@@ -103,11 +107,8 @@ class Trail:
         head = self._kept()
         if head is None:
             head = self._begin()
-        elif (following := self._path(head.lamport + 1)).exists():
-            # Its writer died before it could mark it.
-            head = self._settle(_end_of(following), _size(following))
-        elif (size := _size(self._path(head.count))) != head.end:
-            head = self._settle(head, size)
+        elif self._path(head.lamport + 1).exists() or _size(self._path(head.count)) != head.end:
+            head = self._settle(head)
         if head.count != self._first or self._writer < 0:
             self._open(head.count)
         return self._next_file(head) if self._is_full(head) else head
@@ -115,9 +116,10 @@ class Trail:
     def _kept(self) -> Head | None:
         try:
             return self._mark.read()
-        except Corrupt:
+        except Corrupt as error:
+            logger.error("%s; it is set aside", error.message)
             self._mark.close()
-            self._mark.path.unlink()
+            self._mark.path.rename(self._mark.path.with_name(f"head.rejected-{time.time_ns()}"))
             return None
 
     def _write(self, events: Sequence[bytes], head: Head) -> None:
@@ -168,7 +170,7 @@ class Trail:
 
     def _start(self, head: Head, broken: str | None = None) -> Head:
         """A file with its first line, whole before it has its name: a crash leaves it there or not at all."""
-        first = head.lamport + 1
+        first = self._free(head.lamport + 1)
         started = Started(timestamp=to_text(self._clock()), prev=head.record_hash, broken=broken)
         line, record_hash = chained(first, encode(started), head.record_hash)
         fresh = self.directory / _UNFINISHED
@@ -185,6 +187,12 @@ class Trail:
         self._open(first)
         return now
 
+    def _free(self, first: int) -> int:
+        """Of a file that is not there: what has that name already is damaged, and stays."""
+        if not os.path.lexists(self._path(first)):
+            return first
+        return 1 + max(int(name[0]) for path in self.directory.iterdir() if (name := _NUMBER.match(path.name)))
+
     def _retire(self) -> Retired | None:
         """What may go: files whose successor began before the retention's end."""
         if not self._retention_days:
@@ -196,7 +204,7 @@ class Trail:
         if keep == files[0]:
             return None
         first = _first_event(keep)
-        if not isinstance(first, Started):
+        if first is None:
             logger.error("%s does not begin as it should: nothing retires until it is looked into", keep)
             return None
         return Retired(timestamp=to_text(self._clock()), through=int(keep.stem) - 1, prev=first.prev)
@@ -225,33 +233,36 @@ class Trail:
         logger.error("the audit log in %s has lost its kept position", self.directory)
         return self._start(_end_of(files[-1]), broken="the kept position was missing, and so may be lines before this")
 
-    def _settle(self, head: Head, size: int | None) -> Head:
-        """The file is not as long as the mark says: adopt the whole lines behind it, cut off the rest."""
-        if size is None or size < head.end:
-            logger.error("the audit log in %s was cut off before line %d", self.directory, head.lamport)
-            return self._start(head, broken=f"lines up to {head.lamport} were acknowledged and are not there")
+    def _settle(self, head: Head) -> Head:
+        """The files are not as the mark says: adopt the whole lines behind it, cut off what a crash left of another."""
         path = self._path(head.count)
-        for line in _whole_lines(path, head.end):
-            try:
-                found = verify(line, seq=head.lamport + 1, prev=head.record_hash)
-            except Corrupt:
-                break
-            head = Head(found.seq, head.count, head.end + len(line) + 1, found.record_hash, None, found.event.timestamp)
-        os.truncate(path, head.end)
-        self._mark.write(head)
-        return head
+        if not _is_sound(path, head):
+            return self._start(head, broken=f"lines up to {head.lamport} were acknowledged and are not as they were")
+        if (following := self._path(head.lamport + 1)).exists() and path.stat().st_size == head.end:
+            # Its writer died before it could mark it.
+            path, start = following, Head(head.lamport, head.lamport + 1, 0, head.record_hash)
+        else:
+            start = head
+        end, rest = _followed(path, start)
+        if end.end == 0 or (rest and not _is_torn(rest)):
+            return self._start(end, broken=f"what follows line {end.lamport} was not written by an audit log")
+        if rest:
+            os.truncate(path, end.end)
+        self._mark.write(end)
+        return end
 
 
 def files_in(directory: Path) -> list[Path]:
-    return sorted(directory.glob("[0-9]*.jsonl"))
+    """In order. What bears another kind of name is not ours, and is left alone."""
+    return sorted(path for path in directory.glob("*.jsonl") if _NAME.fullmatch(path.name) and path.is_file())
 
 
 def just_begun(files: Sequence[Path]) -> Head | None:
     """Where a log ends whose writer died before it could mark the first line; None for any other without a mark."""
     if len(files) != 1 or int(files[0].stem) != 1:
         return None
-    end = _end_of(files[0])
-    return end if end.lamport == 1 and 0 < end.end == files[0].stat().st_size else None
+    end, rest = _followed(files[0], Head(0, 1))
+    return end if end.lamport == 1 and not rest else None
 
 
 def _size(path: Path) -> int | None:
@@ -261,37 +272,69 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _first_event(path: Path) -> Event | None:
-    with path.open("rb") as file:
-        try:
-            return decode(file.readline().removesuffix(b"\n")).event
-        except Corrupt:
-            return None
+def _first_event(path: Path) -> Started | None:
+    """None unless it is the one that was written there."""
+    try:
+        with path.open("rb") as file:
+            line = file.readline().removesuffix(b"\n")
+        first = decode(line).event
+        if isinstance(first, Started):
+            verify(line, seq=int(path.stem), prev=first.prev)
+            return first
+    except (Corrupt, OSError):
+        pass
+    return None
 
 
 def _began(path: Path) -> str:
     """A damaged file is as old as can be: it is not added to, and goes with the next retirement."""
     first = _first_event(path)
-    return to_text(0) if first is None else first.timestamp
+    try:
+        return to_text(0 if first is None else from_text(first.timestamp))
+    except ValueError:
+        return to_text(0)
 
 
-def _whole_lines(path: Path, start: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        file.seek(start)
-        for line in file:
-            if line.endswith(b"\n"):
-                yield line[:-1]
+def _is_sound(path: Path, head: Head) -> bool:
+    """Whether the file leads to `head`, where it may go on."""
+    first = _first_event(path)
+    if first is None:
+        return False
+    end, _ = _followed(path, Head(head.count - 1, head.count, 0, first.prev), until=head.end)
+    return (end.lamport, end.end, end.record_hash) == (head.lamport, head.end, head.record_hash)
+
+
+def _followed(path: Path, head: Head, *, until: int | None = None) -> tuple[Head, bytes]:
+    """Where the lines of a file that follow on `head` end, and what lies behind them."""
+    data = path.read_bytes()[head.end : until] if path.is_file() else b""
+    at = 0
+    while (newline := data.find(b"\n", at)) >= 0:
+        try:
+            found = verify(data[at:newline], seq=head.lamport + 1, prev=head.record_hash)
+        except Corrupt:
+            break
+        size = newline + 1 - at
+        head = Head(found.seq, head.count, head.end + size, found.record_hash, None, found.event.timestamp)
+        at += size
+    return head, data[at:]
+
+
+def _is_torn(rest: bytes) -> bool:
+    """Whether a crash may have left this: no whole event is in it."""
+    return all(_event(line) is None for line in rest.split(b"\n")[:-1])
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        return decode(line).event
+    except Corrupt:
+        return None
 
 
 def _end_of(path: Path) -> Head:
-    """Where the whole lines of a file end, taken as they are; the proof looks at the chain."""
-    end, last = 0, None
-    for line in _whole_lines(path, 0):
-        try:
-            last = decode(line)
-        except Corrupt:
-            break
-        end += len(line) + 1
-    if last is None:
-        return Head(int(path.stem), int(path.stem), 0)
-    return Head(last.seq, int(path.stem), end, last.record_hash, None, last.event.timestamp)
+    """Where the lines of a file end that follow on each other, taken from its first; the proof looks at the rest."""
+    number, first = int(path.stem), _first_event(path)
+    if first is None:
+        return Head(number, number)
+    end, _ = _followed(path, Head(number - 1, number, 0, first.prev))
+    return end if end.lamport >= number else Head(number, number)
