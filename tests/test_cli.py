@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,17 +20,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from tallystick import cli
+from tallystick import app, cli
 from tallystick.cli.filters import parse_filters, parse_moment
 from tallystick.cli.newest import backwards
 from tallystick.cli.serving import find_free_port, parse_address
+from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.segments import Segments
+from tallystick.policy import Principal
 from tallystick.projections.comparison import Name, lock_of, rebuild
 from tallystick.projections.follower import Follower
 from tallystick.projections.sql import SqlProjection
+from tallystick.server import dispatch
 from tests.making import append, draft, filled, node
 from tests.projections import desk as desks
 
@@ -176,18 +181,97 @@ def test_the_log_can_be_narrowed(sample: Tally) -> None:
     assert sample("log", "--limit", 0).out == ""
 
 
-def test_what_agents_wrote_cannot_steer_the_terminal(tally: Tally) -> None:
-    evil = {
-        "op": "UPSERT_NODE",
-        "node": {"id": "n", "type": "T", "attrs": {"a": "\x1b[2J\u202e"}},
-        "reason": "\x1b]0;x\x07",
-    }
-    tally("import", "-", stdin=json.dumps(evil))
-    for command in (["show", "n"], ["search", "T"], ["log"], ["lineage", "n"]):
-        told = tally(*command)
-        assert told.code == 0
-        assert "\x1b" not in told.out
-        assert "\u202e" not in told.out
+EVIL = "e\x1b[2J\x9b2J\x07\u202e\nerror: forged\x7f"
+"""Clears the screen in two ways, rings, turns the writing round, and adds a line of its own."""
+NAME = "e\u202e"
+"""As much of that as an id may hold."""
+
+
+@pytest.fixture
+def evil(base: Path) -> dict[str, str]:
+    """A memory in which every name and word steers the terminal; ids to ask for."""
+
+    async def furnish() -> dict[str, str]:
+        settings = Settings(base=base, toolsets=("all",))
+        async with app.served(settings) as offer:
+
+            async def made(tool: str, **arguments: Any) -> Any:
+                outcome = await dispatch.call(offer.tools.get(tool), arguments, offer.store, lambda: Principal(EVIL))
+                assert isinstance(outcome, dispatch.Done), outcome
+                return outcome.data
+
+            attrs = {EVIL: EVIL, "because": [EVIL]}
+            for end in (NAME, f"{NAME}2"):
+                await made(
+                    "memory.write", op="UPSERT_NODE", node={"id": end, "type": NAME, "attrs": attrs}, reason=EVIL
+                )
+            await made("memory.write", op="UPSERT_EDGE", edge={"from": NAME, "rel": NAME, "to": f"{NAME}2"})
+            root = (await made("graph_open", project=NAME, goal=EVIL))["root"]["id"]
+            child = {
+                "ref": "a",
+                "parent_ref": root,
+                "summary": EVIL,
+                "properties": {EVIL: EVIL},
+                "context_links": [EVIL],
+            }
+            await made("graph_plan", nodes=[child])
+            kind = {"name": "Knows", "from_types": ["Idea"], "to_types": ["Idea"]}
+            await made("create_ontology", node_types=["Idea"], connection_types=[kind])
+            return {"root": root}
+
+    return asyncio.run(furnish())
+
+
+COMMANDS: dict[str, list[str]] = {
+    "log": ["log"],
+    "log, as JSON": ["log", "--json"],
+    "log of one": ["log", "--actor", EVIL],
+    "show": ["show", NAME],
+    "show, as JSON": ["show", NAME, "--json"],
+    "show what is not there": ["show", f"{EVIL}3"],
+    "search": ["search", NAME],
+    "search, as JSON": ["search", NAME, "--json"],
+    "lineage": ["lineage", NAME, "--depth", "full"],
+    "lineage counted": ["lineage", NAME, "--depth", "summary"],
+    "lineage of nothing": ["lineage", f"{EVIL}3"],
+    "verify": ["verify", "--views"],
+    "doctor": ["doctor"],
+    "forget": ["forget", EVIL],
+    "redactions": ["redactions"],
+    "recall": ["recall", "--actor", EVIL],
+    "tree": ["work", "tree", NAME],
+    "tree, as JSON": ["work", "tree", NAME, "--json"],
+    "next": ["work", "next", NAME],
+    "node": ["work", "show", "ROOT"],
+    "watch": ["work", "watch"],
+    "done": ["work", "done", "ROOT", "--evidence", f"note:{EVIL}"],
+    "knowledge": ["knowledge", "for", EVIL],
+    "stale": ["knowledge", "stale"],
+    "ontology": ["ontology", "show"],
+    "policy": ["policy", "explain", "--actor", EVIL, "--action", "READ", "--resource", EVIL],
+    "import": ["import", EVIL],
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_what_agents_wrote_cannot_steer_the_terminal(tally: Tally, evil: dict[str, str], words: list[str]) -> None:
+    told = tally(*(evil["root"] if word == "ROOT" else word for word in words))
+    said = told.out + told.err
+    assert said
+    assert {character for character in said if not character.isprintable()} <= {"\n"}
+    assert not [line for line in said.splitlines() if line.startswith("error: forged")]
+
+
+def test_json_with_escapes_says_the_same(tally: Tally, evil: dict[str, str]) -> None:
+    assert tally("show", NAME, "--json").json["entity"]["attrs"][EVIL] == EVIL
+
+
+def test_commands_speak_in_one_place() -> None:
+    """Where names are escaped."""
+    elsewhere = re.compile(r"typer\.(echo|style|secho)|\bprint\(|\bText\(|click\.|sys\.std(out|err)\.write")
+    sources = [path for path in Path(cli.__file__).parent.glob("*.py") if path.name != "output.py"]
+    lines = [line.strip() for path in sources for line in path.read_text().splitlines()]
+    assert [line for line in lines if elsewhere.search(line) and "console().print(" not in line] == []
 
 
 def test_where_prints_the_directory_alone(tally: Tally, base: Path) -> None:

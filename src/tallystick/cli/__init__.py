@@ -29,6 +29,7 @@ from tallystick.cli import (
     transfer,
     work,
 )
+from tallystick.cli.output import Styled, say
 from tallystick.errors import TallystickError
 
 EXIT_CODES: dict[type[TallystickError], int] = {
@@ -89,7 +90,7 @@ def _pipeable(command: Callable[..., None]) -> Callable[..., None]:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"tallystick {__version__}")
+        say(f"tallystick {__version__}")
         raise typer.Exit
 
 
@@ -154,7 +155,7 @@ def _sentences(error: TallystickError) -> list[str]:
 
 
 def _leave(code: int, first: str, *others: str) -> NoReturn:
-    typer.echo(f"{typer.style('error:', fg='red', bold=True)} {first}", err=True)
+    say(Styled("error:", fg="red", bold=True), f" {first}", err=True)
     for sentence in others:
-        typer.echo(f"  {sentence}", err=True)
+        say(f"  {sentence}", err=True)
     sys.exit(code)

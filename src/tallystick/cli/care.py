@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
-from tallystick.cli.output import counted, emit, progress, table, visible
+from tallystick.cli.output import Styled, counted, emit, progress, say, table, visible
 from tallystick.config import FILE_NAME, Settings
 from tallystick.errors import Corrupt, InvalidArgument, TallystickError
 
@@ -149,11 +149,11 @@ def _emit_verified(
 
 def _tell_log(proof: Proof, seconds: float) -> None:
     if proof.sound:
-        typer.echo(
+        say(
             f"sound: {counted(proof.commits, 'commit')} up to position {proof.position}, {proof.bytes} bytes in "
             f"{counted(proof.segments, 'segment')}, {counted(proof.redacted, 'payload')} redacted ({seconds:.1f} s)"
         )
-        typer.echo(f"record_hash {proof.record_hash or '(empty log)'}")
+        say(f"record_hash {proof.record_hash or '(empty log)'}")
     else:
         place = f"{proof.file}, line {proof.line}: " if proof.file else ""
         _tell_false(f"{place}{proof.problem}", "nothing was changed; what to do: docs/runbooks/corrupt-log.md")
@@ -163,7 +163,7 @@ def _tell_blobs(named: BlobProof | None) -> None:
     if named is None:
         return
     if named.sound:
-        typer.echo(f"blobs: sound, {named.blobs} ({named.bytes} bytes)")
+        say(f"blobs: sound, {named.blobs} ({named.bytes} bytes)")
     for problem in named.problems:
         whose = f" (content of '{visible(problem.entity)}', lamport {problem.lamport})" if problem.entity else ""
         _tell_false(f"{problem.file}{whose}: {problem.problem}", problem.advice)
@@ -175,20 +175,18 @@ def _tell_views(compared: Comparison | None, rebuilt: list[str]) -> None:
     for each in compared.projections:
         state = each.not_compared or f"compared at position {each.position}, {counted(each.differs, 'difference')}"
         behind = f", {counted(each.behind, 'commit')} behind" if each.behind else ""
-        typer.echo(f"{each.name}: {state}{behind}" + (", built again" if each.name in rebuilt else ""))
+        say(f"{each.name}: {state}{behind}" + (", built again" if each.name in rebuilt else ""))
     for finding in compared.findings:
         if finding.status == "differs":
             _tell_false(_described(finding))
         else:
-            typer.echo(f"  {finding.status}: {_described(finding)}")
+            say(f"  {finding.status}: {_described(finding)}")
     told = len(compared.findings)
     all_of_them = sum(each.differs + each.edited + each.waits for each in compared.projections)
     if told < all_of_them:
-        typer.echo(f"  and {all_of_them - told} more")
+        say(f"  and {all_of_them - told} more")
     if not compared.sound and not rebuilt:
-        typer.echo(
-            "  the log is right and these follow from it: 'tallystick verify --views --repair' builds them again"
-        )
+        say("  the log is right and these follow from it: 'tallystick verify --views --repair' builds them again")
 
 
 def _described(finding: Finding) -> str:
@@ -197,14 +195,14 @@ def _described(finding: Finding) -> str:
 
 
 def _tell_false(what: str, advice: str | None = None) -> None:
-    typer.echo(f"{typer.style('false:', fg='red', bold=True)} {what}", err=True)
+    say(Styled("false:", fg="red", bold=True), f" {what}", err=True)
     if advice:
-        typer.echo(f"  {advice}", err=True)
+        say(f"  {advice}", err=True)
 
 
 def _tell_audit(audit: AuditProof) -> None:
     if audit.sound:
-        typer.echo(f"audit log: sound, {counted(audit.lines, 'event')}")
+        say(f"audit log: sound, {counted(audit.lines, 'event')}")
         return
     place = f"{audit.file}, line {audit.line}: " if audit.file else ""
     _tell_false(f"audit log: {place}{audit.problem}")
@@ -244,9 +242,9 @@ def doctor(
         for finding in findings:
             if finding.advice:
                 mark, colour = _MARKS[finding.status]
-                typer.echo(f"{typer.style(mark, fg=colour)}: {finding.what}: {finding.advice}")
+                say(Styled(mark, fg=colour), f": {finding.what}: {finding.advice}")
         if repair:
-            typer.echo(f"removed {counted(len(removed), 'blob')} that nothing named, {sum(removed.values())} bytes")
+            say(f"removed {counted(len(removed), 'blob')} that nothing named, {sum(removed.values())} bytes")
     if not sound:
         raise typer.Exit(1)
 
@@ -261,7 +259,7 @@ def where(json: Json = False, base: Base = None, tenant: Tenant = None) -> None:
     """
     settings = settled(base=base, tenant=tenant)
     if not json:
-        typer.echo(settings.home)
+        say(str(settings.home))
         return
     configuration = settings.base / FILE_NAME
     emit(
@@ -293,4 +291,4 @@ def snapshot(json: Json = False, base: Base = None, tenant: Tenant = None) -> No
     if json:
         emit({"file": str(path), "bytes": size})
     else:
-        typer.echo(f"{path} ({size} bytes)")
+        say(f"{path} ({size} bytes)")

@@ -11,7 +11,7 @@ import typer
 
 from tallystick.cli.asking import principal
 from tallystick.cli.options import Base, Json, Tenant, existing
-from tallystick.cli.output import counted, emit, note, table, visible
+from tallystick.cli.output import Styled, counted, emit, note, say, table, visible
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, NotFound
 
@@ -238,4 +238,4 @@ def _tell(text: str, depth: int) -> None:
 
 
 def _say(line: str, depth: int, *, bold: bool = False) -> None:
-    typer.echo("  " * depth + typer.style(visible(line), bold=bold))
+    say("  " * depth, Styled(line, bold=bold))

@@ -9,7 +9,7 @@ import typer
 
 from tallystick.cli.asking import principal
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
-from tallystick.cli.output import counted, emit, note, table, visible
+from tallystick.cli.output import counted, emit, note, say, table
 
 if TYPE_CHECKING:
     from tallystick.config import Settings
@@ -35,7 +35,7 @@ def show(context: typer.Context, json: Json = False, base: Base = None, tenant: 
     if json:
         emit(found)
         return
-    typer.echo(f"node types: {', '.join(map(visible, found['node_types'])) or '(none)'}")
+    say(f"node types: {', '.join(found['node_types']) or '(none)'}")
     rows = [
         (kind["name"], ", ".join(kind["from_types"]), ", ".join(kind["to_types"]), _required(kind))
         for kind in found["connection_types"]
@@ -70,9 +70,9 @@ def use(
         emit({"preset": preset, **found})
         return
     if added:
-        typer.echo(f"added {counted(len(added), 'type')}: {', '.join(added)}")
+        say(f"added {counted(len(added), 'type')}: {', '.join(added)}")
     else:
-        typer.echo("nothing to add: every type of this preset is there")
+        say("nothing to add: every type of this preset is there")
     _warn(found)
 
 

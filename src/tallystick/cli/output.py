@@ -2,29 +2,80 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 import typer
 
+from tallystick.telemetry.logs import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 _PIPED_WIDTH = 10_000
 _WORTH_WATCHING_BYTES = 16 << 20
 
 
-def emit(value: Any) -> None:
-    """One JSON value on a line of its own."""
-    typer.echo(orjson.dumps(value, default=str).decode())
+class Styled(NamedTuple):
+    text: str
+    fg: str | None = None
+    bold: bool = False
+    dim: bool = False
+
+
+def say(*parts: str | Styled, err: bool = False) -> None:
+    """A line. Whoever wrote a name in it cannot steer the terminal by it, nor add a line of its own."""
+    typer.echo("".join(_shown(part) for part in parts), err=err)
 
 
 def note(text: str) -> None:
     """For people who watch: never part of the answer."""
-    typer.echo(text, err=True)
+    say(text, err=True)
+
+
+def emit(value: Any) -> None:
+    """One JSON value on a line of its own."""
+    emit_json(orjson.dumps(value, default=str))
+
+
+def emit_json(line: bytes) -> None:
+    """The same, of what is JSON already."""
+    typer.echo(_UNSEEN.sub(_escaped, line.decode()))
+
+
+def write(text: str) -> None:
+    """As it is for programs and files; on a terminal its lines, escaped."""
+    if sys.stdout.isatty():
+        for line in text.removesuffix("\n").split("\n"):
+            say(line.removesuffix("\r"))
+    else:
+        typer.echo(text, nl=False)
+
+
+# JSON itself escapes only what is below the blank.
+_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def _shown(part: str | Styled) -> str:
+    if isinstance(part, Styled):
+        return typer.style(printable(part.text), fg=part.fg, bold=part.bold or None, dim=part.dim or None)
+    return printable(part)
+
+
+def drawn(value: object, style: str = "", **layout: Any) -> Text:
+    """For what rich draws: it lets escape sequences pass."""
+    from rich.text import Text
+
+    return Text(visible(value), style=style, **layout)
 
 
 def console() -> Console:
@@ -37,18 +88,17 @@ def console() -> Console:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
-    drawn = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    grid = Table(*map(visible, columns), box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        drawn.add_row(*(Text(visible(cell), overflow="fold") for cell in row))
-    console().print(drawn)
+        grid.add_row(*(drawn(cell, overflow="fold") for cell in row))
+    console().print(grid)
 
 
 def visible(cell: object) -> str:
     """As text that cannot steer the terminal: what agents wrote may hold escape sequences."""
     text = cell if isinstance(cell, str) else "" if cell is None else orjson.dumps(cell, default=str).decode()
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    return printable(text)
 
 
 def counted(number: int, noun: str) -> str:

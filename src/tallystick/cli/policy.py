@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, settled
-from tallystick.cli.output import counted, emit, table
+from tallystick.cli.output import Styled, counted, emit, say, table, write
 from tallystick.errors import InvalidArgument, NotFound
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ def check(file: File, json: Json = False) -> None:
     if json:
         emit({"passed": examined.passed, **msgspec.to_builtins(examined)})
     elif examined.problem is not None:
-        typer.echo(f"{typer.style('refused:', fg='red', bold=True)} {examined.problem}", err=True)
+        say(Styled("refused:", fg="red", bold=True), f" {examined.problem}", err=True)
     else:
         _show_tests(examined.tests)
         for note in examined.notes:
-            typer.echo(f"{typer.style('note:', fg='yellow')} {note}")
-        typer.echo(f"{'good' if examined.passed else 'tests fail'}: {examined.policy_version}")
+            say(Styled("note:", fg="yellow"), f" {note}")
+        say(f"{'good' if examined.passed else 'tests fail'}: {examined.policy_version}")
     if not examined.passed:
         raise typer.Exit(1)
 
@@ -135,9 +135,7 @@ def explain(
         emit(msgspec.to_builtins(explained))
     else:
         verdict = ("allowed", "green") if decision.allowed else ("denied", "red")
-        typer.echo(
-            f"{typer.style(verdict[0], fg=verdict[1], bold=True)}: {decision.reason} [{decision.policy_version}]"
-        )
+        say(Styled(verdict[0], fg=verdict[1], bold=True), f": {decision.reason} [{decision.policy_version}]")
         table(
             ("rule", "value", "because of"),
             ((held.rule, "(undefined)" if held.value is None else held.value, ", ".join(held.fired))
@@ -179,7 +177,7 @@ def replay(file: File, since: Since = None, json: Json = False, base: Base = Non
                 for each in found.changed
             ))  # fmt: skip
         skipped = f", {found.skipped} skipped that no policy decided" if found.skipped else ""
-        typer.echo(
+        say(
             f"{counted(found.asked, 'decision')} asked again{skipped}: "
             f"{found.denied_now} would be denied, {found.allowed_now} would be allowed"
         )
@@ -198,7 +196,7 @@ def show(file: File) -> None:
     from tallystick.policy.bundle import find_bundle
 
     for module in find_bundle(file).modules:
-        typer.echo(module.text, nl=False)
+        write(module.text)
 
 
 _WORDS = {True: "allowed", False: "denied"}
@@ -207,9 +205,9 @@ _WORDS = {True: "allowed", False: "denied"}
 def _show_tests(tested: list[Tested]) -> None:
     for test in tested:
         if not test.passed:
-            typer.echo(f"{typer.style('FAIL', fg='red', bold=True)} {test.name}: {test.problem}", err=True)
+            say(Styled("FAIL", fg="red", bold=True), f" {test.name}: {test.problem}", err=True)
     failed = sum(not test.passed for test in tested)
-    typer.echo(f"{counted(len(tested), 'test')}, {failed} failed")
+    say(f"{counted(len(tested), 'test')}, {failed} failed")
 
 
 def _question(

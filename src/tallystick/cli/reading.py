@@ -11,7 +11,7 @@ import typer
 from tallystick.cli.asking import ask
 from tallystick.cli.filters import parse_filters, parse_moment
 from tallystick.cli.options import Base, Json, Limit, Tenant, existing
-from tallystick.cli.output import emit, note, table, visible
+from tallystick.cli.output import Styled, emit, emit_json, note, say, table, visible, write
 from tallystick.errors import NotFound
 from tallystick.log import head_after
 
@@ -169,7 +169,7 @@ def lineage(
     asked = {"entity_id": id, "depth": depth, "limit": limit, "offset": offset, "format": "csv" if csv else "json"}
     page = ask(settings, "memory.lineage", asked)
     if csv:
-        typer.echo(page["csv"], nl=False)
+        write(page["csv"])
         return
     if json:
         emit(page)
@@ -203,37 +203,40 @@ def _from_now_on(log: Log, head: Head) -> Iterator[Entry]:
 
 
 def _print_line(entry: Entry) -> None:
-    typer.echo(entry.line)
+    emit_json(entry.line)
 
 
 def _draw(entry: Entry) -> None:
     commit = entry.commit
-    typer.echo(
-        f"{commit.lamport:>8}  {commit.timestamp[:19].replace('T', ' ')}  "
-        f"{typer.style(visible(commit.actor), fg='cyan')}  {typer.style(commit.operation, bold=True)}  "
-        f"{visible(sentence(commit))}  {typer.style(commit.commit_id[:12], dim=True)}"
-        + (f"  {visible(commit.reason)}" if commit.reason else "")
+    say(
+        f"{commit.lamport:>8}  {commit.timestamp[:19].replace('T', ' ')}  ",
+        Styled(commit.actor, fg="cyan"),
+        "  ",
+        Styled(commit.operation, bold=True),
+        f"  {sentence(commit)}  ",
+        Styled(commit.commit_id[:12], dim=True),
+        f"  {commit.reason}" if commit.reason else "",
     )
 
 
 def _draw_entity(answer: dict[str, Any]) -> None:
     entity, provenance = answer["entity"], answer["provenance"]
     heading = entity.get("type") or f"{entity['from']} -{entity['rel']}-> {entity['to']}"
-    typer.echo(f"{typer.style(visible(entity['id']), bold=True)}  {visible(heading)}")
+    say(Styled(entity["id"], bold=True), f"  {heading}")
     for key, value in entity["attrs"].items():
-        typer.echo(f"  {visible(key)}: {visible(value)}")
+        say(f"  {key}: {visible(value)}")
     for edge in answer.get("edges", []):
-        typer.echo(f"  {_arrow(edge, entity['id'])}")
+        say(f"  {_arrow(edge, entity['id'])}")
     if provenance:
-        typer.echo(
-            f"written by {visible(provenance['updated_by'])} at {provenance['timestamp']}, first by "
-            f"{visible(provenance['created_by'])}; position {provenance['lamport']}, commit {provenance['commit_id']}"
+        say(
+            f"written by {provenance['updated_by']} at {provenance['timestamp']}, first by "
+            f"{provenance['created_by']}; position {provenance['lamport']}, commit {provenance['commit_id']}"
         )
 
 
 def _arrow(edge: dict[str, Any], id: str) -> str:
     outwards = edge["from"] == id
-    return f"{'→' if outwards else '←'} {visible(edge['rel'])} {visible(edge['to'] if outwards else edge['from'])}"
+    return f"{'→' if outwards else '←'} {edge['rel']} {edge['to'] if outwards else edge['from']}"
 
 
 def _draw_summary(answer: dict[str, Any], *, json: bool) -> None:

@@ -152,7 +152,8 @@ def _welcome(settings: Settings, host: str, port: int) -> None:
         address, version = f"{_url(settings, host, port)}/mcp", __version__
         announce("serving", f"Tallystick {version} serves {settings.home}", address=address, version=version)
     else:
-        note(welcome(settings, host, port))
+        for line in welcome(settings, host, port).splitlines():
+            note(line)
 
 
 def _url(settings: Settings, host: str, port: int) -> str:

@@ -13,7 +13,7 @@ import typer
 
 from tallystick.cli.asking import ask, principal
 from tallystick.cli.options import Base, Json, Tenant, existing
-from tallystick.cli.output import console, counted, emit, note, table, visible
+from tallystick.cli.output import Styled, console, counted, drawn, emit, note, say, table, visible
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, NotFound
 
@@ -139,9 +139,9 @@ def done(
     if json:
         emit(told)
         return
-    typer.echo(f"resolved {visible(id)}, revision {told['updated'][0]['rev']}")
+    say(f"resolved {id}, revision {told['updated'][0]['rev']}")
     for node in told.get("newly_actionable", []):
-        typer.echo(f"  now actionable: {node['id']}  {visible(node['summary'])}")
+        say(f"  now actionable: {node['id']}  {node['summary']}")
     for warning in told.get("warnings", []):
         note(warning)
 
@@ -188,30 +188,28 @@ def _opened(settings: Settings, name: str | None) -> dict[str, Any]:
 
 
 def _drawn_tree(seen: dict[str, Any], ready: Mapping[str, Any]) -> Tree:
-    from rich.text import Text
     from rich.tree import Tree
 
     root = Tree(_label(seen, ready), guide_style="dim")
     waiting = [(seen, root)]
     while waiting:
-        node, drawn = waiting.pop()
+        node, branch = waiting.pop()
         for child in node.get("children", []):
-            waiting.append((child, drawn.add(_label(child, ready))))
+            waiting.append((child, branch.add(_label(child, ready))))
         more = node.get("child_count", 0) - len(node.get("children", []))
         if more > 0:
-            drawn.add(Text(f"… {more} more: tallystick work show {node['id']}", style="dim"))
+            branch.add(drawn(f"… {more} more: tallystick work show {node['id']}", "dim"))
     return root
 
 
 def _label(node: dict[str, Any], ready: Mapping[str, Any]) -> Text:
-    from rich.text import Text
 
     open_ = ready.get(node["id"])
     mark, style = ("✔", "green") if node["resolved"] else ("▶", "bold") if open_ else ("·", "")
-    label = Text.assemble((f"{mark} {visible(node['summary'])}", style), "  ", (node["id"], "dim"))
+    label = drawn(f"{mark} {node['summary']}", style).append_text(drawn(f"  {node['id']}", "dim"))
     owner = (open_ or {}).get("properties", {}).get("_claimed_by")
     if owner and not node["resolved"]:
-        label.append(f"  {visible(owner)}", style="cyan")
+        label.append_text(drawn(f"  {owner}", "cyan"))
     return label
 
 
@@ -231,26 +229,22 @@ def _next_row(entry: dict[str, Any]) -> tuple[object, ...]:
 def _draw_node(told: dict[str, Any]) -> None:
     node = told["node"]
     where = " / ".join(visible(each["summary"]) for each in told["ancestors"])
-    typer.echo(f"{typer.style(visible(node['summary']), bold=True)}  {node['id']}" + (f"  in {where}" if where else ""))
-    typer.echo(
-        f"  {'resolved' if node['resolved'] else 'open'}, revision {node['rev']}, by {visible(node['created_by'])}"
-    )
+    say(Styled(node["summary"], bold=True), f"  {node['id']}" + (f"  in {where}" if where else ""))
+    say(f"  {'resolved' if node['resolved'] else 'open'}, revision {node['rev']}, by {node['created_by']}")
     if "state" in node:
-        typer.echo(f"  state: {visible(node['state'])}")
+        say(f"  state: {visible(node['state'])}")
     for key, value in node["properties"].items():
-        typer.echo(f"  {visible(key)}: {visible(value)}")
+        say(f"  {visible(key)}: {visible(value)}")
     for link in node["context_links"]:
-        typer.echo(f"  see {visible(link)}")
+        say(f"  see {link}")
     for word, key in (("waits for", "depends_on"), ("holds up", "depended_by")):
         for other in told[key]:
             mark = "✔" if other["satisfied"] else "·"
-            typer.echo(f"  {word} {mark} {visible(other['node']['summary'])}  {other['node']['id']}")
+            say(f"  {word} {mark} {other['node']['summary']}  {other['node']['id']}")
     for edge in told.get("edges", []):
-        typer.echo(f"  {edge['from']} -{visible(edge['type'])}-> {edge['to']}")
+        say(f"  {edge['from']} -{edge['type']}-> {edge['to']}")
     for entry in node["evidence"]:
-        typer.echo(
-            f"  {entry['timestamp'][:16]} {visible(entry['agent'])} {visible(entry['type'])}: {visible(entry['ref'])}"
-        )
+        say(f"  {entry['timestamp'][:16]} {entry['agent']} {entry['type']}: {entry['ref']}")
     if "children" in told["children"]:
         console().print(_drawn_tree(told["children"], {}))
 
@@ -322,10 +316,9 @@ def _keys(enough: Any) -> Iterator[None]:
 
 def _board(seen: dict[str, Any]) -> RenderableType:
     from rich.console import Group
-    from rich.text import Text
 
     parts: list[RenderableType] = [
-        Text(f"{seen['now'][:19].replace('T', ' ')}  q ends", style="dim"),
+        drawn(f"{seen['now'][:19].replace('T', ' ')}  q ends", "dim"),
         _grid(
             ("project", "done", "of", "actionable", "blocked"),
             [
@@ -341,7 +334,7 @@ def _board(seen: dict[str, Any]) -> RenderableType:
             ],
         )
         if seen["claims"]
-        else Text("nobody works on anything", style="dim"),
+        else drawn("nobody works on anything", "dim"),
         _grid(
             ("lately", "agent", "node", "id"),
             [
@@ -360,12 +353,11 @@ def _board(seen: dict[str, Any]) -> RenderableType:
 
 def _grid(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> RenderableType:
     from rich.table import Table
-    from rich.text import Text
 
-    drawn = Table(*columns, box=None, pad_edge=False, header_style="bold", title_justify="left")
+    grid = Table(*columns, box=None, pad_edge=False, header_style="bold", title_justify="left")
     for row in rows:
-        drawn.add_row(*(Text(visible(cell), overflow="ellipsis", no_wrap=True) for cell in row))
-    return drawn
+        grid.add_row(*(drawn(cell, overflow="ellipsis", no_wrap=True) for cell in row))
+    return grid
 
 
 def _lasting(milliseconds: int) -> str:

@@ -18,7 +18,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def log_to_stderr(level: str, form: str = "text") -> None:
     """Replaces what was set up before; libraries speak only from warnings up unless all is asked for."""
     handler = _Stderr()
-    handler.setFormatter(_Json() if form == "json" else logging.Formatter(_FORMAT))
+    handler.setFormatter(_Json() if form == "json" else _Text(_FORMAT))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     chosen = logging.getLevelName(level.upper())
     logging.getLogger("tallystick").setLevel(chosen)
@@ -50,6 +50,21 @@ class _Stderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError, ValueError):
             print(self.format(record), file=sys.stderr, flush=True)
+
+
+class _Text(logging.Formatter):
+    """A message is one line, whatever names it quotes: none can write lines of its own or steer a terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+
+def printable(text: str) -> str:
+    """With escapes for control characters, line ends, marks that turn the direction of writing, and the like."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 class _Json(logging.Formatter):
