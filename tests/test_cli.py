@@ -142,7 +142,7 @@ def test_search_draws_a_table_and_says_how_to_go_on(sample: Tally) -> None:
     assert first.out.splitlines()[0].split() == ["id", "type", "attributes"]
     assert "--offset 1" in first.err
     second = sample("search", "Person", "--limit", 1, "--offset", 1)
-    assert second.err == ""
+    assert "--offset" not in second.err
     assert {line.split()[0] for told in (first, second) for line in told.out.splitlines()[1:]} == {"ada", "grace"}
 
 
