@@ -175,7 +175,11 @@ class Store:
                 check(state, proposed)
                 if decision.narrows:
                     asking.decide_all(_touched(state, proposed, principal, action, resource))
-                return msgspec.structs.replace(proposed, policy_version=decision.policy_version)
+                return msgspec.structs.replace(
+                    proposed,
+                    policy_version=decision.policy_version,
+                    run_context=_in_session(proposed.run_context, principal.session),
+                )
 
             async def facts() -> Facts:
                 if foreign is not None:
@@ -218,6 +222,11 @@ class Store:
             return None
         tenant = await self.tenants.find_owner(resource, other_than=principal.tenant)
         return None if tenant is None else Facts(tenant=tenant)
+
+
+def _in_session(context: dict[str, str] | None, session: str | None) -> dict[str, str] | None:
+    """A session is a run (X19), unless the writer named another."""
+    return context if session is None else {"run_id": session, **(context or {})}
 
 
 def _clearly(propose: NarrowedPropose, state: State, sight: Sight) -> Draft | Commit:

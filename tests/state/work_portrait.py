@@ -32,8 +32,8 @@ def portrait(graph: WorkGraph) -> dict[str, Any]:
 
 def _row(row: Row) -> dict[str, Any]:
     plain = (
-        "created updated depth resolved open open_children open_dependencies priority owner claimed links kinds"
-        " marks rank"
+        "created updated depth resolved dropped open open_children open_dependencies priority owner claimed session"
+        " links kinds marks rank"
     )
     return {name: getattr(row, name) for name in plain.split()} | {
         "board": row.board.id if row.board else None,
@@ -45,7 +45,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _board(board: Board) -> dict[str, Any]:
-    sets = ("members", "resolved", "leaves", "blocked", "actionable")
+    sets = ("members", "resolved", "dropped", "leaves", "blocked", "actionable")
     return {name: list(getattr(board, name)) for name in sets} | {
         "name": board.name,
         "root": board.root,

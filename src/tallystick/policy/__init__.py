@@ -32,6 +32,8 @@ class Principal(msgspec.Struct, frozen=True):
     ip_address: str | None = None
     is_program: bool = False
     """Gets the pages it asks for. A model gets of them what its context can hold (X15)."""
+    session: str | None = None
+    """Which of its conversations this is, where the door knows. No policy is told: it is nothing to judge by."""
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -67,4 +67,6 @@ class Cache:
 
 
 def _rest(request: Request) -> _Rest:
-    return request.principal, request.action, request.resource_type, request.resource_owner
+    asks = request.principal
+    who = asks.actor, asks.tenant, asks.roles, asks.trusted, asks.tool, asks.ip_address
+    return who, request.action, request.resource_type, request.resource_owner

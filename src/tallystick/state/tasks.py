@@ -16,7 +16,7 @@ import msgspec
 from sortedcontainers import SortedList
 
 from tallystick.state.aspects import EdgeVersion, NodeVersion
-from tallystick.state.work import NODE, PROJECT
+from tallystick.state.work import NODE, PROJECT, facts
 
 SECTION = "tasks/section"
 TEMPLATE = "tasks/template"
@@ -28,7 +28,7 @@ LOOSE = "tasks/loose"
 
 Kind = Literal["project", "feature", "task"]
 
-NEW, ACTIVE, CLOSED, WILL_NOT_IMPLEMENT = "NEW", "ACTIVE", "CLOSED", "WILL_NOT_IMPLEMENT"
+NEW, ACTIVE, CLOSED, WILL_NOT_IMPLEMENT = "NEW", "ACTIVE", facts.CLOSED, facts.WILL_NOT_IMPLEMENT
 TERMINAL = frozenset({CLOSED, WILL_NOT_IMPLEMENT})
 CATALOGS: dict[str, tuple[str, ...]] = {
     "feature": (NEW, ACTIVE, "READY_TO_PROD", CLOSED),
@@ -237,7 +237,7 @@ def read_card(node_id: str, node_type: str, attrs: dict[str, Any], created: int,
         node_id,
         kind,
         None if project == LOOSE else project,
-        "" if kind == "project" else _status(kind, said.get("status"), attrs.get("resolved") is True),
+        "" if kind == "project" else _status(kind, said.get("status"), attrs),
         _priority(attrs),
         _complexity(said.get("complexity")),
         tuple(tag for tag in _list(said.get("tags")) if isinstance(tag, str)),
@@ -253,9 +253,9 @@ def said_of(attrs: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _status(kind: str, said: Any, resolved: bool) -> str:
-    if resolved:
-        return WILL_NOT_IMPLEMENT if said == WILL_NOT_IMPLEMENT else CLOSED
+def _status(kind: str, said: Any, attrs: dict[str, Any]) -> str:
+    if attrs.get("resolved") is True:
+        return WILL_NOT_IMPLEMENT if facts.is_dropped(attrs) else CLOSED
     # Taken back by work after it was done: it begins again.
     return said if said in CATALOGS[kind] and said != CLOSED else NEW
 

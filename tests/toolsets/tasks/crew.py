@@ -18,10 +18,12 @@ from tallystick.partition import Partition
 from tallystick.policy import Action, Policy, Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
+from tallystick.sessions import Sessions
 from tallystick.state.aspects import Aspect
 from tallystick.state.tasks import Pipelines
 from tallystick.store import Store
 from tallystick.toolsets import Answer, knowledge, memory, tasks, work
+from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import NodeKnowledge
 
 NOON = from_text("2026-02-10T12:00:00Z")
@@ -36,20 +38,22 @@ class Crew:
         self._runner = runner
         self.now = NOON
         self.me = "ann"
+        self.session: str | None = None
+        self.claims = Claims(sessions=Sessions())
         self.log = MemoryLog()
         self.partition = Partition(self.log, clock=lambda: self.now)
         self.store = Store(self._open, policy or Embedded("single-user"))
         desk = knowledge.make_desk(repo=Path(os.devnull), clock=lambda: self.now)
         self.use(pipelines)
         self._toolsets = {
-            "work": work.toolset(clock=lambda: self.now, knowledge=NodeKnowledge(desk)),
+            "work": work.toolset(clock=lambda: self.now, knowledge=NodeKnowledge(desk), claims=self.claims),
             "knowledge": knowledge.make_toolset(desk),
             "memory": memory.TOOLSET,
         }
 
     def use(self, pipelines: Pipelines | None) -> None:
         """As after a restart with another configuration."""
-        self.toolset = tasks.toolset(pipelines=pipelines, clock=lambda: self.now)
+        self.toolset = tasks.toolset(pipelines=pipelines, claims=self.claims, clock=lambda: self.now)
 
     async def _open(self, tenant: str) -> Partition:
         await self.partition.open()
@@ -102,7 +106,16 @@ class Crew:
     async def _call(self, tool: str, arguments: Said) -> Answer:
         toolsets = (self.toolset, *self._toolsets.values())
         found = next(each for toolset in toolsets for each in toolset.tools if each.name == tool)
-        return await found.call(self.store, Principal(actor=self.me), prepare(found, arguments))
+        return await found.call(self.store, Principal(actor=self.me, session=self.session), prepare(found, arguments))
+
+    @contextmanager
+    def as_(self, agent: str, session: str | None = None) -> Iterator[None]:
+        before = self.me, self.session
+        self.me, self.session = agent, session
+        try:
+            yield
+        finally:
+            self.me, self.session = before
 
     def aspect(self, kind: type[A]) -> A:
         look = self.store.read(Principal(actor=self.me), Action.READ, lambda state: state.aspect(kind))

@@ -127,3 +127,38 @@ def test_odd_attributes_do_not_stop_the_mirror(mirror: Mirror, attrs: dict[str, 
     types += ["knowledge/atom", "knowledge/molecule", "knowledge/changelog"]
     mirror.write(*(memory(kind, kind, None, **attrs) for kind in types))
     assert mirror.ask("SELECT count(*) FROM nodes") == [(6,)]
+
+
+def test_what_was_given_up_is_not_closed_in_any_table(mirror: Mirror) -> None:
+    dropped = [{"type": "git", "ref": "x"}, {"type": "dropped", "ref": "no need"}]
+    given_up, closed = {"status": "WILL_NOT_IMPLEMENT"}, {"status": "CLOSED"}
+    mirror.write(
+        node("old", resolved=True, evidence=dropped),
+        node("terminated", resolved=True, task=given_up),
+        node("done", resolved=True, evidence=dropped[::-1]),
+        node("done at last", resolved=True, evidence=dropped, task=closed),
+        node("open", evidence=dropped, task=given_up),
+        node("odd", resolved=True, evidence="dropped", task="CLOSED"),
+        node("feature", resolved=True, evidence=dropped, task={"kind": "feature"}),
+    )
+    assert mirror.ask("SELECT id, status FROM tasks ORDER BY id") == [
+        ("done", "CLOSED"),
+        ("done at last", "CLOSED"),
+        ("odd", "CLOSED"),
+        ("old", "WILL_NOT_IMPLEMENT"),
+        ("open", "NEW"),
+        ("terminated", "WILL_NOT_IMPLEMENT"),
+    ]
+    assert mirror.ask("SELECT id, status FROM features") == [("feature", "WILL_NOT_IMPLEMENT")]
+    assert mirror.ask("SELECT id FROM work_nodes WHERE dropped ORDER BY id") == [
+        ("feature",), ("old",), ("terminated",),
+    ]  # fmt: skip
+
+
+def test_a_claim_is_told_with_its_session(mirror: Mirror) -> None:
+    claim = {"_claimed_by": "mcp", "_claimed_at": "2026-02-10T12:00:00.000Z", "_claimed_session": "s-1"}
+    mirror.write(node("a", properties=claim), node("b"))
+    assert mirror.ask("SELECT claimed_by, claimed_session FROM work_nodes ORDER BY id") == [
+        ("mcp", "s-1"),
+        (None, None),
+    ]

@@ -22,6 +22,7 @@ from tallystick.server.dispatch import prepare
 from tallystick.state.state import State
 from tallystick.store import Sight, Store
 from tallystick.toolsets import Answer, Toolset
+from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work import at_desk
 from tallystick.toolsets.work.desk import Desk, Knowledge
 from tallystick.toolsets.work.settings import WorkSettings
@@ -52,15 +53,17 @@ class Team:
         policy: Policy | DistantPolicy | None = None,
         settings: WorkSettings | None = None,
         knowledge: Knowledge | None = None,
+        claims: Claims | None = None,
     ) -> None:
         self._runner = runner
         self.now = NOON
         self.me = "ann"
+        self.session: str | None = None
         self.log = MemoryLog()
         self.partition = Partition(self.log, clock=lambda: self.now)
         gate = Gate(policy, cache=Cache(seconds=0)) if isinstance(policy, DistantPolicy) else policy
         self.store = Store(self._open, gate or Embedded("single-user"))
-        self.desk = Desk(clock=lambda: self.now, settings=settings, knowledge=knowledge)
+        self.desk = Desk(clock=lambda: self.now, settings=settings, knowledge=knowledge, claims=claims)
         self.toolset: Toolset = at_desk(self.desk)
         self.tools = {tool.name: tool for tool in self.toolset.tools}
 
@@ -94,19 +97,20 @@ class Team:
         return self._runner.run(doing)
 
     @contextmanager
-    def as_(self, agent: str) -> Iterator[None]:
-        before, self.me = self.me, agent
+    def as_(self, agent: str, session: str | None = None) -> Iterator[None]:
+        before = self.me, self.session
+        self.me, self.session = agent, session
         try:
             yield
         finally:
-            self.me = before
+            self.me, self.session = before
 
     def _run(self, tool: str, arguments: dict[str, Any]) -> Answer:
         return self._runner.run(self._call(tool, arguments, self.me))
 
     async def _call(self, tool: str, arguments: dict[str, Any], agent: str) -> Answer:
         prepared = prepare(self.tools[tool], arguments)
-        return await self.tools[tool].call(self.store, Principal(actor=agent), prepared)
+        return await self.tools[tool].call(self.store, Principal(actor=agent, session=self.session), prepared)
 
     @staticmethod
     def _told(answer: Answer) -> dict[str, Any]:

@@ -103,8 +103,11 @@ BEGIN
     CAST(COALESCE(json_extract(NEW.attrs, '$.summary'), '') AS TEXT),
     json_extract(NEW.attrs, '$.task.description'),
     CASE
-      WHEN json_type(NEW.attrs, '$.resolved') = 'true' THEN CASE json_extract(NEW.attrs, '$.task.status')
-        WHEN 'WILL_NOT_IMPLEMENT' THEN 'WILL_NOT_IMPLEMENT' ELSE 'CLOSED' END
+      WHEN json_type(NEW.attrs, '$.resolved') = 'true' THEN CASE
+        WHEN json_extract(NEW.attrs, '$.task.status') IN ('CLOSED', 'WILL_NOT_IMPLEMENT')
+          THEN json_extract(NEW.attrs, '$.task.status')
+        WHEN json_extract(NEW.attrs, '$.evidence[#-1].type') = 'dropped' THEN 'WILL_NOT_IMPLEMENT'
+        ELSE 'CLOSED' END
       WHEN json_extract(NEW.attrs, '$.task.status') IN ('ACTIVE', 'READY_TO_PROD')
         THEN json_extract(NEW.attrs, '$.task.status')
       ELSE 'NEW'
@@ -142,8 +145,11 @@ BEGIN
     CAST(COALESCE(json_extract(NEW.attrs, '$.summary'), '') AS TEXT),
     json_extract(NEW.attrs, '$.task.description'),
     CASE
-      WHEN json_type(NEW.attrs, '$.resolved') = 'true' THEN CASE json_extract(NEW.attrs, '$.task.status')
-        WHEN 'WILL_NOT_IMPLEMENT' THEN 'WILL_NOT_IMPLEMENT' ELSE 'CLOSED' END
+      WHEN json_type(NEW.attrs, '$.resolved') = 'true' THEN CASE
+        WHEN json_extract(NEW.attrs, '$.task.status') IN ('CLOSED', 'WILL_NOT_IMPLEMENT')
+          THEN json_extract(NEW.attrs, '$.task.status')
+        WHEN json_extract(NEW.attrs, '$.evidence[#-1].type') = 'dropped' THEN 'WILL_NOT_IMPLEMENT'
+        ELSE 'CLOSED' END
       WHEN json_extract(NEW.attrs, '$.task.status') IN ('ACTIVE', 'TO_BE_TESTED', 'READY_TO_PROD')
         THEN json_extract(NEW.attrs, '$.task.status')
       ELSE 'NEW'

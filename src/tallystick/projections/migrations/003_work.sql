@@ -12,17 +12,20 @@ CREATE TABLE work_projects (
 );
 CREATE INDEX work_projects_name ON work_projects (name);
 
--- state is JSON; priority is there when it is a number; claims are as they were made, stale ones included.
+-- dropped is 1 for what was given up, not done. state is JSON; priority is there when it is a number; claims are as they
+-- were made, stale ones included.
 CREATE TABLE work_nodes (
   id TEXT PRIMARY KEY,
   project TEXT,
   parent TEXT,
   summary TEXT NOT NULL,
   resolved INTEGER NOT NULL,
+  dropped INTEGER NOT NULL,
   state TEXT,
   priority REAL,
   claimed_by TEXT,
   claimed_at TEXT,
+  claimed_session TEXT,
   properties TEXT NOT NULL,
   context_links TEXT NOT NULL,
   rev INTEGER,
@@ -82,6 +85,10 @@ BEGIN
     json_extract(NEW.attrs, '$.parent'),
     CAST(COALESCE(json_extract(NEW.attrs, '$.summary'), '') AS TEXT),
     COALESCE(json_type(NEW.attrs, '$.resolved') = 'true', 0),
+    COALESCE(json_type(NEW.attrs, '$.resolved') = 'true' AND CASE
+      WHEN json_extract(NEW.attrs, '$.task.status') IN ('CLOSED', 'WILL_NOT_IMPLEMENT')
+        THEN json_extract(NEW.attrs, '$.task.status') = 'WILL_NOT_IMPLEMENT'
+      ELSE json_extract(NEW.attrs, '$.evidence[#-1].type') = 'dropped' END, 0),
     CASE
       WHEN json_type(NEW.attrs, '$.state') IN ('true', 'false') THEN json_type(NEW.attrs, '$.state')
       WHEN json_type(NEW.attrs, '$.state') != 'null' THEN json_quote(json_extract(NEW.attrs, '$.state'))
@@ -90,6 +97,7 @@ BEGIN
       THEN json_extract(NEW.attrs, '$.properties.priority') END,
     json_extract(NEW.attrs, '$.properties._claimed_by'),
     json_extract(NEW.attrs, '$.properties._claimed_at'),
+    json_extract(NEW.attrs, '$.properties._claimed_session'),
     CASE json_type(NEW.attrs, '$.properties') WHEN 'object'
       THEN json_extract(NEW.attrs, '$.properties') ELSE '{}' END,
     CASE json_type(NEW.attrs, '$.context_links') WHEN 'array'

@@ -2,8 +2,8 @@
 
 `facts` reads a work node's attributes, `graph` keeps everything that follows from them up to
 date commit by commit, `cycles` finds the way from one node to another along dependencies,
-`questions` answers filters, and `sketch` tries a draft out before it is handed in. Nothing
-here knows a clock: who asks says what time it is.
+`questions` answers filters, `claims` says when a node is somebody's, and `sketch` tries a draft
+out before it is handed in. Nothing here knows a clock: who asks says what time it is.
 
 A project is a node of type `work/project`: {name, root, summary}. A work node is of type
 `work/node`: {project, parent, summary, resolved, rev, state?, properties?, context_links?,
@@ -19,4 +19,9 @@ DEPENDS_ON = "depends_on"
 
 CLAIMED_BY = "_claimed_by"
 CLAIMED_AT = "_claimed_at"
-"""The properties that say who works on a node, and since when."""
+CLAIMED_SESSION = "_claimed_session"
+CLAIM = frozenset({CLAIMED_BY, CLAIMED_AT, CLAIMED_SESSION})
+"""The properties that say who works on a node, since when, and in which of its sessions if it has any."""
+
+DROPPED = "dropped"
+"""The type of evidence that says why a node was given up."""

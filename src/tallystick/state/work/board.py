@@ -31,6 +31,7 @@ class Row:
         "dependents",
         "depends_on",
         "depth",
+        "dropped",
         "id",
         "kinds",
         "level",
@@ -44,6 +45,7 @@ class Row:
         "priority",
         "rank",
         "resolved",
+        "session",
         "updated",
     )
 
@@ -60,6 +62,7 @@ class Row:
         self.updated = 0
         self.depth = 0
         self.resolved = False
+        self.dropped = False
         self.open = False
         """There and not resolved: what a parent or a dependent waits for."""
         self.open_children = 0
@@ -67,6 +70,7 @@ class Row:
         self.priority = 0.0
         self.owner: str | None = None
         self.claimed = 0
+        self.session: str | None = None
         self.links: tuple[str, ...] = ()
         self.kinds: tuple[str, ...] = ()
         self.marks: tuple[Mark, ...] = ()
@@ -74,10 +78,6 @@ class Row:
         """Its place among the actionable ones; None when it is none of them."""
         self.level = 0
         """Above that of every node it depends on, as long as the graph's `leveled` says so."""
-
-    def is_held(self, agent: str | None, now: int, ttl: int) -> bool:
-        """Whether somebody else's claim is live. All in milliseconds."""
-        return self.owner is not None and self.owner != agent and now - self.claimed < ttl
 
     def above(self) -> Iterator[Row]:
         """From the parent up to the root."""
@@ -109,6 +109,7 @@ class Board:
         self.created = 0
         self.members = BitMap()
         self.resolved = BitMap()
+        self.dropped = BitMap()
         self.leaves = BitMap()
         """No unresolved children."""
         self.blocked = BitMap()
@@ -125,9 +126,11 @@ class Board:
 
     def counts(self) -> dict[str, int]:
         total, resolved = len(self.members), len(self.resolved)
+        dropped = {"dropped": len(self.dropped)} if self.dropped else {}
         return {
             "total": total,
             "resolved": resolved,
+            **dropped,
             "unresolved": total - resolved,
             "blocked": len(self.blocked),
             "actionable": len(self.actionable),

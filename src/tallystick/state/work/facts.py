@@ -13,7 +13,10 @@ import msgspec
 
 from tallystick.clock import from_text
 from tallystick.state.attributes import TEXT_MAX, Scalar, scalar
-from tallystick.state.work import CLAIMED_AT, CLAIMED_BY
+from tallystick.state.work import CLAIMED_AT, CLAIMED_BY, CLAIMED_SESSION, DROPPED
+
+CLOSED, WILL_NOT_IMPLEMENT = "CLOSED", "WILL_NOT_IMPLEMENT"
+"""The ends of a task; `state.tasks` has the other steps."""
 
 Mark = tuple[str, Scalar | None, bool]
 """A property as the index knows it: key, value, and whether the value is too large to be kept."""
@@ -23,11 +26,15 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     project: str | None
     parent: str | None
     resolved: bool
+    dropped: bool
+    """Resolved because it was given up, not done."""
     priority: float
     owner: str | None
     """Who claimed it; None also when it is not said since when."""
     claimed: int
     """Milliseconds."""
+    session: str | None
+    """In which it was claimed."""
     text: str
     """The summary, casefolded."""
     links: tuple[str, ...]
@@ -40,18 +47,42 @@ def read(attrs: dict[str, Any]) -> Facts:
     properties = attrs.get("properties")
     properties = properties if isinstance(properties, dict) else {}
     owner, claimed = _claim(properties)
+    session = _text(properties.get(CLAIMED_SESSION))
     return Facts(
         project=_text(attrs.get("project")),
         parent=_text(attrs.get("parent")),
         resolved=attrs.get("resolved") is True,
+        dropped=is_dropped(attrs),
         priority=priority_of(properties.get("priority")),
         owner=owner,
         claimed=claimed,
+        session=session if owner is not None else None,
         text=(_text(attrs.get("summary")) or "").casefold(),
         links=tuple(dict.fromkeys(link for link in _list(attrs.get("context_links")) if isinstance(link, str))),
         kinds=tuple(dict.fromkeys(kind for kind in map(_kind, _list(attrs.get("evidence"))) if kind is not None)),
         marks=tuple(_mark(key, value) for key, value in properties.items()),
     )
+
+
+def is_dropped(attrs: dict[str, Any]) -> bool:
+    """Its step says so; where that says nothing of an end, the newest evidence does."""
+    if attrs.get("resolved") is not True:
+        return False
+    task = attrs.get("task")
+    step = task.get("status") if isinstance(task, dict) else None
+    if step in (CLOSED, WILL_NOT_IMPLEMENT):
+        return bool(step == WILL_NOT_IMPLEMENT)
+    newest = _list(attrs.get("evidence"))[-1:]
+    return bool(newest) and _kind(newest[0]) == DROPPED
+
+
+def said_over(attrs: dict[str, Any], *, dropped: bool) -> dict[str, Any]:
+    """What a resolved node must say besides, to count as dropped or as done whatever evidence it has."""
+    if is_dropped(attrs) == dropped:
+        return {}
+    task = attrs.get("task")
+    said = task if isinstance(task, dict) else {}
+    return {"task": {**said, "status": WILL_NOT_IMPLEMENT if dropped else CLOSED}}
 
 
 def priority_of(value: Any) -> float:

@@ -125,7 +125,10 @@ class WorkGraph:
         self._index(row, facts)
         self._attach(row, self._row(facts.parent) if facts.parent is not None else None)
         self._touch(row, version.updated)
-        row.priority, row.owner, row.claimed = facts.priority, facts.owner, facts.claimed
+        row.priority, row.owner, row.claimed, row.session = facts.priority, facts.owner, facts.claimed, facts.session
+        row.dropped = facts.dropped
+        if row.board is not None:
+            put(row.board.dropped, row.created, facts.dropped)
         self._resolve(row, facts.resolved)
         self._settle(row)
 
@@ -159,7 +162,7 @@ class WorkGraph:
         self._open(row, False)
         row.board = None
         self._rank(row, board, None)
-        for bits in (board.members, board.resolved, board.leaves, board.blocked, board.actionable):
+        for bits in (board.members, board.resolved, board.dropped, board.leaves, board.blocked, board.actionable):
             bits.discard(row.created)
         board.updates.remove(row.updated)
         board.texts.pop(row.created, None)
@@ -168,7 +171,8 @@ class WorkGraph:
         del self.by_number[row.created]
         del self.by_update[row.updated]
         row.depth = 0
-        row.resolved = False
+        row.resolved = row.dropped = False
+        row.owner, row.claimed, row.session = None, 0, None
         for child in row.children:
             self._deepen(child)
         self._forget_board(board)

@@ -19,6 +19,7 @@ from tallystick.state.attributes import TEXT_MAX, scalar
 from tallystick.state.conditions import is_same
 from tallystick.state.work import CLAIMED_BY
 from tallystick.state.work.board import Board, Row
+from tallystick.state.work.claims import Moment
 from tallystick.state.work.graph import WorkGraph
 
 Sort = Literal["readiness", "depth", "recent", "created"]
@@ -30,13 +31,6 @@ Properties = Callable[[str], dict[str, Any]]
 _NUMBER_MAX = 2**32 - 1
 _FEW = 4_096
 """So many are sorted when asked; of more, the order that is kept is walked along."""
-
-
-class Moment(msgspec.Struct, frozen=True):
-    """When it is, for claims: in milliseconds."""
-
-    now: int
-    ttl: int
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +103,7 @@ def _claimed(graph: WorkGraph, left: BitMap, agent: str | None, moment: Moment) 
     if postings is None:
         return left if agent is None else BitMap()
     marked = left & (postings.present if agent is None else postings.members(agent))
-    live = BitMap([number for number in marked if rows[number].is_held(None, moment.now, moment.ttl)])
+    live = BitMap([number for number in marked if moment.is_claimed(rows[number])])
     return left - live if agent is None else live
 
 

@@ -18,9 +18,10 @@ from tallystick.policy import Action, Principal
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.state import State
 from tallystick.state.work.board import Row
+from tallystick.state.work.facts import is_dropped
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch
-from tallystick.toolsets.knowledge.answers import Said, listed
+from tallystick.toolsets.knowledge.answers import Said
 from tallystick.toolsets.knowledge.desk import Desk
 from tallystick.toolsets.knowledge.stale import repin
 
@@ -148,7 +149,7 @@ def _verified(state: State, receipt: Receipt, written: set[int]) -> Sequence[str
         attrs = after.get("attrs", {})
         was_open = before is None or before.attrs.get("resolved") is not True
         atom_id = _properties(attrs).get(VERIFIES)
-        if was_open and attrs.get("resolved") is True and isinstance(atom_id, str) and not _is_given_up(attrs):
+        if was_open and attrs.get("resolved") is True and isinstance(atom_id, str) and not is_dropped(attrs):
             atoms[atom_id] = None
     known = state.aspect(Knowledge).atoms
     return [atom_id for atom_id in atoms if atom_id in known]
@@ -158,15 +159,7 @@ def _was_given_up(state: State, node_id: str, pinned_at: str) -> bool:
     """For this very pin: then nobody is asked again until it is pinned anew."""
     node = state.node(node_id)
     attrs = node.attrs if node is not None else {}
-    return _properties(attrs).get(PINNED_AT) == pinned_at and _is_given_up(attrs)
-
-
-def _is_given_up(attrs: Said) -> bool:
-    """Dropped, or terminated, rather than done."""
-    task, last = attrs.get("task"), listed(attrs, "evidence")[-1:]
-    if isinstance(task, dict) and task.get("status") == "WILL_NOT_IMPLEMENT":
-        return True
-    return bool(last) and isinstance(last[0], dict) and last[0].get("type") == "dropped"
+    return _properties(attrs).get(PINNED_AT) == pinned_at and is_dropped(attrs)
 
 
 def _properties(attrs: Said) -> Said:

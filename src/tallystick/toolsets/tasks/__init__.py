@@ -13,6 +13,7 @@ from typing import Any
 from tallystick.clock import Clock, wall_clock
 from tallystick.state.tasks import Pipelines
 from tallystick.toolsets import Tool, Toolset
+from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.envelope import OUTPUT, say_error
 from tallystick.toolsets.knowledge.desk import Desk as KnowledgeDesk
 from tallystick.toolsets.tasks import arguments
@@ -38,10 +39,12 @@ def toolset(
     *,
     pipelines: Pipelines | None = None,
     knowledge: KnowledgeDesk | None = None,
+    claims: Claims | None = None,
     clock: Clock = wall_clock,
 ) -> Toolset:
     """`pipelines` are those of `settings.read_pipelines`; `knowledge` tells whether atoms are fresh."""
-    return at_desk(Desk(pipelines=pipelines or Pipelines(), knowledge=knowledge, clock=clock))
+    desk = Desk(pipelines=pipelines or Pipelines(), knowledge=knowledge, claims=claims or Claims(), clock=clock)
+    return at_desk(desk)
 
 
 def at_desk(desk: Desk) -> Toolset:
@@ -83,8 +86,8 @@ _TABLE: tuple[_Row, ...] = (
      "Add, change, reorder or delete sections. Paths in a section titled Context Files tell which knowledge a task"
      " needs."),
     (advance, arguments.Step, "", "Advance",
-     "Move a feature or task one step on. Closing it unblocks what waited for it, and closes a feature with its last"
-     " task."),
+     "Move a feature or task one step on. ACTIVE makes it yours. Closing it unblocks what waited for it, and closes a"
+     " feature with its last task."),
     (revert, arguments.Step, "", "Revert", "Move a feature or task one step back; not from a terminal state."),
     (terminate, arguments.Terminate, "d", "Give up",
      "Set a feature or task to WILL_NOT_IMPLEMENT. What waits for it stays blocked."),

@@ -80,7 +80,8 @@ def _note_block(view: View, card: Card, added: list[str], reason: str | None) ->
     changes: Said = {"noOp": True} if NO_OP in added else {}
     if reason and reason != view.said(card.id).get("blockedReason"):
         changes["blockedReason"] = reason
-    return view.revise(card, changes) if added or changes else card
+    # Nobody works on what waits.
+    return view.revise(card, changes, **(view.released(card) if added else {})) if added or changes else card
 
 
 async def unblock(desk: Desk, store: Store, principal: Principal, asked: Unblock) -> Answer:
@@ -154,7 +155,7 @@ def _blocks(view: View, source: Card, target: Card, creates: bool) -> bool:
         return False
     if creates:
         _wait(view, target, source.id)
-        view.revise(target, {})
+        view.revise(target, {}, **view.released(target))
     else:
         _release(view, target, [source.id])
     return True

@@ -19,6 +19,7 @@ from tallystick.state.tasks import Pipelines, Sections, TaskCards
 from tallystick.state.trust import Trust
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch
+from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.envelope import find_uuid
 from tallystick.toolsets.knowledge.desk import Desk as KnowledgeDesk
 from tallystick.toolsets.tasks.view import View
@@ -41,6 +42,7 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
     ids: Callable[[], str] = new_id
     knowledge: KnowledgeDesk | None = None
     """Tells whether what is known of files is fresh."""
+    claims: Claims = msgspec.field(default_factory=Claims)
 
     async def write(
         self,
@@ -59,7 +61,9 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
         def propose(state: State, sight: Sight) -> Draft:
             drawn.clear()
             with Sketch(state) as sketch:
-                view = View(state, self.pipelines, sketch, sight=sight, now=to_text(self.clock()))
+                now = self.clock()
+                claimant = self.claims.claimant(principal, now)
+                view = View(state, self.pipelines, claimant, sketch, sight=sight, now=to_text(now))
                 drawn.append((draw(view), view))
                 if not sketch.operations:
                     raise Unwritten
@@ -91,7 +95,7 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
             # Here, and not in a look that breathes: after a start they read all there is.
             for aspect in (WorkGraph, TaskCards, Sections, Knowledge, Trust):
                 state.aspect(aspect)
-            return look(View(state, self.pipelines, sight=sight))
+            return look(View(state, self.pipelines, self.claims.claimant(principal, self.clock()), sight=sight))
 
         return await store.narrowed(principal, action, prepared, resource=_known_as(resource))
 

@@ -60,7 +60,8 @@ def _within(view: View, project_id: str | None, feature_id: str | None) -> Calla
 
 
 def _first(view: View, cards: Iterator[Card], priority: str | None) -> Said | None:
-    fits = (each for each in cards if (priority is None or each.priority == priority) and not view.blockers(each))
+    wanted = (each for each in cards if priority is None or each.priority == priority)
+    fits = (each for each in wanted if not view.is_taken(each) and not view.blockers(each))
     for card in view.discretion.first(fits, lambda each: view.discretion.sees(each.id), 1):
         return {card.kind: entity_of(view, card)}
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import Conflict
 from tallystick.policy import Principal
@@ -25,7 +25,7 @@ async def advance(desk: Desk, store: Store, principal: Principal, asked: Step) -
         check_open(card, "advance")
         _check_unblocked(view, card)
         status = view.pipelines.after(card.kind, card.status) or CLOSED
-        data = _step(view, card, status)
+        data = _step(view, card, status, **(view.claimed(card) if (card.status, status) == (NEW, ACTIVE) else {}))
         if status == CLOSED:
             data |= said(unblockedEntities=named(view, release(view, card)))
         if card.kind == "task":
@@ -49,7 +49,7 @@ async def revert(desk: Desk, store: Store, principal: Principal, asked: Step) ->
                 f"Cannot revert: {card.kind} is already at the first pipeline state ({card.status})",
                 currentStatus=card.status,
             )
-        return _shown(view, card, _step(view, card, status))
+        return _shown(view, card, _step(view, card, status, **view.released(card)))
 
     data = await desk.write(store, principal, "revert", draw, resource=asked.id)
     return succeeded(data, _told(asked, "reverted", data), exempt=True)
@@ -94,8 +94,8 @@ def _check_unblocked(view: View, card: Card) -> None:
     )
 
 
-def _step(view: View, card: Card, status: str) -> Said:
-    view.set_status(card, status)
+def _step(view: View, card: Card, status: str, **changes: Any) -> Said:
+    view.set_status(card, status, **changes)
     return {
         "transition": {"from": card.status, "to": status},
         "pipelinePosition": view.pipelines.position(card.kind, status),

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tallystick.clock import to_text
 from tallystick.commits import Operation, Verb
-from tallystick.errors import InvalidArgument, TallystickError
+from tallystick.errors import Conflict, InvalidArgument, TallystickError
 from tallystick.state.state import State
 from tallystick.state.tasks import (
     CLOSED,
@@ -28,6 +29,7 @@ from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
 from tallystick.state.work.board import Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch, revision
+from tallystick.toolsets.claims import Claimant, released
 from tallystick.toolsets.discretion import Discretion, itself
 from tallystick.toolsets.envelope import check_version, find_uuid, not_found
 from tallystick.toolsets.work.projects import found
@@ -44,6 +46,7 @@ class View:
         self,
         state: State,
         pipelines: Pipelines,
+        claimant: Claimant,
         sketch: Sketch | None = None,
         *,
         sight: Sight | None = None,
@@ -56,6 +59,7 @@ class View:
         self.pipelines = self.shelf.pipelines or pipelines
         self.job: str | None = None
         """The feature or task that the draft is about."""
+        self.claimant = claimant
         self._sketch = sketch
         self._now = now
         self._cards: dict[str, Card | None] = {}
@@ -224,8 +228,41 @@ class View:
         self.sketch.revise(card.id, **changes)
         return self._note(card.id, NODE, self.sketch.attrs(card.id))
 
-    def set_status(self, card: Card, status: str) -> Card:
-        return self.revise(card, {"status": status}, resolved=status in TERMINAL)
+    def set_status(self, card: Card, status: str, **changes: Any) -> Card:
+        """Nobody works on what is over."""
+        over = status in TERMINAL
+        freed = self.released(card) if over else {}
+        return self.revise(card, {"status": status}, resolved=over, **freed, **changes)
+
+    # -- who works on it
+
+    def is_taken(self, card: Card) -> bool:
+        """By somebody else."""
+        row = self.graph.find(card.id)
+        return row is not None and self.claimant.is_kept_from(row)
+
+    def claimed(self, card: Card) -> Said:
+        """The change that claims it, as graph_next does. Raises Conflict where somebody else works on it."""
+        row = self.row(card.id)
+        if self.claimant.is_kept_from(row):
+            by, since = row.owner or "", to_text(row.claimed)
+            raise Conflict(
+                f"Cannot advance: {card.kind} is claimed by {by} since {since}",
+                code="CLAIMED",
+                hint="get_next_task tells what is free",
+                details={"claimedBy": by, "claimedAt": since},
+            )
+        return {"properties": self.claimant.take(self._properties(card))}
+
+    def released(self, card: Card) -> Said:
+        """The change that frees it, if there is one to make."""
+        properties = self._properties(card)
+        left = released(properties)
+        return {"properties": left or None} if left != properties else {}
+
+    def _properties(self, card: Card) -> Said:
+        found = self.attrs(card.id).get("properties")
+        return found if isinstance(found, dict) else {}
 
     def block(self, card: Card, blocker_id: str) -> None:
         self.sketch.link({"from": card.id, "rel": DEPENDS_ON, "to": blocker_id})

@@ -14,6 +14,7 @@ from typing import Any
 from tallystick.clock import Clock, wall_clock
 from tallystick.errors import TallystickError
 from tallystick.toolsets import Answer, Tool, Toolset
+from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work import (
     connect,
     context,
@@ -53,10 +54,11 @@ def toolset(
     clock: Clock = wall_clock,
     settings: WorkSettings | None = None,
     knowledge: Knowledge | None = None,
+    claims: Claims | None = None,
     ids: Callable[[], str] = new_id,
 ) -> Toolset:
     """`knowledge` tells what is known of the files of a node."""
-    return at_desk(Desk(clock=clock, settings=settings, knowledge=knowledge, ids=ids))
+    return at_desk(Desk(clock=clock, settings=settings, knowledge=knowledge, claims=claims, ids=ids))
 
 
 def at_desk(desk: Desk) -> Toolset:

@@ -10,6 +10,7 @@ from tallystick.clock import to_text
 from tallystick.state import Node
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
+from tallystick.state.work.facts import is_dropped
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.questions import visible
 from tallystick.state.work.sketch import Sketch, revision
@@ -38,6 +39,8 @@ def node_of(state: State, node: Node, tell: Discretion) -> Said:
         "summary": said.get("summary"),
         "resolved": said.get("resolved") is True,
     }
+    if is_dropped(said):
+        answer["dropped"] = True
     if said.get("state") is not None:
         answer["state"] = said["state"]
     evidence, omitted = newest_fitting(entries(said, "evidence"), PART_BYTES_MAX)
@@ -54,6 +57,11 @@ def node_of(state: State, node: Node, tell: Discretion) -> Said:
         "created_by": node.provenance.created_by,
     }
     return tell.warned(node.id, answer)
+
+
+def standing(row: Row) -> Said:
+    """Whether it is done, or only over."""
+    return {"resolved": row.resolved, "dropped": True} if row.dropped else {"resolved": row.resolved}
 
 
 def get_node(state: State, node_id: str) -> Node:
@@ -102,10 +110,11 @@ def counts_of(graph: WorkGraph, board: Board, tell: Discretion) -> Said:
         return dict(board.counts())
     members = board.members[:_MEMBERS_COUNTED]
     seen = visible(graph, members, tell.sees)
-    resolved = len(seen & board.resolved)
+    resolved, dropped = len(seen & board.resolved), len(seen & board.dropped)
     counts: Said = {
         "total": len(seen),
         "resolved": resolved,
+        **({"dropped": dropped} if dropped else {}),
         "unresolved": len(seen) - resolved,
         "blocked": len(seen & board.blocked),
         "actionable": len(seen & board.actionable),

@@ -22,6 +22,7 @@ from tallystick.toolsets.work.answers import (
     first,
     get_node,
     node_of,
+    standing,
     summary_of,
 )
 from tallystick.toolsets.work.arguments import DEPTH_MAX, ContextArguments
@@ -70,7 +71,7 @@ def _seen(desk: Desk, state: State, graph: WorkGraph, asked: ContextArguments, s
 
 
 def _ancestor(state: State, row: Row, tell: Discretion) -> Said:
-    return tell.warned(row.id, {"id": row.id, "summary": summary_of(state, row), "resolved": row.resolved})
+    return tell.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
 
 
 def tree_of(state: State, row: Row, depth: int, tell: Discretion, bytes_max: int = TREE_BYTES_MAX) -> Said:
@@ -100,7 +101,7 @@ def tree_of(state: State, row: Row, depth: int, tell: Discretion, bytes_max: int
 
 def _leaf(state: State, row: Row, tell: Discretion) -> Said:
     attrs = get_node(state, row.id).attrs
-    answer: Said = {"id": row.id, "summary": attrs.get("summary"), "resolved": row.resolved}
+    answer: Said = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
     return tell.warned(row.id, answer | ({"state": attrs["state"]} if attrs.get("state") is not None else {}))
 
 

@@ -15,9 +15,10 @@ from tallystick.errors import Conflict
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.state import State
+from tallystick.state.work.claims import Moment
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.questions import Moment
 from tallystick.state.work.sketch import Sketch
+from tallystick.toolsets.claims import Claimant, Claims
 from tallystick.toolsets.work.settings import WorkSettings
 
 if TYPE_CHECKING:
@@ -69,18 +70,23 @@ class Desk:
         clock: Clock = wall_clock,
         settings: WorkSettings | None = None,
         knowledge: Knowledge | None = None,
+        claims: Claims | None = None,
         ids: Callable[[], str] = new_id,
     ) -> None:
         self.clock = clock
         self.settings = settings or WorkSettings()
         self.knowledge = knowledge
+        self.claims = claims or Claims(ttl=self.settings.claim_ttl_milliseconds)
         self.ids = ids
         self._opened: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     # -- time
 
     def moment(self) -> Moment:
-        return Moment(self.clock(), self.settings.claim_ttl_milliseconds)
+        return self.claims.moment(self.clock())
+
+    def claimant(self, principal: Principal) -> Claimant:
+        return self.claims.claimant(principal, self.clock())
 
     def stamp(self) -> str:
         return to_text(self.clock())

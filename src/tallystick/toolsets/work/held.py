@@ -12,7 +12,7 @@ from tallystick.toolsets.work.desk import Desk
 
 
 def held_by(desk: Desk, graph: WorkGraph, board: Board, principal: Principal) -> Iterator[Row]:
-    postings, moment = graph.properties.get(CLAIMED_BY), desk.moment()
+    postings, claimant = graph.properties.get(CLAIMED_BY), desk.claimant(principal)
     numbers = postings.members(principal.actor) if postings is not None else ()
     rows = (graph.by_number[number] for number in numbers if number in board.members)
-    return (row for row in rows if row.open and row.is_held(None, moment.now, moment.ttl))
+    return (row for row in rows if row.open and claimant.has(row))

@@ -15,14 +15,14 @@ from tallystick.policy import Action, Principal
 from tallystick.state import Step
 from tallystick.state.conditions import is_same
 from tallystick.state.state import State
-from tallystick.state.tasks import WILL_NOT_IMPLEMENT, read_card, said_of
+from tallystick.state.tasks import read_card, said_of
 from tallystick.state.work import NODE
+from tallystick.state.work.facts import is_dropped
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.fitting import fair_share, room_for, shortened, size_of
 from tallystick.toolsets.work import next as claiming
-from tallystick.toolsets.work import restructure
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX, Said, entries
 from tallystick.toolsets.work.arguments import LIMIT_MAX, HistoryArguments
 from tallystick.toolsets.work.desk import Desk
@@ -153,8 +153,7 @@ def _readable(attrs: Said, tell: Discretion) -> Said:
 def _action(tool: str, before: Said, after: Said) -> str:
     was, is_ = before.get("resolved") is True, after.get("resolved") is True
     if is_ and not was:
-        given_up = said_of(after).get("status") == WILL_NOT_IMPLEMENT
-        return "dropped" if given_up or tool == restructure.TOOL else "resolved"
+        return "dropped" if is_dropped(after) else "resolved"
     if was and not is_:
         return "reopened"
     if tool == claiming.TOOL:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tallystick.clock import to_text
 from tallystick.policy import Action, Principal
 from tallystick.state import Node
 from tallystick.state.state import State
-from tallystick.state.work import CLAIMED_AT, CLAIMED_BY
 from tallystick.state.work.board import Board, Row
+from tallystick.state.work.claims import Moment
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.questions import Moment, ranked, with_properties
+from tallystick.state.work.questions import ranked, with_properties
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
+from tallystick.toolsets.claims import Claimant
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.fitting import fitting, size_of
 from tallystick.toolsets.work.answers import (
@@ -56,16 +56,16 @@ async def next_(desk: Desk, store: Store, principal: Principal, asked: NextArgum
             store,
             principal,
             Action.READ,
-            lambda state, graph, sight: _seen(desk, state, graph, principal, asked, sight, desk.moment()),
+            lambda state, graph, sight: _seen(desk, state, graph, desk.claimant(principal), asked, sight),
         )
         return await freshened(desk, seen)
 
     def draw(sketch: Sketch, sight: Sight) -> Seen:
-        moment = desk.moment()
-        seen = _seen(desk, sketch.state, sketch.graph, principal, asked, sight, moment)
+        claimant = desk.claimant(principal)
+        seen = _seen(desk, sketch.state, sketch.graph, claimant, asked, sight)
         for entry in seen.answer["nodes"]:
             node = entry["node"]
-            _claim(sketch, node["id"], principal.actor, moment.now)
+            entry |= _claim(sketch, node["id"], claimant)
             attrs = sketch.attrs(node["id"])
             node["rev"], node["properties"] = attrs["rev"], attrs["properties"]
         return seen
@@ -82,32 +82,30 @@ async def freshened(desk: Desk, seen: Seen) -> Answer:
     return Answer(seen.answer)
 
 
-def _claim(sketch: Sketch, node_id: str, agent: str, now: int) -> None:
-    properties = properties_of(sketch.attrs(node_id))
-    sketch.revise(node_id, properties={**properties, CLAIMED_BY: agent, CLAIMED_AT: to_text(now)})
+def _claim(sketch: Sketch, node_id: str, claimant: Claimant) -> Said:
+    """What there is to say of it."""
+    row = sketch.graph.find(node_id)
+    over = claimant.takes_over(row) if row is not None else None
+    sketch.revise(node_id, properties=claimant.take(properties_of(sketch.attrs(node_id))))
+    return {} if over is None else {"taken_over": over}
 
 
 def _seen(
     desk: Desk,
     state: State,
     graph: WorkGraph,
-    principal: Principal,
+    claimant: Claimant,
     asked: NextArguments,
     sight: Sight,
-    moment: Moment,
 ) -> Seen:
     tell = Discretion(state, sight)
     board = get_project(graph, tell, asked.project)
-    free = (
-        row
-        for row in _candidates(state, graph, board, asked, tell)
-        if not row.is_held(principal.actor, moment.now, moment.ttl)
-    )
+    free = (row for row in _candidates(state, graph, board, asked, tell) if not claimant.is_kept_from(row))
     rows = first(tell, free, min(max(asked.count, 1), COUNT_MAX))
     known: dict[str, Known] = {}
     nodes = fitting((_entry(desk, state, board, row, tell, sight, known) for row in rows), ANSWER_BYTES_MAX)
     if not nodes:
-        return Seen({"nodes": [], "hint": _why_nothing(graph, board, asked, tell, moment)})
+        return Seen({"nodes": [], "hint": _why_nothing(graph, board, asked, tell, claimant.moment)})
     ids = [entry["node"]["id"] for entry in nodes]
     return Seen({"nodes": nodes}, [known[each] for each in ids if each in known])
 
@@ -135,7 +133,7 @@ def _why_nothing(graph: WorkGraph, board: Board, asked: NextArguments, tell: Dis
     counts = board.counts()
     if not counts["unresolved"]:
         return "everything is resolved"
-    held = sum(graph.by_number[number].is_held(None, moment.now, moment.ttl) for number in board.actionable)
+    held = sum(moment.is_claimed(graph.by_number[number]) for number in board.actionable)
     narrowed = " in this scope or with these properties" if asked.scope is not None or asked.filter else ""
     return (
         f"nothing to hand out{narrowed}: of {counts['unresolved']} unresolved nodes {counts['blocked']} are blocked,"
@@ -187,7 +185,8 @@ def _dependencies(state: State, row: Row, tell: Discretion) -> list[Said]:
 def _dependency(state: State, row: Row) -> Said:
     attrs = get_node(state, row.id).attrs
     evidence, omitted = newest_fitting(entries(attrs, "evidence"), PART_BYTES_MAX // 4)
-    answer: Said = {"id": row.id, "summary": attrs.get("summary"), "evidence": evidence}
+    answer: Said = {"id": row.id, "summary": attrs.get("summary"), **({"dropped": True} if row.dropped else {})}
+    answer["evidence"] = evidence
     return answer | ({"evidence_omitted": omitted} if omitted else {})
 
 

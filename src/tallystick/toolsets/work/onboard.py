@@ -28,6 +28,7 @@ from tallystick.toolsets.work.answers import (
     first,
     get_node,
     properties_of,
+    standing,
     summary_of,
 )
 from tallystick.toolsets.work.arguments import OnboardArguments
@@ -122,7 +123,7 @@ def _twig(state: State, row: Row, tell: Discretion) -> Said:
 
 def _leaf(state: State, row: Row, tell: Discretion) -> Said:
     summary = cut(summary_of(state, row), _SUMMARY_SHOWN)
-    return tell.warned(row.id, {"id": row.id, "summary": summary, "resolved": row.resolved})
+    return tell.warned(row.id, {"id": row.id, "summary": summary, **standing(row)})
 
 
 def _evidence(state: State, graph: WorkGraph, board: Board, tell: Discretion, limit: int) -> list[Said]:
@@ -174,7 +175,7 @@ def _links(graph: WorkGraph, board: Board, tell: Discretion) -> list[str]:
 def _actionable(desk: Desk, state: State, graph: WorkGraph, board: Board, tell: Discretion) -> list[Said]:
     """In graph_next's order, without what somebody works on."""
     moment = desk.moment()
-    free = (row for row in ranked(graph, board) if not row.is_held(None, moment.now, moment.ttl))
+    free = (row for row in ranked(graph, board) if not moment.is_claimed(row))
     found = [_open(state, row, tell) for row in first(tell, free, _ACTIONABLE_SHOWN)]
     return fitting(found, PART_BYTES_MAX) if found else []
 

@@ -111,7 +111,7 @@ def _line(state: State, graph: WorkGraph, board: Board, tell: Discretion) -> Sai
         "id": root.id if root is not None else None,
         "project": board.name,
         "summary": (root or project).attrs.get("summary"),
-        **{name: counts[name] for name in ("total", "resolved", "unresolved", "partial") if name in counts},
+        **{name: counts[name] for name in ("total", "resolved", "dropped", "unresolved", "partial") if name in counts},
         "updated_at": (newest or [project])[0].provenance.timestamp,
     }
     return tell.warned(root.id if root is not None else board.id, told)

@@ -18,7 +18,7 @@ from tallystick.state.work.questions import KEY_LENGTHS, Filter, Key, fitting, p
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.fitting import fitting as as_many_as_fit
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, get_node, properties_of
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, get_node, properties_of, standing
 from tallystick.toolsets.work.arguments import LIMIT_MAX, QueryArguments, QueryFilter
 from tallystick.toolsets.work.desk import Desk
 from tallystick.toolsets.work.faults import cross_project, get_project, get_row, invalid
@@ -70,7 +70,7 @@ def _filter(state: State, graph: WorkGraph, board: Board, tell: Discretion, aske
 
 def _line(state: State, row: Row, tell: Discretion) -> Said:
     attrs = get_node(state, row.id).attrs
-    answer: Said = {"id": row.id, "summary": attrs.get("summary"), "resolved": row.resolved}
+    answer: Said = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
     if attrs.get("state") is not None:
         answer["state"] = attrs["state"]
     answer |= {"parent": tell.reference(attrs.get("parent")), "depth": row.depth, "properties": properties_of(attrs)}

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
 from tallystick.policy import Action, Principal
-from tallystick.state.work import DEPENDS_ON
+from tallystick.state.work import DEPENDS_ON, DROPPED
 from tallystick.state.work.board import Row
 from tallystick.state.work.cycles import find_way
+from tallystick.state.work.facts import is_dropped, said_over
 from tallystick.state.work.sketch import Link, Sketch
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.fitting import fitting
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, entries, evidence_entry, newly_actionable, oldest
+from tallystick.toolsets.work.answers import (
+    ANSWER_BYTES_MAX,
+    Said,
+    entries,
+    evidence_entry,
+    newly_actionable,
+    oldest,
+)
 from tallystick.toolsets.work.arguments import Operation, RestructureArguments
 from tallystick.toolsets.work.desk import Desk, Told
 from tallystick.toolsets.work.faults import cross_project, cycle, get_row, invalid
@@ -127,7 +135,10 @@ class _Work:
     def _absorb(self, source_id: str, target_id: str) -> None:
         given, kept = self._sketch.attrs(source_id), self._sketch.attrs(target_id)
         evidence = [*entries(kept, "evidence"), *entries(given, "evidence")]
-        self._sketch.revise(target_id, evidence=evidence or None, merged=[*entries(kept, "merged"), source_id])
+        changes: Said = {"evidence": evidence or None, "merged": [*entries(kept, "merged"), source_id]}
+        if kept.get("resolved") is True:
+            changes |= said_over({**kept, **changes}, dropped=is_dropped(kept))
+        self._sketch.revise(target_id, **changes)
         # Its last words, so that whoever still knows the id can be told where it went.
         self._sketch.revise(source_id, merged_into=target_id)
 
@@ -153,10 +164,11 @@ class _Work:
     def drop(self, node_id: str, reason: str) -> tuple[str, str]:
         row = self._row(node_id)
         dropped = [each for each in (row, *row.below()) if each.open]
-        entry = evidence_entry("dropped", reason, self._agent, self._desk.clock())
+        entry = evidence_entry(DROPPED, reason, self._agent, self._desk.clock())
         for each in sorted(dropped, key=lambda each: (each.depth, each.created)):
-            evidence = [*entries(self._sketch.attrs(each.id), "evidence"), entry]
-            self._sketch.revise(each.id, resolved=True, evidence=evidence)
+            attrs = self._sketch.attrs(each.id)
+            over: Said = {"resolved": True, "evidence": [*entries(attrs, "evidence"), entry]}
+            self._sketch.revise(each.id, **over, **said_over({**attrs, **over}, dropped=True))
         count = len(dropped)
         return node_id, f"dropped {count} node{'' if count == 1 else 's'}" if count else "was resolved already"
 

@@ -24,6 +24,7 @@ class WorkSettings(msgspec.Struct, frozen=True, kw_only=True):
     db_path: Path | None = None
     """Where the SQL projection lies; None: where it always does. A relative path counts from the file that says it."""
     claim_ttl_minutes: float = 60.0
+    """0: every claim is stale at once."""
     require_evidence: bool = False
     """Whether a node can be resolved without any evidence."""
 
@@ -90,7 +91,7 @@ def _path(value: Any, directory: Path) -> Path:
 
 def _minutes(value: Any, directory: Path) -> float:
     minutes = float(value)
-    if isinstance(value, bool) or not 0 < minutes <= 525_600:
+    if isinstance(value, bool) or not 0 <= minutes <= 525_600:
         raise ValueError(value)
     return minutes
 
@@ -104,6 +105,6 @@ def _flag(value: Any, directory: Path) -> bool:
 _RULES: dict[str, tuple[str, Callable[[Any, Path], Any]]] = {
     "agent_identity": ("a name", _name),
     "db_path": ("the path of a file", _path),
-    "claim_ttl_minutes": ("a number of minutes, more than 0 and at most a year", _minutes),
+    "claim_ttl_minutes": ("a number of minutes, from 0 to a year", _minutes),
     "require_evidence": ("true or false", _flag),
 }

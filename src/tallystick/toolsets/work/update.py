@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.policy import Principal
 from tallystick.state.conditions import is_same
+from tallystick.state.work import CLAIMED_BY, CLAIMED_SESSION, DROPPED
+from tallystick.state.work.facts import is_dropped, said_over
 from tallystick.state.work.sketch import Sketch, revision
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
@@ -70,8 +72,19 @@ def _apply(desk: Desk, sketch: Sketch, agent: str, asked: UpdateArgument) -> Non
         added = [evidence_entry(each.type, each.ref, agent, now) for each in asked.add_evidence]
         changes["evidence"] = [*entries(before, "evidence"), *added]
     if changes:
+        changes |= _over(before, {**before, **changes}, asked)
         check_node_size({**before, **changes}, asked.node_id)
         sketch.revise(asked.node_id, **changes)
+
+
+def _over(before: Said, after: Said, asked: UpdateArgument) -> Said:
+    """More evidence makes nothing dropped, or done, that was over before."""
+    if after.get("resolved") is not True:
+        return {}
+    if before.get("resolved") is True:
+        return said_over(after, dropped=is_dropped(before))
+    newest = (asked.add_evidence or [])[-1:]
+    return said_over(after, dropped=bool(newest) and newest[0].type == DROPPED)
 
 
 def _changes(before: Said, asked: UpdateArgument) -> Said:
@@ -84,7 +97,9 @@ def _changes(before: Said, asked: UpdateArgument) -> Said:
     if asked.summary is not None:
         wanted["summary"] = asked.summary
     if asked.properties is not None:
-        merged = {**properties_of(before), **asked.properties}
+        # A claim is one thing: who names another owner does not speak of the old one's session.
+        unsaid = {CLAIMED_SESSION: None} if CLAIMED_BY in asked.properties else {}
+        merged = {**properties_of(before), **unsaid, **asked.properties}
         wanted["properties"] = {key: value for key, value in merged.items() if value is not None} or None
     if asked.add_context_links or asked.remove_context_links:
         removed = set(asked.remove_context_links or ())

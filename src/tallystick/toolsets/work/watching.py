@@ -11,7 +11,7 @@ from tallystick.state.state import State
 from tallystick.state.work import CLAIMED_BY
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.work.answers import Said, counts_of, first, get_node, summary_of
+from tallystick.toolsets.work.answers import Said, counts_of, first, get_node, standing, summary_of
 from tallystick.toolsets.work.desk import Desk
 from tallystick.toolsets.work.faults import projects_of
 
@@ -45,10 +45,11 @@ def _claims(desk: Desk, state: State, graph: WorkGraph, tell: Discretion) -> lis
     """Live ones on open nodes, the longest held first."""
     postings, moment = graph.properties.get(CLAIMED_BY), desk.moment()
     rows = [graph.by_number[number] for number in postings.present] if postings is not None else []
-    held = [row for row in rows if row.open and row.is_held(None, moment.now, moment.ttl)]
+    held = [row for row in rows if row.open and moment.is_claimed(row)]
     return [
         {
             "agent": row.owner,
+            "session": row.session,
             "node_id": row.id,
             "summary": summary_of(state, row),
             "project": row.board.name if row.board is not None and tell.sees(row.board.id) else None,
@@ -69,7 +70,7 @@ def _recent(state: State, graph: WorkGraph, tell: Discretion) -> list[Said]:
             "summary": node.attrs.get("summary"),
             "agent": node.provenance.updated_by,
             "timestamp": node.provenance.timestamp,
-            "resolved": row.resolved,
+            **standing(row),
         }
         for row, node in nodes
     ]
