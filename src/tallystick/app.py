@@ -32,6 +32,7 @@ from tallystick.server import Offer
 from tallystick.server.dispatch import choose
 from tallystick.server.limits import Quota, Quotas, read_overrides
 from tallystick.server.oauth import principal_of
+from tallystick.sessions import Sessions
 from tallystick.snapshots import Snapshots
 from tallystick.state.aspects import Aspect
 from tallystick.state.knowledge.catalogue import Knowledge
@@ -43,6 +44,7 @@ from tallystick.store import Store
 from tallystick.telemetry import metrics, tracing
 from tallystick.tenants import Tenants
 from tallystick.toolsets import Toolset, files, knowledge, memory, ontology, tasks, work
+from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.files import rewriting
 from tallystick.toolsets.knowledge import reverify
 from tallystick.toolsets.knowledge.context import NodeKnowledge
@@ -73,14 +75,15 @@ _JSON_BYTES_PER_BYTE = 6
 """As which JSON spells a byte at most: `\\u0000`."""
 
 
-def toolsets(settings: Settings, homes: Homes | None = None) -> tuple[Toolset, ...]:
+def toolsets(settings: Settings, homes: Homes | None = None, sessions: Sessions | None = None) -> tuple[Toolset, ...]:
     """Every vocabulary there is, whether it is offered or not. Without `homes` they can be shown, not all be called."""
-    desk = _knowledge_desk(settings)
+    claims = claims_of(settings, sessions)
+    desk = _knowledge_desk(settings, claims)
     return (
         memory.toolset(hops_max=settings.max_hops),
-        work.toolset(settings=_work_settings(settings), knowledge=NodeKnowledge(desk)),
+        work.toolset(settings=_work_settings(settings), knowledge=NodeKnowledge(desk), claims=claims),
         knowledge.make_toolset(desk),
-        tasks.toolset(pipelines=read_pipelines(os.environ), knowledge=desk),
+        tasks.toolset(pipelines=read_pipelines(os.environ), knowledge=desk, claims=claims),
         ontology.make_toolset(
             homes.contents if homes else None,
             homes.text if homes else None,
@@ -155,6 +158,7 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
 
     database = _work_settings(settings).db_path
     homes = Homes(settings, adopt=adopt if adopts else None, repairs=not adopts, database=database)
+    sessions = open_sessions(settings)
     async with opened(settings, homes, warm=True) as store:
         # A log that cannot be opened is said now, not at the first call.
         await store.partition(local_user(settings))
@@ -162,8 +166,9 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
         try:
             with _watched(settings, store, homes):
                 async with _fed(settings, store):
-                    yield _offer(settings, store, homes)
+                    yield _offer(settings, store, homes, sessions)
         finally:
+            sessions.close()
             await homes.close()
 
 
@@ -283,7 +288,7 @@ def _tenants_of(settings: Settings) -> list[str]:
     others = settings.base / "tenants"
     names = sorted(entry.name for entry in others.iterdir()) if others.is_dir() else []
     each = (msgspec.structs.replace(settings, tenant=name) for name in (DEFAULT_TENANT, *names))
-    return [one.tenant for one in each if one.system.is_dir()]
+    return [one.tenant for one in each if (one.system / "log").is_dir()]
 
 
 async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[Entry]], None] | None) -> Partition:
@@ -393,18 +398,20 @@ def _watched(settings: Settings, store: Store, homes: Homes) -> Iterator[None]:
             gauge.reading = tuple
 
 
-def _offer(settings: Settings, store: Store, homes: Homes) -> Offer:
+def _offer(settings: Settings, store: Store, homes: Homes, sessions: Sessions) -> Offer:
     user = local_user(settings)
 
     return Offer(
         tools=choose(
-            toolsets(settings, homes),
+            toolsets(settings, homes, sessions),
             names=settings.toolsets,
             tools=settings.tools or None,
             read_only=settings.read_only,
         ),
         store=store,
         principal_of=lambda request: user,
+        sessions=sessions,
+        names_clients=user.actor == DEFAULT_AGENT,
         version=__version__,
         tool_names=settings.tool_names,
         validation_errors=settings.validation_errors,
@@ -468,6 +475,7 @@ def _guarded(settings: Settings, offer: Offer) -> Offer:
     return msgspec.structs.replace(
         offer,
         principal_of=principal_of,
+        names_clients=False,
         quotas=Quotas(Quota(settings.quota_writes, settings.quota_reads), read_overrides(settings.quota_overrides)),
         # Anybody may ask /health: how much a tenant has written is not for them.
         position=None,
@@ -481,12 +489,23 @@ def local_user(settings: Settings) -> Principal:
     return Principal(actor=actor, tenant=settings.tenant)
 
 
-def _knowledge_desk(settings: Settings) -> KnowledgeDesk:
+def open_sessions(settings: Settings) -> Sessions:
+    """In the base, and not with a tenant: processes that serve one tenant and processes that serve all meet there."""
+    kept = _work_settings(settings).claim_ttl_milliseconds / 1000
+    return Sessions(settings.base / "_system" / "sessions", kept_seconds=kept)
+
+
+def claims_of(settings: Settings, sessions: Sessions | None = None) -> Claims:
+    ttl = _work_settings(settings).claim_ttl_milliseconds
+    return Claims(ttl=ttl, sessions=sessions or open_sessions(settings))
+
+
+def _knowledge_desk(settings: Settings, claims: Claims | None = None) -> KnowledgeDesk:
     return knowledge.make_desk(
         repo=Path(settings.repo) if settings.repo else None,
         pin_knowledge=settings.pin_knowledge,
         stale_makes_work=settings.stale_makes_work and not settings.read_only,
-        work=WorkDesk(settings=_work_settings(settings)),
+        work=WorkDesk(settings=_work_settings(settings), claims=claims or claims_of(settings)),
         tasks_are_made_by="graph_plan" if {"work", "all"} & {*settings.toolsets} else "manage_container",
     )
 

@@ -41,7 +41,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = DEFAULT_TENANT
     agent_identity: Annotated[
         str,
-        _meaning("Who writes, where no token and no argument says so.", "TALLYSTICK_AGENT", "GRAPH_AGENT"),
+        _meaning(
+            "Who writes, where no token and no argument says so; by default what the client calls itself.",
+            "TALLYSTICK_AGENT",
+            "GRAPH_AGENT",
+        ),
         Meta(pattern="."),
     ] = "default-agent"
 

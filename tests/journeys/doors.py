@@ -30,9 +30,9 @@ async def client_at(door: str, base: Path, *, agent: str = "agent_alpha") -> Asy
 
 
 @contextmanager
-def serving_http(base: Path, *, agent: str = "agent_alpha", port: int = 0) -> Iterator[str]:
+def serving_http(base: Path, *more: str, agent: str | None = "agent_alpha", port: int = 0) -> Iterator[str]:
     """Its address. On leaving it is asked to end, and must do so well."""
-    process, address = start_http(base, agent=agent, port=port)
+    process, address = start_http(base, *more, agent=agent, port=port)
     try:
         yield address
         process.send_signal(signal.SIGTERM)
@@ -42,8 +42,10 @@ def serving_http(base: Path, *, agent: str = "agent_alpha", port: int = 0) -> It
         kill(process)
 
 
-def start_http(base: Path, *, agent: str = "agent_alpha", port: int = 0) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, *_arguments(base, agent), "--http", f"127.0.0.1:{port}"]
+def start_http(
+    base: Path, *more: str, agent: str | None = "agent_alpha", port: int = 0
+) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, *_arguments(base, agent), *more, "--http", f"127.0.0.1:{port}"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"NO_COLOR": "1"})
     assert process.stderr is not None
     try:
@@ -75,8 +77,9 @@ async def refused(client: Client, tool: str, **arguments: Any) -> dict[str, Any]
     return dict(answer.structured_content)
 
 
-def _arguments(base: Path, agent: str) -> list[str]:
-    return ["-m", "tallystick", "serve", "--base", str(base), "--agent", agent]
+def _arguments(base: Path, agent: str | None) -> list[str]:
+    named = [] if agent is None else ["--agent", agent]
+    return ["-m", "tallystick", "serve", "--base", str(base), *named]
 
 
 def _address(lines: Iterator[str]) -> str:

@@ -9,6 +9,7 @@ _BLOCKS = _HERE + "test_blocks.py::"
 _NEXT = _HERE + "test_next.py::"
 _SECTIONS = _HERE + "test_sections.py::"
 _BESIDE = _HERE + "test_beside_work.py::"
+_CLAIMS = "tests/toolsets/tasks/test_claims.py::"
 _TOOLSET = _HERE + "test_tasks_toolset.py::"
 _SQL = _HERE + "test_tasks_sql.py::"
 _STORIES = "tests/journeys/test_tasks_stories.py::"
@@ -146,4 +147,15 @@ TASKS_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _SQL + "test_knowledge_is_in_the_tables_of_its_specification"),
     ("K36, orchestrator", "projects, features, tasks and sections are rows",
      _SQL + "test_projects_features_tasks_and_sections_are_rows"),
+    # -- claims
+    ("X22", "what is begun in tasks is handed out to nobody else by work",
+     _CLAIMS + "test_a_task_that_somebody_began_is_handed_out_to_nobody_else"),
+    ("X22, the other way", "what work handed out is offered to nobody else by tasks",
+     _CLAIMS + "test_a_node_that_work_handed_out_is_offered_to_nobody_else_by_tasks"),
+    ("X22, cleared", "revert, block and terminal states clear the claim",
+     _CLAIMS + "test_giving_it_back_blocking_it_or_ending_it_clears_the_claim"),
+    ("X22, dropped", "given up and done are different in both",
+     _CLAIMS + "test_given_up_and_done_are_different_in_both"),
+    ("X22, race", "an agent in tasks and one in work never begin the same",
+     "tests/journeys/test_session_stories.py::test_one_agent_in_tasks_and_one_in_work_never_begin_the_same"),
 )  # fmt: skip

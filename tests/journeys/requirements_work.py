@@ -19,6 +19,9 @@ _SETTINGS = _HERE + "test_settings.py::"
 _LAWS = "tests/laws/test_work.py::"
 _STORIES = "tests/journeys/test_work_stories.py::"
 _PEOPLE = "tests/journeys/test_work_cli.py::"
+_CLAIMS = _HERE + "test_claims.py::"
+_SESSIONS = "tests/journeys/test_session_stories.py::"
+_CLIENTS = "tests/server/test_clients.py::"
 
 WORK_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     # -- stories
@@ -204,4 +207,20 @@ WORK_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _DISCRETION + "test_what_may_be_read_and_not_written_is_not_claimed_or_changed"),
     ("X15, claims", "what does not fit into an answer is not claimed",
      _NEXT + "test_what_does_not_fit_into_an_answer_is_not_claimed"),
+    ("W30, none", "a claim that lasts for no time is stale at once",
+     _CLAIMS + "test_where_claims_last_for_no_time_every_one_is_stale_at_once"),
+    ("X7", "a client is called as it calls itself where nothing else names it",
+     _CLIENTS + "test_over_stdio_a_client_is_called_as_it_calls_itself_and_the_process_is_its_session"),
+    ("X7, stdio", "two agents of one name over stdio never get the same task",
+     _SESSIONS + "test_over_stdio_each_of_sixty_tasks_goes_to_one_of_two_agents_of_one_name"),
+    ("X7, HTTP", "two sessions of one name over HTTP never get the same task",
+     _SESSIONS + "test_over_http_each_of_sixty_tasks_goes_to_one_of_two_sessions_of_one_name"),
+    ("X7, kill", "what a killed agent had is free at once",
+     _SESSIONS + "test_what_a_killed_agent_had_is_free_at_once"),
+    ("X7, unknown", "of a session nobody knows the name decides",
+     _CLAIMS + "test_of_a_session_nobody_knows_the_name_decides"),
+    ("X7, taken over", "whose a claim was is told",
+     _CLAIMS + "test_what_an_ended_session_had_is_free_at_once_and_whose_it_was_is_told"),
+    ("X19", "the session is the run of what is written in it",
+     _CLAIMS + "test_the_session_stands_beside_the_claim_and_in_every_commit"),
 )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tallystick import app, cli
+from tallystick.cli.asking import ask
 from tallystick.cli.work import parse_evidence
 from tallystick.config import load
 from tallystick.errors import InvalidArgument
@@ -88,6 +89,21 @@ def test_the_tree_shows_marks_ids_and_who_works(tally: Tally, ids: dict[str, str
     assert "… 3 more" in out
     _, out, _ = tally("tree", "bridge", "--json")
     assert [child["summary"] for child in json.loads(out)["tree"]["children"]][1:] == ["Build it", "Paint it"]
+
+
+def test_what_was_dropped_looks_otherwise_than_what_is_done(tally: Tally, base: Path, ids: dict[str, str]) -> None:
+    assert tally("done", ids["survey"], "-e", "note:solid")[0] == 0
+    drop = {"operations": [{"op": "drop", "node_id": ids["paint"], "reason": "rust is fine"}]}
+    ask(load({"base": base}), "graph_restructure", drop)
+    _, out, err = tally("tree")
+    marks = {line.lstrip("│├└─ ")[0]: line for line in out.splitlines()}
+    assert "Paint it" in marks["✘"]
+    assert "the rock" in marks["✔"]
+    assert "2 resolved (1 dropped)" in err
+    assert "  dropped, revision" in tally("show", ids["paint"])[1]
+    assert "  resolved, revision" in tally("show", ids["survey"])[1]
+    _, out, _ = tally("watch")
+    assert "✘ Paint it" in out
 
 
 def test_next_shows_what_is_free_and_can_claim_it(tally: Tally, ids: dict[str, str]) -> None:

@@ -85,11 +85,9 @@ async def test_another_agent_picks_up_what_a_killed_one_left(tmp_path: Path) -> 
     async with worker(tmp_path, "bob") as bob:
         seen = await bob.call("onboard")
         assert (seen["goal"], seen["recent_evidence"][0]["ref"]) == ("A bridge", "rock below 4 m")
-        assert await bob.next(claim=True) == [], "it is still ann's"
-        (left,) = (await bob.call("query", project="p", filter={"claimed_by": "ann"}))["nodes"]
-        free = {"_claimed_by": None, "_claimed_at": None}
-        await bob.call("update", updates=[{"node_id": left["id"], "properties": free}])
         (given,) = (await bob.call("next", project="p", claim=True))["nodes"]
+        left = given["node"]
+        assert (given["taken_over"]["claimed_by"], given["taken_over"]["why"]) == ("ann", "its session has ended")
         assert given["node"]["state"] == "half"
         assert [(each["agent"], each["ref"]) for each in given["node"]["evidence"]] == [("ann", "beware of the wind")]
         assert given["context_links"]["self"] == ["plans/bridge.md"]
@@ -99,7 +97,6 @@ async def test_another_agent_picks_up_what_a_killed_one_left(tmp_path: Path) -> 
         assert [(event["agent"], event["action"]) for event in history["events"]] == [
             ("bob", "resolved"),
             ("bob", "claimed"),
-            ("bob", "updated"),
             ("ann", "updated"),
             ("ann", "claimed"),
             ("ann", "edge_added"),

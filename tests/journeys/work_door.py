@@ -17,9 +17,11 @@ from tests.journeys.doors import refused, told
 
 
 class Worker:
-    def __init__(self, client: Client, agent: str) -> None:
+    def __init__(self, client: Client, agent: str, server: int = 0) -> None:
         self.client = client
         self.agent = agent
+        self.server = server
+        """The process that serves nobody else."""
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         return await told(self.client, f"graph_{tool}", **arguments)
@@ -44,14 +46,21 @@ class Worker:
 
 @asynccontextmanager
 async def worker(
-    base: Path, agent: str | None = "ann", *, cwd: Path | None = None, **environ: str
+    base: Path,
+    agent: str | None = "ann",
+    *,
+    cwd: Path | None = None,
+    toolsets: str = "work",
+    mode: str = "auto",
+    **environ: str,
 ) -> AsyncIterator[Worker]:
-    arguments = ["-m", "tallystick", "serve", "--base", str(base), "--toolsets", "work"]
+    arguments = ["-m", "tallystick", "serve", "--base", str(base), "--toolsets", toolsets]
     if agent is not None:
         arguments += ["--agent", agent]
     server = StdioServerParameters(command=sys.executable, args=arguments, env=environ or None, cwd=cwd)
-    async with Client(server) as client:
-        yield Worker(client, agent or "")
+    others = set(_children())
+    async with Client(server, mode=mode) as client:
+        yield Worker(client, agent or "", next(iter(set(_children()) - others), 0))
 
 
 def kill_server(base: Path, agent: str) -> None:

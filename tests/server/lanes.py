@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 
+from tallystick.server import Offer
 from tallystick.server.stdio import serve_pipes
 from tests.server import sample
 
@@ -176,7 +177,14 @@ def _without_ids(value: Any) -> Any:
 READY = "ready"
 
 
-def talk(opening: Sequence[bytes], lines: Sequence[bytes], *, lane: bool, drain_seconds: float = 5.0) -> list[Any]:
+def talk(
+    opening: Sequence[bytes],
+    lines: Sequence[bytes],
+    *,
+    lane: bool,
+    drain_seconds: float = 5.0,
+    served: Offer | None = None,
+) -> list[Any]:
     """Everything that a server on two pipes answers until its input ends, in an order of no meaning.
 
     The lines are said when the opening was answered.
@@ -188,7 +196,7 @@ def talk(opening: Sequence[bytes], lines: Sequence[bytes], *, lane: bool, drain_
     client = threading.Thread(target=lambda: heard.extend(_converse(opening, lines, to_server, from_server)))
     client.start()
     try:
-        asyncio.run(serve_pipes(sample.offer(), source, sink, drain_seconds=drain_seconds, lane=lane))
+        asyncio.run(serve_pipes(served or sample.offer(), source, sink, drain_seconds=drain_seconds, lane=lane))
     finally:
         os.close(sink)
         client.join()

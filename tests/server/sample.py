@@ -131,6 +131,10 @@ async def whoami(store: Store, principal: Principal, given: Nothing) -> Answer:
     return Answer({"said": f"{principal.actor} in {principal.tenant}"})
 
 
+async def session(store: Store, principal: Principal, given: Nothing) -> Answer:
+    return Answer({"said": f"{principal.actor} {principal.session}"})
+
+
 async def mistyped(store: Store, principal: Principal, given: Nothing) -> Answer:
     return Answer({"said": cast(Any, object())})
 
@@ -178,6 +182,7 @@ SAMPLE = Toolset(
         _tool("sample.release", NameInput, release),
         _tool("sample.noise", Nothing, noise),
         _tool("sample.whoami", Nothing, whoami),
+        _tool("sample.session", Nothing, session),
         _tool("sample.mistyped", Nothing, mistyped),
     ),
     faults="rpc",

@@ -48,7 +48,7 @@ def tree(
 ) -> None:
     """Show the work of a project as a tree.
 
-    Done, actionable and waiting nodes have marks of their own; a claimed node says by whom.
+    Done, dropped, actionable and waiting nodes have marks of their own; a claimed node says by whom.
 
     \b
     Examples:
@@ -205,7 +205,7 @@ def _drawn_tree(seen: dict[str, Any], ready: Mapping[str, Any]) -> Tree:
 def _label(node: dict[str, Any], ready: Mapping[str, Any]) -> Text:
 
     open_ = ready.get(node["id"])
-    mark, style = ("✔", "green") if node["resolved"] else ("▶", "bold") if open_ else ("·", "")
+    mark, style = _over(node) or (("▶", "bold") if open_ else ("·", ""))
     label = drawn(f"{mark} {node['summary']}", style).append_text(drawn(f"  {node['id']}", "dim"))
     owner = (open_ or {}).get("properties", {}).get("_claimed_by")
     if owner and not node["resolved"]:
@@ -213,11 +213,22 @@ def _label(node: dict[str, Any], ready: Mapping[str, Any]) -> Text:
     return label
 
 
+def _over(node: Mapping[str, Any]) -> tuple[str, str] | None:
+    """How what is over is marked: done, or given up."""
+    if node.get("dropped"):
+        return "✘", "dim"
+    return ("✔", "green") if node["resolved"] else None
+
+
 def _counts(summary: dict[str, int]) -> str:
     return (
-        f"{counted(summary['total'], 'node')}: {summary['resolved']} resolved,"
+        f"{counted(summary['total'], 'node')}: {summary['resolved']} resolved{_dropped(summary)},"
         f" {summary['actionable']} actionable, {summary['blocked']} blocked"
     )
+
+
+def _dropped(summary: dict[str, int]) -> str:
+    return f" ({summary['dropped']} dropped)" if summary.get("dropped") else ""
 
 
 def _next_row(entry: dict[str, Any]) -> tuple[object, ...]:
@@ -229,8 +240,9 @@ def _next_row(entry: dict[str, Any]) -> tuple[object, ...]:
 def _draw_node(told: dict[str, Any]) -> None:
     node = told["node"]
     where = " / ".join(visible(each["summary"]) for each in told["ancestors"])
+    standing = "dropped" if node.get("dropped") else "resolved" if node["resolved"] else "open"
     say(Styled(node["summary"], bold=True), f"  {node['id']}" + (f"  in {where}" if where else ""))
-    say(f"  {'resolved' if node['resolved'] else 'open'}, revision {node['rev']}, by {node['created_by']}")
+    say(f"  {standing}, revision {node['rev']}, by {node['created_by']}")
     if "state" in node:
         say(f"  state: {visible(node['state'])}")
     for key, value in node["properties"].items():
@@ -239,7 +251,7 @@ def _draw_node(told: dict[str, Any]) -> None:
         say(f"  see {link}")
     for word, key in (("waits for", "depends_on"), ("holds up", "depended_by")):
         for other in told[key]:
-            mark = "✔" if other["satisfied"] else "·"
+            mark = "✘" if other["node"].get("dropped") else "✔" if other["satisfied"] else "·"
             say(f"  {word} {mark} {other['node']['summary']}  {other['node']['id']}")
     for edge in told.get("edges", []):
         say(f"  {edge['from']} -{edge['type']}-> {edge['to']}")
@@ -280,10 +292,12 @@ async def _watch(settings: Settings) -> None:
 
 
 def _desk(settings: Settings) -> Any:
+    from tallystick import app
     from tallystick.toolsets.work.desk import Desk
     from tallystick.toolsets.work.settings import read_settings
 
-    return Desk(settings=read_settings(base=settings.base, working=Path.cwd(), environ=os.environ))
+    work = read_settings(base=settings.base, working=Path.cwd(), environ=os.environ)
+    return Desk(settings=work, claims=app.claims_of(settings))
 
 
 @contextmanager
@@ -341,7 +355,7 @@ def _board(seen: dict[str, Any]) -> RenderableType:
                 (
                     each["timestamp"][:19].replace("T", " "),
                     each["agent"],
-                    f"{'✔ ' if each['resolved'] else ''}{each['summary']}",
+                    f"{over[0]} {each['summary']}" if (over := _over(each)) else each["summary"],
                     each["node_id"],
                 )
                 for each in seen["recent"]

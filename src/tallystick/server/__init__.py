@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from tallystick.policy import Principal
+from tallystick.sessions import Sessions
 
 if TYPE_CHECKING:
     from tallystick.server.dispatch import Tools
@@ -25,6 +26,18 @@ ValidationErrors = Literal["auto", "rpc", "result"]
 BODY_BYTES_MAX = 8 * 1024 * 1024
 
 
+class Client(msgspec.Struct, frozen=True):
+    """The program that speaks to us, as it said itself."""
+
+    name: str | None = None
+    session: str | None = None
+    """Of `Sessions`; None where the protocol has none."""
+
+
+NOBODY = Client()
+_NAME_LENGTH_MAX = 255
+
+
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """What every door offers, and to whom."""
 
@@ -33,6 +46,9 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     principal_of: Callable[[Any], Principal]
     """From the Starlette request, or None on stdio. May raise Denied."""
     version: str
+    sessions: Sessions = msgspec.field(default_factory=Sessions)
+    names_clients: bool = False
+    """Whether a client's own name says who writes: where nothing else does (X7)."""
     quotas: Quotas | None = None
     """What each tenant may ask for in a minute; None where nobody is counted."""
     name: str = "tallystick"
@@ -47,9 +63,17 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     position: Callable[[], int] | None = None
     """Where the log stands, for /health."""
 
-    def caller(self, request: Any, *, writes: bool) -> Principal:
+    def caller(self, request: Any, client: Client = NOBODY, *, writes: bool) -> Principal:
         """Who calls, and counted. Raises Denied, or TooMuch(RATE_LIMITED)."""
         principal = self.principal_of(request)
         if self.quotas is not None:
             self.quotas.check(principal, writes=writes)
-        return principal
+        if client is NOBODY:
+            return principal
+        name = client.name if self.names_clients and _is_name(client.name) else None
+        return msgspec.structs.replace(principal, actor=name or principal.actor, session=client.session)
+
+
+def _is_name(said: str | None) -> bool:
+    """Anything can be said in a handshake. What is no name counts as not said."""
+    return said is not None and len(said) <= _NAME_LENGTH_MAX and said.isprintable() and bool(said.strip())

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import lru_cache
 from typing import Any
-from weakref import WeakSet
 
 import anyio
 import mcp_types as types
@@ -35,10 +34,10 @@ from mcp_types.methods import validate_client_request
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tallystick.errors import NotFound
-from tallystick.server import Offer
+from tallystick.server import Client, Offer
 from tallystick.server.dispatch import Done, Entry, Outcome, Refused, broken, call
 from tallystick.server.faults import sentences
 from tallystick.server.lane import HANDSHAKE, Era, rpc_error
@@ -53,15 +52,23 @@ logger = logging.getLogger(__name__)
 
 Context = ServerRequestContext[Any, Any]
 
+TEND_SECONDS = 60.0
 TOUCH_SECONDS = 1.0
 """A session may be forgotten that much earlier than promised."""
 
 _NO_HEADERS = Headers()
 
 
-def mcp_server(offer: Offer, *, begun: Callable[[Context], None] | None = None) -> Server[Any]:
-    """`begun` is told of every message that is about to be served."""
-    listing = Listing(offer)
+def mcp_server(
+    offer: Offer,
+    *,
+    client_of: Callable[[Context], Client] | None = None,
+    begun: Callable[[Context], None] | None = None,
+    listing: Listing | None = None,
+) -> Server[Any]:
+    """`begun` is told of every message that is about to be served, `client_of` says in which session it was sent."""
+    listing = listing or Listing(offer)
+    client_of = client_of or _sessionless
 
     async def on_list_tools(context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         if params is not None and params.cursor is not None:
@@ -75,7 +82,10 @@ def mcp_server(offer: Offer, *, begun: Callable[[Context], None] | None = None) 
             tracing.arrive(getattr(context.request, "headers", _NO_HEADERS).raw, context.meta)
         writes = not entry.tool.reads_only
         outcome = await call(
-            entry, params.arguments or {}, offer.store, lambda: offer.caller(context.request, writes=writes)
+            entry,
+            params.arguments or {},
+            offer.store,
+            lambda: offer.caller(context.request, client_of(context), writes=writes),
         )
         return _result(offer, entry, outcome)
 
@@ -104,7 +114,11 @@ class Peer:
         answered: Callable[[str | int], None],
         lane: StdioLane,
     ) -> None:
-        self._server = mcp_server(offer, begun=self._begin)
+        self._server = mcp_server(
+            offer,
+            begun=self._begin,
+            client_of=lambda context: Client(_client_name(context), lane.client.session),
+        )
         self._modern = _modern_era(self._server)
         self._deliver = deliver
         self._answered = answered
@@ -157,9 +171,9 @@ class Peer:
     def _begin(self, context: Context) -> None:
         self._lane.begun(context.request_id)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            self._lane.introduced(self._modern)
+            self._lane.introduced(self._modern, _client_name(context))
         elif context.session.client_params is not None:
-            self._lane.introduced(HANDSHAKE)
+            self._lane.introduced(HANDSHAKE, _client_name(context))
 
 
 class HttpDoors(msgspec.Struct, frozen=True):
@@ -173,19 +187,34 @@ class HttpDoors(msgspec.Struct, frozen=True):
 
 
 def http_doors(offer: Offer, *, messages_path: str) -> HttpDoors:
-    sessions = _Sessions()
-    server = mcp_server(offer, begun=sessions.see)
+    sessions, listing = _Sessions(offer), Listing(offer)
+    server = mcp_server(offer, begun=sessions.see, client_of=sessions.client_of, listing=listing)
     manager = StreamableHTTPSessionManager(server, json_response=True, max_request_body_size=offer.body_bytes_max)
     sessions.follow(manager)
     transport = SseServerTransport(messages_path, max_request_body_size=offer.body_bytes_max)
 
     async def sse(scope: Scope, receive: Receive, send: Send) -> None:
-        async with transport.connect_sse(scope, receive, send) as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
+        session = offer.sessions.begin()
+        own = mcp_server(offer, client_of=lambda context: Client(_client_name(context), session), listing=listing)
+        try:
+            async with transport.connect_sse(scope, receive, send) as (incoming, outgoing):
+                await own.run(incoming, outgoing, own.create_initialization_options())
+        finally:
+            # A connection that broke says nothing of its client.
+            offer.sessions.forget(session)
+
+    @asynccontextmanager
+    async def run() -> AsyncIterator[None]:
+        async with manager.run():
+            tending = asyncio.create_task(sessions.tend())
+            try:
+                yield
+            finally:
+                tending.cancel()
 
     return HttpDoors(
-        manager.run,
-        _owned(manager.handle_request),
+        run,
+        _owned(sessions.ending(manager.handle_request)),
         _owned(sse),
         _owned(transport.handle_post_message),
         Protocols(
@@ -201,10 +230,12 @@ class _Sessions:
     """The manager's sessions, for the fast lane. It has no public word for them, so this reads its private ones;
     where they are missing the lane finds no session, and the SDK answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
         self._open: Mapping[str, StreamableHTTPServerTransport] = {}
         self._owners: Mapping[str, AuthorizationContext] = {}
-        self._introduced: WeakSet[StreamableHTTPServerTransport] = WeakSet()
+        self._clients: dict[StreamableHTTPServerTransport, Client] = {}
+        """Of those that are introduced."""
 
     def follow(self, manager: StreamableHTTPSessionManager) -> None:
         self._open = getattr(manager, "_server_instances", {})
@@ -215,13 +246,50 @@ class _Sessions:
         if context.request is None or context.session.client_params is None:
             return
         transport = self._open.get(context.request.headers.get(MCP_SESSION_ID_HEADER, ""))
-        if transport is not None:
-            self._introduced.add(transport)
+        if transport is not None and transport not in self._clients:
+            self._clients[transport] = Client(_client_name(context), self._offer.sessions.begin())
+
+    def client_of(self, context: Context) -> Client:
+        """In the modern era a client has a name and no session."""
+        id = context.request.headers.get(MCP_SESSION_ID_HEADER, "") if context.request is not None else ""
+        transport = self._open.get(id) if context.protocol_version not in MODERN_PROTOCOL_VERSIONS else None
+        known = self._clients.get(transport) if transport is not None else None
+        return known or _sessionless(context)
+
+    def client(self, session: StreamableHTTPServerTransport) -> Client:
+        return self._clients[session]
+
+    def ending(self, app: ASGIApp) -> ASGIApp:
+        """A client that deletes its session has ended it by the time that it is told so."""
+
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            transport = self._open.get(_session_id(scope)) if scope["method"] == "DELETE" else None
+
+            async def tell(message: Message) -> None:
+                if transport is not None and transport.is_terminated:
+                    self._leave(transport, self._offer.sessions.end)
+                await send(message)
+
+            await app(scope, receive, tell if transport is not None else send)
+
+        return serve
+
+    async def tend(self) -> None:
+        """Those that expired, or broke, told nobody."""
+        while True:
+            await asyncio.sleep(TEND_SECONDS)
+            for transport in [each for each in self._clients if each.is_terminated]:
+                self._leave(transport, self._offer.sessions.forget)
+
+    def _leave(self, transport: StreamableHTTPServerTransport, leave: Callable[[str], None]) -> None:
+        client = self._clients.pop(transport, None)
+        if client is not None and client.session is not None:
+            leave(client.session)
 
     def find(self, id: bytes, identity: Identity | None) -> StreamableHTTPServerTransport | None:
         name = id.decode("latin-1")
         transport = self._open.get(name)
-        if transport is None or transport not in self._introduced or transport.is_terminated:
+        if transport is None or transport not in self._clients or transport.is_terminated:
             return None
         if transport.idle_scope is None or transport.idle_scope.cancel_called:
             return None
@@ -304,9 +372,17 @@ def _owner(issuer: str, client: str, tenant: str, actor: str) -> AuthenticatedUs
     )
 
 
+def _session_id(scope: Scope) -> str:
+    return Headers(scope=scope).get(MCP_SESSION_ID_HEADER, "")
+
+
 def _client_name(context: Context) -> str | None:
     client = context.session.client_params
     return client.client_info.name if client is not None else None
+
+
+def _sessionless(context: Context) -> Client:
+    return Client(_client_name(context))
 
 
 def _entry(offer: Offer, name: str) -> Entry:

@@ -49,8 +49,11 @@ async def serve_pipes(
         await client.drain(drain_seconds)
         await client.end()
 
-    with suppress(_ClientGone), _stopping(inlet.stop):
-        await _together(read, client.answer_by_sdk, client.answer_by_lane)
+    try:
+        with suppress(_ClientGone), _stopping(inlet.stop):
+            await _together(read, client.answer_by_sdk, client.answer_by_lane)
+    finally:
+        client.leave()
 
 
 class _Client:
@@ -60,7 +63,14 @@ class _Client:
         self._offer = offer
         self._outlet = outlet
         self._asked = _Asked()
-        self._lane = StdioLane(offer, deliver=self._deliver, answered=self._asked.see_reply, envelope=is_plain_envelope)
+        self._session = offer.sessions.begin()
+        self._lane = StdioLane(
+            offer,
+            deliver=self._deliver,
+            answered=self._asked.see_reply,
+            envelope=is_plain_envelope,
+            session=self._session,
+        )
         self._is_laned = lane
         self._opening = Opening(offer, self._lane) if lane else None
         self._peer: asyncio.Future[Peer | None] = asyncio.get_running_loop().create_future()
@@ -99,6 +109,10 @@ class _Client:
         if peer is not None:
             peer.end()
         await self._lane.close()
+
+    def leave(self) -> None:
+        """However the conversation ended: nobody goes on with what was claimed in it."""
+        self._offer.sessions.end(self._session)
 
     async def _call_sdk(self) -> Peer:
         # In a thread, since it takes a while: whoever is being served meanwhile should not wait for it.

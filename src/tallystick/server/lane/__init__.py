@@ -19,6 +19,7 @@ from tallystick.server.wire import INTERNAL_ERROR, INVALID_PARAMS
 
 RESERVED = "io.modelcontextprotocol/"
 VERSION_KEY = RESERVED + "protocolVersion"
+CLIENT_KEY = RESERVED + "clientInfo"
 
 
 class Era(msgspec.Struct, frozen=True):
@@ -38,6 +39,8 @@ class PlainCall(msgspec.Struct, frozen=True):
     id: str | int
     entry: Entry
     arguments: dict[str, Any]
+    client: str | None = None
+    """Who the request says it is from, in the modern era."""
 
 
 class RpcError(msgspec.Struct, frozen=True):
@@ -63,10 +66,14 @@ def find_call(message: dict[str, Any], tools: Tools, envelope: Callable[[bytes],
     name, arguments = params.get("name"), params.get("arguments", _NONE)
     if type(name) is not str or type(arguments) is not dict or not params.keys() <= _PARAMS:
         return None
-    if not _is_plain_meta(params.get("_meta", _NONE), envelope):
+    meta = params.get("_meta", _NONE)
+    if not _is_plain_meta(meta, envelope):
         return None
     entry = tools.find(name)
-    return None if entry is None else PlainCall(message["id"], entry, arguments)
+    if entry is None:
+        return None
+    client = None if envelope is None else meta.get(CLIENT_KEY)
+    return PlainCall(message["id"], entry, arguments, None if client is None else client["name"])
 
 
 _NONE: dict[str, Any] = {}

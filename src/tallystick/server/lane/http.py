@@ -17,7 +17,7 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tallystick.server import Offer
+from tallystick.server import Client, Offer
 from tallystick.server.answers import JSON, Header, Reply, send_json
 from tallystick.server.dispatch import call
 from tallystick.server.guards import MESSAGE_KEY, Headers, Names, is_page, trimmed
@@ -42,6 +42,8 @@ class Sessions(Protocol):
         """One that is open, introduced and the caller's own; None is for the SDK to answer."""
 
     def is_open(self, id: bytes) -> bool: ...
+
+    def client(self, session: Any) -> Client: ...
 
     def touch(self, session: Any) -> None:
         """It was used just now."""
@@ -115,10 +117,13 @@ class FastLane:
             call = find_call(message, self._offer.tools, self._protocols.envelope)
             if call is None or not _mirrors(plan, message) or self._is_repeated(call.entry.tool):
                 return None
-            return self._run(call, scope, plan.era)
+            return self._run(call, scope, plan.era, Client(call.client))
         session = self._sessions.find(plan.session, scope.get(SCOPE_KEY))
         call = None if session is None else find_call(message, self._offer.tools, None)
-        return None if call is None else self._run_in_session(plan.session, session, call, scope)
+        if call is None:
+            return None
+        running = self._run(call, scope, HANDSHAKE, self._sessions.client(session))
+        return self._run_in_session(plan.session, session, call.id, running)
 
     def _is_repeated(self, tool: Tool) -> bool:
         known = self._repeats.get(tool.name)
@@ -126,16 +131,17 @@ class FastLane:
             known = self._repeats[tool.name] = b'"x-mcp-header"' in orjson.dumps(tool.input.model_json_schema())
         return known
 
-    async def _run(self, plain: PlainCall, scope: Scope, era: Era) -> Reply:
+    async def _run(self, plain: PlainCall, scope: Scope, era: Era, client: Client) -> Reply:
         offer, entry = self._offer, plain.entry
         writes = not entry.tool.reads_only
         if tracing.tracer is not None:
             tracing.arrive(scope["headers"])
-        outcome = await call(entry, plain.arguments, offer.store, lambda: offer.caller(Request(scope), writes=writes))
+        outcome = await call(
+            entry, plain.arguments, offer.store, lambda: offer.caller(Request(scope), client, writes=writes)
+        )
         return *write_reply(offer, plain, outcome, era), ()
 
-    async def _run_in_session(self, id: bytes, session: Any, plain: PlainCall, scope: Scope) -> Reply:
-        running = self._run(plain, scope, HANDSHAKE)
+    async def _run_in_session(self, id: bytes, session: Any, call_id: str | int, running: Call) -> Reply:
         try:
             waits_for = running.send(None)
         except StopIteration as done:
@@ -145,7 +151,7 @@ class FastLane:
             return reply
         self._sessions.hold(session)
         try:
-            return await self._run_cancellable(id, plain.id, _Begun(running, waits_for))
+            return await self._run_cancellable(id, call_id, _Begun(running, waits_for))
         finally:
             self._sessions.let_go(session)
 

@@ -69,8 +69,10 @@ class Opening:
             return None
         if message["method"] == "initialize":
             return self._shake_hands(message, params)
-        if message["method"] not in _MODERN_METHODS or _find_envelope(params) is None:
+        envelope = _find_envelope(params) if message["method"] in _MODERN_METHODS else None
+        if envelope is None:
             return None
+        self._client = envelope.client_info.name if envelope.client_info else None
         # Not the request itself: that may be a call, and no call is made twice.
         asking = {"_meta": params["_meta"]}
         self._begin(_modern_era(self._server), {**message, "method": "server/discover", "params": asking})
@@ -92,7 +94,7 @@ class Opening:
     def _begin(self, era: Era, said: Message) -> None:
         self._said.append(said)
         self._era = era
-        self._lane.introduced(era)
+        self._lane.introduced(era, self._client)
 
     def _result(self, message: Message, era: Era) -> Result | None:
         if not message.keys() <= _MESSAGE:

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from tallystick.server import Offer
+from tallystick.server import NOBODY, Client, Offer
 from tallystick.server.dispatch import call
 from tallystick.server.lane import Era, PlainCall, cancel_key, find_call, write_reply
 from tallystick.server.wire import error_reply
@@ -28,8 +28,10 @@ class StdioLane:
         deliver: Callable[[bytes], Awaitable[None]],
         answered: Callable[[str | int], None],
         envelope: Callable[[bytes], bool],
+        session: str | None = None,
     ) -> None:
         self._offer = offer
+        self.client = NOBODY if session is None else Client(session=session)
         self._deliver = deliver
         self._answered = answered
         self.envelope = envelope
@@ -40,9 +42,11 @@ class StdioLane:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = False
 
-    def introduced(self, era: Era) -> None:
-        """It is settled how the client speaks."""
+    def introduced(self, era: Era, name: str | None) -> None:
+        """It is settled how the client speaks, and what it calls itself unless a request says otherwise."""
         self._era = era
+        if name != self.client.name:
+            self.client = Client(name, self.client.session)
 
     def begun(self, id: str | int | None) -> None:
         """The SDK has begun with a request that went to it, or is done with it."""
@@ -106,8 +110,9 @@ class StdioLane:
         if tracing.tracer is not None:
             tracing.arrive()
         writes = not entry.tool.reads_only
+        client = self.client if plain.client is None else Client(plain.client, self.client.session)
         try:
-            outcome = await call(entry, plain.arguments, offer.store, lambda: offer.caller(None, writes=writes))
+            outcome = await call(entry, plain.arguments, offer.store, lambda: offer.caller(None, client, writes=writes))
         except asyncio.CancelledError:
             if not self._closing:
                 raise
