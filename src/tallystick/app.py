@@ -18,7 +18,7 @@ import msgspec
 from tallystick import __version__
 from tallystick.audit.trail import Trail
 from tallystick.audit.writer import Audit
-from tallystick.config import DEFAULT_TENANT, Settings
+from tallystick.config import DEFAULT_TENANT, Settings, named_paths
 from tallystick.homes import Homes
 from tallystick.log import Entry
 from tallystick.log.files import FilesLog
@@ -49,9 +49,10 @@ from tallystick.toolsets.files import rewriting
 from tallystick.toolsets.knowledge import reverify
 from tallystick.toolsets.knowledge.context import NodeKnowledge
 from tallystick.toolsets.knowledge.desk import Desk as KnowledgeDesk
-from tallystick.toolsets.tasks.settings import read_pipelines
+from tallystick.toolsets.tasks.settings import find_file, read_pipelines
 from tallystick.toolsets.work.desk import Desk as WorkDesk
 from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_settings
+from tallystick.toolsets.work.settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
     from tallystick.commits import Commit
@@ -96,6 +97,8 @@ def toolsets(settings: Settings, homes: Homes | None = None, sessions: Sessions 
             views=homes.views if homes else lambda tenant: None,
             adopt=homes.adopted if homes else None,
             published=homes.published if homes else None,
+            reserved=_named_paths(settings),
+            base=settings.base,
         ),
     )
 
@@ -508,6 +511,16 @@ def _knowledge_desk(settings: Settings, claims: Claims | None = None) -> Knowled
         work=WorkDesk(settings=_work_settings(settings), claims=claims or claims_of(settings)),
         tasks_are_made_by="graph_plan" if {"work", "all"} & {*settings.toolsets} else "manage_container",
     )
+
+
+def _named_paths(settings: Settings) -> list[Path]:
+    """All that any settings name, or are read from: out of reach for tools, wherever it lies."""
+    pipelines = find_file(os.environ)
+    return [
+        *named_paths(settings),
+        *named_by_work(_work_settings(settings), base=settings.base, working=Path.cwd()),
+        *([] if pipelines is None else [pipelines]),
+    ]
 
 
 def _work_settings(settings: Settings) -> WorkSettings:

@@ -7,6 +7,7 @@ its variables are what `docs/reference/settings.md` is generated from.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -25,6 +26,12 @@ TENANT_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 
 def _meaning(text: str, *variables: str) -> Meta:
     return Meta(description=text, extra={"variables": variables})
+
+
+def _place(text: str, *variables: str, unless: tuple[str, ...] = ()) -> Meta:
+    """Of a setting that names a file or a directory, unless it is an address or one of these words. No tool reaches
+    what it names (`named_paths`)."""
+    return Meta(description=text, extra={"variables": variables, "unless": unless})
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,10 +97,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, _meaning("The largest HTTP request that is read.", "TALLYSTICK_BODY_BYTES_MAX"), Meta(ge=1024)
     ] = 8 << 20
     tls_cert: Annotated[
-        str, _meaning("PEM file with the certificate to serve HTTPS with; empty means HTTP.", "TALLYSTICK_TLS_CERT")
+        str, _place("PEM file with the certificate to serve HTTPS with; empty means HTTP.", "TALLYSTICK_TLS_CERT")
     ] = ""
     tls_key: Annotated[
-        str, _meaning("PEM file with the certificate's key, if it is not in the same file.", "TALLYSTICK_TLS_KEY")
+        str, _place("PEM file with the certificate's key, if it is not in the same file.", "TALLYSTICK_TLS_KEY")
     ] = ""
 
     issuers: Annotated[
@@ -159,7 +166,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     introspection_secret_file: Annotated[
-        str, _meaning("The file that holds that client's secret.", "TALLYSTICK_INTROSPECTION_SECRET_FILE")
+        str, _place("The file that holds that client's secret.", "TALLYSTICK_INTROSPECTION_SECRET_FILE")
     ] = ""
     introspection_seconds: Annotated[
         int,
@@ -239,15 +246,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: Annotated[
         str,
-        _meaning(
+        _place(
             "Who may: `single-user`, `rbac`, `closed`, or a Rego file or directory; empty means `single-user`, and"
             " `closed` where tokens are asked for.",
             "TALLYSTICK_POLICY",
+            unless=("single-user", "rbac", "closed"),
         ),
     ] = ""
     policy_url: Annotated[
         str,
-        _meaning(
+        _place(
             "An OPA server that decides instead: http://…, https://… or unix:/path/of/a/socket.",
             "TALLYSTICK_POLICY_URL",
         ),
@@ -273,11 +281,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 90
     audit_archive: Annotated[
         str,
-        _meaning("Where older files of it are moved to; empty means they are removed.", "TALLYSTICK_AUDIT_ARCHIVE"),
+        _place("Where older files of it are moved to; empty means they are removed.", "TALLYSTICK_AUDIT_ARCHIVE"),
     ] = ""
     lineage_to: Annotated[
         str,
-        _meaning(
+        _place(
             "Where a server hands lineage on as OpenLineage events: a file, or an address that takes POST; empty"
             " means nowhere.",
             "TALLYSTICK_LINEAGE_TO",
@@ -372,6 +380,25 @@ def load(
     for name, value, source in (*_spoken(rows, flags or {}, environ, others), *_from_file(rows, base / FILE_NAME)):
         found.setdefault(name, _converted(rows[name], value, source))
     return Settings(**{**found, "base": Path(os.path.normpath(base))})
+
+
+_NAMING_VARIABLES = re.compile(r"OTEL_.+_(CERTIFICATE|KEY)|SSL_CERT_(FILE|DIR)")
+"""Of the environment, and read by libraries."""
+
+
+def named_paths(settings: Settings, *, environ: Mapping[str, str] | None = None) -> list[Path]:
+    """Every file and directory that the settings name, and those that they are read from; absolute, whether they are
+    there or not. The base and `repo` are what tools are for, and are not among them."""
+    environ = os.environ if environ is None else environ
+    values = [value for name, value in environ.items() if _NAMING_VARIABLES.fullmatch(name)]
+    for row in table():
+        extra = get_args(row.type)[1].extra or {}
+        said = getattr(settings, row.name)
+        if "unless" in extra:
+            values += [each for each in (said if isinstance(said, tuple) else (said,)) if each not in extra["unless"]]
+    named = [value.removeprefix("unix:") for value in values if value and "://" not in value]
+    spelled = dict.fromkeys(each for value in named for each in (value, os.path.expanduser(value)))
+    return [settings.base / FILE_NAME, *(Path(each).absolute() for each in spelled)]
 
 
 def default_base() -> Path:

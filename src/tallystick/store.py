@@ -5,7 +5,7 @@ The only way in, for every door. Denied means: nothing read, nothing appended, t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -54,8 +54,14 @@ class Sight:
         if self._may_read is None:
             return True
         facts = self._state.last_owner(node_id)
-        thing = (node_id, Facts(*facts, self._tenant) if facts else Facts())
-        seen = self._may_read(thing)
+        return self._sees((node_id, Facts(*facts, self._tenant) if facts else Facts()))
+
+    def sees_file(self, resource: str) -> bool:
+        """What is in nobody's log, even if a node has such an id."""
+        return self._may_read is None or self._sees((resource, Facts()))
+
+    def _sees(self, thing: Thing) -> bool:
+        seen = self._may_read(thing) if self._may_read is not None else True
         if seen is None and len(self.unknown) < _ASKED_AT_ONCE:
             self.unknown[thing] = None
         return bool(seen)
@@ -109,6 +115,20 @@ class Store:
                 return await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]  # look's own union
 
             return await asking.through(attempt)
+
+    async def ask(
+        self, principal: Principal, action: Action, resource: str, *, also: Sequence[tuple[Action, str]] = ()
+    ) -> None:
+        """Ask the policy about something that is in nobody's log; and, if it wants to be asked, about all that goes
+        with it. Raises Denied, naming only what may be read, and TooMuch."""
+        asking = self._gate.asking(principal, action, resource)
+
+        async def attempt() -> None:
+            if asking.decide(Facts()).narrows:
+                asking.decide_all([(each, name, Facts()) for each, name in also])
+
+        async with self.tenants.using(principal.tenant):
+            await asking.through(attempt)
 
     async def narrowed(
         self,

@@ -191,6 +191,11 @@ GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      "tests/policy/test_remote.py::test_an_answer_that_is_no_answer_is_a_no"),
     ("trailers", "what comes behind a body is no header",
      "tests/server/test_protocol.py::test_trailers_are_no_headers"),
+    ("files, settings", "nothing that settings name is in reach of an agent, wherever it lies",
+     "tests/journeys/test_files_stories.py::test_nothing_that_settings_name_is_in_reach_of_an_agent"),
+    ("files, directories", "a directory is renamed or deleted if the policy agrees to everything in it",
+     "tests/toolsets/files/test_files_toolset.py::"
+     "test_to_delete_or_rename_a_directory_is_to_ask_about_everything_in_it"),
     ("files, owner", "whatever is created under the base is for its owner alone",
      "tests/test_private_files.py::test_what_a_server_leaves_is_for_its_owner_alone"),
     ("L53", "a tenant may have a quota of its own, or none",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -84,6 +85,30 @@ async def test_an_agent_edits_a_content_as_a_file_and_keeps_notes_beside_it(base
             assert answer["code"] in {"PATH_NOT_ALLOWED", "PATH_RESERVED"}
         await told(client, "delete", path="notes")
     assert not (base / "notes").exists()
+
+
+async def test_nothing_that_settings_name_is_in_reach_of_an_agent(base: Path) -> None:
+    (base / "conf" / "rules").mkdir(parents=True)
+    rules = base / "conf" / "rules" / "all.rego"
+    rules.write_text(
+        'package tallystick\n\ndecision := {"result": true, "reason": "all", "policy_version": "1", "narrows": false}\n'
+    )
+    settings = {"policy": rules.parent, "audit_archive": base / "archive", "lineage_to": base / "feed.jsonl"}
+    (base / "tallystick.toml").write_text("".join(f'{name} = "{path}"\n' for name, path in settings.items()))
+    (base / "graph.config.yaml").write_text("db_path: mirror.sqlite\n")
+    os.link(rules, base / "alias.rego")
+    async with agent_at(base) as client:
+        await _project(client)
+        for path in ("conf/rules/all.rego", "CONF/rules/new.rego", "archive/x", "feed.jsonl", "mirror.sqlite-wal"):
+            assert (await refused(client, "view", path=path))["code"] == "PATH_RESERVED"
+            answer = await refused(client, "create", path=path, file_text="x", overwrite=True)
+            assert answer["code"] == "PATH_RESERVED"
+        for path in ("conf", "mirror.sqlite"):
+            assert (await refused(client, "rename", old_path=path, new_path="mine"))["code"] == "PATH_RESERVED"
+            assert (await refused(client, "delete", path=path))["code"] == "PATH_RESERVED"
+        assert (await refused(client, "view", path="alias.rego"))["code"] == "PATH_RESERVED"
+        shown = [entry["path"] for entry in (await told(client, "view", path="."))["entries"]]
+        assert [path for path in shown if not path.startswith("_")] == ["conf"]
 
 
 async def test_doctor_tells_of_an_edit_that_could_not_be_adopted(base: Path) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -62,11 +63,44 @@ def parts_of(path: str) -> Parts:
     return parts
 
 
+class Guard(Protocol):
+    """Says what is out of reach although it lies below the root. By names where they are walked, and by what is found
+    there, which no renaming can deceive."""
+
+    def check_use(self, parts: Parts) -> None: ...
+
+    def check_change(self, parts: Parts) -> None:
+        """Also raises for a directory that holds something that is out of reach."""
+
+    def check_found(self, found: os.stat_result, parts: Parts) -> None: ...
+
+    def check_changed(self, found: os.stat_result, parts: Parts) -> None:
+        """The same as `check_change`, of what is about to be moved, replaced or removed."""
+
+    def hides(self, parts: Parts, found: os.stat_result | None) -> bool: ...
+
+
+class _Open:
+    """Where nothing below the root is out of reach."""
+
+    def check_use(self, parts: Parts) -> None: ...
+
+    def check_change(self, parts: Parts) -> None: ...
+
+    def check_found(self, found: os.stat_result, parts: Parts) -> None: ...
+
+    def check_changed(self, found: os.stat_result, parts: Parts) -> None: ...
+
+    def hides(self, parts: Parts, found: os.stat_result | None) -> bool:
+        return False
+
+
 class Confined:
     """Paths are tuples of names, as `parts_of` makes them. OSErrors of the disk itself are passed on."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, guard: Guard | None = None) -> None:
         self.root = root
+        self._guard = guard or _Open()
 
     # -- looking
 
@@ -96,14 +130,23 @@ class Confined:
         try:
             if not parts:
                 return os.stat(self.root)
+            self._guard.check_use(parts)
             with self.directory(parts[:-1]) as fd:
                 return os.stat(parts[-1], dir_fd=fd, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError, NotFound):
             return None
 
-    def list(self, parts: Parts) -> list[Seen]:
+    def list(self, parts: Parts, *, to_change: bool = False) -> list[Seen]:
+        """What is out of reach is left out; or, of what is to be changed, refused."""
         with self.directory(parts) as fd, os.scandir(fd) as names:
-            return sorted((_seen(name) for name in names), key=lambda seen: seen.name)
+            shown = []
+            for name in names:
+                found, place = name.stat(follow_symlinks=False), (*parts, name.name)
+                if to_change:
+                    self._guard.check_changed(found, place)
+                if to_change or not self._guard.hides(place, found):
+                    shown.append(_seen(name, found))
+            return sorted(shown, key=lambda seen: seen.name)
 
     # -- changing
 
@@ -115,7 +158,9 @@ class Confined:
         `sync` makes the bytes durable before they have the name, `sync_name` the name too.
         `overwrite=False` raises Conflict when the name is taken, however late that happened.
         """
+        self._guard.check_change(parts)
         with self.directory(parts[:-1], make=True) as fd:
+            self._check_there(fd, parts)
             fresh = f".{secrets.token_hex(8)}{UNFINISHED}"
             try:
                 found = _write_new(fd, fresh, data, sync=sync)
@@ -142,7 +187,11 @@ class Confined:
             return found
 
     def rename(self, source: Parts, target: Parts, *, overwrite: bool = False, make: bool = True) -> None:
+        self._guard.check_change(source)
+        self._guard.check_change(target)
         with self.directory(source[:-1]) as origin, self.directory(target[:-1], make=make) as fd:
+            self._check_there(origin, source)
+            self._check_there(fd, target)
             try:
                 self._place(origin, source[-1], fd, target, overwrite=overwrite)
             except FileNotFoundError:
@@ -154,7 +203,9 @@ class Confined:
 
     def remove(self, parts: Parts) -> None:
         """A file, or a directory with everything in it; a link itself, never what it leads to."""
+        self._guard.check_change(parts)
         with self.directory(parts[:-1]) as fd:
+            self._check_there(fd, parts)
             try:
                 _remove(fd, parts[-1])
             except FileNotFoundError:
@@ -162,12 +213,15 @@ class Confined:
 
     @contextmanager
     def directory(self, parts: Parts, *, make: bool = False) -> Iterator[int]:
+        self._guard.check_use(parts)
         fd = self._root_descriptor(make)
         try:
+            self._guard.check_found(os.fstat(fd), ())
             for depth, name in enumerate(parts, 1):
                 below = _enter(fd, name, parts[:depth], make=make)
                 os.close(fd)
                 fd = below
+                self._guard.check_found(os.fstat(fd), parts[:depth])
             yield fd
         finally:
             os.close(fd)
@@ -183,6 +237,7 @@ class Confined:
     def _opened(self, parts: Parts) -> Iterator[int]:
         if not parts:
             raise _refused("the base directory is not a file", code="NOT_A_FILE")
+        self._guard.check_use(parts)
         with self.directory(parts[:-1]) as fd:
             try:
                 file = os.open(parts[-1], _READ, dir_fd=fd)
@@ -193,9 +248,15 @@ class Confined:
                     raise _refused(f"'{_shown(parts)}' is a symbolic link or no ordinary file") from None
                 raise
         try:
+            self._guard.check_found(os.fstat(file), parts)
             yield file
         finally:
             os.close(file)
+
+    def _check_there(self, fd: int, parts: Parts) -> None:
+        """What has this name now."""
+        with suppress(FileNotFoundError):
+            self._guard.check_changed(os.stat(parts[-1], dir_fd=fd, follow_symlinks=False), parts)
 
     def _place(self, origin: int, name: str, fd: int, target: Parts, *, overwrite: bool) -> None:
         if overwrite:
@@ -297,8 +358,7 @@ def _remove(fd: int, name: str) -> None:
     os.rmdir(name, dir_fd=fd)
 
 
-def _seen(entry: os.DirEntry[str]) -> Seen:
-    found = entry.stat(follow_symlinks=False)
+def _seen(entry: os.DirEntry[str], found: os.stat_result) -> Seen:
     kind = "directory" if stat.S_ISDIR(found.st_mode) else "file" if stat.S_ISREG(found.st_mode) else "other"
     return Seen(entry.name, kind, found.st_size)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,7 +33,9 @@ T = TypeVar("T")
 
 
 class Hand:
-    def __init__(self, runner: asyncio.Runner, home: Path, policy: Policy, file_bytes_max: int) -> None:
+    def __init__(
+        self, runner: asyncio.Runner, home: Path, policy: Policy, file_bytes_max: int, reserved: Sequence[Path]
+    ) -> None:
         self._runner = runner
         self.home = home
         self.principal = Principal(actor="agent_alpha")
@@ -49,6 +51,8 @@ class Hand:
             adopt=lambda tenant, kind, entity_id: self.edits.adopt_one(kind, entity_id),
             published=self._published,
             file_bytes_max=file_bytes_max,
+            reserved=reserved,
+            base=home,
         )
         self.tools = {tool.name: tool for tool in toolset.tools}
 
@@ -115,9 +119,11 @@ class Hand:
 
 
 @contextmanager
-def working(home: Path, policy: Policy | None = None, *, file_bytes_max: int = 10_000) -> Iterator[Hand]:
+def working(
+    home: Path, policy: Policy | None = None, *, file_bytes_max: int = 10_000, reserved: Sequence[Path] = ()
+) -> Iterator[Hand]:
     with asyncio.Runner() as runner:
-        hand = Hand(runner, home, policy or Embedded("single-user"), file_bytes_max)
+        hand = Hand(runner, home, policy or Embedded("single-user"), file_bytes_max, reserved)
         yield hand
         hand.follower.close()
         runner.run(hand.store.close())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.errors import Conflict
+from tallystick.errors import Conflict, TallystickError
 from tallystick.policy import Action, Decision, Request
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets.files import TOOLSET
@@ -500,3 +500,109 @@ def test_the_registry_holds_what_may_be_read_in_the_form_it_has(tmp_path: Path) 
         assert hand.call("view", path=path)["content"] == before
         file.write_text("mine now")
         assert hand.refusal("view", path=path)["code"] == "NOT_TEXT"
+
+
+# -- directories
+
+
+class Keeping:
+    """May do anything but what it is told not to."""
+
+    def __init__(self, *refused: tuple[Action, str], hidden: tuple[str, ...] = ()) -> None:
+        self.refused = set(refused) | {(Action.READ, each) for each in hidden}
+        self.asked: list[tuple[str, str | None]] = []
+
+    def decide(self, request: Request) -> Decision:
+        self.asked.append((request.action, request.resource))
+        return Decision((request.action, request.resource) not in self.refused, "kept", "test")
+
+
+def filled(home: Path) -> None:
+    for name in ("d/a", "d/e/b", "d/e/.hidden"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("x")
+    (home / "d" / "link").symlink_to("a")
+    (home / "d" / "empty").mkdir()
+
+
+BELOW = ["a", "e", "e/.hidden", "e/b", "empty", "link"]
+
+
+def test_to_delete_or_rename_a_directory_is_to_ask_about_everything_in_it(tmp_path: Path) -> None:
+    filled(tmp_path)
+    policy = Keeping()
+    with working(tmp_path, policy) as hand:
+        hand.call("rename", old_path="d", new_path="n/d")
+        below = [("DELETE", f"file:d/{each}") for each in BELOW]
+        assert policy.asked[:7] == [("DELETE", "file:d"), *below]
+        assert policy.asked[7:] == [("WRITE", "file:n/d"), *(("WRITE", f"file:n/d/{each}") for each in BELOW)]
+        policy.asked.clear()
+        hand.call("delete", path="n/d")
+        assert policy.asked == [("DELETE", "file:n/d"), *(("DELETE", f"file:n/d/{each}") for each in BELOW)]
+
+
+@pytest.mark.parametrize("each", BELOW)
+@pytest.mark.parametrize(
+    ("tool", "arguments", "action", "at"),
+    [
+        ("delete", {"path": "d"}, Action.DELETE, "d"),
+        ("rename", {"old_path": "d", "new_path": "n"}, Action.DELETE, "d"),
+        ("rename", {"old_path": "d", "new_path": "n"}, Action.WRITE, "n"),
+    ],
+)
+def test_a_directory_stays_if_one_thing_in_it_must(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], action: Action, at: str, each: str
+) -> None:
+    filled(tmp_path)
+    name = f"file:{at}/{each}"
+    with working(tmp_path, Keeping((action, name))) as hand:
+        told = hand.refusal(tool, **arguments)
+        assert (told["code"], name in told["message"]) == ("AUTHORIZATION_DENIED", True)
+    with working(tmp_path, Keeping((action, name), hidden=(name,))) as hand:
+        told = hand.refusal(tool, **arguments)
+        assert (told["code"], name in str(told)) == ("AUTHORIZATION_DENIED", False)
+
+
+def test_what_comes_into_a_directory_while_the_policy_is_asked_is_asked_about_too(tmp_path: Path) -> None:
+    filled(tmp_path)
+
+    class Slow(Keeping):
+        def decide(self, request: Request) -> Decision:
+            if request.resource == "file:d/a":
+                (tmp_path / "d" / "late").write_text("x")
+            return super().decide(request)
+
+    with working(tmp_path, Slow((Action.DELETE, "file:d/late"))) as hand:
+        with pytest.raises(TallystickError, match="late"):
+            hand.call("delete", path="d")
+        assert (tmp_path / "d" / "a").exists()
+
+
+def test_a_directory_with_something_of_the_store_in_it_stays(hand: Hand) -> None:
+    filled(hand.home)
+    (hand.home / "d" / "e" / ".0123.new").write_text("left by a crash")
+    (hand.home / "d" / "e" / "mirror.db").write_text("x")
+    for tool, arguments in (("delete", {"path": "d"}), ("rename", {"old_path": "d", "new_path": "n"})):
+        assert hand.refusal(tool, **arguments)["code"] == "PATH_RESERVED"
+    (hand.home / "d" / "e" / "mirror.db").unlink()
+    hand.call("delete", path="d")
+    assert not (hand.home / "d").exists()
+
+
+def test_a_plain_file_is_not_judged_by_a_node_that_is_called_like_it(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    class Watching:
+        def decide(self, request: Request) -> Decision:
+            if request.resource == "file:a":
+                seen.append(request.resource_owner)
+            return Decision(True, "all", "test")
+
+    (tmp_path / "a").write_text("a")
+    with working(tmp_path, Watching()) as hand:
+        hand.write(memory("file:a", "note"))
+        seen.clear()
+        hand.call("view", path="a")
+        hand.call("view", path=".")
+        hand.call("delete", path="a")
+    assert seen == [None, None, None]

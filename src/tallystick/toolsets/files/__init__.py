@@ -8,7 +8,7 @@ content. What else the store keeps there is out of reach (`places` says what).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,13 +30,16 @@ def make_toolset(
     adopt: Callable[[str, Kind, str], Awaitable[None]] | None = None,
     published: Callable[[str, int], Awaitable[None]] | None = None,
     file_bytes_max: int = FILE_BYTES_MAX,
+    reserved: Sequence[Path] = (),
+    base: Path | None = None,
 ) -> Toolset:
     """By tenant: its home and its views. Without views contents cannot be seen or edited.
 
     `adopt` is awaited before a content is edited: what a person wrote into its file comes first. `published`
-    is awaited after a commit. Without a home the toolset is only for showing.
+    is awaited after a commit. Without a home the toolset is only for showing. Nobody gets at what is `reserved`,
+    nor at what the store keeps for itself below the `base`.
     """
-    desk = Desk(home, views, adopt, published, file_bytes_max)
+    desk = Desk(home, views, adopt, published, file_bytes_max, tuple(reserved), base)
     return Toolset(
         name="files",
         summary="plain text files in the base directory, and the content files of typed memories, edited as text",

@@ -20,6 +20,7 @@ from tallystick.projections.content import Contents, Kind, check_text
 from tallystick.state.state import State
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.files.places import Entity, Place, place_of
+from tallystick.toolsets.files.reserved import Reserved
 from tallystick.toolsets.ontology.lookup import shows as shows_connection
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class Desk(msgspec.Struct, frozen=True):
     adopt: Callable[[str, Kind, str], Awaitable[None]] | None
     published: Callable[[str, int], Awaitable[None]] | None
     file_bytes_max: int = FILE_BYTES_MAX
+    reserved: tuple[Path, ...] = ()
+    """What the settings name."""
+    base: Path | None = None
+    """What holds the homes of all tenants."""
 
     def home_of(self, principal: Principal) -> Path:
         if self.home is None:
@@ -45,7 +50,9 @@ class Desk(msgspec.Struct, frozen=True):
         return self.home(principal.tenant)
 
     def files_of(self, principal: Principal) -> Confined:
-        return Confined(self.home_of(principal))
+        """For one call."""
+        home = self.home_of(principal)
+        return Confined(home, Reserved(home, self.reserved, self.base))
 
     def contents_of(self, principal: Principal) -> Contents:
         return Contents(self.home_of(principal))
@@ -97,12 +104,14 @@ async def decided(store: Store, principal: Principal, action: Action, place: Pla
 
     Says what must be told beside the content: that its memory was recalled, if it was.
     """
-    is_entity = place.entity is not None
+    if place.entity is None:
+        await store.ask(principal, action, place.resource)
+        return {}
 
     def look(state: State) -> dict[str, Any]:
-        return Discretion(state).warned(place.resource, {}) if is_entity else {}
+        return Discretion(state).warned(place.resource, {})
 
-    return await store.read(principal, action, look, resource=place.resource, is_entity=is_entity)
+    return await store.read(principal, action, look, resource=place.resource)
 
 
 async def on_disk(work: Callable[[], T], doing: str) -> T:

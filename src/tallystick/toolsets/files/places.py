@@ -68,19 +68,30 @@ def place_of(path: str) -> Place:
     return Place(parts, "plain")
 
 
-def is_own(parts: Parts) -> bool:
-    """Whether it belongs to the store. Names are compared as a careless file system would."""
-    top = "".join(
+def folded(name: str) -> str:
+    """As a careless file system compares names."""
+    return "".join(
         character
-        for character in unicodedata.normalize("NFKC", parts[0]).casefold()
+        for character in unicodedata.normalize("NFKC", name).casefold()
         if unicodedata.category(character) != "Cf"
     )
+
+
+def is_own(parts: Parts) -> bool:
+    """Whether it belongs to the store."""
+    top = folded(parts[0])
     return (
         top.startswith(("_", ".", "graph.db"))
         or top in _OWN
         or parts[-1].casefold().endswith(_DATABASES)
         or is_unfinished(parts[-1])
     )
+
+
+def check_not_own(parts: Parts) -> None:
+    """Of what goes with a directory. What a crash left of a file that was being written is nobody's."""
+    if is_own(parts) and not is_unfinished(parts[-1]):
+        raise _reserved(parts)
 
 
 def check_plain(place: Place, verb: str) -> None:

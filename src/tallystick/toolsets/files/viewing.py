@@ -141,7 +141,7 @@ async def _directory(desk: Desk, store: Store, principal: Principal, place: Plac
             owner = owners.get(entry["path"])
             if owner is not None:
                 return shows(state, sight, owner)
-            return not _is_content(entry) and sight.sees(f"file:{entry['path']}")
+            return not _is_content(entry) and sight.sees_file(f"file:{entry['path']}")
 
         shown = discretion.first(listed, sees, ENTRIES_MAX + 1)
         return [discretion.warned(owners.get(entry["path"], ("nodes", ""))[1], entry) for entry in shown]

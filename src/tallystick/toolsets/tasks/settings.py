@@ -16,8 +16,14 @@ VERSION = "3.0"
 
 def read_pipelines(environ: Mapping[str, str]) -> Pipelines:
     """The shipped ones where there is no file. Raises InvalidArgument, naming it, for one that makes no sense."""
+    path = find_file(environ)
+    return Pipelines() if path is None else _from_file(path)
+
+
+def find_file(environ: Mapping[str, str]) -> Path | None:
+    """Where it is looked for."""
     home = environ.get(HOME)
-    return _from_file(Path(home).expanduser() / FILE_NAME) if home else Pipelines()
+    return (Path(home).expanduser() / FILE_NAME).absolute() if home else None
 
 
 def _from_file(path: Path) -> Pipelines:

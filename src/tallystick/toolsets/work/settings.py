@@ -44,6 +44,13 @@ def read_settings(*, base: Path, working: Path, environ: Mapping[str, str]) -> W
     return WorkSettings(**said)
 
 
+def named_paths(settings: WorkSettings, *, base: Path, working: Path) -> list[Path]:
+    """The files that these settings name, and those that they are read from."""
+    said = [getattr(settings, name) for name in WorkSettings.__struct_fields__]
+    files = [directory / FILE_NAME for directory in (base, working)]
+    return [*files, *(value.absolute() for value in said if isinstance(value, Path))]
+
+
 def _from_file(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
