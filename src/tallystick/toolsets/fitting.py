@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,6 +21,11 @@ def room_for(principal: Principal, bytes_max: int) -> int:
 
 def size_of(value: Any) -> int:
     return len(msgspec.json.encode(value))
+
+
+def characters_of(value: Any) -> int:
+    """Of compact JSON in ASCII: what no other way to write it exceeds."""
+    return len(json.dumps(value, separators=(",", ":")))
 
 
 def fitting(items: Iterable[T], bytes_max: int) -> list[T]:
@@ -58,12 +65,13 @@ def shortened(value: Any, bytes_max: int) -> Any:
     return _first_members(value, bytes_max) if isinstance(value, dict) else value
 
 
-def cut_text(text: str, bytes_max: int) -> str:
-    """Measured as JSON, where a control character takes six bytes."""
-    kept = text[:bytes_max]
-    while kept and size_of(kept) + len("…".encode()) > bytes_max:
-        kept = kept[: len(kept) * 3 // 4]
-    return kept + "…"
+def cut_text(text: str, most: int, measure: Callable[[str], int] = size_of) -> str:
+    """As much from the start as fits with an ellipsis, as JSON: there a control character takes six bytes."""
+    if measure(text) <= most:
+        return text
+    # The ellipsis is no larger than its escape, and a prefix never larger than a longer one.
+    room, text = most - len("\\u2026"), text[:most]
+    return text[: bisect_right(range(1, len(text)), room, key=lambda end: measure(text[:end]))] + "…"
 
 
 def _last_items(items: list[Any], bytes_max: int) -> list[Any]:

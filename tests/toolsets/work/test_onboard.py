@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.toolsets.work.team import Team, summaries, working
 
@@ -65,8 +70,10 @@ def test_twenty_entries_of_evidence_unless_asked_otherwise(team: Team) -> None:
     ids = team.plan(*({"ref": str(number)} for number in range(60)))
     for node_id in ids.values():
         team.resolve(node_id)
-    assert len(team.call("graph_onboard", project="p")["recent_evidence"]) == 20
-    assert len(team.call("graph_onboard", project="p", evidence_limit=50)["recent_evidence"]) == 50
+    for asked, limit in (({}, 20), ({"evidence_limit": 50}, 50), ({"evidence_limit": 3}, 3)):
+        told = team.call("graph_onboard", project="p", **asked)
+        assert len(told["recent_evidence"]) + told["more"].get("recent_evidence", 0) == limit
+        assert told["recent_evidence"][0]["node_summary"] == "59"
     for limit in (0, 51):
         assert team.refusal("graph_onboard", project="p", evidence_limit=limit)["error"] == "validation_error"
 
@@ -113,5 +120,78 @@ def test_long_links_and_refs_are_cut(team: Team) -> None:
     node_id = team.plan({"ref": "a", "context_links": ["l" * 900]})["a"]
     team.resolve(node_id, add_evidence=[{"type": "note", "ref": "r" * 3_000}])
     told = team.call("graph_onboard", project="p")
-    assert len(told["context_links"][0]) == 120
-    assert len(told["recent_evidence"][0]["ref"]) == 80
+    assert 100 < len(told["context_links"][0]) <= 120
+    assert 100 < len(told["recent_evidence"][0]["ref"]) <= 120
+
+
+def tokens(answer: dict[str, Any]) -> float:
+    """However the JSON is written."""
+    return max(len(json.dumps(answer, separators=(",", ":"), ensure_ascii=ascii)) for ascii in (True, False)) / 4
+
+
+def test_thirty_nodes_of_long_texts_stay_within_the_budget_and_the_rest_is_counted(team: Team) -> None:
+    long = {"summary": "s" * 2_000, "context_links": ["l" * 900], "properties": {"note": "n" * 5_000}}
+    ids = team.plan(*({**long, "ref": str(number), "context_links": [f"{number}" * 400]} for number in range(29)))
+    for node_id in list(ids.values())[:15]:
+        team.resolve(node_id, add_evidence=[{"type": "t" * 128, "ref": "r" * 4_000}] * 3)
+    team.next(claim=True, count=3)
+    told = team.call("graph_onboard", project="p")
+    assert tokens(told) <= 600
+    shown = {name: len(told[name]) for name in told["more"]}
+    totals = {"tree": 29, "recent_evidence": 20, "context_links": 29, "actionable": 10}
+    assert {name: shown[name] + told["more"][name] for name in totals} == totals
+    assert min(shown[name] for name in totals) > 0
+    assert told["actionable"][0]["properties_cut"] is True
+
+
+HOSTILE = st.sampled_from(["🙂" * 400, '"' * 900, "x" * 900, "漢 " * 300]) | st.text(
+    st.sampled_from('a "\\\n\x01é漢🙂'), min_size=1, max_size=30
+).filter(str.strip)
+NODES = st.fixed_dictionaries(
+    {
+        "summary": HOSTILE,
+        "context_links": st.lists(HOSTILE, max_size=3),
+        "properties": st.dictionaries(st.sampled_from(["priority", "k" * 300, "🙂"]), HOSTILE | st.integers(-9, 9)),
+        "above": st.integers(0, 29),
+    }
+)
+EVIDENCE = st.lists(st.fixed_dictionaries({"type": st.sampled_from(["git", "t" * 128]), "ref": HOSTILE}), max_size=5)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(NODES, min_size=1, max_size=29),
+    st.dictionaries(st.integers(0, 28), EVIDENCE),
+    st.integers(0, 5),
+    HOSTILE,
+)
+def test_whatever_is_in_a_project_joining_it_costs_at_most_the_budget(
+    nodes: list[dict[str, Any]], resolved: dict[int, list[dict[str, str]]], claimed: int, goal: str
+) -> None:
+    with working() as team:
+        team.call("graph_open", project="p", goal=goal)
+        plan = []
+        for number, node in enumerate(nodes):
+            above = node.pop("above")
+            parent = {"parent_ref": str(above)} if above < number else {}
+            plan.append({**node, **parent, "ref": str(number)})
+        ids = list(team.plan(*plan).values())
+        done = {ids[number % len(ids)]: evidence for number, evidence in resolved.items()}
+        updates = [{"node_id": each, "resolved": True, "add_evidence": evidence} for each, evidence in done.items()]
+        if updates:
+            team.call("graph_update", updates=updates)
+        if claimed:
+            team.next(claim=True, count=claimed)
+        told = team.call("graph_onboard", project="p")
+        assert tokens(told) <= 600
+        assert told["summary"]["total"] == len(ids) + 1
+        rows = len(told["tree"]) + sum(len(row.get("children", ())) for row in told["tree"])
+        links = {link for node in nodes for link in node["context_links"]}
+        evidence = min(sum(map(len, done.values())), 20)
+        more = told.get("more", {})
+        assert all(left_out > 0 for left_out in more.values())
+        assert len(told["context_links"]) + more.get("context_links", 0) == len(links)
+        assert len(told["recent_evidence"]) + more.get("recent_evidence", 0) == evidence
+        tops = [ref for ref, each in enumerate(plan) if "parent_ref" not in each]
+        below = [each for each in plan if int(each.get("parent_ref", -1)) in tops]
+        assert rows + more.get("tree", 0) == len(tops) + len(below)

@@ -112,6 +112,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "events": _ARRAY,
     "hint": _TEXT,
     "knowledge": _OBJECT,
+    "more": _OBJECT,
     "newly_actionable": _ARRAY,
     "next_cursor": _TEXT,
     "node": _OBJECT,
@@ -229,7 +230,7 @@ _TABLE: tuple[_Row, ...] = (
         "ri",
         "Join a project",
         "Start here when joining a work project: counts, tree, recent evidence, links, what is actionable.",
-        "project summary tree recent_evidence context_links actionable",
+        "project summary tree recent_evidence context_links actionable more?",
     ),
 )
 

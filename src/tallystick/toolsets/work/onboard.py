@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from functools import cache
 from heapq import nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
@@ -16,10 +20,9 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.questions import ranked
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.fitting import characters_of, cut_text, shortened
+from tallystick.toolsets.memory.arguments import NAME_CHARACTERS_MAX
 from tallystick.toolsets.work.answers import (
-    ANSWER_BYTES_MAX,
-    PART_BYTES_MAX,
     Said,
     children_of,
     counts_of,
@@ -39,15 +42,16 @@ from tallystick.toolsets.work.held import held_by
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store
 
+TOKENS_MAX = 600
+CHARACTERS_MAX = 4 * TOKENS_MAX
+"""Of JSON, and what is not ASCII counted as it is escaped, in which form it costs a model the most."""
+_WIDTHS = (120, 80, 50)
+"""To which texts are cut, before entries are left out."""
+_WHOLE = ("id", "node_id", "project", "root")
 _ACTIONABLE_SHOWN = 10
-_CLAIMS_SHOWN = 50
-_LINKS_SHOWN = 100
-_CHILDREN_SHOWN = 200
+_ROWS_READ = 50
+"""More of a tree, of links or of claims do not fit, however short they are."""
 _DOCUMENTS_READ = 1_000
-_REF_SHOWN = 80
-_LINK_SHOWN = 120
-_SUMMARY_SHOWN = 120
-_TREE_BYTES_MAX = 2 * PART_BYTES_MAX
 
 
 async def onboard(desk: Desk, store: Store, principal: Principal, asked: OnboardArguments) -> Answer:
@@ -86,44 +90,131 @@ def _seen(
 ) -> Said:
     root = graph.find(board.root) if board.root is not None else None
     goal = summary_of(state, root) if root is not None and tell.sees(root.id) else None
-    answer: Said = {"project": board.name}
-    if goal != board.name:
-        answer["goal"] = goal
-    answer |= {
-        "summary": counts_of(graph, board, tell),
-        "tree": _tree(state, root, tell) if root is not None else [],
-        "recent_evidence": _evidence(state, graph, board, tell, evidence_limit),
-        "context_links": _links(graph, board, tell),
-        "actionable": _actionable(desk, state, graph, board, tell),
-    }
-    mine = [row.id for row in first(tell, held_by(desk, graph, board, principal), _CLAIMS_SHOWN)]
-    return answer | ({"your_claims": mine} if mine else {})
+    mine = [row.id for row in first(tell, held_by(desk, graph, board, principal), _ROWS_READ)]
+    parts = [
+        _tree(state, root, tell),
+        _listed("recent_evidence", 3, _evidence(state, graph, board, tell, evidence_limit)),
+        _listed("context_links", 2, *_links(graph, board, tell)),
+        _listed("actionable", 3, _actionable(desk, state, graph, board, tell)),
+        _listed("your_claims", 1, mine),
+    ]
+    return _fitted(_head(board, goal, counts_of(graph, board, tell)), parts)
 
 
-def _tree(state: State, root: Row, tell: Discretion) -> list[Said]:
-    """The root's children and theirs, oldest first."""
-    rows, _ = children_of(root, tell, _CHILDREN_SHOWN)
-    return fitting((_branch(state, child, tell) for child in rows), _TREE_BYTES_MAX)
+def _head(board: Board, goal: str | None, counts: Said) -> Said:
+    """A name too long for graph_open is cut: then the root's id says which project it is."""
+    name = cut(board.name, NAME_CHARACTERS_MAX)
+    answer: Said = {"project": name} | ({} if name == board.name else {"root": board.root})
+    return answer | ({} if goal == board.name else {"goal": goal}) | {"summary": counts}
 
 
-def _branch(state: State, row: Row, tell: Discretion) -> Said:
-    answer = _leaf(state, row, tell)
-    children, count = children_of(row, tell, _CHILDREN_SHOWN // 4)
-    if children:
-        answer["children"] = [_twig(state, child, tell) for child in children]
-    if len(children) < count:
-        answer["child_count"] = count
+# -- within the budget
+
+
+class _Part(msgspec.Struct, frozen=True):
+    name: str
+    weight: int
+    """What it may have of the budget, beside the others, where not all of them fit."""
+    total: int
+    count: int
+    """How many of them could be shown."""
+    shown: Callable[[int, int], list[Any]]
+    """So many of them from the first, with texts cut to a width."""
+
+
+def _fitted(head: Said, parts: list[_Part]) -> Said:
+    for width in _WIDTHS:
+        answer = _put_together(head, parts, [part.count for part in parts], width)
+        if characters_of(answer) <= CHARACTERS_MAX:
+            return answer
+    return _put_together(head, parts, _counts(head, parts, width), width)
+
+
+def _put_together(head: Said, parts: list[_Part], counts: list[int], width: int) -> Said:
+    shown = {part.name: part.shown(count, width) for part, count in zip(parts, counts, strict=True)}
+    if not shown["your_claims"]:
+        del shown["your_claims"]
+    more = {part.name: part.total - count for part, count in zip(parts, counts, strict=True) if count < part.total}
+    return {**_cut(head, width), **shown} | ({"more": more} if more else {})
+
+
+def _counts(head: Said, parts: list[_Part], width: int) -> list[int]:
+    """How many of each: the parts that need little leave the rest to the others."""
+    bare = _put_together(head, parts, [0] * len(parts), width)
+    left = CHARACTERS_MAX - characters_of({**bare, "your_claims": []})
+    needs = {part.name: characters_of(part.shown(part.count, width)) for part in parts}
+    weights = sum(part.weight for part in parts)
+    counts: dict[str, int] = {}
+    for part in sorted(parts, key=lambda part: needs[part.name] / part.weight):
+        counts[part.name], spent = _most(part, left * part.weight // weights, width)
+        left, weights = left - spent, weights - part.weight
+    return [counts[part.name] for part in parts]
+
+
+def _most(part: _Part, characters: int, width: int) -> tuple[int, int]:
+    def size(count: int) -> int:
+        return characters_of(part.shown(count, width)) - len("[]")
+
+    count = bisect_right(range(1, part.count + 1), characters, key=size)
+    return count, size(count)
+
+
+def _listed(name: str, weight: int, entries: list[Any], total: int | None = None) -> _Part:
+    @cache
+    def at(width: int) -> list[Any]:
+        return [_cut(entry, width) for entry in entries]
+
+    total = len(entries) if total is None else total
+    return _Part(name, weight, total, len(entries), lambda count, width: at(width)[:count])
+
+
+def _cut(said: Any, width: int) -> Any:
+    """Every text but ids; of properties what fits in as much."""
+    if isinstance(said, str):
+        return cut_text(said, width, characters_of)
+    if not isinstance(said, dict):
+        return said
+    answer = {name: value if name in _WHOLE else _cut(value, width) for name, value in said.items()}
+    if "properties" in said:
+        answer["properties"] = shortened(said["properties"], width)
+        if answer["properties"] != said["properties"]:
+            answer["properties_cut"] = True
     return answer
 
 
-def _twig(state: State, row: Row, tell: Discretion) -> Said:
-    _, count = children_of(row, tell, 0)
-    return _leaf(state, row, tell) | ({"child_count": count} if count else {})
+# -- what there is
+
+
+def _tree(state: State, root: Row | None, tell: Discretion) -> _Part:
+    """The root's children and theirs, oldest first; all children before the first of theirs."""
+    children, count = children_of(root, tell, _ROWS_READ) if root is not None else ([], 0)
+    below = {child: children_of(child, tell, _ROWS_READ) for child in children}
+    rows = [*children, *(each for found, _ in below.values() for each in found)][:_ROWS_READ]
+    leaves = {row: _leaf(state, row, tell) for row in rows}
+    twigs = {row: {"child_count": n} for row in rows[len(children) :] if (n := children_of(row, tell, 0)[1])}
+
+    @cache
+    def at(width: int) -> dict[Row, Said]:
+        return {row: _cut(leaf, width) for row, leaf in leaves.items()}
+
+    def shown(count: int, width: int) -> list[Said]:
+        kept = {row: at(width)[row] for row in rows[:count]}
+        return [kept[child] | branches(child, kept) for child in children if child in kept]
+
+    def branches(child: Row, kept: dict[Row, Said]) -> Said:
+        found, number = below[child]
+        twigs_kept = [kept[row] | twigs.get(row, {}) for row in found if row in kept]
+        answer: Said = {"children": twigs_kept} if twigs_kept else {}
+        return answer | ({"child_count": number} if len(twigs_kept) < number else {})
+
+    total = count + sum(number for _, number in below.values())
+    if root is not None and not tell.narrows:
+        total = count + sum(len(child.children) for child in root.children)
+    return _Part("tree", 4, total, len(rows), shown)
 
 
 def _leaf(state: State, row: Row, tell: Discretion) -> Said:
-    summary = cut(summary_of(state, row), _SUMMARY_SHOWN)
-    return tell.warned(row.id, {"id": row.id, "summary": summary, **standing(row)})
+    return tell.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
 
 
 def _evidence(state: State, graph: WorkGraph, board: Board, tell: Discretion, limit: int) -> list[Said]:
@@ -138,7 +229,7 @@ def _evidence(state: State, graph: WorkGraph, board: Board, tell: Discretion, li
         if _is_enough(found, limit, node):
             break
         found = sorted([*found, *_told(node, tell)], key=lambda entry: entry["timestamp"], reverse=True)[:limit]
-    return fitting(found, ANSWER_BYTES_MAX // 4) if found else []
+    return found
 
 
 def _is_enough(found: list[Said], limit: int, node: Node) -> bool:
@@ -151,9 +242,9 @@ def _told(node: Node, tell: Discretion) -> list[Said]:
             node.id,
             {
                 "node_id": node.id,
-                "node_summary": cut(node.attrs.get("summary"), _SUMMARY_SHOWN // 2),
+                "node_summary": node.attrs.get("summary"),
                 "type": entry.get("type"),
-                "ref": cut(entry.get("ref"), _REF_SHOWN),
+                "ref": entry.get("ref"),
                 "agent": entry.get("agent"),
                 "timestamp": str(entry.get("timestamp")),
             },
@@ -163,24 +254,24 @@ def _told(node: Node, tell: Discretion) -> list[Said]:
     ]
 
 
-def _links(graph: WorkGraph, board: Board, tell: Discretion) -> list[str]:
+def _links(graph: WorkGraph, board: Board, tell: Discretion) -> tuple[list[str], int]:
+    """The first of them, sorted, and how many there are."""
     links = set(board.links)
     if tell.narrows:
         rows = map(graph.by_number.__getitem__, board.members)
-        seen = first(tell, (row for row in rows if row.links), _LINKS_SHOWN)
+        seen = first(tell, (row for row in rows if row.links), 2 * _ROWS_READ)
         links = {link for row in seen for link in row.links}
-    return [cut(link, _LINK_SHOWN) for link in nsmallest(_LINKS_SHOWN, links)]
+    return nsmallest(_ROWS_READ, links), len(links)
 
 
 def _actionable(desk: Desk, state: State, graph: WorkGraph, board: Board, tell: Discretion) -> list[Said]:
     """In graph_next's order, without what somebody works on."""
     moment = desk.moment()
     free = (row for row in ranked(graph, board) if not moment.is_claimed(row))
-    found = [_open(state, row, tell) for row in first(tell, free, _ACTIONABLE_SHOWN)]
-    return fitting(found, PART_BYTES_MAX) if found else []
+    return [_open(state, row, tell) for row in first(tell, free, _ACTIONABLE_SHOWN)]
 
 
 def _open(state: State, row: Row, tell: Discretion) -> Said:
     attrs = get_node(state, row.id).attrs
-    summary = cut(attrs.get("summary"), _SUMMARY_SHOWN)
-    return tell.warned(row.id, {"id": row.id, "summary": summary, "properties": properties_of(attrs)})
+    answer = {"id": row.id, "summary": attrs.get("summary"), "properties": properties_of(attrs)}
+    return tell.warned(row.id, answer)
