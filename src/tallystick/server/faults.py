@@ -19,16 +19,16 @@ FAULTS_MAX = 50
 
 def sentences(error: ValidationError, arguments: Any) -> list[str]:
     faults = [_fault(details, arguments) for details in error.errors(include_url=False, include_input=False)]
-    said = list(dict.fromkeys(sentence for fault in _merge(faults) for sentence in fault.sentences()))
-    if len(said) > FAULTS_MAX:
-        return [*said[:FAULTS_MAX], f"and {len(said) - FAULTS_MAX} more"]
-    return said
+    return _bounded(list(dict.fromkeys(sentence for fault in _merge(faults) for sentence in fault.sentences())))
+
+
+def _bounded(said: list[str]) -> list[str]:
+    return [*said[:FAULTS_MAX], f"and {len(said) - FAULTS_MAX} more"] if len(said) > FAULTS_MAX else said
 
 
 def oversized(arguments: Any) -> list[str]:
     """The integers that need more than 64 bits."""
-    found = [f"{_subject(path)} must be an integer of at most 64 bits" for path in _oversized(arguments, ())]
-    return found[:FAULTS_MAX]
+    return _bounded([f"{_subject(path)} must be an integer of at most 64 bits" for path in _oversized(arguments, ())])
 
 
 def _oversized(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:

@@ -33,6 +33,17 @@ def fitting(items: Iterable[T], bytes_max: int) -> list[T]:
     return list(while_fitting(items, bytes_max))
 
 
+def listing(key: str, items: Iterable[T], total: int, bytes_max: int, *, note: str = "omitted") -> dict[str, Any]:
+    """Under `key` as many as fit, and under `note` how many of the total are not among them, where some are not."""
+    shown = fitting(items, bytes_max)
+    return {key: shown} | ({note: total - len(shown)} if len(shown) < total else {})
+
+
+def cut_short(shown: int, *, limit: int, left: int, note: str = "truncated") -> dict[str, bool]:
+    """For pages: whether this one is shorter than was asked for, though there is more."""
+    return {note: True} if shown < min(limit, left) else {}
+
+
 def while_fitting(items: Iterable[T], bytes_max: int) -> Iterator[T]:
     left = bytes_max
     for number, item in enumerate(items):

@@ -230,7 +230,7 @@ def test_what_is_written_while_a_search_goes_on_is_not_found_by_it(librarian: Li
     atoms = [librarian.atom(f"{number:03}", knowledge="sought") for number in range(60)]
     asked = {"operation": "search", "entityType": "atom", "projectId": SHOP, "query": "sought", "limit": 100}
     state = librarian.partition._state
-    answer = _found(state, QueryArguments.model_validate(asked), Sight(state, "default", None))
+    answer = _found(state, QueryArguments.model_validate(asked), Sight(state, "default", None), 50_000)
     next(answer)
     librarian.delete(atoms[-1])
     librarian.update(atoms[-2], knowledge="something else")

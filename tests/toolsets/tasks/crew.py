@@ -39,6 +39,7 @@ class Crew:
         self.now = NOON
         self.me = "ann"
         self.session: str | None = None
+        self.is_program = False
         self.claims = Claims(sessions=Sessions())
         self.log = MemoryLog()
         self.partition = Partition(self.log, clock=lambda: self.now)
@@ -106,7 +107,8 @@ class Crew:
     async def _call(self, tool: str, arguments: Said) -> Answer:
         toolsets = (self.toolset, *self._toolsets.values())
         found = next(each for toolset in toolsets for each in toolset.tools if each.name == tool)
-        return await found.call(self.store, Principal(actor=self.me, session=self.session), prepare(found, arguments))
+        principal = Principal(actor=self.me, session=self.session, is_program=self.is_program)
+        return await found.call(self.store, principal, prepare(found, arguments))
 
     @contextmanager
     def as_(self, agent: str, session: str | None = None) -> Iterator[None]:

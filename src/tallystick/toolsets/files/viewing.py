@@ -92,9 +92,12 @@ def _file(place: Place, text: str, asked: list[int] | None, warning: dict[str, A
         **warning,
     }
     note = ""
+    if shown != lines[first - 1 : end]:
+        data["truncated"] = True
+        note = f"\n(line {end} is longer than a page: this is its beginning)"
     if end < last:
         data |= {"truncated": True, "next_line": end + 1}
-        note = f"\n({len(lines)} lines in all; go on with view_range [{end + 1}, -1])"
+        note += f"\n({len(lines)} lines in all; go on with view_range [{end + 1}, -1])"
     if warning:
         note += f"\n(untrusted: {warning['untrusted']['reason']})"
     return Answer(data, text=(numbered(shown, first) or "(the file is empty)") + note)

@@ -12,7 +12,7 @@ from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion, itself
 from tallystick.toolsets.envelope import clamped, succeeded
-from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.fitting import cut_short, fitting, room_for
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, Said, entry_of
 from tallystick.toolsets.knowledge.arguments import PAGE_DEFAULT, ChangelogArguments, check_changelog
 from tallystick.toolsets.knowledge.desk import Desk, Operations, put
@@ -49,18 +49,19 @@ async def _append(desk: Desk, store: Store, principal: Principal, asked: Changel
 
 async def _search(desk: Desk, store: Store, principal: Principal, asked: ChangelogArguments) -> Answer:
     def look(state: State, sight: Sight) -> Said:
-        return _page(state, Discretion(state, sight), asked)
+        return _page(state, Discretion(state, sight), asked, room_for(principal, ANSWER_BYTES_MAX))
 
     return succeeded(await desk.narrowed(store, principal, Action.SEARCH, look, resource=asked.parentId))
 
 
-def _page(state: State, discretion: Discretion, asked: ChangelogArguments) -> Said:
+def _page(state: State, discretion: Discretion, asked: ChangelogArguments, bytes_max: int) -> Said:
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
     ids = discretion.seen(state.aspect(Knowledge).changelog(asked.parentType, asked.parentId or ""), itself)
     nodes = (node for node in map(state.node, ids[offset : offset + limit]) if node is not None)
-    entries = fitting((entry_of(discretion, node, FIELDS) for node in nodes), ANSWER_BYTES_MAX)
+    entries = fitting((entry_of(discretion, node, FIELDS) for node in nodes), bytes_max)
     data: Said = {"entries": entries, "count": len(entries), "total": len(ids), "limit": limit, "offset": offset}
+    data |= cut_short(len(entries), limit=limit, left=len(ids) - offset)
     if entries and offset + len(entries) < len(ids):
         data["nextOffset"] = offset + len(entries)
     return data

@@ -18,7 +18,7 @@ from tallystick.state.knowledge.globs import is_directory, segments_of
 from tallystick.state.knowledge.index import GlobIndex
 from tallystick.state.state import State
 from tallystick.toolsets.discretion import Discretion, itself
-from tallystick.toolsets.fitting import fitting, size_of
+from tallystick.toolsets.fitting import listing, size_of
 from tallystick.toolsets.knowledge.answers import (
     ANSWER_BYTES_MAX,
     LISTED_LEAST,
@@ -141,7 +141,8 @@ def graph_hints(
     matched, unmatched = drained(_match(knowledge, project_id, repository_paths(paths), discretion))
     atoms = in_order(atom for atom, _ in matched.values())
     lines = (discretion.warned(atom.id, {"id": atom.id, "name": atom.name}) for atom in atoms)
-    told: Said = {"atoms": fitting(lines, 2_000), "unmatchedPaths": unmatched[:LISTED_LEAST]}
+    told = listing("atoms", lines, len(atoms), 2_000, note="atomsOmitted") | {"unmatchedPaths": unmatched}
+    cut_list(told, "unmatchedPaths")
     return hints | {name: value for name, value in told.items() if value}
 
 

@@ -111,11 +111,17 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sparing(said: Mapping[str, dict[str, Any]], bytes_max: int = FRESHNESS_BYTES_MAX) -> Mapping[str, dict[str, Any]]:
-    for kept in (("fresh", "matchesNothing"), ("fresh",)):
+    for kept in (("fresh", "matchesNothing", "changedFilesOmitted"), ("fresh", "changedFilesOmitted")):
         if size_of(said) <= bytes_max:
             break
-        said = {atom_id: {name: each[name] for name in kept if name in each} for atom_id, each in said.items()}
+        said = {atom_id: _spared(each, kept) for atom_id, each in said.items()}
     return said
+
+
+def _spared(said: dict[str, Any], kept: Sequence[str]) -> dict[str, Any]:
+    omitted = len(said.get("changedFiles", ())) + said.get("changedFilesOmitted", 0)
+    counted = said | ({"changedFilesOmitted": omitted} if omitted else {})
+    return {name: counted[name] for name in kept if name in counted}
 
 
 # -- operations

@@ -12,7 +12,7 @@ from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.envelope import clamped, succeeded
-from tallystick.toolsets.fitting import fitting, size_of
+from tallystick.toolsets.fitting import cut_short, fitting, room_for, size_of
 from tallystick.toolsets.knowledge.answers import (
     ANSWER_BYTES_MAX,
     Said,
@@ -136,13 +136,13 @@ def _note_pin(node: Node, pins: Pins) -> None:
 
 async def _search(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
     def look(state: State, sight: Sight) -> Breathing[Said]:
-        return _found(state, asked, sight)
+        return _found(state, asked, sight, room_for(principal, ANSWER_BYTES_MAX))
 
     found: Said = await desk.narrowed(store, principal, Action.SEARCH, look)
     return succeeded(found)
 
 
-def _found(state: State, asked: QueryArguments, sight: Sight) -> Breathing[Said]:
+def _found(state: State, asked: QueryArguments, sight: Sight, bytes_max: int) -> Breathing[Said]:
     # While many are looked through others may write: all of it is as it was when it was asked for.
     discretion, at = Discretion(state, sight), state.count
     limit = clamped(asked.limit, PAGE_DEFAULT)
@@ -152,9 +152,10 @@ def _found(state: State, asked: QueryArguments, sight: Sight) -> Breathing[Said]
     )
     if sight.narrows:
         hits = [entry for entry in hits if sight.sees(entry.id)]
-    page = (_listed(state, discretion, asked, entry, at) for entry in hits[offset : offset + limit])
-    items = fitting(page, ANSWER_BYTES_MAX)
+    page = (_listed(state, discretion, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
+    items = fitting(page, bytes_max)
     data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
+    data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
     if items and offset + len(items) < len(hits):
         data["nextOffset"] = offset + len(items)
     return data
@@ -190,11 +191,13 @@ def _knowledge(state: State, at: int, entry: Atom | Molecule) -> str:
     return text(node.attrs, "knowledge") if node is not None else ""
 
 
-def _listed(state: State, discretion: Discretion, asked: QueryArguments, entry: Atom | Molecule, at: int) -> Said:
+def _listed(
+    state: State, discretion: Discretion, asked: QueryArguments, entry: Atom | Molecule, at: int, bytes_max: int
+) -> Said:
     said = _whole(state, discretion, entry, asked, {}, at)
-    if size_of(said) > ANSWER_BYTES_MAX:
+    if size_of(said) > bytes_max:
         # By itself more than a page holds: whoever wants all of it gets it by its id.
-        said.pop("changelog", None)
+        cut_list(said, "changelog", 0)
         for name in ("relatedAtoms", "relatedMolecules"):
             cut_list(said, name)
         shorten(said, ANSWER_BYTES_MAX // 4)

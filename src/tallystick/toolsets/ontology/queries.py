@@ -18,7 +18,7 @@ from tallystick.state.ontology import ConnectionType, Ontology, check_properties
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion, readable_of
-from tallystick.toolsets.fitting import room_for
+from tallystick.toolsets.fitting import cut_short, room_for
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import GetConnectedNodes, QueryConnections, QueryNodes, SearchContent
 from tallystick.toolsets.ontology.desk import Desk
@@ -98,8 +98,10 @@ async def search_content(desk: Desk, store: Store, principal: Principal, asked: 
         answer["hits"] = [{"node_id": hit.node_id, "score": hit.score, "snippet": hit.snippet} for hit in page]
     if page and offset + len(page) < len(typed):
         answer["next_offset"] = offset + len(page)
-    if found.skipped and (skipped := await readable_of(store, principal, found.skipped[:SKIPPED_MAX])):
-        answer["skipped"] = skipped
+    answer |= cut_short(len(page), limit=limit, left=len(typed) - offset)
+    if found.skipped and (skipped := await readable_of(store, principal, found.skipped[: SKIPPED_MAX + 1])):
+        answer["skipped"] = skipped[:SKIPPED_MAX]
+        answer |= cut_short(SKIPPED_MAX, limit=SKIPPED_MAX + 1, left=len(skipped), note="skipped_truncated")
     if untrusted := [hit.node_id for hit in page if hit.node_id in recalled]:
         answer["untrusted"] = untrusted
     return Answer(answer)
@@ -170,6 +172,7 @@ def _page(key: str, found: Found, offset: int, discretion: Discretion, principal
     shown = _fitting(found.ids, room_for(principal, PAGE_BYTES_MAX))
     end = offset + len(shown)
     more: Said = {"next_offset": end, "total": found.total} if shown and end < found.total else {}
+    more |= cut_short(len(shown), limit=len(found.ids), left=len(found.ids))
     if untrusted := discretion.untrusted(shown):
         more["untrusted"] = untrusted
     return {key: shown, **more}

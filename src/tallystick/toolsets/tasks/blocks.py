@@ -15,6 +15,8 @@ from tallystick.state.work.cycles import find_way
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import itself
 from tallystick.toolsets.envelope import check, not_found, succeeded
+from tallystick.toolsets.fitting import listing
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import Block, ManageDependency, QueryDependencies, Unblock
 from tallystick.toolsets.tasks.desk import Desk
 from tallystick.toolsets.tasks.entities import entity_of
@@ -186,7 +188,7 @@ async def query_dependencies(desk: Desk, store: Store, principal: Principal, ask
             found += [_warned(view, each, _line("BLOCKS", card, each)) for each in dependents]
         related = (view.card(each) for each in view.told_related(card.id))
         found += [_warned(view, each, _line("RELATES_TO", card, each)) for each in related if each is not None]
-        return {"dependencies": found, "count": len(found)}
+        return listing("dependencies", found, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
 
     return succeeded(await desk.read(store, principal, Action.READ, look, resource=asked.id))
 

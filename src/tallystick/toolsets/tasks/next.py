@@ -9,7 +9,7 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import ACTIVE, NEW, Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import OUTPUT, succeeded
-from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.fitting import listing
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import Blocked, NextFeature, NextTask, WorkflowState
 from tallystick.toolsets.tasks.desk import Desk
@@ -92,9 +92,8 @@ async def _blocked(desk: Desk, store: Store, principal: Principal, asked: Blocke
         open_ = (card for card in cards if card is not None and not card.terminal and within(card))
         found = view.visible([card for card in open_ if view.blockers(card)])
         found.sort(key=lambda card: (card.order[0], card.created))
-        shown = fitting((entity_of(view, card) for card in found), ANSWER_BYTES_MAX)
-        omitted = {"omitted": len(found) - len(shown)} if len(shown) < len(found) else {}
-        return {f"{kind}s": shown, "count": len(found), **omitted}
+        entities = (entity_of(view, card) for card in found)
+        return listing(f"{kind}s", entities, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
 
     return succeeded(await desk.read(store, principal, Action.SEARCH, look))
 

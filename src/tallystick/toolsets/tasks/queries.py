@@ -10,7 +10,7 @@ from tallystick.state import Breathing
 from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, clamped, succeeded
-from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.fitting import cut_short, fitting, listing, room_for
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.context import Context, add_freshness, context
 from tallystick.toolsets.tasks.arguments import KNOWN, PAGE_DEFAULT, QueryContainer, missing, split_words
@@ -28,7 +28,8 @@ _BREATH = 50
 async def query_container(desk: Desk, store: Store, principal: Principal, asked: QueryContainer) -> Answer:
     check(_problems(asked))
     if asked.operation == "search" or asked.id is None:
-        found: Said = await desk.read(store, principal, Action.SEARCH, lambda view: _found(view, asked))
+        room = room_for(principal, ANSWER_BYTES_MAX)
+        found: Said = await desk.read(store, principal, Action.SEARCH, lambda view: _found(view, asked, room))
         return succeeded(found)
     if asked.operation == "overview":
         return succeeded(
@@ -89,11 +90,8 @@ def _overview(view: View, asked: QueryContainer) -> Said:
     data["taskCounts"] = counts_of(view.told_below(card, "task"))
     within = "feature" if card.kind == "project" else "task"
     cards = view.told_below(card, within)
-    shown = fitting((_line(view, each) for each in cards), ANSWER_BYTES_MAX)
-    data[f"{within}s"] = shown
-    if len(shown) < len(cards):
-        data |= {"omitted": len(cards) - len(shown), "hint": "search pages through all of them"}
-    return data
+    data |= listing(f"{within}s", (_line(view, each) for each in cards), len(cards), ANSWER_BYTES_MAX)
+    return data | ({"hint": "search pages through all of them"} if "omitted" in data else {})
 
 
 def _line(view: View, card: Card) -> Said:
@@ -104,15 +102,16 @@ def _line(view: View, card: Card) -> Said:
 # -- search
 
 
-def _found(view: View, asked: QueryContainer) -> Breathing[Said]:
+def _found(view: View, asked: QueryContainer, bytes_max: int) -> Breathing[Said]:
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
     fitting_cards = [card for card in _candidates(view, asked) if _fits(card, asked)]
     fitting_cards.sort(key=lambda card: card.updated if card.kind == "project" else card.created, reverse=True)
     holding = yield from _holding(view, fitting_cards, (asked.query or "").strip().casefold())
     hits = view.visible(holding)
-    items = fitting((entity_of(view, card) for card in hits[offset : offset + limit]), ANSWER_BYTES_MAX)
+    items = fitting((entity_of(view, card) for card in hits[offset : offset + limit]), bytes_max)
     data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
+    data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
     if items and offset + len(items) < len(hits):
         data["nextOffset"] = offset + len(items)
     return data

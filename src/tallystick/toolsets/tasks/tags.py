@@ -8,7 +8,7 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, succeeded
-from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.fitting import listing
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import TAG_CHARACTERS_MAX, ListTags, RenameTag, TagUsage
 from tallystick.toolsets.tasks.desk import Desk
@@ -25,7 +25,7 @@ async def list_tags(desk: Desk, store: Store, principal: Principal, asked: ListT
         counts = {tag: len(_bearers(view, tag, kind)) for tag in view.shelf.tagged}
         tags = [{"tag": tag, "count": count} for tag, count in counts.items() if count]
         tags.sort(key=lambda each: (-counts[str(each["tag"])], each["tag"]))
-        return {"tags": fitting(tags, ANSWER_BYTES_MAX), "count": len(tags)}
+        return listing("tags", tags, len(tags), ANSWER_BYTES_MAX) | {"count": len(tags)}
 
     return succeeded(await desk.read(store, principal, Action.SEARCH, look))
 
@@ -36,7 +36,7 @@ async def get_tag_usage(desk: Desk, store: Store, principal: Principal, asked: T
     def look(view: View) -> Said:
         cards = _bearers(view, tag)
         lines = ({**_line(view, card), "title": title_of(view, card)} for card in cards)
-        return {"tag": tag, "count": len(cards), "entities": fitting(lines, ANSWER_BYTES_MAX)}
+        return {"tag": tag, "count": len(cards), **listing("entities", lines, len(cards), ANSWER_BYTES_MAX)}
 
     return succeeded(await desk.read(store, principal, Action.SEARCH, look))
 
@@ -50,7 +50,8 @@ async def rename_tag(desk: Desk, store: Store, principal: Principal, asked: Rena
         if not asked.dryRun:
             for card in cards:
                 view.revise(card, {"tags": list(dict.fromkeys(new if tag == old else tag for tag in card.tags))})
-        return {"affected": len(cards), "entities": fitting((_line(view, card) for card in cards), ANSWER_BYTES_MAX)}
+        lines = (_line(view, card) for card in cards)
+        return {"affected": len(cards), **listing("entities", lines, len(cards), ANSWER_BYTES_MAX)}
 
     if asked.dryRun:
         data = await desk.read(store, principal, Action.SEARCH, draw)

@@ -10,7 +10,7 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import TEMPLATE
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, find_uuid, not_found, succeeded
-from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.fitting import listing
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.lookup import version_of
 from tallystick.toolsets.tasks.arguments import (
@@ -48,7 +48,7 @@ async def query_templates(desk: Desk, store: Store, principal: Principal, asked:
         ids = sorted(view.shelf.templates, key=view.shelf.templates.__getitem__)
         fits = [each for each in (template_of(view, each) for each in ids) if _fits(each, asked)]
         found = view.discretion.seen(fits, lambda template: str(template["id"]))
-        return {"templates": fitting(found, ANSWER_BYTES_MAX), "count": len(found)}
+        return listing("templates", found, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
 
     action = Action.READ if asked.operation == "get" else Action.SEARCH
     return succeeded(await desk.read(store, principal, action, look, resource=asked.id), exempt=True)

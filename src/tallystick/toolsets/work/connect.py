@@ -40,7 +40,7 @@ async def connect(desk: Desk, store: Store, principal: Principal, asked: Connect
                 reason, detail = refusal
                 rejected.append({"from": edge.source, "to": edge.to, "reason": reason, "detail": detail})
         if rejected:
-            told.data["rejected"] = _shown(rejected)
+            told.data |= _shown(rejected)
         newly = newly_actionable(sketch, tell)
         return Told(told.data | (newly if newly["newly_actionable"] else {}), told.warnings)
 
@@ -95,8 +95,9 @@ def deadlocks(source: Row, target: Row) -> list[str]:
     return []
 
 
-def _shown(rejected: list[Said]) -> list[Said]:
+def _shown(rejected: list[Said]) -> Said:
     """Without details when there are too many to tell."""
     if size_of(rejected) <= ANSWER_BYTES_MAX // 2:
-        return rejected
-    return [{key: value for key, value in each.items() if key != "detail"} for each in rejected]
+        return {"rejected": rejected}
+    brief = [{key: value for key, value in each.items() if key != "detail"} for each in rejected]
+    return {"rejected": brief, "details_omitted": len(brief)}

@@ -129,6 +129,9 @@ def _edges(state: State, row: Row, tell: Discretion) -> Said:
     triples = (triple for triple in state.triples(row.id) if triple[1] != DEPENDS_ON)
     others = [
         tell.warned(edge_name(*triple), {"from": triple[0], "to": triple[2], "type": triple[1]})
-        for triple in tell.first(triples, lambda triple: all([tell.sees(triple[0]), tell.sees(triple[2])]), _EDGES_READ)
+        for triple in tell.first(
+            triples, lambda triple: all([tell.sees(triple[0]), tell.sees(triple[2])]), _EDGES_READ + 1
+        )
     ]
-    return {"edges": fitting(others, PART_BYTES_MAX)} if others else {}
+    shown = fitting(others[:_EDGES_READ], PART_BYTES_MAX) if others else []
+    return ({"edges": shown} if shown else {}) | ({"edges_truncated": True} if len(shown) < len(others) else {})

@@ -19,6 +19,7 @@ from tallystick.state.work.claims import Moment
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets.claims import Claimant, Claims
+from tallystick.toolsets.fitting import fitting
 from tallystick.toolsets.work.settings import WorkSettings
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Knowledge(Protocol):
         ...
 
 
+WARNINGS_BYTES_MAX = 12_500
 _LETTERS = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
 _SIGNS = _LETTERS + "23456789"
 _ID_CHARACTERS = 10
@@ -181,4 +183,8 @@ class Told(msgspec.Struct):
     warnings: list[str] = msgspec.field(default_factory=list)
 
     def complete(self) -> dict[str, Any]:
-        return {**self.data, "warnings": self.warnings} if self.warnings else self.data
+        if not self.warnings:
+            return self.data
+        shown = fitting(self.warnings, WARNINGS_BYTES_MAX)
+        more = [f"and {len(self.warnings) - len(shown)} more"] if len(shown) < len(self.warnings) else []
+        return {**self.data, "warnings": shown + more}

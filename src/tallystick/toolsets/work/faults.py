@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.fitting import listing
 
 _NAMES_SHOWN = 50
+_NAMES_BYTES_MAX = 8_000
 _PATH_SHOWN = 40
 
 
@@ -50,14 +53,20 @@ def get_project(graph: WorkGraph, tell: Discretion, name: str) -> Board:
     """By its name or its root's id. Raises NotFound, telling the names there are, also for what may not be read."""
     board = graph.project(name)
     if board is None or not tell.sees(board.id):
-        names = [each.name for each in projects_of(graph, tell)]
+        known = projects_of(graph, tell)
         raise NotFound(
             f"there is no project '{name}'",
             code="project_not_found",
-            hint="graph_open makes it" if not names else None,
-            details={"projects": names[:_NAMES_SHOWN]},
+            hint="graph_open makes it" if not known else None,
+            details=named(known),
         )
     return board
+
+
+def named(boards: list[Board]) -> dict[str, Any]:
+    """The first of them, and how many are not named."""
+    names = (board.name for board in boards[:_NAMES_SHOWN])
+    return listing("projects", names, len(boards), _NAMES_BYTES_MAX, note="projects_omitted")
 
 
 def projects_of(graph: WorkGraph, tell: Discretion) -> list[Board]:

@@ -18,7 +18,7 @@ from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
 from tallystick.toolsets.claims import Claimant
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import fitting, size_of
+from tallystick.toolsets.fitting import fitting, listing, size_of
 from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
     PART_BYTES_MAX,
@@ -107,7 +107,8 @@ def _seen(
     if not nodes:
         return Seen({"nodes": [], "hint": _why_nothing(graph, board, asked, tell, claimant.moment)})
     ids = [entry["node"]["id"] for entry in nodes]
-    return Seen({"nodes": nodes}, [known[each] for each in ids if each in known])
+    omitted = {"nodes_omitted": len(rows) - len(nodes)} if len(nodes) < len(rows) else {}
+    return Seen({"nodes": nodes, **omitted}, [known[each] for each in ids if each in known])
 
 
 def _candidates(state: State, graph: WorkGraph, board: Board, asked: NextArguments, tell: Discretion) -> Iterator[Row]:
@@ -152,7 +153,7 @@ def _entry(
         **task_of(node, sections, tell),
         "ancestors": [tell.warned(each.id, {"id": each.id, "summary": summary_of(state, each)}) for each in line],
         "context_links": links_of(row, tell),
-        "resolved_deps": _dependencies(state, row, tell),
+        **_dependencies(state, row, tell),
     }
     if omitted:
         answer["ancestors_omitted"] = omitted
@@ -166,9 +167,9 @@ def _entry(
 def links_of(row: Row, tell: Discretion) -> Said:
     """Its own, and what it inherits from above: root first, the nearest kept when they are too many."""
     inherited = [{"node_id": each.id, "links": list(each.links)} for each in _linked(row, tell)]
-    shown = fitting(inherited, PART_BYTES_MAX) if inherited else []
-    shown.reverse()
-    return {"self": list(row.links), "inherited": shown}
+    answer = listing("inherited", inherited, len(inherited), PART_BYTES_MAX, note="inherited_omitted")
+    answer["inherited"].reverse()
+    return {"self": list(row.links), **answer}
 
 
 def _linked(row: Row, tell: Discretion) -> list[Row]:
@@ -176,10 +177,12 @@ def _linked(row: Row, tell: Discretion) -> list[Row]:
     return [each for each in row.above() if each.links and tell.sees(each.id)]
 
 
-def _dependencies(state: State, row: Row, tell: Discretion) -> list[Said]:
-    unique = dict.fromkeys(each for each in row.depends_on if each.board is not None)
-    shown = first(tell, unique, _DEPENDENCIES_SHOWN)
-    return fitting((tell.warned(each.id, _dependency(state, each)) for each in shown), 2 * PART_BYTES_MAX)
+def _dependencies(state: State, row: Row, tell: Discretion) -> Said:
+    unique = list(dict.fromkeys(each for each in row.depends_on if each.board is not None))
+    if tell.narrows:
+        unique = first(tell, unique, _DEPENDENCIES_SHOWN + 1)
+    told = (tell.warned(each.id, _dependency(state, each)) for each in unique[:_DEPENDENCIES_SHOWN])
+    return listing("resolved_deps", told, len(unique), 2 * PART_BYTES_MAX, note="resolved_deps_omitted")
 
 
 def _dependency(state: State, row: Row) -> Said:
@@ -199,4 +202,7 @@ def known_of(
         return None
     texts = [(str(section.attrs.get("title")), str(section.attrs.get("content"))) for section in sections]
     known = desk.knowledge.find(state, board.id, list(dict.fromkeys(links)), texts, sight=sight)
-    return known if known.data and size_of(known.data) <= 2 * PART_BYTES_MAX else None
+    if size_of(known.data) > 2 * PART_BYTES_MAX:
+        known.data.clear()
+        known.data["truncated"] = True
+    return known if known.data else None

@@ -36,7 +36,7 @@ from tallystick.toolsets.work.answers import (
 )
 from tallystick.toolsets.work.arguments import OnboardArguments
 from tallystick.toolsets.work.desk import Desk
-from tallystick.toolsets.work.faults import get_project, projects_of
+from tallystick.toolsets.work.faults import get_project, named, projects_of
 from tallystick.toolsets.work.held import held_by
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _board(graph: WorkGraph, tell: Discretion, name: str | None) -> Board:
             "there is no project yet" if not boards else f"there are {len(boards)} projects: say which",
             code="project_not_found",
             hint="graph_open makes one" if not boards else None,
-            details={"projects": [board.name for board in boards[:50]]},
+            details=named(boards),
         )
     return boards[0]
 

@@ -17,7 +17,7 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import fitting, size_of
+from tallystick.toolsets.fitting import size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX, PlanArguments, PlannedNode
 from tallystick.toolsets.work.desk import Desk, Told, check_unused
@@ -58,7 +58,6 @@ async def plan(desk: Desk, store: Store, principal: Principal, asked: PlanArgume
         return told
 
     told, _ = await desk.write_narrowed(store, principal, TOOL, draw)
-    told.warnings = fitting(told.warnings, ANSWER_BYTES_MAX // 4)
     return Answer(told.complete())
 
 

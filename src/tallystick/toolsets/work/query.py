@@ -17,6 +17,7 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.questions import KEY_LENGTHS, Filter, Key, fitting, page, visible
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.fitting import cut_short, room_for
 from tallystick.toolsets.fitting import fitting as as_many_as_fit
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, get_node, properties_of, standing
 from tallystick.toolsets.work.arguments import LIMIT_MAX, QueryArguments, QueryFilter
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
 async def query(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
     def look(state: State, sight: Sight) -> Said:
-        return _found(desk, state, state.aspect(WorkGraph), asked, sight)
+        return _found(desk, state, state.aspect(WorkGraph), asked, sight, room_for(principal, ANSWER_BYTES_MAX))
 
     return Answer(await store.narrowed(principal, Action.SEARCH, look))
 
 
-def _found(desk: Desk, state: State, graph: WorkGraph, asked: QueryArguments, sight: Sight) -> Said:
+def _found(desk: Desk, state: State, graph: WorkGraph, asked: QueryArguments, sight: Sight, bytes_max: int) -> Said:
     tell = Discretion(state, sight)
     board = get_project(graph, tell, asked.project)
     after = _place(asked, board) if asked.cursor is not None else None
@@ -44,8 +45,8 @@ def _found(desk: Desk, state: State, graph: WorkGraph, asked: QueryArguments, si
         hits = visible(graph, hits, tell.sees)
     limit = min(asked.limit, LIMIT_MAX)
     rows = page(graph, board, hits, asked.sort, after, limit + 1)
-    nodes = as_many_as_fit((_line(state, row, tell) for row, _ in rows[:limit]), ANSWER_BYTES_MAX)
-    answer: Said = {"nodes": nodes, "total": len(hits)}
+    nodes = as_many_as_fit((_line(state, row, tell) for row, _ in rows[:limit]), bytes_max)
+    answer: Said = {"nodes": nodes, "total": len(hits)} | cut_short(len(nodes), limit=limit, left=len(rows))
     if len(rows) > len(nodes):
         answer["next_cursor"] = _cursor(asked, board, rows[len(nodes) - 1][1])
     return answer

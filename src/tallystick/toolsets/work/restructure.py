@@ -14,15 +14,7 @@ from tallystick.state.work.facts import is_dropped, said_over
 from tallystick.state.work.sketch import Link, Sketch
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import fitting
-from tallystick.toolsets.work.answers import (
-    ANSWER_BYTES_MAX,
-    Said,
-    entries,
-    evidence_entry,
-    newly_actionable,
-    oldest,
-)
+from tallystick.toolsets.work.answers import Said, entries, evidence_entry, newly_actionable, oldest
 from tallystick.toolsets.work.arguments import Operation, RestructureArguments
 from tallystick.toolsets.work.desk import Desk, Told
 from tallystick.toolsets.work.faults import cross_project, cycle, get_row, invalid
@@ -60,7 +52,6 @@ async def restructure(desk: Desk, store: Store, principal: Principal, asked: Res
         resource=(only.node_id or only.source) if only is not None else None,
         reason=only.reason if only is not None else None,
     )
-    told.warnings = fitting(told.warnings, ANSWER_BYTES_MAX // 4)
     return Answer(told.complete())
 
 

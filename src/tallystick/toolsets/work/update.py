@@ -11,9 +11,7 @@ from tallystick.state.work.facts import is_dropped, said_over
 from tallystick.state.work.sketch import Sketch, revision
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import fitting
 from tallystick.toolsets.work.answers import (
-    ANSWER_BYTES_MAX,
     Said,
     entries,
     evidence_entry,
@@ -52,7 +50,6 @@ async def update(desk: Desk, store: Store, principal: Principal, asked: UpdateAr
 
     ids = {each.node_id for each in asked.updates}
     told, _ = await desk.write_narrowed(store, principal, TOOL, draw, resource=ids.pop() if len(ids) == 1 else None)
-    told.warnings = fitting(told.warnings, ANSWER_BYTES_MAX // 4)
     return Answer(told.complete())
 
 
