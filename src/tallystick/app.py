@@ -19,6 +19,7 @@ from tallystick import __version__
 from tallystick.audit.trail import Trail
 from tallystick.audit.writer import Audit
 from tallystick.config import DEFAULT_TENANT, Settings, named_paths
+from tallystick.errors import InvalidArgument
 from tallystick.homes import Homes
 from tallystick.log import Entry
 from tallystick.log.files import FilesLog
@@ -504,13 +505,27 @@ def claims_of(settings: Settings, sessions: Sessions | None = None) -> Claims:
 
 
 def _knowledge_desk(settings: Settings, claims: Claims | None = None) -> KnowledgeDesk:
+    _check_repo(settings)
     return knowledge.make_desk(
         repo=Path(settings.repo) if settings.repo else None,
+        base=settings.base,
+        repo_falls_back=not settings.issuers,
         pin_knowledge=settings.pin_knowledge,
         stale_makes_work=settings.stale_makes_work and not settings.read_only,
         work=WorkDesk(settings=_work_settings(settings), claims=claims or claims_of(settings)),
         tasks_are_made_by="graph_plan" if {"work", "all"} & {*settings.toolsets} else "manage_container",
     )
+
+
+def _check_repo(settings: Settings) -> None:
+    """Who has tokens of an issuer is not who started the server here: its working directory is not for them."""
+    asking = [name for name in ("pin_knowledge", "stale_makes_work") if getattr(settings, name)]
+    if settings.issuers and not settings.repo and asking:
+        raise InvalidArgument(
+            f"{' and '.join(asking)} looks at files, and 'repo' names no work tree to look at",
+            code="SETTING_INVALID",
+            hint="with an issuer, name the directory in 'repo'; the working directory is not taken for it",
+        )
 
 
 def _named_paths(settings: Settings) -> list[Path]:

@@ -218,7 +218,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         _meaning(
             "The directory that paths of knowledge are relative to, in a git work tree; empty means the root of the one"
-            " around the working directory.",
+            " around the working directory, or none where tokens are asked for.",
             "TALLYSTICK_REPO",
         ),
     ] = ""

@@ -196,6 +196,11 @@ GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("files, directories", "a directory is renamed or deleted if the policy agrees to everything in it",
      "tests/toolsets/files/test_files_toolset.py::"
      "test_to_delete_or_rename_a_directory_is_to_ask_about_everything_in_it"),
+    ("pins, base", "pins never look into the base, whatever a pattern says",
+     "tests/toolsets/knowledge/test_freshness.py::test_the_base_is_never_looked_into"),
+    ("pins, issuer", "with an issuer the repository is named, or nothing looks at files",
+     "tests/toolsets/knowledge/test_freshness.py::"
+     "test_with_an_issuer_the_repository_is_named_or_nothing_looks_at_files"),
     ("files, owner", "whatever is created under the base is for its owner alone",
      "tests/test_private_files.py::test_what_a_server_leaves_is_for_its_owner_alone"),
     ("L53", "a tenant may have a quota of its own, or none",

@@ -136,7 +136,7 @@ def _asked(settings: Settings, repo: Path | None, ask: Callable[[Store, Desk], A
     from tallystick.toolsets.knowledge import make_desk
     from tallystick.toolsets.knowledge.freshness import find_work_tree
 
-    desk = make_desk(repo=repo or (Path(settings.repo) if settings.repo else None))
+    desk = make_desk(repo=repo or (Path(settings.repo) if settings.repo else None), base=settings.base)
     if find_work_tree(desk.repository.root.absolute()) is None:
         note(f"there is no git work tree around {visible(str(desk.repository.root))}: paths are relative to it")
 

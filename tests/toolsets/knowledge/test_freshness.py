@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tallystick import app, config
+from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.toolsets.knowledge import freshness, make_desk, make_toolset
 from tallystick.toolsets.knowledge.freshness import Pin, Repository
@@ -483,3 +485,78 @@ def test_wholesale_changes_are_told_in_few_words(in_repo: Librarian, checkout: C
         checkout.write(f"src/{'long' * 10}{number}.ts", "new")
     found = in_repo.context("src/x.ts")["orphanAtoms"]
     assert {(atom["fresh"], "changedFiles" in atom) for atom in found} == {(False, False)}
+
+
+# -- what is not looked at
+
+
+@pytest.mark.parametrize("base", ["memory", "deep/er/memory", "src/memory", "memory/../memory", "link"])
+@pytest.mark.parametrize("is_tracked", [False, True])
+def test_the_base_is_never_looked_into(checkout: Checkout, base: str, is_tracked: bool) -> None:
+    (checkout.root / "link").symlink_to("linked")
+    inside = f"{'linked' if base == 'link' else os.path.normpath(base)}/_system/log/1.jsonl"
+    checkout.write(inside, "one")
+    checkout.write(f"{os.path.normpath(base)}-notes.md", "beside it")
+    if is_tracked:
+        checkout.commit()
+    repository = Repository(checkout.root, base=checkout.root / base)
+    patterns = ["**", inside]
+    pin = repository.pin(patterns, "now")
+    assert pin is not None
+    assert pin.files is not None
+    assert "_system" not in pin.files
+    assert "-notes.md" in pin.files
+    checkout.write(inside, "two")
+    found = repository.compare({1: (patterns, pin)})[1]
+    assert (found.fresh, found.changed, found.matches_nothing) == (True, (), (inside,))
+    # Somebody else's pin may have it.
+    careless = Repository(checkout.root).pin(patterns, "now")
+    assert careless is not None
+    assert inside in (careless.files or "")
+    checkout.write(inside, "three")
+    assert repository.compare({1: (patterns, careless)})[1].changed == (inside,)
+
+
+@pytest.mark.parametrize("base", [".", ".."])
+def test_a_repository_in_the_base_is_not_looked_at(checkout: Checkout, base: str) -> None:
+    repository = Repository(checkout.root, base=checkout.root / base)
+    assert repository.pin(["**"], "now") is None
+    assert repository.compare({1: (["**"], Pin("x"))}) == {}
+
+
+def test_a_repository_that_must_be_named_is_not_the_one_around_us(
+    in_repo: Librarian, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkout.root)
+    pinned = Repository().pin(["**"], "now")
+    assert pinned is not None
+    unnamed = Repository(falls_back=False)
+    assert unnamed.pin(["**"], "now") is None
+    assert unnamed.compare({1: (["**"], pinned)}) == {}
+    assert Repository(checkout.root, falls_back=False).pin(["**"], "now") == pinned
+
+    desk = make_desk(repo_falls_back=False, clock=lambda: in_repo.now)
+    in_repo.tools = {tool.name: tool for tool in make_toolset(desk).tools}
+    atom = in_repo.atom()
+    named = {"entityType": "atom", "id": atom["id"], "version": 1, "lastTaskId": SHOP}
+    refusal = in_repo.refusal("manage_graph", operation="update", **named, pin=True)
+    assert "the server's settings name none" in refusal["message"]
+    assert "fresh" not in in_repo.get(atom)["atom"]
+
+
+def test_with_an_issuer_the_repository_is_named_or_nothing_looks_at_files(
+    checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkout.root)
+
+    def repository(**flags: Any) -> Repository:
+        settings = config.load({"base": tmp_path / "base", "issuers": "https://login.example", **flags}, environ={})
+        return app._knowledge_desk(settings).repository
+
+    assert repository().is_missing
+    assert not repository(issuers="").is_missing
+    assert repository(repo=str(checkout.root), pin_knowledge=True).root == checkout.root
+    for name in ("pin_knowledge", "stale_makes_work"):
+        with pytest.raises(InvalidArgument, match=f"{name} looks at files") as refusal:
+            repository(**{name: True})
+        assert refusal.value.code == "SETTING_INVALID"

@@ -25,15 +25,18 @@ from tallystick.toolsets.work.desk import Desk as WorkDesk
 def make_desk(
     *,
     repo: Path | None = None,
+    base: Path | None = None,
+    repo_falls_back: bool = True,
     pin_knowledge: bool = False,
     stale_makes_work: bool = False,
     work: WorkDesk | None = None,
     tasks_are_made_by: TaskMaker = "graph_plan",
     clock: Clock = wall_clock,
 ) -> Desk:
-    """`repo` is what paths are relative to; None: the root of the work tree around the working directory."""
+    """`repo` is what paths are relative to; None: the root of the work tree around the working directory, unless it
+    must not fall back on that. What lies in the `base` is never looked at."""
     return Desk(
-        repository=Repository(repo),
+        repository=Repository(repo, base=base, falls_back=repo_falls_back),
         pin_knowledge=pin_knowledge,
         stale_makes_work=stale_makes_work,
         work=work or WorkDesk(clock=clock),

@@ -100,8 +100,19 @@ class Repository:
     """What patterns are relative to: the directory that is named; else the root of the work tree around the working
     directory, or where there is none the working directory itself. One that is in no work tree knows nothing."""
 
-    def __init__(self, named: Path | None = None, *, seconds_max: float = SECONDS_MAX) -> None:
+    def __init__(
+        self,
+        named: Path | None = None,
+        *,
+        base: Path | None = None,
+        falls_back: bool = True,
+        seconds_max: float = SECONDS_MAX,
+    ) -> None:
+        """What lies in the `base` is never looked at: contents of all tenants do. Without `falls_back` it must be
+        named: where others than whoever started us ask, the working directory is none of their business."""
         self._named = named
+        self._base = base
+        self._falls_back = falls_back
         self._seconds_max = seconds_max
         self._lock = threading.Lock()
         self._seen: _Seen | None = None
@@ -111,6 +122,11 @@ class Repository:
         """Those that are known to be there, and so remain."""
         self._outside: set[Path] = set()
         """Of which it was said that there is no work tree around them."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether one would have to be named, and is not."""
+        return self._named is None and not self._falls_back
 
     @property
     def root(self) -> Path:
@@ -154,7 +170,10 @@ class Repository:
         return {key: _compare(matched, patterns, pin) for key, (patterns, pin) in asked.items()}
 
     def _git(self) -> _Git:
-        return _Git(self.root, time.monotonic() + self._seconds_max)
+        if self.is_missing:
+            raise Unknown("no repository is named")
+        root = self.root
+        return _Git(root, time.monotonic() + self._seconds_max, _Hidden(root, self._base))
 
     def _ours(self, git: _Git, pins: Mapping[K, Pin]) -> set[K]:
         """Those that were made in this repository, in whichever of its work trees."""
@@ -212,12 +231,40 @@ class _Seen(msgspec.Struct):
     matched: dict[str, Files]
 
 
+class _Hidden:
+    """Which paths of a work tree lie in the base. Raises Unknown when all of them do."""
+
+    def __init__(self, root: Path, base: Path | None) -> None:
+        self._root, self._base = Path(os.path.realpath(root)), None if base is None else Path(os.path.realpath(base))
+        self._head = ""
+        if self._base is None:
+            return
+        if self._root.is_relative_to(self._base):
+            raise Unknown("the repository lies in the base")
+        if self._base.is_relative_to(self._root):
+            self._head = f"{self._base.relative_to(self._root).as_posix()}/"
+
+    def __contains__(self, path: str) -> bool:
+        if not self._head:
+            return False
+        top = f"{path}/"[: len(self._head)]
+        return top == self._head or (top.casefold() == self._head.casefold() and self._is_base(top))
+
+    def _is_base(self, path: str) -> bool:
+        """In other letters: whether the file system takes them for the same."""
+        try:
+            return self._base is not None and os.path.samefile(self._root / path, self._base)
+        except OSError:
+            return False
+
+
 # -- what git is asked
 
 
 class _Git:
-    def __init__(self, root: Path, deadline: float) -> None:
+    def __init__(self, root: Path, deadline: float, hidden: _Hidden) -> None:
         self.root = root
+        self.hidden = hidden
         self.prefix = ""
         """What `hash-object` wants in front of a path: it looks from the top of the work tree."""
         self._deadline = deadline
@@ -263,13 +310,13 @@ def _list_tracked(git: _Git) -> Files:
     for line in filter(None, lines):
         entry, _, path = line.partition(b"\t")
         found[os.fsdecode(path)] = entry.split(b" ")[1].decode()
-    return found
+    return {path: blob for path, blob in found.items() if path not in git.hidden}
 
 
 def _changed(git: _Git, routes: Routes) -> dict[str, dict[str, str | None]]:
     """What the working tree has otherwise than the index: path → blob, None for what is gone."""
     listed = git.ask("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard", "--", *_heads(routes.values()))
-    names = {os.fsdecode(line[2:]) for line in listed.split(b"\0") if line}
+    names = {name for line in listed.split(b"\0") if line and (name := os.fsdecode(line[2:])) not in git.hidden}
     if len(names) > FILES_MAX:
         raise Unknown(f"more than {FILES_MAX} files were changed")
     per_pattern = _assign(dict.fromkeys(names, ""), routes)

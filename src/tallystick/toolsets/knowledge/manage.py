@@ -116,6 +116,11 @@ async def _pin(desk: Desk, asked: ManageArguments, patterns: list[str], instead_
 
     Who asks for it means this repository, whatever it was pinned in before.
     """
+    if asked.pin and desk.repository.is_missing:
+        raise InvalidArgument(
+            "pin needs a repository, and the server's settings name none",
+            hint="where tokens are asked for, the setting 'repo' must name the work tree; or leave out 'pin'",
+        )
     wanted = desk.pin_knowledge if asked.pin is None else asked.pin
     pin = await desk.pin(patterns, instead_of=None if asked.pin else instead_of) if wanted else None
     if asked.pin and pin is None:
