@@ -42,14 +42,14 @@ EVERYWHERE: dict[str, Harm] = {
     "a bit is flipped": lambda data, at, width: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :],
     "a byte becomes a newline": lambda data, at, width: data[:at] + b"\n" + data[at + 1 :],
     "a digit is inserted": lambda data, at, width: data[:at] + b"0" + data[at:],
-    "a newline is inserted": lambda data, at, width: data[:at] + b"\n" + data[at:],
     "a byte is removed": lambda data, at, width: data[:at] + data[at + 1 :],
-    "neighbours are swapped": lambda data, at, width: data[:at] + data[at : at + 2][::-1] + data[at + 2 :],
     "the end is cut off": lambda data, at, width: data[:at],
 }
 """Done at every position."""
 
 IN_TURN: dict[str, Harm] = {
+    "neighbours are swapped": lambda data, at, width: data[:at] + data[at : at + 2][::-1] + data[at + 2 :],
+    "a newline is inserted": lambda data, at, width: data[:at] + b"\n" + data[at:],
     "a byte becomes NUL": lambda data, at, width: data[:at] + b"\0" + data[at + 1 :],
     "bytes become others": lambda data, at, width: data[:at] + _junk(width) + data[at + width :],
     "bytes are inserted": lambda data, at, width: data[:at] + _junk(width) + data[at:],

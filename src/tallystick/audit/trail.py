@@ -274,6 +274,8 @@ def _size(path: Path) -> int | None:
 
 def _first_event(path: Path) -> Started | None:
     """None unless it is the one that was written there."""
+    if not path.is_file():
+        return None
     try:
         with path.open("rb") as file:
             line = file.readline().removesuffix(b"\n")

@@ -57,12 +57,13 @@ def verify(
     """
     from tallystick.audit.proof import verify_audit
     from tallystick.log.proof import prove
+    from tallystick.log.segments import segment_files
 
     if repair and not views:
         raise InvalidArgument("--repair is for what --views compares", hint="tallystick verify --views --repair")
     settings = existing(base=base, tenant=tenant)
     started = time.monotonic()
-    size = sum(path.stat().st_size for path in (settings.system / "log").glob("*.jsonl"))
+    size = sum(path.lstat().st_size for path in segment_files(settings.system / "log"))
     with progress("verifying", size) as tell:
         proof = prove(settings.system, lambda done, total: tell(done))
     audit = verify_audit(settings.system / "audit")

@@ -205,7 +205,7 @@ _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
 
 
 def _is_held(path: Path) -> bool:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

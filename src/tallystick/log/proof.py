@@ -167,7 +167,7 @@ class _Reading:
 
     def _is_being_written(self) -> bool:
         try:
-            fd = os.open(self._lock, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(self._lock, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return False
         try:

@@ -123,7 +123,12 @@ class Segments:
         """
         number = self._numbers.get(offset)
         if number is not None and not after < number <= lamport:
-            raise Corrupt(f"the segment is named for lamport {number} and begins with {lamport}, after {after}")
+            path = self.directory / f"{number:020d}.jsonl"
+            raise Corrupt(
+                f"{path.name} is named for lamport {number}, but it stands between {after} and {lamport}",
+                hint="segments were renamed or added by hand; nothing was changed",
+                details={"file": str(path), "line": 1},
+            )
 
     def check_empty(self, lamport: int) -> None:
         """Raises Corrupt unless the last alone is empty, if any is, and waits for a commit behind `lamport`."""

@@ -593,7 +593,7 @@ def _held(lock: Path) -> Iterator[None]:
     if not lock.exists():
         yield
         return
-    fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(lock, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + _LOCK_SECONDS
         while not _is_taken(fd):
