@@ -30,7 +30,8 @@ _ATTRS = "attrs"
 _CONTENT = "content"
 _TEXT = "text"
 _ABRIDGED = b'{"*'
-_ABRIDGED_IN_LINE = b'"payload":' + _ABRIDGED
+ABRIDGED_IN_LINE = b'"payload":' + _ABRIDGED
+"""A line without it is whole. A document may hold such bytes too; `unabridged` is not misled."""
 
 
 def paths_of(fields: Sequence[str] | None) -> list[str] | None:
@@ -90,11 +91,6 @@ def unabridged(payload: bytes) -> bytes:
     if isinstance(content, dict) and _is_number(content.get(_TEXT), mark):
         content[_TEXT] = REDACTED
     return canonical_bytes(document)
-
-
-def is_perhaps_abridged(line: bytes) -> bool:
-    """Of a stored line, and cheap. A document may hold such bytes too; `unabridged` is not misled."""
-    return _ABRIDGED_IN_LINE in line
 
 
 # -- paths

@@ -8,7 +8,7 @@ import msgspec
 
 from tallystick.commits import Verb, chain
 from tallystick.commits.canonical import restore_doubles
-from tallystick.commits.mask import is_perhaps_abridged, unabridged
+from tallystick.commits.mask import ABRIDGED_IN_LINE, unabridged
 
 
 class NodeDocument(msgspec.Struct, gc=False, frozen=True):
@@ -109,14 +109,14 @@ def read_edge(payload: bytes) -> EdgeDocument:
 
 def read_node_line(line: bytes) -> NodeLine:
     said = _node_line(line)
-    if said.payload.attrs or not is_perhaps_abridged(line):
+    if said.payload.attrs or ABRIDGED_IN_LINE not in line:
         return said
     return msgspec.structs.replace(said, payload=read_node(chain.payload_of(line)))
 
 
 def read_edge_line(line: bytes) -> EdgeLine:
     said = _edge_line(line)
-    if said.payload.attrs or not is_perhaps_abridged(line):
+    if said.payload.attrs or ABRIDGED_IN_LINE not in line:
         return said
     return msgspec.structs.replace(said, payload=read_edge(chain.payload_of(line)))
 
