@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -432,7 +432,7 @@ def _from_file(rows: Mapping[str, Setting], path: Path) -> Iterator[tuple[str, A
         raise InvalidArgument(f"{path} is not TOML: {error}", code="SETTING_INVALID") from error
     for name, value in content.items():
         if name not in rows:
-            raise _unknown(name, rows, path)
+            raise unknown_setting(name, [row for row in rows if row != "base"], path)
         if name == "base":
             raise InvalidArgument(
                 f"{path}: 'base' is where this file lies and cannot be set in it", code="SETTING_INVALID"
@@ -440,12 +440,11 @@ def _from_file(rows: Mapping[str, Setting], path: Path) -> Iterator[tuple[str, A
         yield name, value, str(path)
 
 
-def _unknown(name: str, rows: Mapping[str, Setting], path: Path) -> InvalidArgument:
-    near = get_close_matches(name, rows, n=1, cutoff=0.5)
-    hint = (
-        f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(row for row in rows if row != 'base')}"
-    )
-    return InvalidArgument(f"{path}: there is no setting '{name}'", code="SETTING_UNKNOWN", hint=hint)
+def unknown_setting(name: str, known: Sequence[str], source: object) -> InvalidArgument:
+    """A key that no file of ours has is a mistake of the person who wrote it: naming it, and those like it."""
+    near = " or ".join(f"'{each}'" for each in get_close_matches(name, known, cutoff=0.5))
+    hint = f"did you mean {near}?" if near else f"the settings are {', '.join(known)}"
+    return InvalidArgument(f"{source}: there is no setting '{name}'", code="SETTING_UNKNOWN", hint=hint)
 
 
 def _converted(row: Setting, value: Any, source: str) -> Any:

@@ -287,3 +287,29 @@ def test_the_history_of_a_task_tells_title_status_and_why_it_was_given_up(crew: 
 
 def _changes(event: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {change["field"]: (change["before"], change["after"]) for change in event["changes"]}
+
+
+def test_sections_go_with_a_task_that_is_merged(crew: Crew) -> None:
+    project = crew.project()["id"]
+    feature = crew.feature(projectId=project)
+    first, second, other = (crew.task(title, projectId=project) for title in ("First", "Second", "Other"))
+    crew.section(first, "Context Files", "src/a.ts")
+    crew.section(first, "Notes")
+    crew.section(second, "Plan")
+    merges = [
+        {"op": "merge", "source": first["id"], "target": second["id"]},
+        {"op": "merge", "source": second["id"], "target": feature["id"]},
+    ]
+    told = crew.beside("graph_restructure", operations=merges)
+    assert [each["result"] for each in told["details"]] == [
+        f"absorbed {first['id']} with 2 sections",
+        f"absorbed {second['id']} with 3 sections",
+    ]
+    sections = crew.sections(feature)
+    assert [(each["title"], each["ordinal"], each["entityType"]) for each in sections] == [
+        ("Plan", 0, "FEATURE"), ("Context Files", 1, "FEATURE"), ("Notes", 2, "FEATURE"),
+    ]  # fmt: skip
+    assert crew.sections(feature)[1]["content"] == "src/a.ts"
+    crew.section(other, "Mine")
+    crew.beside("graph_restructure", operations=[{"op": "merge", "source": other["id"], "target": feature["id"]}])
+    assert [each["title"] for each in crew.sections(feature)] == ["Plan", "Context Files", "Notes", "Mine"]

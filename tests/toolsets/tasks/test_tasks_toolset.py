@@ -73,7 +73,7 @@ def test_pipelines_come_from_the_home_directory(tmp_path: Path) -> None:
         ("feature: [NEW, ACTIVE, TO_BE_TESTED, CLOSED]", "has no state TO_BE_TESTED"),
         ("task: [NEW, ACTIVE, WILL_NOT_IMPLEMENT]", "has no state WILL_NOT_IMPLEMENT"),
         ("task: NEW", "must be a list"),
-        ("epic: [NEW, ACTIVE, CLOSED]", "must name feature and task"),
+        ("epic: [NEW, ACTIVE, CLOSED]", "there is no setting 'pipelines.epic'"),
     ],
 )
 def test_a_pipeline_that_makes_no_sense_is_refused(tmp_path: Path, said: str, message: str) -> None:
@@ -86,6 +86,22 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str) -
     with pytest.raises(InvalidArgument) as raised:
         read(tmp_path, text)
     assert raised.value.code == "SETTING_INVALID"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "hint"),
+    [
+        ('version: "3.0"\npipeline: {}', "pipeline", "did you mean 'pipelines'?"),
+        ("pipelines:\n  tasks: [NEW, ACTIVE, CLOSED]", "pipelines.tasks", "did you mean 'pipelines.task'"),
+        ("colour: red", "colour", "the settings are version, pipelines"),
+        ("colour:", "colour", "the settings are version, pipelines"),
+    ],
+)
+def test_a_key_that_nobody_knows_is_named(tmp_path: Path, text: str, name: str, hint: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"config.yaml: there is no setting '{name}'") as raised:
+        read(tmp_path, text)
+    assert raised.value.code == "SETTING_UNKNOWN"
+    assert (raised.value.hint or "").startswith(hint)
 
 
 # -- anything at all

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tallystick.commits import Draft, Operation, Verb
+from tallystick.policy import Action, Principal
 from tallystick.state.work import NODE, PROJECT
 from tallystick.state.work.graph import WorkGraph
 from tests.toolsets.work.team import Team, working
@@ -73,6 +75,38 @@ def test_a_project_is_also_opened_by_the_id_of_its_root(team: Team) -> None:
     root = team.open("p")
     assert team.call("graph_open", project=root)["project"] == "p"
     assert team.call("graph_query", project=root)["total"] == 1
+
+
+def test_a_project_is_found_in_any_case_and_with_spaces_around(team: Team) -> None:
+    root = team.open("Café Shop")
+    before = team.log.head()
+    for name in ("café shop", "  CAFÉ SHOP ", "Cafe\u0301 shop", "Café Shop\t".strip()):
+        told = team.call("graph_open", project=name)
+        assert (told["project"], told["root"]["id"], told.get("created")) == ("Café Shop", root, None)
+        assert team.call("graph_query", project=name)["nodes"] == team.call("graph_query", project="Café Shop")["nodes"]
+    assert team.log.head() == before
+    assert team.call("graph_open", project="  New one ")["project"] == "New one"
+
+
+def test_of_projects_that_differ_only_in_spelling_the_one_that_is_spelt_so_is_meant(team: Team) -> None:
+    """Such as were made before names were compared so."""
+    roots = {}
+    for name in ("Alpha", "alpha"):
+        roots[name] = name.swapcase() + "Root"
+        project = {"id": f"{name}-id", "type": "work/project", "attrs": {"name": name, "root": roots[name]}}
+        root = {"id": roots[name], "type": "work/node", "attrs": {"project": f"{name}-id", "summary": name}}
+        operations = tuple(Operation(Verb.UPSERT_NODE, payload) for payload in (project, root))
+        put(team, operations)
+    for name, root_id in roots.items():
+        assert team.call("graph_open", project=name)["root"]["id"] == root_id
+    for tool in ("graph_open", "graph_next"):
+        refusal = team.refusal(tool, project=" ALPHA")
+        assert (refusal["error"], refusal["projects"]) == ("name_ambiguous", ["Alpha", "alpha"])
+
+
+def put(team: Team, operations: tuple[Operation, ...]) -> None:
+    draft = Draft(operations, actor="ann", tool="import")
+    team.run(team.store.write(Principal(actor="ann"), Action.WRITE, lambda state: draft))
 
 
 def test_a_project_is_one_entity_with_a_uuid_for_its_id(team: Team) -> None:

@@ -51,6 +51,7 @@ def test_the_environment_goes_before_the_working_directory_and_that_before_the_b
     ("text", "sentence"),
     [
         ("agent: me", "there is no setting 'agent'"),
+        ("claim_ttl:", "there is no setting 'claim_ttl'"),
         ("agent_identity: 5", "agent_identity from"),
         ("agent_identity: ' '", "must be a name"),
         ("claim_ttl_minutes: soon", "must be a number of minutes, from 0 to a year"),
@@ -68,6 +69,12 @@ def test_a_mistake_in_the_file_is_named_with_its_place(tmp_path: Path, text: str
         read(tmp_path, working=text)
     assert sentence in refusal.value.message
     assert "graph.config.yaml" in refusal.value.message
+
+
+def test_a_key_that_nobody_knows_is_told_with_those_like_it(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        read(tmp_path, base="agent_identiti: me")
+    assert (refusal.value.code, refusal.value.hint) == ("SETTING_UNKNOWN", "did you mean 'agent_identity'?")
 
 
 def test_a_mistake_in_the_environment_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ they are told, so going back by one commit is just another change.
 from __future__ import annotations
 
 from typing import Any, ClassVar
+from unicodedata import normalize
 
 from pyroaring import BitMap
 
@@ -34,6 +35,7 @@ class WorkGraph:
         self.was_actionable: dict[Row, bool] | None = None
         """While somebody tries something out: each row whose rank changed, and what it was before."""
         self._names: dict[str, list[Board]] = {}
+        """By their names as people mean them: in any case, whatever spaces are around."""
 
     # -- who is there
 
@@ -42,12 +44,18 @@ class WorkGraph:
         return row if row is not None and row.board is not None else None
 
     def project(self, name: str) -> Board | None:
-        """By its name, or by the id of its root."""
-        named = self._names.get(name)
-        if named:
-            return min(named, key=lambda board: board.created)
+        """By its name, or by the id of its root. A name that only one project has in another spelling is that one's;
+        of several, the one that is spelt so."""
+        namesakes = self.namesakes(name)
+        spelt = [board for board in namesakes if board.name == name]
+        if spelt or len(namesakes) == 1:
+            return (spelt or namesakes)[0]
         row = self.find(name)
         return row.board if row is not None and row.board is not None and row.board.root == name else None
+
+    def namesakes(self, name: str) -> list[Board]:
+        """The projects of this name, however it is spelt; oldest first."""
+        return sorted(self._names.get(_folded(name), ()), key=lambda board: board.created)
 
     def projects(self) -> list[Board]:
         """Oldest first."""
@@ -88,15 +96,16 @@ class WorkGraph:
         board.name = name if isinstance(name, str) else version.id
         board.root = root if isinstance(root, str) else None
         board.created = version.created
-        self._names.setdefault(board.name, []).append(board)
+        self._names.setdefault(_folded(board.name), []).append(board)
 
     def _project_gone(self, project_id: str) -> None:
         board = self.boards.get(project_id)
         if board is None or board.name is None:
             return
-        self._names[board.name].remove(board)
-        if not self._names[board.name]:
-            del self._names[board.name]
+        name = _folded(board.name)
+        self._names[name].remove(board)
+        if not self._names[name]:
+            del self._names[name]
         board.name = board.root = None
         self._forget_board(board)
 
@@ -319,6 +328,10 @@ class WorkGraph:
 _NOTHING = read({})
 _THERE = {PROJECT: WorkGraph._project_there, NODE: WorkGraph._node_there}
 _GONE = {PROJECT: WorkGraph._project_gone, NODE: WorkGraph._node_gone}
+
+
+def _folded(name: str) -> str:
+    return normalize("NFC", name.strip()).casefold()
 
 
 def _take(sets: dict[Any, BitMap], name: Any, number: int) -> None:

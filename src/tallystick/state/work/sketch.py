@@ -82,6 +82,10 @@ class Sketch:
         self._nodes[node_id] = None
         self._change(before, None)
 
+    def put_beside(self, node_id: str, node_type: str, attrs: Attrs) -> None:
+        """A node that is none of the work graph's."""
+        self._add(Verb.UPSERT_NODE, {"id": node_id, "type": node_type, "attrs": attrs})
+
     def _version(self, node_id: str) -> NodeVersion | None:
         if node_id in self._nodes:
             return self._nodes[node_id]

@@ -89,8 +89,8 @@ def _found(view: View, asked: ManageContainer, project_id: str, root_id: str) ->
 
 
 def _check_name(view: View, name: str, own: str | None = None) -> None:
-    board = view.graph.project(name)
-    if board is not None and board.id != own:
+    board = next((each for each in view.graph.namesakes(name) if each.id != own), None)
+    if board is not None:
         raise Conflict(
             f"there is a project '{name}' already",
             code="DUPLICATE_NAME",

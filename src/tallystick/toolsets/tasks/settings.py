@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tallystick.config import unknown_setting
 from tallystick.errors import InvalidArgument
 from tallystick.state.tasks import CATALOGS, Pipelines, pipeline_problem
 
 FILE_NAME = "config.yaml"
 HOME = "TASK_ORCHESTRATOR_HOME"
 VERSION = "3.0"
+_KEYS = ("version", "pipelines")
 
 
 def read_pipelines(environ: Mapping[str, str]) -> Pipelines:
@@ -39,19 +41,27 @@ def _from_file(path: Path) -> Pipelines:
         return Pipelines()
     if not isinstance(said, dict):
         raise _invalid(path, "must hold keys and values")
+    _check_keys(path, said, _KEYS)
     if str(said.get("version", VERSION)) != VERSION:
         raise _invalid(path, f'must be of version "{VERSION}"')
     return _understood(path, said.get("pipelines") or {})
 
 
 def _understood(path: Path, pipelines: Any) -> Pipelines:
-    if not isinstance(pipelines, dict) or set(pipelines) - set(CATALOGS):
+    if not isinstance(pipelines, dict):
         raise _invalid(path, f"pipelines must name {' and '.join(CATALOGS)}")
+    _check_keys(path, pipelines, tuple(CATALOGS), "pipelines.")
     for kind, steps in pipelines.items():
         problem = pipeline_problem(kind, steps)
         if problem is not None:
             raise _invalid(path, problem)
     return Pipelines(**{kind: tuple(steps) for kind, steps in pipelines.items()})
+
+
+def _check_keys(path: Path, said: dict[Any, Any], known: tuple[str, ...], within: str = "") -> None:
+    for name in said:
+        if name not in known:
+            raise unknown_setting(f"{within}{name}", [f"{within}{each}" for each in known], path)
 
 
 def _invalid(path: Path, problem: str) -> InvalidArgument:

@@ -288,7 +288,7 @@ class View:
         self.put_other(PIPELINES_ID, PIPELINES, attrs)
 
     def put_other(self, node_id: str, node_type: str, attrs: Said) -> None:
-        self.sketch.operations.append(Operation(Verb.UPSERT_NODE, {"id": node_id, "type": node_type, "attrs": attrs}))
+        self.sketch.put_beside(node_id, node_type, attrs)
         self._others[node_id] = attrs
 
     def delete_other(self, node_id: str) -> None:

@@ -51,7 +51,7 @@ def merged_into(state: State, node_id: str) -> str | None:
 
 def get_project(graph: WorkGraph, tell: Discretion, name: str) -> Board:
     """By its name or its root's id. Raises NotFound, telling the names there are, also for what may not be read."""
-    board = graph.project(name)
+    board = find_project(graph, tell, name)
     if board is None or not tell.sees(board.id):
         known = projects_of(graph, tell)
         raise NotFound(
@@ -61,6 +61,23 @@ def get_project(graph: WorkGraph, tell: Discretion, name: str) -> Board:
             details=named(known),
         )
     return board
+
+
+def find_project(graph: WorkGraph, tell: Discretion, name: str) -> Board | None:
+    """Also what may not be read. Raises Conflict where several are called so in other spellings, and none in this."""
+    board = graph.project(name)
+    if board is not None:
+        return board
+    namesakes = graph.namesakes(name)
+    spellings = tell.seen(namesakes, lambda board: board.id)
+    if len(spellings) > 1:
+        raise Conflict(
+            f"there are {len(spellings)} projects that '{name}' could mean",
+            code="name_ambiguous",
+            hint="spell it as one of them is",
+            details=named(spellings),
+        )
+    return next(iter(spellings or namesakes), None)
 
 
 def named(boards: list[Board]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tallystick.toolsets.fitting import fitting
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, counts_of, first, get_node, node_of
 from tallystick.toolsets.work.arguments import OpenArguments
 from tallystick.toolsets.work.desk import Desk, check_unused
-from tallystick.toolsets.work.faults import invalid, projects_of
+from tallystick.toolsets.work.faults import find_project, invalid, projects_of
 
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store
@@ -64,10 +64,10 @@ async def _create(desk: Desk, store: Store, principal: Principal, name: str, goa
     """False when another agent was first."""
     if not name.strip():
         raise invalid("field 'project' must not be blank")
-    root_id, project_id = desk.ids(), uuid.uuid4().hex
+    root_id, project_id, name = desk.ids(), uuid.uuid4().hex, name.strip()
 
     def draw(sketch: Sketch) -> None:
-        if sketch.graph.project(name) is None:
+        if not sketch.graph.namesakes(name):
             check_unused(sketch.state, [root_id, project_id])
             found(sketch, project_id=project_id, root_id=root_id, name=name, goal=goal)
 
@@ -83,7 +83,7 @@ def found(sketch: Sketch, *, project_id: str, root_id: str, name: str, goal: str
 
 
 def _seen(state: State, graph: WorkGraph, tell: Discretion, name: str) -> tuple[str, Said] | None:
-    board = graph.project(name)
+    board = find_project(graph, tell, name)
     if board is None:
         return None
     if not tell.sees(board.id):

@@ -18,6 +18,7 @@ from tallystick.toolsets.work.answers import Said, entries, evidence_entry, newl
 from tallystick.toolsets.work.arguments import Operation, RestructureArguments
 from tallystick.toolsets.work.desk import Desk, Told
 from tallystick.toolsets.work.faults import cross_project, cycle, get_row, invalid
+from tallystick.toolsets.work.section_moves import SectionMoves
 
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store
@@ -33,8 +34,9 @@ async def restructure(desk: Desk, store: Store, principal: Principal, asked: Res
     def draw(sketch: Sketch, sight: Sight) -> Told:
         tell = Discretion(sketch.state, sight)
         told = Told({"applied": len(asked.operations), "details": []})
+        work = _Work(desk, sketch, tell, principal.actor, told.warnings)
         for number, operation in enumerate(asked.operations):
-            node_id, result = _one(_Work(desk, sketch, tell, principal.actor, told.warnings), operation, number)
+            node_id, result = _one(work, operation, number)
             told.data["details"].append({"op": operation.op, "node_id": node_id, "result": result})
         newly = newly_actionable(sketch, tell)
         if newly["newly_actionable"] or any(operation.op == "drop" for operation in asked.operations):
@@ -76,7 +78,7 @@ def _one(work: _Work, operation: Operation, number: int) -> tuple[str, str]:
 
 
 class _Work:
-    """One operation: what it does to the sketch."""
+    """What the operations of one call do to the sketch."""
 
     def __init__(self, desk: Desk, sketch: Sketch, tell: Discretion, agent: str, warnings: list[str]) -> None:
         self._desk = desk
@@ -84,6 +86,7 @@ class _Work:
         self._tell = tell
         self._agent = agent
         self._warnings = warnings
+        self._sections = SectionMoves(sketch)
 
     # -- move
 
@@ -120,8 +123,10 @@ class _Work:
         self._absorb(source_id, target_id)
         for link in links:
             self._hand_over(link, source_id, target_id)
+        count = self._sections.move(source_id, target_id)
         self._sketch.delete(source_id)
-        return target_id, f"absorbed {source_id}"
+        taken = f" with {count} section{'' if count == 1 else 's'}" if count else ""
+        return target_id, f"absorbed {source_id}{taken}"
 
     def _absorb(self, source_id: str, target_id: str) -> None:
         given, kept = self._sketch.attrs(source_id), self._sketch.attrs(target_id)

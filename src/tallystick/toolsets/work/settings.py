@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tallystick.config import unknown_setting
 from tallystick.errors import InvalidArgument
 
 FILE_NAME = "graph.config.yaml"
@@ -64,24 +65,17 @@ def _from_file(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(content, dict):
         raise InvalidArgument(f"{path} must hold keys and values", code="SETTING_INVALID")
-    return {
-        str(name): _understood(str(name), value, str(path), path.parent)
-        for name, value in content.items()
-        if value is not None
-    }
+    said = {str(name): _understood(str(name), value, str(path), path.parent) for name, value in content.items()}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _understood(name: str, value: Any, source: str, directory: Path) -> Any:
     rule = _RULES.get(name)
     if rule is None:
-        raise InvalidArgument(
-            f"{source}: there is no setting '{name}'",
-            code="SETTING_UNKNOWN",
-            hint=f"the settings are {', '.join(_RULES)}",
-        )
+        raise unknown_setting(name, list(_RULES), source)
     wanted, understand = rule
     try:
-        return understand(value, directory)
+        return None if value is None else understand(value, directory)
     except (TypeError, ValueError):
         raise InvalidArgument(f"{name} from {source} must be {wanted}", code="SETTING_INVALID") from None
 
