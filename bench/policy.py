@@ -82,7 +82,7 @@ async def narrow(gate: Gate, things: list[Thing]) -> None:
     async def look() -> None:
         unknown = [thing for thing in things if asking.sees(thing) is None]
         if unknown:
-            raise Undecided([(Action.READ, *thing) for thing in unknown])
+            raise Undecided([(Action.READ, *thing, None) for thing in unknown])
 
     await asking.through(look)
 

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tallystick import homes, partition
 from tallystick.policy import gate
+from tallystick.projections import views
 from tests import patience
 
 _PASSED_OVER = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -28,6 +29,7 @@ def pytest_configure() -> None:
         (gate, "_WRITTEN_SECONDS_MAX"),
         (homes, "_PUBLISHED_SECONDS"),
         (partition, "LOOK_SECONDS_MAX"),
+        (views, "CHEAP_SECONDS"),
     ):
         assert isinstance(getattr(module, name), float)
         setattr(module, name, patience.SECONDS)

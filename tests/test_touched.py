@@ -151,8 +151,13 @@ async def test_what_the_call_was_about_is_asked_about_once(tmp_path: Path, make:
         await write(base, ALICE, [put("plan"), put("other")])
         policy.asked.clear()
         await write(base, ALICE, [put("plan"), put("other"), put("new")], resource="plan")
-        asked = [(request.action, request.resource, request.resource_owner) for request in policy.asked]
-        assert asked == [(Action.WRITE, "plan", "alice"), (Action.WRITE, "other", "alice")]
+        asked = [(request.action, request.resource, request.written_type) for request in policy.asked]
+        assert asked == [
+            (Action.WRITE, "plan", None),
+            (Action.READ, "plan", None),
+            (Action.WRITE, "other", "note"),
+            (Action.WRITE, None, "note"),
+        ]
 
 
 @BOTH
@@ -173,6 +178,7 @@ async def test_what_was_changed_is_written_down_one_by_one_and_replays(tmp_path:
         decided = base.decided("acme")
         told = [(event.actor, event.action, event.resource, event.decision) for _, event in decided]
         assert told == [
+            ("alice", "WRITE", None, True),
             ("alice", "WRITE", None, True),
             ("bob", "WRITE", None, True),
             *(("bob", "WRITE", f"n{number}", True) for number in range(5)),

@@ -6,16 +6,16 @@ The only way in, for every door. Denied means: nothing read, nothing appended, t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 
 from tallystick.commits import Commit, Draft, Verb
-from tallystick.errors import TallystickError
+from tallystick.errors import Denied, NotFound, TallystickError
 from tallystick.partition import Look, Partition, Propose, Receipt
-from tallystick.policy import Action, Facts, Policy, Principal
+from tallystick.policy import Action, Decision, Facts, Policy, Principal
 from tallystick.policy.cache import Cache
-from tallystick.policy.gate import Gate, Question, Thing, Undecided
+from tallystick.policy.gate import Asking, Gate, Question, Thing, Undecided
 from tallystick.state.documents import edge_name
 from tallystick.state.ontology import check
 from tallystick.state.state import State
@@ -54,20 +54,30 @@ class Sight:
         if self._may_read is None:
             return True
         facts = self._state.last_owner(node_id)
-        return self._sees((node_id, Facts(*facts, self._tenant) if facts else Facts()))
+        return self.sees_thing((node_id, Facts(*facts, self._tenant) if facts else Facts()))
 
     def sees_file(self, resource: str) -> bool:
         """What is in nobody's log, even if a node has such an id."""
-        return self._may_read is None or self._sees((resource, Facts()))
+        return self.sees_thing((resource, Facts()))
 
-    def _sees(self, thing: Thing) -> bool:
-        seen = self._may_read(thing) if self._may_read is not None else True
+    def sees_thing(self, thing: Thing) -> bool:
+        if self._may_read is None:
+            return True
+        seen = self._may_read(thing)
         if seen is None and len(self.unknown) < _ASKED_AT_ONCE:
             self.unknown[thing] = None
         return bool(seen)
 
+    def joins(self, edge_id: str) -> bool:
+        """Whether both ends of an edge are seen: an edge to what may not be read is not there (L33). True where there
+        is no such edge."""
+        if self._may_read is None:
+            return True
+        name = self._state.edge_name(edge_id)
+        return name is None or all([self.sees(name["from"]), self.sees(name["to"])])
+
     def undecided(self) -> Undecided:
-        return Undecided([(Action.READ, *thing) for thing in self.unknown])
+        return Undecided([(Action.READ, *thing, None) for thing in self.unknown])
 
 
 NarrowedLook = Callable[[State, Sight], T | Generator[None, None, T]]
@@ -108,7 +118,8 @@ class Store:
             foreign = await self._foreign(partition, principal, action, resource) if is_entity else None
 
             def decided(state: State) -> object:
-                asking.decide(foreign or _facts(state, resource, principal, action))
+                if _decide(asking, state, foreign, principal, action, resource).is_hidden:
+                    raise _absent(resource)
                 return look(state)
 
             async def attempt() -> T:
@@ -125,7 +136,7 @@ class Store:
 
         async def attempt() -> None:
             if asking.decide(Facts()).narrows:
-                asking.decide_all([(each, name, Facts()) for each, name in also])
+                asking.decide_all([(each, name, Facts(), None) for each, name in also])
 
         async with self.tenants.using(principal.tenant):
             await asking.through(attempt)
@@ -138,12 +149,13 @@ class Store:
         *,
         resource: str | None = None,
         min_position: int | None = None,
+        written_type: str | None = None,
     ) -> T:
         """`read` for what comes across entities that were not asked for by id: `look` tells only what it sees.
 
         `look` may be called several times. Raises TooMuch(QUERY_TIMEOUT) when too much of it may not be read.
         """
-        asking = self._gate.asking(principal, action, resource)
+        asking = self._gate.asking(principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
             foreign = None
             if self.tenants.have_neighbours:
@@ -151,8 +163,7 @@ class Store:
             sights: list[Sight] = []
 
             def decided(state: State) -> object:
-                decision = asking.decide(foreign or _facts(state, resource, principal, action))
-                sights[:] = [Sight(state, principal.tenant, asking.sees if decision.narrows else None)]
+                sights[:] = [_decide(asking, state, foreign, principal, action, resource).sight]
                 return look(state, sights[0])
 
             async def attempt() -> T:
@@ -179,22 +190,34 @@ class Store:
         return await self.write_narrowed(principal, action, lambda state, sight: propose(state), resource=resource)
 
     async def write_narrowed(
-        self, principal: Principal, action: Action, propose: NarrowedPropose, *, resource: str | None = None
+        self,
+        principal: Principal,
+        action: Action,
+        propose: NarrowedPropose,
+        *,
+        resource: str | None = None,
+        written_type: str | None = None,
+        blindly: bool = False,
     ) -> Receipt:
-        """`write` for what tells, or chooses, by what the principal may READ."""
-        asking = self._gate.asking(principal, action, resource)
+        """`write` for what tells, or chooses, by what the principal may READ.
+
+        `written_type` is that of the resource, where it is known before the draft. A call tells of its resource, if
+        only by its refusals, so it must be allowed to READ that too; `blindly` is for one that tells nothing.
+        """
+        asking = self._gate.asking(principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
             foreign = await self._foreign(partition, principal, action, resource)
 
             def decided(state: State) -> Draft | Commit:
-                decision = asking.decide(foreign or _facts(state, resource, principal, action))
-                sight = Sight(state, principal.tenant, asking.sees if decision.narrows else None)
+                found = _decide(asking, state, foreign, principal, action, resource, blindly=blindly)
+                decision, sight = found.decision, found.sight
                 proposed = _clearly(propose, state, sight)
                 if isinstance(proposed, Commit):
                     return proposed
-                check(state, proposed)
                 if decision.narrows:
-                    asking.decide_all(_touched(state, proposed, principal, action, resource))
+                    if found.is_hidden:
+                        raise _absent(resource)
+                    asking.decide_all(_touched(state, proposed, principal, action, resource, written_type))
                 return msgspec.structs.replace(
                     proposed,
                     policy_version=decision.policy_version,
@@ -210,6 +233,12 @@ class Store:
         if self._written is not None:
             await self._written(principal, receipt)
         return receipt
+
+    async def refuse_actor(self, principal: Principal, action: Action, resource: str | None, actor: str) -> NoReturn:
+        """Deny a call that says that somebody else makes it: written down like any other denial (L11)."""
+        reason = f"actor '{principal.actor}' cannot write as '{actor}'"
+        await self._gate.refuse_actor(principal, action, resource, reason)
+        raise Denied(reason, hint="leave out 'actor': it is taken from the access token", details={"status": 403})
 
     async def partition(self, principal: Principal) -> Partition:
         """For work on a partition as a whole, which no policy speaks of: snapshots, following the log.
@@ -244,15 +273,22 @@ class Store:
         return None if tenant is None else Facts(tenant=tenant)
 
 
+def _absent(resource: str | None) -> NotFound:
+    """What every tool should have said in its own words."""
+    return NotFound(f"there is no '{resource}'")
+
+
 def _in_session(context: dict[str, str] | None, session: str | None) -> dict[str, str] | None:
     """A session is a run (X19), unless the writer named another."""
     return context if session is None else {"run_id": session, **(context or {})}
 
 
 def _clearly(propose: NarrowedPropose, state: State, sight: Sight) -> Draft | Commit:
-    """What is proposed, or refused, while something is not known yet, is neither."""
+    """What is proposed and keeps the rules; while something is not known yet, it is neither proposed nor refused."""
     try:
         proposed = propose(state, sight)
+        if isinstance(proposed, Draft):
+            check(state, proposed, sight.sees if sight.narrows else None)
     except Exception:
         if sight.is_clear:
             raise
@@ -260,6 +296,50 @@ def _clearly(propose: NarrowedPropose, state: State, sight: Sight) -> Draft | Co
     if not sight.is_clear:
         raise sight.undecided()
     return proposed
+
+
+class _Found(msgspec.Struct, frozen=True):
+    decision: Decision
+    sight: Sight
+    is_hidden: bool = False
+    """Whether the policy was asked about the resource as one that is not there."""
+
+
+def _decide(
+    asking: Asking,
+    state: State,
+    foreign: Facts | None,
+    principal: Principal,
+    action: Action,
+    resource: str | None,
+    *,
+    blindly: bool = False,
+) -> _Found:
+    """The question that the call itself is, and what its answer may tell of. Raises Denied, Undecided."""
+    facts = foreign or _facts(state, resource, principal, action)
+    sight = Sight(state, principal.tenant, asking.sees)
+    itself = not blindly and action in (Action.WRITE, Action.DELETE)
+    try:
+        decision = asking.decide(facts)
+        if not decision.narrows:
+            return _Found(decision, Sight(state, principal.tenant, None))
+        denial = None
+    except Denied as error:
+        denial = error
+    if facts.owner is not None and resource is not None and not _shows(state, sight, resource, facts, itself=itself):
+        return _Found(asking.decide(Facts()), sight, is_hidden=True)
+    if denial is not None:
+        raise denial
+    return _Found(decision, sight)
+
+
+def _shows(state: State, sight: Sight, resource: str, facts: Facts, *, itself: bool) -> bool:
+    """False where the call must be answered as if its resource were not there: an edge to what may not be read; and,
+    with `itself`, whatever may not be read."""
+    shows = all([not itself or sight.sees_thing((resource, facts)), sight.joins(resource)])
+    if not sight.is_clear:
+        raise sight.undecided()
+    return shows
 
 
 def _facts(state: State, resource: str | None, principal: Principal, action: Action) -> Facts:
@@ -273,18 +353,22 @@ def _facts(state: State, resource: str | None, principal: Principal, action: Act
     return Facts(*known, principal.tenant) if known else Facts()
 
 
-def _touched(state: State, draft: Draft, principal: Principal, action: Action, resource: str | None) -> list[Question]:
-    """What a draft would change besides what was asked about. What it makes is nobody's yet.
+def _touched(
+    state: State, draft: Draft, principal: Principal, action: Action, resource: str | None, written_type: str | None
+) -> list[Question]:
+    """What a draft would change besides what was asked about. What it makes is nobody's yet: of that, each type.
 
     An edge goes with a node that is deleted or redacted (L20); any other is written on its source, or redacted by
     itself, unless the question was about the edge.
     """
     actions: dict[str, Action] = {}
+    types: dict[str, str] = {}
     edges: list[tuple[Verb, str, str, str]] = []
     for operation in draft.operations:
         said = operation.payload
         if operation.verb is Verb.UPSERT_NODE:
             actions.setdefault(said["id"], Action.WRITE)
+            types[said["id"]] = said["type"]
         elif "node_id" in said:
             actions[said["node_id"]] = Action.DELETE
         elif (name := said.get("id") or edge_name(said["from"], said["rel"], said["to"])) != resource:
@@ -296,9 +380,15 @@ def _touched(state: State, draft: Draft, principal: Principal, action: Action, r
             actions[name] = Action.DELETE
         else:
             actions.setdefault(source, Action.WRITE)
-    return [
-        (each, node_id, facts)
-        for node_id, each in actions.items()
-        if (node_id, each) != (resource, action)
-        and (facts := _facts(state, node_id, principal, each)).owner is not None
-    ]
+    questions: list[Question] = []
+    made: dict[str, None] = {}
+    for node_id, each in actions.items():
+        facts, gives = _facts(state, node_id, principal, each), types.get(node_id)
+        if gives is not None and (facts.owner is None or each is Action.DELETE):
+            made[gives] = None
+        if facts.owner is None:
+            continue
+        keeps = each is Action.DELETE or gives in (None, facts.type, written_type)
+        if (node_id, each) != (resource, action) or not keeps:
+            questions.append((each, node_id, facts, gives if each is Action.WRITE else None))
+    return questions + [(Action.WRITE, None, Facts(), gives) for gives in made if gives != written_type]

@@ -17,6 +17,8 @@ _COMMANDS = "tests/policy/test_policy_commands.py::"
 _AUDIT = "tests/test_audit.py::"
 _NARROWING = "tests/test_narrowing.py::"
 _VOCABULARIES = "tests/test_narrowing_vocabularies.py::"
+_HIDDEN = "tests/test_hidden.py::"
+_HIDDEN_LAW = "tests/laws/test_hidden.py::"
 _TOUCHED = "tests/test_touched.py::"
 _TENANTS = "tests/test_tenants.py::"
 _APART = "tests/laws/test_tenants_apart.py::"
@@ -131,6 +133,8 @@ GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _FEED_STORY + "test_nobody_waits_for_an_endpoint_that_is_away_and_doctor_tells"),
     ("FR-005, feed, tenants", "what one tenant's events meet does not hold up the others'",
      _FEED + "test_an_event_that_is_refused_holds_up_its_own_tenant_only"),
+    ("L11, audit", "writing in another's name is a denial in the audit log like any other",
+     _HIDDEN + "test_writing_in_somebody_elses_name_is_a_denial_like_any_other"),
     ("L11, tokens", "who has a token may not name another actor",
      _TOKENS + "test_claims_become_a_principal_who_may_not_name_another"),
     ("L24, REST", "a refusal has its literal status over REST",
@@ -161,6 +165,16 @@ GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _NARROWING + "test_typed_memory_is_listed_as_far_as_it_may_be_read"),
     ("L33, X8, vocabularies", "no answer of knowledge, tasks, typed memory or files tells of what may not be read",
      _VOCABULARIES + "test_no_answer_holds_what_only_somebody_else_wrote"),
+    ("L33, L18, X8, writing", "two memories that differ only in what may not be read answer every call alike",
+     _HIDDEN_LAW + "test_two_memories_that_differ_in_what_may_not_be_read_answer_alike"),
+    ("L33, exceptions", "where they cannot, nothing is told but that",
+     _HIDDEN_LAW + "test_where_they_cannot_answer_alike_nothing_is_told_but_that"),
+    ("L20, hidden ends", "an end that may not be read is missing",
+     _HIDDEN + "test_an_end_that_may_not_be_read_is_missing"),
+    ("L25, hidden owners", "whose something is is told only to who may read it",
+     _HIDDEN + "test_whose_it_is_is_told_only_to_who_may_read_it"),
+    ("L32, written type", "the policy is told the type that is written, whichever tool writes it",
+     _HIDDEN + "test_types_are_asked_about_whichever_tool_writes_them"),
     ("L33, counts", "totals and pages are those of what is seen",
      _VOCABULARIES + "test_totals_and_pages_are_those_of_what_is_seen"),
     ("Quarantine, vocabularies", "what was recalled says so wherever it is shown",

@@ -172,7 +172,12 @@ async def test_a_resource_that_changes_hands_meanwhile_is_asked_about_again(tmp_
         with pytest.raises(Denied, match="owned by 'bob'"):
             await store.delete(ALICE, "plan")
         assert store.partition.position == position + 2
-        assert [request.resource_owner for request in policy.asked] == [None, "alice", "bob"]
+        assert [(request.action.value, request.resource_owner) for request in policy.asked] == [
+            ("WRITE", None),
+            ("DELETE", "alice"),
+            ("DELETE", "bob"),
+            ("READ", "bob"),  # Whether its owner may be told.
+        ]
         assert [(event.resource_owner, event.decision) for event in store.decided()][1:] == [("bob", False)]
 
 
@@ -302,7 +307,7 @@ async def test_a_write_forgets_what_was_decided_about_everything_it_changed(tmp_
 
         async def attempt() -> None:
             asking.decide(Facts())
-            asking.decide_all([(Action.WRITE, "plan", plan)])
+            asking.decide_all([(Action.WRITE, "plan", plan, None)])
 
         for _ in range(2):
             store.gate.asking(BOB, Action.READ, "plan").decide(plan)
@@ -329,7 +334,7 @@ async def test_what_was_found_is_narrowed_to_what_may_be_read(tmp_path: Path, di
         async def look() -> list[str]:
             unknown = [thing for thing in things if asking.sees(thing) is None]
             if unknown:
-                raise Undecided([(Action.READ, *thing) for thing in unknown])
+                raise Undecided([(Action.READ, *thing, None) for thing in unknown])
             return [thing[0] for thing in things if asking.sees(thing)]
 
         allowed = await asking.through(look)
@@ -349,7 +354,7 @@ async def test_what_an_attempt_comes_across_is_not_asked_about_for_ever(
         asking = store.gate.asking(ALICE, Action.SEARCH)
 
         async def look() -> None:
-            raise Undecided([(Action.READ, f"n{len(policy.asked)}", Facts())])
+            raise Undecided([(Action.READ, f"n{len(policy.asked)}", Facts(), None)])
 
         with pytest.raises(TooMuch) as no:
             await asking.through(look)

@@ -364,7 +364,9 @@ def test_the_policy_is_asked_for_the_right_action_on_the_right_entity() -> None:
     assert [(request.action, request.resource) for request in policy.requests] == [
         (Action.WRITE, "entity_789"),
         (Action.DELETE, "entity_789"),
+        (Action.READ, "entity_789"),  # Whether its owner may be told.
         (Action.DELETE, "entity_789"),
+        (Action.READ, "entity_789"),
         (Action.DELETE, "e1"),
         (Action.READ, "entity_789"),
         (Action.READ, "entity_789"),

@@ -43,6 +43,7 @@ class Decided(Event, frozen=True, omit_defaults=True, kw_only=True):
     resource_owner_tenant: str | None = None
     tool: str | None = None
     ip_address: str | None = None
+    written_type: str | None = None
     fault: str | None = None
     """Set where the engine gave no answer and the decision is no for that reason."""
 

@@ -98,6 +98,7 @@ def explain(
     owner: Annotated[str | None, typer.Option("--owner", help="Who made it.")] = None,
     owner_tenant: Annotated[str | None, typer.Option("--owner-tenant", help="Whose memory it is in.")] = None,
     tool: Annotated[str | None, typer.Option("--tool", help="The tool that is called.")] = None,
+    written_type: Annotated[str | None, typer.Option("--written-type", help="The type that a WRITE gives it.")] = None,
     seq: Annotated[
         int | None, typer.Option("--seq", help="Instead: the question of this line of the audit log.")
     ] = None,
@@ -127,7 +128,7 @@ def explain(
     else:
         request = _question(
             settings.tenant, actor or settings.agent_identity, action, role or [], resource, resource_type,
-            owner, owner_tenant, tool,
+            owner, owner_tenant, tool, written_type,
         )  # fmt: skip
     explained = explained_by(find_bundle(policy), request)
     decision = explained.decision
@@ -220,6 +221,7 @@ def _question(
     owner: str | None,
     owner_tenant: str | None,
     tool: str | None,
+    written_type: str | None,
 ) -> Request:
     from tallystick.clock import to_text, wall_clock
     from tallystick.policy import Action, Principal, Request
@@ -228,7 +230,14 @@ def _question(
         raise InvalidArgument(f"there is no action '{action}'; the actions are {', '.join(Action)}")
     principal = Principal(actor=actor, tenant=tenant, roles=tuple(roles), tool=tool)
     return Request(
-        principal, Action(action.upper()), resource, resource_type, owner, owner_tenant, to_text(wall_clock())
+        principal,
+        Action(action.upper()),
+        resource,
+        resource_type,
+        owner,
+        owner_tenant,
+        to_text(wall_clock()),
+        written_type,
     )
 
 

@@ -53,10 +53,13 @@ class Request(msgspec.Struct, frozen=True):
     resource_owner: str | None = None
     resource_owner_tenant: str | None = None
     timestamp: str = ""
+    written_type: str | None = None
+    """The type that a WRITE gives it, whatever it was before."""
 
 
-Fault = Literal["undefined", "malformed", "error", "unreachable", "timeout", "breaker"]
-"""Why there was no answer to go by; whichever it is, the decision is no."""
+Fault = Literal["undefined", "malformed", "error", "unreachable", "timeout", "breaker", "actor"]
+"""Why there was no answer to go by; whichever it is, the decision is no. With `actor` the policy was not asked: the
+call named somebody else as its author."""
 
 
 class Decision(msgspec.Struct, frozen=True):

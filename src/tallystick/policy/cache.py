@@ -69,4 +69,4 @@ class Cache:
 def _rest(request: Request) -> _Rest:
     asks = request.principal
     who = asks.actor, asks.tenant, asks.roles, asks.trusted, asks.tool, asks.ip_address
-    return who, request.action, request.resource_type, request.resource_owner
+    return who, request.action, request.resource_type, request.resource_owner, request.written_type

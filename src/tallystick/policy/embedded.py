@@ -121,6 +121,7 @@ def _alike(request: Request) -> _Alike:
         request.resource_type,
         request.resource_owner,
         request.resource_owner_tenant,
+        request.written_type,
     )
 
 
@@ -129,7 +130,9 @@ def _ask_once(engine: Engine, package: str) -> None:
     for action in Action:
         for request in (
             Request(Principal(actor="nobody"), action),
-            Request(Principal(actor="nobody", roles=("none",)), action, "resource", "type", "owner", "default"),
+            Request(
+                Principal(actor="nobody", roles=("none",)), action, "resource", "type", "owner", "default", "", "type"
+            ),
         ):
             try:
                 decision = decision_of(engine.evaluate(f"data.{package}.decision", input_of(request)), "")

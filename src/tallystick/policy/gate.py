@@ -34,8 +34,9 @@ from tallystick.policy.telling import count, tell_decision
 T = TypeVar("T")
 Thing = tuple[str, Facts]
 """An id, and what the state says of it."""
-Question = tuple[Action, str, Facts]
-"""May the principal do this to a thing?"""
+Question = tuple[Action, str | None, Facts, str | None]
+"""May the principal do this to a thing? Last the type that a WRITE gives it; None for the id where it is about that
+type alone."""
 
 SLO_MS = 5.0
 ATTEMPTS_MAX = 5
@@ -99,8 +100,16 @@ class Gate:
     def is_distant(self) -> bool:
         return self._at_once is None
 
-    def asking(self, principal: Principal, action: Action, resource: str | None = None) -> Asking:
-        return Asking(self, principal, action, resource)
+    def asking(
+        self, principal: Principal, action: Action, resource: str | None = None, written_type: str | None = None
+    ) -> Asking:
+        return Asking(self, principal, action, resource, written_type)
+
+    async def refuse_actor(self, principal: Principal, action: Action, resource: str | None, reason: str) -> None:
+        """Write down that a call was denied before any policy was asked, because of whom it named as its author."""
+        made = _Made(self.request(principal, action, resource, Facts()), denial("actor", reason, "none"), 0.0, False)
+        count(made.request, made.decision, made.latency_ms, source="none")
+        await _written([self.record(made)])
 
     def forget(self, tenant: str, resources: Iterable[str]) -> None:
         """Something was written about them: what was decided before may not hold any more."""
@@ -171,8 +180,11 @@ class Gate:
         )
         self._audit.record(principal.tenant, event)
 
-    def request(self, principal: Principal, action: Action, resource: str | None, facts: Facts) -> Request:
-        return Request(principal, action, resource, facts.type, facts.owner, facts.tenant, to_text(self._clock()))
+    def request(
+        self, principal: Principal, action: Action, resource: str | None, facts: Facts, written_type: str | None = None
+    ) -> Request:
+        now = to_text(self._clock())
+        return Request(principal, action, resource, facts.type, facts.owner, facts.tenant, now, written_type)
 
     async def ask_all(self, requests: list[Request]) -> list[_Made]:
         """A distant policy is asked about several at once; one in process lets others run now and then."""
@@ -227,12 +239,17 @@ class Asking:
     """One call on its way through the gate: the question itself, what else its draft touches, and what its answer
     comes across. However often something is decided on the way, it is written down once."""
 
-    def __init__(self, gate: Gate, principal: Principal, action: Action, resource: str | None) -> None:
+    def __init__(
+        self, gate: Gate, principal: Principal, action: Action, resource: str | None, written_type: str | None = None
+    ) -> None:
         self._gate = gate
         self._principal = principal
         self._action = action
         self._resource = resource
-        self._made: tuple[Facts, _Made] | None = None
+        self._written_type = written_type
+        self._answers: dict[Facts, _Made] = {}
+        """To the question itself, by what was found at the head."""
+        self._made: _Made | None = None
         self._more: dict[Question, _Made] = {}
         self._touched: list[_Made] = []
         self._spent_ms = 0.0
@@ -241,15 +258,13 @@ class Asking:
 
     def decide(self, facts: Facts) -> Decision:
         """The question itself. Raises Denied, or Undecided for `through` to see to."""
-        if self._made is None or self._made[0] != facts:
-            made = self._gate.find(self._request(self._action, self._resource, facts))
-            if made is None:
-                raise Undecided(facts=facts)
-            self._made = (facts, made)
-        decision = self._made[1].decision
-        if not decision.allowed:
-            raise denied(self._made[1].request, decision)
-        return decision
+        made = self._answers.get(facts) or self._gate.find(self._question(facts))
+        if made is None:
+            raise Undecided(facts=facts)
+        self._answers[facts] = self._made = made
+        if not made.decision.allowed:
+            raise denied(made.request, made.decision, owned=self._tells_owner(facts))
+        return made.decision
 
     def decide_all(self, touched: Sequence[Question]) -> None:
         """Everything else that a draft would change: one denial refuses it whole. Raises Denied, Undecided, TooMuch."""
@@ -266,7 +281,7 @@ class Asking:
 
     def sees(self, thing: Thing) -> bool | None:
         """Whether it may be READ (L33); None where the policy has to be asked first."""
-        made = self._find((Action.READ, *thing))
+        made = self._find((Action.READ, *thing, None))
         return None if made is None else made.decision.allowed
 
     # -- around it
@@ -283,10 +298,7 @@ class Asking:
                 await self._ask(await facts())
             return await self._until_decided(attempt)
         finally:
-            urgent = self._record()
-            if urgent:
-                # A denial is answered when it is on the disk, unless that takes so long that waiting would be the harm.
-                await asyncio.wait(map(asyncio.wrap_future, urgent), timeout=_WRITTEN_SECONDS_MAX)
+            await _written(self._record())
 
     async def _until_decided(self, attempt: Callable[[], Awaitable[T]]) -> T:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -310,7 +322,7 @@ class Asking:
         raise Conflict(f"'{self._resource}' kept changing hands while the policy was asked about it", hint="try again")
 
     async def _ask(self, facts: Facts) -> None:
-        self._made = (facts, await self._gate.ask(self._request(self._action, self._resource, facts)))
+        self._answers[facts] = self._made = await self._gate.ask(self._question(facts))
 
     async def _ask_all(self, questions: Sequence[Question]) -> None:
         made = await self._gate.ask_all([self._request(*question) for question in questions])
@@ -328,11 +340,21 @@ class Asking:
 
     def _refused(self, question: Question) -> Exception:
         """Not named to whoever may not read it: the caller asked for something else, and met it."""
-        readable = self.sees(question[1:])
-        if readable is None:
-            return Undecided([(Action.READ, *question[1:])])
         self._touched = [made] = [self._more[question]]
+        readable = question[1] is None or self._reads(question[1], question[2])
         return denied(made.request, made.decision, named=readable)
+
+    def _tells_owner(self, facts: Facts) -> bool:
+        """Who may not read something is not told whose it is."""
+        if self._resource is None or facts.owner is None or self._action is Action.READ:
+            return False
+        return self._reads(self._resource, facts)
+
+    def _reads(self, resource: str, facts: Facts) -> bool:
+        readable = self.sees((resource, facts))
+        if readable is None:
+            raise Undecided([(Action.READ, resource, facts, None)])
+        return readable
 
     # -- afterwards
 
@@ -340,29 +362,42 @@ class Asking:
         named = [self._resource, *(made.request.resource for made in self._touched)]
         self._gate.forget(self._principal.tenant, [each for each in named if each is not None])
 
-    def _record(self) -> list[Future[bool]]:
-        """Write down what was decided; the futures are those of denials."""
-        written = [] if self._made is None else [self._gate.record(self._made[1])]
+    def _record(self) -> list[Future[bool] | None]:
+        """Write down what was decided."""
+        written = [] if self._made is None else [self._gate.record(self._made)]
         if self._more:
             written += map(self._gate.record, self._touched)
             reads = [made for (action, *_), made in self._more.items() if action is Action.READ]
-            if reads:
+            changes = self._action in (Action.WRITE, Action.DELETE)
+            if reads and not (changes and all(made.decision.allowed for made in reads)):
                 self._gate.record_narrowed(self._principal, reads)
-        return [future for future in written if future is not None]
+        return written
 
-    def _request(self, action: Action, resource: str | None, facts: Facts) -> Request:
-        return self._gate.request(self._principal, action, resource, facts)
+    def _question(self, facts: Facts) -> Request:
+        return self._request(self._action, self._resource, facts, self._written_type)
+
+    def _request(self, action: Action, resource: str | None, facts: Facts, written_type: str | None) -> Request:
+        return self._gate.request(self._principal, action, resource, facts, written_type)
 
 
-def denied(request: Request, decision: Decision, *, named: bool = True) -> Denied:
+async def _written(denials: Iterable[Future[bool] | None]) -> None:
+    """A denial is answered when it is on the disk, unless that takes so long that waiting would be the harm."""
+    urgent = [asyncio.wrap_future(future) for future in denials if future is not None]
+    if urgent:
+        await asyncio.wait(urgent, timeout=_WRITTEN_SECONDS_MAX)
+
+
+def denied(request: Request, decision: Decision, *, named: bool = True, owned: bool = True) -> Denied:
     """The error that every door knows how to say (L24, L25)."""
-    owner = request.resource_owner
-    owned = (
+    owner = request.resource_owner if owned else None
+    whose = (
         f" (owned by '{owner}')" if owner and request.resource_owner_tenant in (None, request.principal.tenant) else ""
     )
-    about = f" resource '{request.resource}'{owned}" if request.resource else ""
+    about = f" resource '{request.resource}'{whose}" if request.resource else ""
     if not named:
         about = " something that this would change"
+    elif request.resource is None and request.written_type is not None:
+        about = f" anything of type '{request.written_type}'"
     policy_decision: dict[str, Any] = {
         "result": False,
         "reason": decision.reason,
@@ -393,6 +428,7 @@ def event_of(request: Request, decision: Decision, latency_ms: float, cache_hit:
         policy_version=decision.policy_version,
         latency_ms=latency_ms,
         cache_hit=cache_hit,
+        written_type=request.written_type,
         fault=decision.fault,
     )
 

@@ -34,6 +34,7 @@ def input_of(request: Request) -> dict[str, Any]:
         ("resource_owner_tenant", request.resource_owner_tenant),
         ("resource_type", request.resource_type),
         ("tool", principal.tool),
+        ("written_type", request.written_type),
     ):
         if value is not None:
             question[name] = value

@@ -79,6 +79,7 @@ def request_of(event: Decided) -> Request:
         event.resource_owner,
         event.resource_owner_tenant,
         event.timestamp,
+        event.written_type,
     )
 
 

@@ -16,6 +16,7 @@ import msgspec
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.commits.canonical import INTEGER_MAX
 from tallystick.errors import Conflict, InvalidArgument
+from tallystick.state import Sees
 from tallystick.state.aspects import EdgeVersion, NodeVersion
 from tallystick.state.state import State
 
@@ -213,9 +214,10 @@ _KINDS: dict[type, str] = {list: "an array", tuple: "an array", dict: "an object
 # -- every draft, whoever wrote it
 
 
-def check(state: State, draft: Draft) -> None:
-    """Raises when the draft would leave something in the graph that the ontology forbids."""
-    judged = _Judged(state, state.aspect(Ontology))
+def check(state: State, draft: Draft, sees: Sees | None = None) -> None:
+    """Raises when the draft would leave something in the graph that the ontology forbids; of a connection to what the
+    author may not see, no more than that there is one."""
+    judged = _Judged(state, state.aspect(Ontology), sees)
     for operation in draft.operations:
         _CHECKS[operation.verb](judged, operation.payload)
     judged.check_retyped()
@@ -224,9 +226,10 @@ def check(state: State, draft: Draft) -> None:
 class _Judged:
     """The graph as the draft leaves it, operation by operation."""
 
-    def __init__(self, state: State, ontology: Ontology) -> None:
+    def __init__(self, state: State, ontology: Ontology, sees: Sees | None) -> None:
         self.ontology = ontology
         self._state = state
+        self._sees = sees
         self._types: dict[str, str | None] = {}
         """Of the nodes that the draft wrote; None when it deleted them."""
         self._retyped: list[str] = []
@@ -261,7 +264,15 @@ class _Judged:
                 if kind is not None and node_id in (name["from"], name["to"]) and name not in self._gone:
                     from_type, to_type = self.type_of(name["from"]), self.type_of(name["to"])
                     if from_type is not None and to_type is not None and kind.governs(from_type, to_type):
-                        check_topology(kind, from_type, to_type)
+                        self._check_topology(kind, name, from_type, to_type)
+
+    def _check_topology(self, kind: ConnectionType, name: Mapping[str, Any], from_type: str, to_type: str) -> None:
+        try:
+            check_topology(kind, from_type, to_type)
+        except Conflict as error:
+            if self._sees is None or all([self._sees(name["from"]), self._sees(name["to"])]):
+                raise
+            raise Conflict("a connection does not allow this type", code=error.code) from None
 
 
 def _check_upsert_node(judged: _Judged, payload: Mapping[str, Any]) -> None:

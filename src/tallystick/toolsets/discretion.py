@@ -25,6 +25,7 @@ class Discretion:
     """Of one look, or one draft. Without a sight everything is told."""
 
     def __init__(self, state: State, sight: Sight | None = None) -> None:
+        self._state = state
         self._trust = state.aspect(Trust)
         self._sight = sight if sight is not None and sight.narrows else None
 
@@ -60,9 +61,14 @@ class Discretion:
                 break
         return found
 
+    def tells(self, entity_id: str) -> bool:
+        """Of what a document refers to: where something may be withheld, what was never there is withheld too, so that
+        neither shows which it is."""
+        return self._sight is None or (self._state.knows(entity_id) and self._sight.sees(entity_id))
+
     def reference(self, entity_id: Any) -> Any:
         """What an attribute refers to; None where that may not be told."""
-        return entity_id if not entity_id or not isinstance(entity_id, str) or self.sees(entity_id) else None
+        return entity_id if not entity_id or not isinstance(entity_id, str) or self.tells(entity_id) else None
 
     def warned(self, entity_id: str, document: dict[str, Any]) -> dict[str, Any]:
         return warned(self._trust, entity_id, document)

@@ -13,6 +13,7 @@ import pytest
 from tallystick import app, config
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Decision, Principal, Request
+from tallystick.state.knowledge import ATOM
 from tallystick.toolsets.knowledge import freshness, make_desk, make_toolset
 from tallystick.toolsets.knowledge.freshness import Pin, Repository
 from tallystick.toolsets.knowledge.stale import find_stale, repin
@@ -455,7 +456,7 @@ def test_the_stale_are_listed_by_name_and_pinned_again_without_a_new_version(
 def test_of_the_stale_only_those_are_listed_that_may_be_read(checkout: Checkout) -> None:
     class Own:
         def decide(self, request: Request) -> Decision:
-            mine = request.resource_owner in (None, request.principal.actor)
+            mine = request.resource_owner in (None, request.principal.actor) or request.resource_type != ATOM
             return Decision(mine or request.action is not Action.READ, "by the rule", "1")
 
     with keeping(Own(), repo=checkout.root) as librarian:

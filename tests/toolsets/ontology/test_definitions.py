@@ -203,16 +203,17 @@ def test_where_there_is_too_much_to_look_at_that_is_said(keeper: Keeper, monkeyp
 
 
 def test_a_violation_that_may_not_be_read_is_neither_named_nor_counted(tmp_path: Path) -> None:
-    may_search = True
+    may_search = may_see = True
 
     class Narrow:
         def decide(self, request: Request) -> Decision:
-            is_hidden = request.action is Action.READ and request.resource == "boat"
+            is_hidden = request.action is Action.READ and request.resource == "boat" and not may_see
             is_refused = request.action is Action.SEARCH and not may_search
             return Decision(not is_hidden and not is_refused, "so it is", "1")
 
     with keeping(tmp_path, Narrow()) as keeper:
         standing(keeper)
+        may_see = False
         answer = keeper.call("create_ontology", node_types=["Person", "Boat"], connection_types=[OWNS])
         assert [entity for entity, _ in told(answer)] == ["listed", "good|Owns|good"]
         may_search = False

@@ -100,6 +100,11 @@ class Row:
             waiting.extend(row.children)
 
 
+def rank_of(row: Row) -> Rank:
+    """Its place among the actionable ones, if it is one of them."""
+    return (-row.priority, -row.depth, row.updated, row.created)
+
+
 class Board:
     def __init__(self, project_id: str) -> None:
         self.id = project_id

@@ -15,7 +15,7 @@ from pyroaring import BitMap
 from tallystick.state.aspects import EdgeVersion, NodeVersion
 from tallystick.state.attributes import Postings
 from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
-from tallystick.state.work.board import Board, Rank, Row, put
+from tallystick.state.work.board import Board, Rank, Row, put, rank_of
 from tallystick.state.work.cycles import lift
 from tallystick.state.work.facts import Facts, read
 
@@ -259,7 +259,7 @@ class WorkGraph:
         put(board.blocked, row.created, row.open and row.open_dependencies > 0)
         ready = row.open and row.open_children == 0 and row.open_dependencies == 0
         put(board.actionable, row.created, ready)
-        self._rank(row, board, (-row.priority, -row.depth, row.updated, row.created) if ready else None)
+        self._rank(row, board, rank_of(row) if ready else None)
 
     def _rank(self, row: Row, board: Board, rank: Rank | None) -> None:
         if row.rank == rank:

@@ -18,7 +18,7 @@ from tallystick.state import Sees
 from tallystick.state.attributes import TEXT_MAX, scalar
 from tallystick.state.conditions import is_same
 from tallystick.state.work import CLAIMED_BY
-from tallystick.state.work.board import Board, Row
+from tallystick.state.work.board import Board, Row, rank_of
 from tallystick.state.work.claims import Moment
 from tallystick.state.work.graph import WorkGraph
 
@@ -45,14 +45,46 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     claimed_by: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
-def fitting(graph: WorkGraph, board: Board, wanted: Filter, moment: Moment, properties: Properties) -> BitMap:
+class Readiness(msgspec.Struct, frozen=True):
+    """Which nodes of a project wait for nothing, and which do."""
+
+    leaves: BitMap
+    blocked: BitMap
+    actionable: BitMap
+
+
+def readiness(graph: WorkGraph, board: Board, sees: Sees | None = None, among: BitMap | None = None) -> Readiness:
+    """As it is; or as it is among the nodes that may be seen: what may not be holds nobody up, or it would be told of.
+
+    Then only those are right that are `among` these.
+    """
+    if sees is None:
+        return Readiness(board.leaves, board.blocked, board.actionable)
+    rows, members = graph.by_number, board.members if among is None else among
+    leaves = (board.leaves & members) | _not_held_up(graph, members - board.leaves, sees, lambda row: row.children)
+    free = _not_held_up(graph, members & board.blocked, sees, lambda row: row.depends_on)
+    blocked = (members & board.blocked) - free
+    ready = [number for number in leaves - board.resolved - blocked if rows[number].open]
+    return Readiness(leaves, blocked, BitMap(ready))
+
+
+def _not_held_up(graph: WorkGraph, members: BitMap, sees: Sees, others: Callable[[Row], list[Row]]) -> BitMap:
+    rows = graph.by_number
+    return BitMap(
+        [number for number in members if not any(each.open and sees(each.id) for each in others(rows[number]))]
+    )
+
+
+def fitting(
+    graph: WorkGraph, board: Board, wanted: Filter, moment: Moment, properties: Properties, stands: Readiness
+) -> BitMap:
     """The numbers of all that fit."""
     left = board.members.copy()
     for answer, members in (
         (wanted.resolved, board.resolved),
-        (wanted.leaf, board.leaves),
-        (wanted.actionable, board.actionable),
-        (wanted.blocked, board.blocked),
+        (wanted.leaf, stands.leaves),
+        (wanted.actionable, stands.actionable),
+        (wanted.blocked, stands.blocked),
     ):
         if answer is not None:
             left = left & members if answer else left - members
@@ -111,31 +143,52 @@ def _claimed(graph: WorkGraph, left: BitMap, agent: str | None, moment: Moment) 
 
 
 def page(
-    graph: WorkGraph, board: Board, hits: BitMap, sort: Sort, after: Key | None, limit: int
+    graph: WorkGraph, board: Board, hits: BitMap, sort: Sort, after: Key | None, limit: int, stands: Readiness
 ) -> list[tuple[Row, Key]]:
     """The first `limit` behind `after`, each with where it stands."""
+    if sort == "readiness":
+        return list(islice(_by_readiness(graph, board, hits, after, stands), limit))
     return list(islice(_ORDERS[sort](graph, board, hits, after), limit))
 
 
-def ranked(graph: WorkGraph, board: Board, hits: BitMap | None = None, after: Key | None = None) -> Iterator[Row]:
+def ranked_among(graph: WorkGraph, board: Board, hits: BitMap | None, sees: Sees) -> Iterator[Row]:
+    """Nodes that are actionable among those that may be seen, what comes next first. Asks about no more than it has
+    come to."""
+    rows, left = graph.by_number, board.members - board.resolved
+    for *_, number in sorted(rank_of(rows[number]) for number in (left if hits is None else left & hits)):
+        row = rows[number]
+        if row.rank is not None or not any(each.open and sees(each.id) for each in (*row.children, *row.depends_on)):
+            yield row
+
+
+def ranked(
+    graph: WorkGraph,
+    board: Board,
+    hits: BitMap | None = None,
+    after: Key | None = None,
+    stands: Readiness | None = None,
+) -> Iterator[Row]:
     """Actionable nodes, what comes next first."""
-    ready = board.actionable if hits is None else hits & board.actionable
+    actionable = board.actionable if stands is None else stands.actionable
+    ready = actionable if hits is None else hits & actionable
     rows = graph.by_number
-    if hits is not None and len(ready) <= _FEW:
-        ranks = sorted(rank for number in ready if (rank := rows[number].rank) is not None)
+    if actionable is not board.actionable or (hits is not None and len(ready) <= _FEW):
+        ranks = sorted(rank_of(rows[number]) for number in ready)
         found: Iterable[Any] = ranks[bisect_right(ranks, after) if after is not None else 0 :]
     else:
         found = board.ranked.irange(minimum=after, inclusive=(False, True))
     return (rows[rank[-1]] for rank in found if rank[-1] in ready)
 
 
-def _by_readiness(graph: WorkGraph, board: Board, hits: BitMap, after: Key | None) -> Iterator[tuple[Row, Key]]:
+def _by_readiness(
+    graph: WorkGraph, board: Board, hits: BitMap, after: Key | None, stands: Readiness
+) -> Iterator[tuple[Row, Key]]:
     group, place = (after[0], after[1:]) if after is not None else (0, None)
     rows = graph.by_number
     parts: list[Iterator[tuple[Row, Key]]] = []
     if group == 0:
-        parts.append((row, (0, *(row.rank or ()))) for row in ranked(graph, board, hits, place))
-    for number, members in ((1, hits - board.resolved - board.actionable), (2, hits & board.resolved)):
+        parts.append((row, (0, *rank_of(row))) for row in ranked(graph, board, hits, place, stands))
+    for number, members in ((1, hits - board.resolved - stands.actionable), (2, hits & board.resolved)):
         if group <= number:
             start = _behind(place) if place is not None and group == number else 0
             parts.append(_listed(rows, members, start, number))
@@ -181,7 +234,6 @@ def _behind(after: Key) -> int:
 
 
 _ORDERS: dict[Sort, Callable[[WorkGraph, Board, BitMap, Key | None], Iterator[tuple[Row, Key]]]] = {
-    "readiness": _by_readiness,
     "depth": _by_depth,
     "recent": _by_recency,
     "created": _by_creation,

@@ -12,11 +12,12 @@ from typing import Any
 
 from tallystick.commits import Operation, Verb
 from tallystick.errors import TooMuch
+from tallystick.state import Sees
 from tallystick.state.aspects import EdgeVersion, NodeVersion
 from tallystick.state.documents import edge_name
 from tallystick.state.state import State
 from tallystick.state.work import NODE
-from tallystick.state.work.board import Row
+from tallystick.state.work.board import Row, rank_of
 from tallystick.state.work.graph import WorkGraph
 
 OPERATIONS_MAX = 20_000
@@ -28,13 +29,16 @@ _Change = tuple[NodeVersion | None, NodeVersion | None] | tuple[EdgeVersion | No
 
 
 class Sketch:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, sees: Sees | None = None) -> None:
+        """With `sees`, what becomes actionable is told as far as it and what it waited for may be seen."""
         self.graph = state.aspect(WorkGraph)
         self.operations: list[Operation] = []
         self.state = state
         self._changes: list[_Change] = []
         self._nodes: dict[str, NodeVersion | None] = {}
         self._links: dict[str, Link | None] = {}
+        self._sees = sees
+        self._was_ready: dict[Row, bool] = {}
 
     def __enter__(self) -> Sketch:
         self.graph.was_actionable = {}
@@ -131,9 +135,23 @@ class Sketch:
 
     def newly_actionable(self) -> list[Row]:
         """What was not actionable before and is now; what comes next first."""
+        if self._sees is not None:
+            ready = [row for row, was in self._was_ready.items() if not was and self._is_ready(row, self._sees)]
+            return sorted(ready, key=rank_of)
         changed = self.graph.was_actionable or {}
         found = [row for row, was in changed.items() if not was and row.rank is not None]
         return sorted(found, key=lambda row: row.rank or ())
+
+    def _note_ready(self, change: NodeVersion | EdgeVersion, sees: Sees) -> None:
+        """Whoever may become actionable by a change: the node, the one above it, and those that wait for it."""
+        row = self.graph.find(change.source if isinstance(change, EdgeVersion) else change.id)
+        around = [] if row is None else [row, *([row.parent] if row.parent is not None else []), *row.dependents]
+        for each in around:
+            if each not in self._was_ready:
+                self._was_ready[each] = self._is_ready(each, sees)
+
+    def _is_ready(self, row: Row, sees: Sees) -> bool:
+        return row.open and not any(each.open and sees(each.id) for each in (*row.children, *row.depends_on))
 
     def _add(self, verb: Verb, payload: dict[str, Any]) -> int:
         """The sequence number that it will have."""
@@ -148,7 +166,13 @@ class Sketch:
 
     def _change(self, before: Any, after: Any) -> None:
         self._changes.append((before, after))
+        if self._sees is not None:
+            self._note_ready(before or after, self._sees)
         self._tell(before, after)
+        if self._sees is not None and after is not None and before is None and isinstance(after, NodeVersion):
+            made = self.graph.find(after.id)
+            if made is not None:
+                self._was_ready.setdefault(made, False)
 
     def _tell(self, before: Any, after: Any) -> None:
         if isinstance(before or after, NodeVersion):

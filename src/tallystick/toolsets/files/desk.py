@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from tallystick.errors import InvalidArgument, TallystickError, TooMuch
+from tallystick.errors import InvalidArgument, NotFound, TallystickError, TooMuch
 from tallystick.policy import Action, Principal
 from tallystick.private_files import make_directory
 from tallystick.projections.confined import Confined
@@ -21,7 +21,6 @@ from tallystick.state.state import State
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.files.places import Entity, Place, place_of
 from tallystick.toolsets.files.reserved import Reserved
-from tallystick.toolsets.ontology.lookup import shows as shows_connection
 
 if TYPE_CHECKING:
     from tallystick.projections.views import Views
@@ -96,7 +95,20 @@ def shows(state: State, sight: Sight, entity: Entity) -> bool:
     kind, entity_id = entity
     if kind == "nodes":
         return sight.sees(entity_id)
-    return state.edge_name(entity_id) is not None and shows_connection(state, sight, entity_id)
+    return state.edge_name(entity_id) is not None and sight.joins(entity_id)
+
+
+def no_content(place: Place) -> NotFound:
+    return NotFound(f"'{place.path}' is not the content of any memory", code="FILE_NOT_FOUND")
+
+
+async def check_shown(store: Store, principal: Principal, place: Place) -> None:
+    """The notes of a connection are for those who may read both its ends."""
+    entity = place.entity
+    if entity is None or entity[0] != "connections":
+        return
+    if not await store.narrowed(principal, Action.READ, lambda state, sight: shows(state, sight, entity)):
+        raise no_content(place)
 
 
 async def decided(store: Store, principal: Principal, action: Action, place: Place) -> dict[str, Any]:

@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tallystick.errors import InvalidArgument, NotFound
+from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Principal
 from tallystick.toolsets import Answer
 from tallystick.toolsets.files.arguments import Insert, StrReplace
-from tallystick.toolsets.files.desk import Desk, alone, around, decided, lines_of, located, on_disk, read_text
+from tallystick.toolsets.files.desk import (
+    Desk,
+    alone,
+    around,
+    check_shown,
+    decided,
+    lines_of,
+    located,
+    no_content,
+    on_disk,
+    read_text,
+)
 from tallystick.toolsets.files.places import Place, check_plain
 from tallystick.toolsets.files.rewriting import rewrite
 
@@ -84,7 +95,9 @@ async def _edit(
         edited = await _edit_content(desk, store, principal, place, tool, change)
     else:
         check_plain(place, "edited")
-        await decided(store, principal, Action.WRITE, place)
+        # An edit tells what is there, if only by its refusals.
+        for action in (Action.WRITE, Action.READ):
+            await decided(store, principal, action, place)
         edited = await on_disk(lambda: _edit_plain(desk, principal, place, change), "written")
     return Answer(
         {"ok": True, "path": place.path, "line": edited.line, "lines": len(lines_of(edited.text))},
@@ -105,7 +118,8 @@ async def _edit_content(
 ) -> Edited:
     """Not through the file: the new content is committed, and the view follows."""
     if place.entity is None:
-        raise NotFound(f"'{place.path}' is not the content of any memory", code="FILE_NOT_FOUND")
+        raise no_content(place)
+    await check_shown(store, principal, place)
     kind, entity_id = place.entity
     if desk.adopt is not None:
         await desk.adopt(principal.tenant, kind, entity_id)

@@ -18,7 +18,7 @@ from tallystick.state import Edge, Node
 from tallystick.state.state import State
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import NarrowedPropose, Sight, Store
 
 _ATTEMPTS = 10
 
@@ -59,8 +59,8 @@ async def rewrite(
 ) -> int | None:
     """Commit `change` of the content's text. Returns the position, or None when it changes nothing."""
     for _ in range(_ATTEMPTS):
-        seen: Node | Edge = await store.read(
-            principal, Action.WRITE, lambda state: _get(state, kind, entity_id), resource=entity_id
+        seen: Node | Edge = await store.narrowed(
+            principal, Action.WRITE, lambda state, sight: _get(state, sight, kind, entity_id), resource=entity_id
         )
         content = _text_content(seen)
         old = (await asyncio.to_thread(contents.read, content)).decode()
@@ -71,8 +71,10 @@ async def rewrite(
             contents.prepare, kind, entity_id, content["format"], content["encoding"], new.encode()
         )
 
-        def propose(state: State, content: dict[str, Any] = content, prepared: Prepared = prepared) -> Draft:
-            now = _get(state, kind, entity_id)
+        def propose(
+            state: State, sight: Sight, content: dict[str, Any] = content, prepared: Prepared = prepared
+        ) -> Draft:
+            now = _get(state, sight, kind, entity_id)
             if now.content != content:
                 raise _Outdated
             return Draft((_written(state, now, prepared.content),), actor=principal.actor, tool=tool, reason=reason)
@@ -91,10 +93,10 @@ class _Outdated(Exception):
 
 
 async def _commit(
-    store: Store, principal: Principal, propose: Callable[[State], Draft], entity_id: str, prepared: Prepared
+    store: Store, principal: Principal, propose: NarrowedPropose, entity_id: str, prepared: Prepared
 ) -> Receipt:
     try:
-        return await store.write(principal, Action.WRITE, propose, resource=entity_id)
+        return await store.write_narrowed(principal, Action.WRITE, propose, resource=entity_id)
     except LogClosed:
         # It may be in the log all the same, and then its content is needed.
         raise
@@ -103,9 +105,11 @@ async def _commit(
         raise
 
 
-def _get(state: State, kind: Kind, entity_id: str) -> Node | Edge:
+def _get(state: State, sight: Sight, kind: Kind, entity_id: str) -> Node | Edge:
+    """What may not be read is not there, nor is a connection to it."""
     found = state.node(entity_id) if kind == "nodes" else state.edge_by_id(entity_id)
-    if found is None:
+    shows = sight.sees(entity_id) if kind == "nodes" else sight.joins(entity_id)
+    if found is None or not shows:
         code = "NODE_NOT_FOUND" if kind == "nodes" else "CONNECTION_NOT_FOUND"
         raise NotFound(f"there is no {'node' if kind == 'nodes' else 'connection'} '{entity_id}'", code=code)
     return found

@@ -16,10 +16,12 @@ from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.files.arguments import View
 from tallystick.toolsets.files.desk import (
     Desk,
+    check_shown,
     decided,
     entities_at,
     lines_of,
     located,
+    no_content,
     numbered,
     on_disk,
     read_text,
@@ -44,9 +46,9 @@ async def view(desk: Desk, store: Store, principal: Principal, asked: View) -> A
     place = await located(desk, store, principal, asked.path)
     if place.rule == "content" and place.entity is None:
         # Nobody could say whether this principal may read it.
-        raise _no_content(place)
+        raise no_content(place)
+    await check_shown(store, principal, place)
     warning = await decided(store, principal, Action.READ, place)
-    await _check_shown(store, principal, place)
     files = desk.files_of(principal)
     found = await on_disk(lambda: files.find(place.parts), "read")
     if found is not None and stat.S_ISDIR(found.st_mode):
@@ -63,19 +65,6 @@ async def view(desk: Desk, store: Store, principal: Principal, asked: View) -> A
     if shown := named_in(answer.data["content"], untrusted):
         answer.data["untrusted"] = shown
     return answer
-
-
-def _no_content(place: Place) -> NotFound:
-    return NotFound(f"'{place.path}' is not the content of any memory", code="FILE_NOT_FOUND")
-
-
-async def _check_shown(store: Store, principal: Principal, place: Place) -> None:
-    """The notes of a connection are for those who may read both its ends."""
-    entity = place.entity
-    if entity is None or entity[0] != "connections":
-        return
-    if not await store.narrowed(principal, Action.READ, lambda state, sight: shows(state, sight, entity)):
-        raise _no_content(place)
 
 
 def _file(place: Place, text: str, asked: list[int] | None, warning: dict[str, Any]) -> Answer:

@@ -73,8 +73,9 @@ def _related(
     for entry in entries:
         other = known.get(name_of(entry))
         line = {key: entry.get(key), "name": other.name if other else None, "reason": entry.get("reason")}
-        told.append(discretion.warned(name_of(entry), line))
-    return discretion.seen(told, name_of)
+        if discretion.tells(name_of(entry)):
+            told.append(discretion.warned(name_of(entry), line))
+    return told
 
 
 ENTRY_FIELDS = ("taskId", "summary", "createdAt")

@@ -36,9 +36,14 @@ async def _append(desk: Desk, store: Store, principal: Principal, asked: Changel
     entry_id, parent_id = uuid.uuid4().hex, asked.parentId or ""
 
     def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
-        get_entity(state, asked.parentType, parent_id)
+        get_entity(state, discretion, asked.parentType, parent_id)
         check_unused(state, entry_id)
-        values = (asked.parentType, parent_id, get_task(desk, state, asked.taskId or ""), (asked.summary or "").strip())
+        values = (
+            asked.parentType,
+            parent_id,
+            get_task(desk, state, discretion, asked.taskId or ""),
+            (asked.summary or "").strip(),
+        )
         attrs = dict(zip(FIELDS, (*values, desk.now(state)), strict=True))
         operations.append(put(entry_id, CHANGELOG, attrs))
         return {"id": entry_id, **attrs}

@@ -19,7 +19,7 @@ from tallystick.state.knowledge.catalogue import Knowledge, Parent
 from tallystick.state.knowledge.globs import normalised
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.discretion import Discretion, itself
 from tallystick.toolsets.envelope import check, check_version, succeeded, violated
 from tallystick.toolsets.knowledge.answers import Said, entity_of, listed, text
 from tallystick.toolsets.knowledge.arguments import ManageArguments, check_manage, knowledge_problems, related
@@ -59,7 +59,7 @@ async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageA
         nonlocal task
         check_unused(state, entity_id)
         now = desk.now(state)
-        project = get_project(state, asked.projectId or "")
+        project = get_project(state, discretion, asked.projectId or "")
         task = task_of_creation(desk, state, discretion, principal, project, asked.createdByTaskId)
         attrs: Said = {
             "projectId": project,
@@ -72,7 +72,7 @@ async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageA
             "updatedAt": now,
         }
         if asked.entityType == "atom":
-            _check_molecule(state, asked.moleculeId, project)
+            _check_molecule(state, discretion, asked.moleculeId, project)
             attrs["moleculeId"] = asked.moleculeId
             attrs["paths"] = patterns
             attrs["relatedAtoms"] = related(asked.relatedAtoms or [], "atomId")
@@ -89,10 +89,10 @@ def _patterns(asked: ManageArguments) -> list[str] | None:
     return None if asked.paths is None else [normalised(pattern) for pattern in asked.paths]
 
 
-def _check_molecule(state: State, molecule_id: str | None, project_id: str) -> None:
+def _check_molecule(state: State, discretion: Discretion, molecule_id: str | None, project_id: str) -> None:
     if molecule_id is None:
         return
-    if get_entity(state, "molecule", molecule_id).attrs.get("projectId") != project_id:
+    if get_entity(state, discretion, "molecule", molecule_id).attrs.get("projectId") != project_id:
         raise violated(f"molecule '{molecule_id}' belongs to another project", moleculeId=molecule_id)
 
 
@@ -145,12 +145,12 @@ async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageA
         pin = await _pin(desk, asked, *await _pinned_at_head(store, principal, asked))
 
     def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
-        before = _checked(state, asked)
+        before = _checked(state, discretion, asked)
         project = str(before.get("projectId"))
-        _check_project(state, asked, project)
-        task = get_task(desk, state, asked.lastTaskId) if asked.lastTaskId is not None else None
+        _check_project(state, discretion, asked, project)
+        task = get_task(desk, state, discretion, asked.lastTaskId) if asked.lastTaskId is not None else None
         now = desk.now(state)
-        attrs = before | _changes(state, asked, before, project, now, task) | _pinned(pin)
+        attrs = before | _changes(state, discretion, asked, before, project, now, task) | _pinned(pin)
         attrs |= {"lastTaskId": task} if task else {}
         if asked.pin is False:
             attrs.pop("pin", None)
@@ -177,19 +177,27 @@ async def _pinned_at_head(store: Store, principal: Principal, asked: ManageArgum
     return listed(attrs, "paths") if given is None else given, read_pin(attrs)
 
 
-def _checked(state: State, asked: ManageArguments) -> Said:
+def _checked(state: State, discretion: Discretion, asked: ManageArguments) -> Said:
     """A copy of what it is now, if it is there and as old as the caller believes."""
-    attrs = get_entity(state, asked.entityType, asked.id or "").attrs
+    attrs = get_entity(state, discretion, asked.entityType, asked.id or "").attrs
     check_version(asked.version or 0, version_of(attrs))
     return dict(attrs)
 
 
-def _check_project(state: State, asked: ManageArguments, project: str) -> None:
-    if asked.projectId is not None and get_project(state, asked.projectId) != project:
+def _check_project(state: State, discretion: Discretion, asked: ManageArguments, project: str) -> None:
+    if asked.projectId is not None and get_project(state, discretion, asked.projectId) != project:
         raise violated(f"projectId cannot be changed: this {asked.entityType} belongs to project '{project}'")
 
 
-def _changes(state: State, asked: ManageArguments, attrs: Said, project: str, now: str, task: str | None) -> Said:
+def _changes(
+    state: State,
+    discretion: Discretion,
+    asked: ManageArguments,
+    attrs: Said,
+    project: str,
+    now: str,
+    task: str | None,
+) -> Said:
     changes: Said = {}
     if asked.name is not None:
         changes["name"] = asked.name.strip()
@@ -198,7 +206,7 @@ def _changes(state: State, asked: ManageArguments, attrs: Said, project: str, no
     if asked.paths is not None:
         changes["paths"] = _patterns(asked)
     if asked.entityType == "atom" and asked.has("moleculeId"):
-        _check_molecule(state, asked.moleculeId, project)
+        _check_molecule(state, discretion, asked.moleculeId, project)
         changes["moleculeId"] = asked.moleculeId
     if asked.relatedAtoms is not None:
         changes["relatedAtoms"] = related(asked.relatedAtoms, "atomId")
@@ -222,18 +230,22 @@ def _knowledge(asked: ManageArguments, before: str, now: str, task: str | None) 
 
 async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
     def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
-        attrs = _checked(state, asked)
-        task = get_task(desk, state, asked.lastTaskId) if asked.lastTaskId is not None else attrs.get("lastTaskId")
+        attrs = _checked(state, discretion, asked)
+        task = (
+            get_task(desk, state, discretion, asked.lastTaskId)
+            if asked.lastTaskId is not None
+            else attrs.get("lastTaskId")
+        )
         members = _members(state, asked)
         gone: list[tuple[Parent, str]] = [(asked.entityType, asked.id or "")]
         data: Said = {"deleted": True, "id": asked.id}
         if asked.entityType == "molecule" and asked.cascade:
             gone += [("atom", atom_id) for atom_id in members]
-            data["deletedAtoms"] = len(members)
+            data["deletedAtoms"] = len(discretion.seen(members, itself))
         elif asked.entityType == "molecule":
             for atom_id in members:
                 _orphan(state, operations, atom_id, desk.now(state), task)
-            data["orphanedAtoms"] = len(members)
+            data["orphanedAtoms"] = len(discretion.seen(members, itself))
         operations += deletion(state, gone)
         return data
 
@@ -251,7 +263,8 @@ def _members(state: State, asked: ManageArguments) -> list[str]:
 
 def _orphan(state: State, operations: Operations, atom_id: str, now: str, task: str | None) -> None:
     """Its version stays: what it says has not changed."""
-    attrs = get_entity(state, "atom", atom_id).attrs
+    node = find_entity(state, "atom", atom_id)
+    attrs = node.attrs if node is not None else {}
     operations.append(put(atom_id, ATOM, attrs | {"moleculeId": None, "updatedAt": now, "lastTaskId": task}))
 
 

@@ -62,7 +62,7 @@ async def _get(desk: Desk, store: Store, principal: Principal, asked: QueryArgum
     entity_id = asked.id or ""
 
     def look(state: State, sight: Sight) -> Context:
-        node = get_entity(state, asked.entityType or "", entity_id)
+        node = get_entity(state, Discretion(state, sight), asked.entityType or "", entity_id)
         tell = _molecule if asked.entityType == "molecule" else _atom
         return tell(state, Discretion(state, sight), node, asked)
 
@@ -147,9 +147,7 @@ def _found(state: State, asked: QueryArguments, sight: Sight, bytes_max: int) ->
     discretion, at = Discretion(state, sight), state.count
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
-    hits = yield from _holding(
-        state, at, _candidates(state, state.aspect(Knowledge), asked), (asked.query or "").strip()
-    )
+    hits = yield from _holding(state, at, _candidates(state, discretion, asked), (asked.query or "").strip())
     if sight.narrows:
         hits = [entry for entry in hits if sight.sees(entry.id)]
     page = (_listed(state, discretion, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
@@ -161,13 +159,19 @@ def _found(state: State, asked: QueryArguments, sight: Sight, bytes_max: int) ->
     return data
 
 
-def _candidates(state: State, knowledge: Knowledge, asked: QueryArguments) -> Sequence[Atom | Molecule]:
-    shelf = knowledge.shelf(get_project(state, asked.projectId or ""))
+def _candidates(state: State, discretion: Discretion, asked: QueryArguments) -> Sequence[Atom | Molecule]:
+    knowledge = state.aspect(Knowledge)
+    shelf = knowledge.shelf(get_project(state, discretion, asked.projectId or ""))
     if asked.entityType == "molecule":
         return in_order(shelf.molecules.values())
     if asked.moleculeId is not None:
         return [atom for atom in knowledge.members(asked.moleculeId) if atom.id in shelf.atoms]
-    return in_order(atom for atom in shelf.atoms.values() if not asked.orphansOnly or knowledge.is_orphan(atom))
+    if not asked.orphansOnly:
+        return in_order(shelf.atoms.values())
+    # A molecule that may not be read is none.
+    return in_order(
+        atom for atom in shelf.atoms.values() if knowledge.is_orphan(atom) or not discretion.sees(atom.molecule or "")
+    )
 
 
 def _holding(
@@ -209,7 +213,7 @@ def _listed(
 
 async def _context(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
     def look(state: State, sight: Sight) -> Breathing[Context]:
-        project = get_project(state, asked.projectId or "")
+        project = get_project(state, Discretion(state, sight), asked.projectId or "")
         return context(state, project, asked.paths or [], Discretion(state, sight), changelog=_inline(asked))
 
     found: Context = await desk.narrowed(store, principal, Action.READ, look)

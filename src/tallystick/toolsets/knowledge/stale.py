@@ -48,7 +48,10 @@ async def repin(desk: Desk, store: Store, principal: Principal, atom_id: str, *,
     Its version stays, since what it says has not changed.
     """
     attrs = await store.read(
-        principal, Action.READ, lambda state: get_entity(state, "atom", atom_id).attrs, resource=atom_id
+        principal,
+        Action.READ,
+        lambda state: get_entity(state, Discretion(state), "atom", atom_id).attrs,
+        resource=atom_id,
     )
     patterns = listed(attrs, "paths")
     pin = await desk.pin(patterns, instead_of=read_pin(attrs))
@@ -56,7 +59,7 @@ async def repin(desk: Desk, store: Store, principal: Principal, atom_id: str, *,
         return False
 
     def draw(state: State, operations: Operations, discretion: Discretion) -> None:
-        attrs = get_entity(state, "atom", atom_id).attrs
+        attrs = get_entity(state, discretion, "atom", atom_id).attrs
         if listed(attrs, "paths") != patterns:
             raise Conflict(f"the paths of atom '{atom_id}' were changed meanwhile", hint="try again")
         operations.append(put(atom_id, ATOM, attrs | {"pin": msgspec.to_builtins(pin), "updatedAt": desk.now(state)}))

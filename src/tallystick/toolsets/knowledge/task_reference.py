@@ -17,8 +17,8 @@ from tallystick.toolsets.work.held import held_by
 _CLAIMS_NAMED = 20
 
 
-def get_task(desk: Desk, state: State, reference: str) -> str:
-    found = find_task(state, reference)
+def get_task(desk: Desk, state: State, discretion: Discretion, reference: str) -> str:
+    found = find_task(state, discretion, reference)
     if found is None:
         raise not_found("task", reference, f"{desk.tasks_are_made_by} makes tasks")
     return found
@@ -28,7 +28,7 @@ def task_of_creation(
     desk: Desk, state: State, discretion: Discretion, principal: Principal, project_id: str, reference: str | None
 ) -> str:
     if reference is not None:
-        return get_task(desk, state, reference)
+        return get_task(desk, state, discretion, reference)
     graph = state.aspect(WorkGraph)
     board = graph.boards.get(project_id)
     held = held_by(desk.work, graph, board, principal) if board is not None else iter(())

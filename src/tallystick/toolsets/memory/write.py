@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.commits.chain import content_hash
-from tallystick.errors import Conflict, Denied, NotFound, TooMuch
+from tallystick.errors import Conflict, NotFound, TooMuch
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.documents import edge_name
@@ -19,7 +19,7 @@ from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.arguments import EdgeArgument, WriteArguments, refuse, required
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 TOOL = "memory.write"
 PAYLOAD_BYTES_MAX = 1024 * 1024
@@ -27,20 +27,30 @@ PAYLOAD_BYTES_MAX = 1024 * 1024
 
 async def write(store: Store, principal: Principal, asked: WriteArguments) -> Answer:
     refuse(problems_of(asked))
+    action = Action.WRITE if asked.op.startswith("UPSERT") else Action.DELETE
     author = speaker(principal, asked.actor)
+    if author is None:
+        await store.refuse_actor(principal, action, resource_of(asked), asked.actor or "")
     payload = PAYLOADS[asked.op](asked)
     check_size(payload)
+    told: list[bool] = []
 
-    def propose(state: State) -> Draft | Commit:
+    def propose(state: State, sight: Sight) -> Draft | Commit:
         written = find_written(state, author.actor, asked, payload)
         if written is not None:
+            told[:] = [False] if sight.narrows else []
             return written
-        check_not_reserved(state, asked, payload)
-        return DRAFTS[asked.op](state, author.actor, asked, payload)
+        if asked.op in EDGE_CHECKS:
+            EDGE_CHECKS[asked.op](state, sight, asked)
+        check_not_reserved(state, sight, asked, payload)
+        draft = DRAFTS[asked.op](state, author.actor, asked, payload)
+        told[:] = [_is_told(sight, operation) for operation in draft.operations] if sight.narrows else []
+        return draft
 
-    action = Action.WRITE if asked.op.startswith("UPSERT") else Action.DELETE
-    receipt = await store.write(author, action, propose, resource=resource_of(asked))
-    return Answer(receipt_of(receipt))
+    receipt = await store.write_narrowed(
+        author, action, propose, resource=resource_of(asked), written_type=written_type_of(asked), blindly=True
+    )
+    return Answer(receipt_of(receipt, told))
 
 
 # -- what is asked
@@ -92,17 +102,11 @@ EXTRA: dict[str, Callable[[WriteArguments], list[str]]] = {
 }
 
 
-def speaker(principal: Principal, actor: str | None) -> Principal:
-    """A proven identity cannot be argued away; where nobody proves one, the caller may name itself."""
+def speaker(principal: Principal, actor: str | None) -> Principal | None:
+    """A proven identity cannot be argued away, then None; where nobody proves one, the caller may name itself."""
     if actor is None or actor == principal.actor:
         return principal
-    if principal.trusted:
-        return msgspec.structs.replace(principal, actor=actor)
-    raise Denied(
-        f"actor '{principal.actor}' cannot write as '{actor}'",
-        hint="leave out 'actor': it is taken from the access token",
-        details={"status": 403},
-    )
+    return msgspec.structs.replace(principal, actor=actor) if principal.trusted else None
 
 
 def resource_of(asked: WriteArguments) -> str:
@@ -111,6 +115,12 @@ def resource_of(asked: WriteArguments) -> str:
     if asked.edge is not None:
         return asked.edge.id or edge_name(*triple_of(asked.edge))
     return asked.node_id or asked.edge_id or ""
+
+
+def written_type_of(asked: WriteArguments) -> str | None:
+    if asked.op == "UPSERT_NODE" and asked.node is not None:
+        return asked.node.type
+    return asked.edge.rel if asked.op == "UPSERT_EDGE" and asked.edge is not None else None
 
 
 def triple_of(edge: EdgeArgument) -> tuple[str, str, str]:
@@ -178,20 +188,31 @@ RESERVED = ("work/", "knowledge/", "tasks/", "trust/")
 """Types whose rules live elsewhere; the ontology's own are guarded wherever they are written."""
 
 
-def check_not_reserved(state: State, asked: WriteArguments, payload: Payload) -> None:
+def check_not_reserved(state: State, sight: Sight, asked: WriteArguments, payload: Payload) -> None:
     """Reading and lineage are for every entity; writing goes by the rules of its own vocabulary. Erasure must not."""
     if asked.op.startswith("REDACT"):
         return
     said = payload or state.edge_name(asked.edge_id or "") or {}
-    named = [said[name] for name in ("id", "node_id", "from") if name in said]
-    types = [known[0] for known in map(state.owner, named) if known] + [payload.get("type", "")]
-    for kind in types:
-        if kind.startswith(RESERVED):
-            raise Conflict(
-                f"'{kind}' belongs to the {kind.partition('/')[0]} toolset, which writes it by its own rules",
-                code="RESERVED_TYPE",
-                hint=f"use the tools of toolset '{kind.partition('/')[0]}', or another type",
-            )
+    for node_id in (said[name] for name in ("id", "node_id", "from") if name in said):
+        known = state.owner(node_id)
+        if known is not None and known[0].startswith(RESERVED):
+            raise _reserved(known[0]) if sight.sees(node_id) else _taken(node_id)
+    if payload.get("type", "").startswith(RESERVED):
+        raise _reserved(payload["type"])
+
+
+def _reserved(kind: str) -> Conflict:
+    toolset = kind.partition("/")[0]
+    return Conflict(
+        f"'{kind}' belongs to the {toolset} toolset, which writes it by its own rules",
+        code="RESERVED_TYPE",
+        hint=f"use the tools of toolset '{toolset}', or another type",
+    )
+
+
+def _taken(node_id: str) -> Conflict:
+    """By what the caller may not read: not what it is, only that the id is not free."""
+    return Conflict(f"the id '{node_id}' is taken", code="RESERVED_TYPE", hint="use another id")
 
 
 # -- written before?
@@ -227,14 +248,33 @@ def _upsert_node(state: State, actor: str, asked: WriteArguments, payload: Paylo
     return _draft(actor, asked, Operation(Verb.UPSERT_NODE, payload, nonce=asked.nonce))
 
 
-def _upsert_edge(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
-    missing = [node_id for node_id in (payload["from"], payload["to"]) if state.owner(node_id) is None]
+def _check_ends(state: State, sight: Sight, asked: WriteArguments) -> None:
+    """What may not be read is missing, too."""
+    assert asked.edge is not None
+    ends = dict.fromkeys((asked.edge.source, asked.edge.to))
+    missing = [each for each in ends if state.owner(each) is None or not sight.sees(each)]
     if missing:
         raise NotFound(
-            "no node " + " and no node ".join(f"'{node_id}'" for node_id in dict.fromkeys(missing)),
+            "no node " + " and no node ".join(f"'{node_id}'" for node_id in missing),
             hint="write both ends of an edge before the edge",
-            details={"missing": list(dict.fromkeys(missing))},
+            details={"missing": missing},
         )
+
+
+def _check_joins(state: State, sight: Sight, asked: WriteArguments) -> None:
+    """An edge to what may not be read is not there."""
+    if not sight.joins(resource_of(asked)):
+        raise _no_edge(asked)
+
+
+EDGE_CHECKS: dict[str, Callable[[State, Sight, WriteArguments], None]] = {
+    "UPSERT_EDGE": _check_ends,
+    "DELETE_EDGE": _check_joins,
+    "REDACT_EDGE": _check_joins,
+}
+
+
+def _upsert_edge(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
     _check_edge_id(state, payload)
     return _draft(actor, asked, Operation(Verb.UPSERT_EDGE, payload, nonce=asked.nonce))
 
@@ -243,11 +283,11 @@ def _check_edge_id(state: State, payload: Payload) -> None:
     """A chosen id belongs to its ends for good: lineage by that id must tell one story."""
     held = state.edge_name(payload["id"]) if "id" in payload else None
     if held is not None and any(held[end] != payload[end] for end in ("from", "rel", "to")):
+        # Not whose it is: its ends may be what the caller may not read.
         raise Conflict(
-            f"edge id '{held['id']}' belongs to '{held['from']}' -{held['rel']}-> '{held['to']}'",
+            f"the edge id '{held['id']}' is taken by another edge",
             code="EDGE_ID_TAKEN",
             hint="leave out 'edge.id', or choose another",
-            details={"edge": held},
         )
 
 
@@ -339,7 +379,14 @@ def _draft(actor: str, asked: WriteArguments, *operations: Operation) -> Draft:
 # -- what is answered
 
 
-def receipt_of(receipt: Receipt) -> dict[str, Any]:
+def _is_told(sight: Sight, operation: Operation) -> bool:
+    """Whether the caller may know of it: not of an edge to what may not be read, which goes with its other end."""
+    said = operation.payload
+    return "from" not in said or all([sight.sees(said["from"]), sight.sees(said["to"])])
+
+
+def receipt_of(receipt: Receipt, told: Sequence[bool]) -> dict[str, Any]:
+    """`told` says which of the commits may be counted, where not all may be."""
     commit = receipt.commits[-1]
     answer: dict[str, Any] = {
         "commit_id": commit.commit_id,
@@ -349,9 +396,12 @@ def receipt_of(receipt: Receipt) -> dict[str, Any]:
         "prev": commit.prev,
         "duplicate": receipt.duplicate,
     }
-    if commit.batch is not None:
+    counted = [each for each, is_told in zip(receipt.commits, told, strict=True) if is_told] if told else []
+    if commit.batch is not None and not told:
         place, size = commit.batch
         answer["batch"] = {"commits": size, "first_lamport": commit.lamport - place + 1}
+    elif len(counted) > 1:
+        answer["batch"] = {"commits": len(counted), "first_lamport": counted[0].lamport}
     if commit.redacts is not None:
         answer["redacted_commits"] = len(commit.redacts)
     return answer

@@ -40,13 +40,12 @@ _STEPS = 100
 async def create_connection(desk: Desk, store: Store, principal: Principal, asked: CreateConnection) -> Answer:
     if asked.format is not None and asked.content is None:
         raise InvalidArgument("format is given without content")
-    writing = Writing(desk, store, principal, "create_connection")
+    writing = Writing(desk, store, principal, "create_connection", written_type=asked.type)
     attrs = asked.properties or {}
 
-    def judge(state: State) -> None:
+    def judge(state: State, sight: Sight) -> None:
         kind = lookup.get_connection_type(lookup.get_ontology(state), asked.type)
-        from_type = lookup.get_type(state, asked.from_node_id)
-        to_type = lookup.get_type(state, asked.to_node_id)
+        from_type, to_type = (lookup.get_end(state, sight, end) for end in (asked.from_node_id, asked.to_node_id))
         check_connection(kind, from_type, to_type, attrs)
         check_size(attrs)
 
@@ -56,8 +55,8 @@ async def create_connection(desk: Desk, store: Store, principal: Principal, aske
         prepared = await _prepared(writing, connection_id, asked.content, asked.format or DEFAULT_FORMAT)
         name = {"id": connection_id, "from": asked.from_node_id, "rel": asked.type, "to": asked.to_node_id}
 
-        def propose(state: State) -> tuple[Operation, ...]:
-            judge(state)
+        def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
+            judge(state, sight)
             check_free(state, connection_id)
             return (_written(name, attrs, prepared.content if prepared else None),)
 
@@ -69,9 +68,7 @@ async def create_connection(desk: Desk, store: Store, principal: Principal, aske
 
 async def get_connection(desk: Desk, store: Store, principal: Principal, asked: GetConnection) -> Answer:
     def look(state: State, sight: Sight) -> tuple[Edge, str, dict[str, Any]]:
-        edge = lookup.get_connection(state, asked.connection_id)
-        if not lookup.shows(state, sight, edge.id):
-            raise lookup.no_connection(asked.connection_id)
+        edge = lookup.get_connection(state, sight, asked.connection_id)
         return edge, _created(state, edge), warned(state.aspect(Trust), edge.id, {})
 
     if asked.include_content:
@@ -98,8 +95,8 @@ async def update_connection(desk: Desk, store: Store, principal: Principal, aske
         raise InvalidArgument("nothing to update: give properties, content or format")
     writing = Writing(desk, store, principal, "update_connection")
 
-    def judge(state: State) -> Edge:
-        edge = lookup.get_connection(state, asked.connection_id)
+    def judge(state: State, sight: Sight) -> Edge:
+        edge = lookup.get_connection(state, sight, asked.connection_id)
         check_properties(asked.properties or {})
         check_size(edge.attrs | (asked.properties or {}))
         if asked.format is not None and asked.content is None and edge.content is None:
@@ -113,8 +110,8 @@ async def update_connection(desk: Desk, store: Store, principal: Principal, aske
         seen: Edge = await writing.look(judge, asked.connection_id)
         prepared = await _prepared(writing, seen.id, asked.content, asked.format or _format_of(seen))
 
-        def propose(state: State) -> tuple[Operation, ...]:
-            edge = judge(state)
+        def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
+            edge = judge(state, sight)
             name = state.edge_name(edge.id) or {}
             return (_written(name, edge.attrs | (asked.properties or {}), _content_after(edge, asked, prepared)),)
 
@@ -127,8 +124,8 @@ async def update_connection(desk: Desk, store: Store, principal: Principal, aske
 async def delete_connection(desk: Desk, store: Store, principal: Principal, asked: DeleteConnection) -> Answer:
     writing = Writing(desk, store, principal, "delete_connection", Action.DELETE)
 
-    def propose(state: State) -> tuple[Operation, ...]:
-        edge = lookup.get_connection(state, asked.connection_id)
+    def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
+        edge = lookup.get_connection(state, sight, asked.connection_id)
         return (Operation(Verb.DELETE_EDGE, state.edge_name(edge.id) or {}),)
 
     await desk.adopt_edit(principal, "connections", asked.connection_id)

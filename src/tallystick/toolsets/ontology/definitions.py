@@ -37,7 +37,7 @@ from tallystick.toolsets.ontology.desk import Desk, Writing, done
 from tallystick.toolsets.ontology.violations import Rules, rules_of, violations
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 Propose = Callable[[State], tuple[Operation, ...]]
 
@@ -114,7 +114,7 @@ async def _commit(writing: Writing, propose: Propose) -> dict[str, Any]:
     """What stood before and violates what is now defined."""
     rules: list[Rules] = []
 
-    def noted(state: State) -> tuple[Operation, ...]:
+    def noted(state: State, sight: Sight) -> tuple[Operation, ...]:
         operations = propose(state)
         found = rules_of(operations)
         rules[:] = [found] if found.have_members(state) else []

@@ -22,7 +22,7 @@ from tallystick.state.state import State
 from tallystick.toolsets import Answer
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 CONTENT_BYTES_MAX = 100_000_000
 PROPERTIES_BYTES_MAX = 1 << 20
@@ -84,31 +84,39 @@ class Writing(msgspec.Struct, frozen=True):
     principal: Principal
     tool: str
     action: Action = Action.WRITE
+    written_type: str | None = None
+    """Of what it makes."""
 
-    async def look(self, judge: Callable[[State], Any], resource: str) -> Any:
+    async def look(self, judge: Callable[[State, Sight], Any], resource: str) -> Any:
         """Judge before anything is prepared on disk, as whoever may write: the refusal must cost nothing."""
-        return await self.store.read(self.principal, self.action, judge, resource=resource)
+        return await self.store.narrowed(
+            self.principal, self.action, judge, resource=resource, written_type=self.written_type
+        )
 
     async def prepare(self, kind: Kind, entity_id: str, format: str, encoding: str, data: bytes) -> Prepared:
         contents = self.desk.contents_of(self.principal)
         return await asyncio.to_thread(contents.prepare, kind, entity_id, format, encoding, data)
 
     async def commit(
-        self, propose: Callable[[State], tuple[Operation, ...]], resource: str, prepared: Prepared | None = None
+        self, propose: Callable[[State, Sight], tuple[Operation, ...]], resource: str, prepared: Prepared | None = None
     ) -> None:
         """All the operations or none; what was prepared goes with them."""
 
-        def draft(state: State) -> Draft:
-            return Draft(propose(state), actor=self.principal.actor, tool=self.tool)
+        def draft(state: State, sight: Sight) -> Draft:
+            return Draft(propose(state, sight), actor=self.principal.actor, tool=self.tool)
 
         # Shielded: a caller that goes away must not take back content that is being committed.
         receipt = await asyncio.shield(self._commit(draft, resource, prepared))
         if self.desk.published is not None:
             await self.desk.published(self.principal.tenant, receipt.commits[-1].lamport)
 
-    async def _commit(self, draft: Callable[[State], Draft], resource: str, prepared: Prepared | None) -> Receipt:
+    async def _commit(
+        self, draft: Callable[[State, Sight], Draft], resource: str, prepared: Prepared | None
+    ) -> Receipt:
         try:
-            return await self.store.write(self.principal, self.action, draft, resource=resource)
+            return await self.store.write_narrowed(
+                self.principal, self.action, draft, resource=resource, written_type=self.written_type
+            )
         except LogClosed:
             raise  # Whether it was written is unknown: a commit in the log must not name a blob that is gone.
         except BaseException:

@@ -53,14 +53,17 @@ def get_type(state: State, node_id: str) -> str:
     return known[0]
 
 
-def shows(state: State, sight: Sight, connection_id: str) -> bool:
-    """Whether both its ends may be read."""
-    name = state.edge_name(connection_id)
-    return name is None or all([sight.sees(name["from"]), sight.sees(name["to"])])
+def get_end(state: State, sight: Sight, node_id: str) -> str:
+    """The type of a node to connect, if it may be read."""
+    if not sight.sees(node_id):
+        raise no_node(node_id)
+    return get_type(state, node_id)
 
 
-def get_node(state: State, node_id: str) -> Node:
-    """A typed memory. Nodes whose type is not in the ontology belong to other toolsets."""
+def get_node(state: State, sight: Sight, node_id: str) -> Node:
+    """A typed memory that may be read. Nodes whose type is not in the ontology belong to other toolsets."""
+    if not sight.sees(node_id):
+        raise no_node(node_id)
     known = state.owner(node_id)
     if known is not None and not state.aspect(Ontology).has_node_type(known[0]):
         raise no_node(node_id, f", only a ledger entity of type {known[0]}, which is not in the ontology")
@@ -70,9 +73,10 @@ def get_node(state: State, node_id: str) -> Node:
     return node
 
 
-def get_connection(state: State, connection_id: str) -> Edge:
+def get_connection(state: State, sight: Sight, connection_id: str) -> Edge:
+    """One both of whose ends may be read."""
     edge = state.edge_by_id(connection_id)
-    if edge is None or not _is_connection(state, edge):
+    if edge is None or not sight.joins(connection_id) or not _is_connection(state, edge):
         raise no_connection(connection_id)
     return edge
 

@@ -33,14 +33,14 @@ from tallystick.toolsets.ontology.desk import (
 from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Sight, Store
 
 
 async def create_node(desk: Desk, store: Store, principal: Principal, asked: CreateNode) -> Answer:
-    writing = Writing(desk, store, principal, "create_node")
+    writing = Writing(desk, store, principal, "create_node", written_type=asked.type)
     attrs = asked.properties or {}
 
-    def judge(state: State) -> None:
+    def judge(state: State, sight: Sight) -> None:
         lookup.check_node_type(lookup.get_ontology(state), asked.type)
         check_encoding(asked.encoding)
         check_properties(attrs)
@@ -52,8 +52,8 @@ async def create_node(desk: Desk, store: Store, principal: Principal, asked: Cre
         data = await decoded(desk, asked.content, asked.encoding)
         prepared = await writing.prepare("nodes", node_id, asked.format, asked.encoding, data)
 
-        def propose(state: State) -> tuple[Operation, ...]:
-            judge(state)
+        def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
+            judge(state, sight)
             check_free(state, node_id)
             return (_written(node_id, asked.type, attrs, prepared.content),)
 
@@ -64,8 +64,8 @@ async def create_node(desk: Desk, store: Store, principal: Principal, asked: Cre
 
 
 async def get_node(desk: Desk, store: Store, principal: Principal, asked: GetNode) -> Answer:
-    def look(state: State) -> dict[str, Any]:
-        node = lookup.get_node(state, asked.node_id)
+    def look(state: State, sight: Sight) -> dict[str, Any]:
+        node = lookup.get_node(state, sight, asked.node_id)
         times = state.summary(node.id)
         told = {
             "id": node.id,
@@ -77,15 +77,15 @@ async def get_node(desk: Desk, store: Store, principal: Principal, asked: GetNod
         }
         return warned(state.aspect(Trust), node.id, told)
 
-    return Answer(await store.read(principal, Action.READ, look, resource=asked.node_id), exempt=True)
+    return Answer(await store.narrowed(principal, Action.READ, look, resource=asked.node_id), exempt=True)
 
 
 async def get_node_content(desk: Desk, store: Store, principal: Principal, asked: GetNode) -> Answer:
-    def look(state: State) -> tuple[Node, dict[str, Any]]:
-        return lookup.get_node(state, asked.node_id), warned(state.aspect(Trust), asked.node_id, {})
+    def look(state: State, sight: Sight) -> tuple[Node, dict[str, Any]]:
+        return lookup.get_node(state, sight, asked.node_id), warned(state.aspect(Trust), asked.node_id, {})
 
     await desk.adopt_edit(principal, "nodes", asked.node_id)
-    node, warning = await store.read(principal, Action.READ, look, resource=asked.node_id)
+    node, warning = await store.narrowed(principal, Action.READ, look, resource=asked.node_id)
     content = node.content or {"text": ""}
     encoding = content.get("encoding", "utf-8")
     data = await asyncio.to_thread(desk.contents_of(principal).read, content)
@@ -99,8 +99,8 @@ async def update_node(desk: Desk, store: Store, principal: Principal, asked: Upd
         raise InvalidArgument("nothing to update: give properties, content or format")
     writing = Writing(desk, store, principal, "update_node")
 
-    def judge(state: State) -> Node:
-        node = lookup.get_node(state, asked.node_id)
+    def judge(state: State, sight: Sight) -> Node:
+        node = lookup.get_node(state, sight, asked.node_id)
         _check_update(asked)
         check_size(node.attrs | (asked.properties or {}))
         return node
@@ -112,8 +112,8 @@ async def update_node(desk: Desk, store: Store, principal: Principal, asked: Upd
         seen: Node = await writing.look(judge, asked.node_id)
         prepared = await _prepared(writing, asked, seen)
 
-        def propose(state: State) -> tuple[Operation, ...]:
-            node = judge(state)
+        def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
+            node = judge(state, sight)
             attrs = node.attrs | (asked.properties or {})
             return (_written(node.id, node.type, attrs, _content_after(node, asked, prepared)),)
 
@@ -126,8 +126,8 @@ async def update_node(desk: Desk, store: Store, principal: Principal, asked: Upd
 async def delete_node(desk: Desk, store: Store, principal: Principal, asked: GetNode) -> Answer:
     writing = Writing(desk, store, principal, "delete_node", Action.DELETE)
 
-    def propose(state: State) -> tuple[Operation, ...]:
-        node = lookup.get_node(state, asked.node_id)
+    def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
+        node = lookup.get_node(state, sight, asked.node_id)
         edges = (Operation(Verb.DELETE_EDGE, name) for name in state.edge_names(node.id))
         return (*edges, Operation(Verb.DELETE_NODE, {"node_id": node.id}))
 

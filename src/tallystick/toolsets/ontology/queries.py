@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tallystick.policy import Action, Principal
 from tallystick.projections.text import RANKED_LIMIT, Hit
 from tallystick.state import Breathing
@@ -55,8 +57,7 @@ async def query_connections(desk: Desk, store: Store, principal: Principal, aske
             source=asked.from_node_id,
             target=asked.to_node_id,
         )
-        shows = partial(lookup.shows, state, sight)
-        found = yield from _readable(find, sight, shows, asked.offset or 0, _limit(asked.limit))
+        found = yield from _readable(find, sight, sight.joins, asked.offset or 0, _limit(asked.limit))
         return _page("connection_ids", found, asked.offset or 0, Discretion(state, sight), principal)
 
     return Answer(await store.narrowed(principal, Action.SEARCH, look))
@@ -95,7 +96,7 @@ async def search_content(desk: Desk, store: Store, principal: Principal, asked: 
     page = _fitting_hits(typed[offset : offset + limit], room_for(principal, PAGE_BYTES_MAX), ranked=ranked)
     answer: Said = {"node_ids": [hit.node_id for hit in page]}
     if ranked:
-        answer["hits"] = [{"node_id": hit.node_id, "score": hit.score, "snippet": hit.snippet} for hit in page]
+        answer["hits"] = list(map(_hit, page))
     if page and offset + len(page) < len(typed):
         answer["next_offset"] = offset + len(page)
     answer |= cut_short(len(page), limit=limit, left=len(typed) - offset)
@@ -107,6 +108,11 @@ async def search_content(desk: Desk, store: Store, principal: Principal, asked: 
     return Answer(answer)
 
 
+def _hit(hit: Hit) -> Said:
+    score = {} if hit.score is None else {"score": hit.score}
+    return {"node_id": hit.node_id, **score, "snippet": hit.snippet}
+
+
 def _typed(
     state: State, sight: Sight, *, hits: list[Hit], ranked: bool, start: int, stop: int
 ) -> tuple[list[Hit], list[str], bool]:
@@ -116,6 +122,9 @@ def _typed(
     types = ((hit, state.owner(hit.node_id)) for hit in hits)
     typed = [hit for hit, known in types if known is not None and ontology.has_node_type(known[0])]
     seen = [hit for hit in typed if sight.sees(hit.node_id)]
+    if sight.narrows:
+        # Words weigh by how common they are in the whole memory, so a score tells of what may not be read.
+        seen = [msgspec.structs.replace(hit, score=None) for hit in seen]
     end = stop
     if not ranked:
         seen, end = _by_creation(state, seen, start, stop)

@@ -26,7 +26,6 @@ from tallystick.state.ontology import (
     check_properties,
 )
 from tallystick.state.state import State
-from tallystick.toolsets.ontology import lookup
 
 if TYPE_CHECKING:
     from tallystick.store import Sight, Store
@@ -118,7 +117,7 @@ def _judge_node(state: State, sight: Sight, node_id: str) -> Said | None:
 
 def _judge_connection(state: State, sight: Sight, edge_id: str) -> Said | None:
     fault = _fault(partial(_check_edge, state, edge_id))
-    if fault is None or not lookup.shows(state, sight, edge_id):
+    if fault is None or not sight.joins(edge_id):
         return None
     return {"connection_id": edge_id, "code": fault.code, "reason": fault.message}
 

@@ -99,7 +99,7 @@ async def unblock(desk: Desk, store: Store, principal: Principal, asked: Unblock
         return {
             card.kind: entity_of(view, card),
             "removedBlockers": removed,
-            "remainingBlockers": view.told_blockers(card),
+            "remainingBlockers": view.blockers(card),
             "isFullyUnblocked": not view.blockers(card),
         }
 
@@ -181,12 +181,12 @@ async def query_dependencies(desk: Desk, store: Store, principal: Principal, ask
         card = view.get(asked.containerType or "", asked.id)
         found: list[Said] = []
         if asked.direction != "dependents":
-            blockers = (view.card(each) for each in view.told_blockers(card) if each != NO_OP)
+            blockers = (view.card(each) for each in view.blockers(card) if each != NO_OP)
             found += [_warned(view, each, _line("BLOCKS", each, card)) for each in blockers if each is not None]
         if asked.direction != "dependencies" and card.status != "CLOSED":
-            dependents = view.visible(view.dependents(card))
+            dependents = view.dependents(card)
             found += [_warned(view, each, _line("BLOCKS", card, each)) for each in dependents]
-        related = (view.card(each) for each in view.told_related(card.id))
+        related = (view.card(each) for each in view.related(card.id))
         found += [_warned(view, each, _line("RELATES_TO", card, each)) for each in related if each is not None]
         return listing("dependencies", found, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
 

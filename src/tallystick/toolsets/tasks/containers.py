@@ -287,8 +287,9 @@ async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageC
         contained = [*view.below(card, "feature"), *view.below(card, "task")]
         if contained and not asked.cascade:
             raise _has_children(card, view.visible(contained))
+        told = len(view.visible(contained))
         _remove(view, card, contained)
-        return {"deleted": True, "id": card.id} | said(deletedChildren=len(contained))
+        return {"deleted": True, "id": card.id} | said(deletedChildren=told)
 
     data = await desk.write(store, principal, TOOL, draw, action=Action.DELETE, resource=asked.id)
     return succeeded(data, f"{kind.capitalize()} deleted")

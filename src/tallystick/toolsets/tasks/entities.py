@@ -62,9 +62,9 @@ def stamped(view: View, entity_id: str, answer: Said) -> Said:
 
 def _ties(view: View, card: Card) -> Said:
     return {
-        "blockedBy": view.told_blockers(card),
+        "blockedBy": view.blockers(card),
         "blockedReason": view.said(card.id).get("blockedReason") if view.blockers(card) else None,
-        "relatedTo": view.told_related(card.id),
+        "relatedTo": view.related(card.id),
     }
 
 

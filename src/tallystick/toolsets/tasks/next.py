@@ -108,14 +108,14 @@ async def query_workflow_state(desk: Desk, store: Store, principal: Principal, a
     def look(view: View) -> Said:
         card = view.get(asked.containerType or "", asked.id)
         blockers = view.blockers(card)
-        related = (view.card(each) for each in view.told_related(card.id))
+        related = (view.card(each) for each in view.related(card.id))
         told: Said = {
             "currentStatus": card.status,
             "nextStatus": view.pipelines.after(card.kind, card.status),
             "prevStatus": view.pipelines.before(card.kind, card.status),
             "isTerminal": card.terminal,
             "isBlocked": bool(blockers),
-            "blockedBy": view.told_blockers(card),
+            "blockedBy": view.blockers(card),
             "blockedReason": view.said(card.id).get("blockedReason") if blockers else None,
             "pipelinePosition": view.pipelines.position(card.kind, card.status),
             "relatedEntities": [_related(view, each) for each in related if each is not None],

@@ -137,7 +137,7 @@ def _elsewhere(asked: ManageSections, section: Section, number: int) -> Iterator
 
 
 def put_sections(view: View, card: Card, ids: list[str], sections: Sequence[ManageSections | Section]) -> None:
-    taken = {_ordinal(view, each) for each in view.all_sections(card.id)}
+    taken = {_ordinal(view, each) for each in view.sections(card.id)}
     asked: ManageSections | Section
     for section_id, asked in zip(ids, sections, strict=True):
         ordinal = asked.ordinal if asked.ordinal is not None else max(taken, default=-1) + 1
@@ -177,7 +177,7 @@ def _update(view: View, asked: ManageSections, ids: list[str]) -> Said:
     if asked.tags is not None:
         changes["tags"] = ",".join(asked.tags)
     if asked.ordinal is not None:
-        others = [each for each in view.all_sections(text(attrs, "entityId")) if each != section_id]
+        others = [each for each in view.sections(text(attrs, "entityId")) if each != section_id]
         _check_free(asked.ordinal, {_ordinal(view, each) for each in others})
         changes["ordinal"] = asked.ordinal
     _put(view, section_id, attrs, changes)
@@ -199,7 +199,7 @@ def _get(view: View, reference: str | None) -> tuple[str, Said]:
 def _find(view: View, reference: str) -> tuple[str, Said] | None:
     for section_id in (reference, find_uuid(reference)):
         known = view.state.owner(section_id) if section_id else None
-        if section_id and known is not None and known[0] == SECTION:
+        if section_id and known is not None and known[0] == SECTION and view.discretion.sees(section_id):
             return section_id, view.attrs(section_id)
     return None
 
@@ -221,7 +221,7 @@ def _bulk_delete(view: View, asked: ManageSections, ids: list[str]) -> Said:
 
 def _reorder(view: View, asked: ManageSections, ids: list[str]) -> Said:
     card = get_entity(view, asked.entityType, asked.entityId)
-    there = view.all_sections(card.id)
+    there = view.sections(card.id)
     wanted = [find_uuid(each) or each for each in asked.orderedIds or ()]
     foreign = [each for each in wanted if each not in there]
     if foreign:

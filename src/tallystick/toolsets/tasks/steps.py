@@ -84,7 +84,7 @@ def _get(view: View, asked: Step) -> Card:
 def _check_unblocked(view: View, card: Card) -> None:
     if not view.blockers(card):
         return
-    told, reason = view.told_blockers(card), view.said(card.id).get("blockedReason")
+    told, reason = view.blockers(card), view.said(card.id).get("blockedReason")
     named_ = ", ".join(f"{each} ({reason})" if each == NO_OP and reason else each for each in told)
     raise Conflict(
         f"Cannot advance: {card.kind} is blocked by {named_ or 'what you may not read'}",

@@ -79,7 +79,7 @@ def _sections(attrs: Said) -> list[Said]:
 
 def _get(view: View, reference: str | None) -> tuple[str, Said]:
     for template_id in (reference, find_uuid(reference or "")):
-        if template_id and template_id in view.shelf.templates:
+        if template_id and template_id in view.shelf.templates and view.discretion.sees(template_id):
             return template_id, view.attrs(template_id)
     raise not_found("template", reference or "")
 

@@ -70,10 +70,10 @@ class View:
     # -- who is there
 
     def find(self, reference: str | None, kind: str | None = None) -> Card | None:
-        """By its id as it was made, or by a UUID in any spelling."""
+        """By its id as it was made, or by a UUID in any spelling. What may not be read is not there."""
         for entity_id in (reference, find_uuid(reference or "")):
             card = self.card(entity_id) if entity_id else None
-            if card is not None and (kind is None or card.kind == kind):
+            if card is not None and (kind is None or card.kind == kind) and self.shows(card):
                 return card
         return None
 
@@ -82,8 +82,11 @@ class View:
         if card is not None:
             return card
         other = self.find(reference)
-        told = other is not None and self.discretion.sees(other.id)
-        raise not_found(kind, reference or "", f"it is a {other.kind}" if told and other else None)
+        raise not_found(kind, reference or "", f"it is a {other.kind}" if other is not None else None)
+
+    def shows(self, card: Card) -> bool:
+        """Whether it may be told of; what is being drawn may be."""
+        return card.id in self._cards or self.discretion.sees(card.id)
 
     def card(self, entity_id: str) -> Card | None:
         return self._cards[entity_id] if entity_id in self._cards else self.shelf.find(entity_id)
@@ -124,9 +127,11 @@ class View:
         return row
 
     def feature_of(self, task_id: str) -> Card | None:
+        """None also where it may not be read: then it is none of the caller's business what becomes of it."""
         row = self.graph.find(task_id)
         cards = (self.card(each.id) for each in row.above()) if row is not None else ()
-        return next((card for card in cards if card is not None and card.kind == "feature"), None)
+        feature = next((card for card in cards if card is not None and card.kind == "feature"), None)
+        return feature if feature is not None and self.shows(feature) else None
 
     def below(self, card: Card, kind: str) -> list[Card]:
         """What a project, feature or task holds, oldest first. All of it: `told_below` is for answers."""
@@ -158,37 +163,33 @@ class View:
     # -- who waits for whom
 
     def blockers(self, card: Card) -> list[str]:
-        """What work resolved, or was closed here, blocks nobody; what will never be done still does."""
+        """What work resolved, or was closed here, blocks nobody; what will never be done still does. Nor does what
+        may not be read: to be held up by it would be to be told of it."""
         row = self.graph.find(card.id)
         waits_for = dict.fromkeys(each.id for each in row.depends_on if each.board is not None) if row else {}
-        return [each for each in waits_for if self._blocks(each)] + ([NO_OP] if card.no_op else [])
-
-    def told_blockers(self, card: Card) -> list[str]:
-        """Those of them that may be told of. What is outside is its own affair."""
-        return self.discretion.seen(self.blockers(card), lambda each: card.id if each == NO_OP else each)
+        blocking = [each for each in waits_for if self._blocks(each)]
+        return self.discretion.seen(blocking, itself) + ([NO_OP] if card.no_op else [])
 
     def _blocks(self, entity_id: str) -> bool:
         card = self.card(entity_id)
         return card.status != CLOSED if card is not None else self.row(entity_id).open
 
     def dependents(self, card: Card) -> list[Card]:
+        """As far as they may be told of."""
         row = self.graph.find(card.id)
         ids = dict.fromkeys(each.id for each in row.dependents if each.board is not None) if row else {}
         found = (self.card(each) for each in ids)
-        return [each for each in found if each is not None]
+        return self.visible(each for each in found if each is not None)
 
     def related(self, entity_id: str) -> list[str]:
-        """Read from both ends. All of them: `told_related` is for answers."""
+        """Read from both ends, as far as they may be told of."""
         links = (
             [(link["from"], link["rel"], link["to"]) for link in self._sketch.links(entity_id)]
             if self._sketch is not None
             else self.state.triples(entity_id)
         )
         others = (to if source == entity_id else source for source, rel, to in links if rel == RELATES_TO)
-        return [each for each in dict.fromkeys(others) if self.card(each) is not None]
-
-    def told_related(self, entity_id: str) -> list[str]:
-        return self.discretion.seen(self.related(entity_id), itself)
+        return self.discretion.seen((each for each in dict.fromkeys(others) if self.card(each) is not None), itself)
 
     # -- drawing
 

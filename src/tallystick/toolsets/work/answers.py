@@ -12,7 +12,7 @@ from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.facts import is_dropped
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.questions import visible
+from tallystick.state.work.questions import readiness, visible
 from tallystick.state.work.sketch import Sketch, revision
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.fitting import fitting
@@ -111,13 +111,14 @@ def counts_of(graph: WorkGraph, board: Board, tell: Discretion) -> Said:
     members = board.members[:_MEMBERS_COUNTED]
     seen = visible(graph, members, tell.sees)
     resolved, dropped = len(seen & board.resolved), len(seen & board.dropped)
+    stands = readiness(graph, board, tell.sees, seen)
     counts: Said = {
         "total": len(seen),
         "resolved": resolved,
         **({"dropped": dropped} if dropped else {}),
         "unresolved": len(seen) - resolved,
-        "blocked": len(seen & board.blocked),
-        "actionable": len(seen & board.actionable),
+        "blocked": len(stands.blocked),
+        "actionable": len(stands.actionable),
     }
     return counts | ({"partial": True} if len(members) < len(board.members) else {})
 

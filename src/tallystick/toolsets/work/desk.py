@@ -143,7 +143,7 @@ class Desk:
 
         def propose(state: State, sight: Sight) -> Draft:
             drawn.clear()
-            with Sketch(state) as sketch:
+            with Sketch(state, sight.sees if sight.narrows else None) as sketch:
                 drawn.append(draw(sketch, sight))
                 if not sketch.operations:
                     raise Unwritten

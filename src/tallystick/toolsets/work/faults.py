@@ -15,6 +15,7 @@ from tallystick.toolsets.fitting import listing
 _NAMES_SHOWN = 50
 _NAMES_BYTES_MAX = 8_000
 _PATH_SHOWN = 40
+_WITHHELD = "(withheld)"
 
 
 def get_row(state: State, graph: WorkGraph, tell: Discretion, node_id: str, role: str | None = None) -> Row:
@@ -106,12 +107,19 @@ def cycle(names: Sequence[str], kind: str = "Dependency", tell: Discretion | Non
 
 
 def shortened(names: Sequence[str], tell: Discretion | None = None) -> list[str]:
-    """A long way is told by its ends; what may not be read is not named."""
+    """A long way is told by its ends; what may not be read is neither named nor counted."""
     half = _PATH_SHOWN // 2
-    if len(names) > _PATH_SHOWN:
-        return [*_named(names[:half], tell), f"({len(names) - 2 * half} more)", *_named(names[-half:], tell)]
-    return _named(names, tell)
+    named = list(names) if tell is None else _named(names, tell)
+    if len(named) > _PATH_SHOWN:
+        return [*named[:half], f"({len(named) - 2 * half} more)", *named[-half:]]
+    return named
 
 
-def _named(names: Sequence[str], tell: Discretion | None) -> list[str]:
-    return [name if tell is None or tell.sees(name) else "(withheld)" for name in names]
+def _named(names: Sequence[str], tell: Discretion) -> list[str]:
+    told: list[str] = []
+    for name in names:
+        if tell.sees(name):
+            told.append(name)
+        elif told[-1:] != [_WITHHELD]:
+            told.append(_WITHHELD)
+    return told

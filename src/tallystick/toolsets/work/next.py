@@ -13,7 +13,7 @@ from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.claims import Moment
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.questions import ranked, with_properties
+from tallystick.state.work.questions import ranked, ranked_among, with_properties
 from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
 from tallystick.toolsets.claims import Claimant
@@ -117,15 +117,15 @@ def _candidates(state: State, graph: WorkGraph, board: Board, asked: NextArgumen
         scope = get_row(state, graph, tell, asked.scope, "scope")
         if scope.board is not board:
             raise cross_project(f"the scope '{scope.id}' and '{board.name}'")
-        hits = board.actionable & board.below(scope)
+        hits = board.members & board.below(scope)
     if asked.filter:
         hits = with_properties(
             graph,
-            board.actionable if hits is None else hits,
+            board.members if hits is None else hits,
             asked.filter,
             lambda node_id: properties_of(get_node(state, node_id).attrs),
         )
-    return ranked(graph, board, hits)
+    return ranked_among(graph, board, hits, tell.sees) if tell.narrows else ranked(graph, board, hits)
 
 
 def _why_nothing(graph: WorkGraph, board: Board, asked: NextArguments, tell: Discretion, moment: Moment) -> str:

@@ -17,7 +17,7 @@ from tallystick.state import Node
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.questions import ranked
+from tallystick.state.work.questions import ranked, ranked_among
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.fitting import characters_of, cut_text, shortened
@@ -267,7 +267,8 @@ def _links(graph: WorkGraph, board: Board, tell: Discretion) -> tuple[list[str],
 def _actionable(desk: Desk, state: State, graph: WorkGraph, board: Board, tell: Discretion) -> list[Said]:
     """In graph_next's order, without what somebody works on."""
     moment = desk.moment()
-    free = (row for row in ranked(graph, board) if not moment.is_claimed(row))
+    ready = ranked_among(graph, board, None, tell.sees) if tell.narrows else ranked(graph, board)
+    free = (row for row in ready if not moment.is_claimed(row))
     return [_open(state, row, tell) for row in first(tell, free, _ACTIONABLE_SHOWN)]
 
 

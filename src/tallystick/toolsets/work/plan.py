@@ -128,7 +128,10 @@ class _Batch:
             row.board
             for node in nodes
             for ref in (node.parent_ref, *(node.depends_on or ()))
-            if ref is not None and ref not in self._numbers and (row := self._graph.find(ref)) is not None
+            if ref is not None
+            and ref not in self._numbers
+            and (row := self._graph.find(ref)) is not None
+            and self._tell.sees(ref)
         }
         boards = list(spoken_of) or [self._graph.boards.get(opened or "")]
         if boards == [None] or (boards[0] is not None and boards[0].name is None):

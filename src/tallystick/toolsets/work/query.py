@@ -14,7 +14,7 @@ from tallystick.policy import Action, Principal
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.questions import KEY_LENGTHS, Filter, Key, fitting, page, visible
+from tallystick.state.work.questions import KEY_LENGTHS, Filter, Key, fitting, page, readiness, visible
 from tallystick.toolsets import Answer
 from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.fitting import cut_short, room_for
@@ -40,11 +40,14 @@ def _found(desk: Desk, state: State, graph: WorkGraph, asked: QueryArguments, si
     board = get_project(graph, tell, asked.project)
     after = _place(asked, board) if asked.cursor is not None else None
     wanted = _filter(state, graph, board, tell, asked.filter or QueryFilter())
-    hits = fitting(graph, board, wanted, desk.moment(), lambda node_id: properties_of(get_node(state, node_id).attrs))
+    stands = readiness(graph, board, tell.sees if tell.narrows else None)
+    hits = fitting(
+        graph, board, wanted, desk.moment(), lambda node_id: properties_of(get_node(state, node_id).attrs), stands
+    )
     if tell.narrows:
         hits = visible(graph, hits, tell.sees)
     limit = min(asked.limit, LIMIT_MAX)
-    rows = page(graph, board, hits, asked.sort, after, limit + 1)
+    rows = page(graph, board, hits, asked.sort, after, limit + 1, stands)
     nodes = as_many_as_fit((_line(state, row, tell) for row, _ in rows[:limit]), bytes_max)
     answer: Said = {"nodes": nodes, "total": len(hits)} | cut_short(len(nodes), limit=limit, left=len(rows))
     if len(rows) > len(nodes):

@@ -165,7 +165,7 @@ class _Work:
             attrs = self._sketch.attrs(each.id)
             over: Said = {"resolved": True, "evidence": [*entries(attrs, "evidence"), entry]}
             self._sketch.revise(each.id, **over, **said_over({**attrs, **over}, dropped=True))
-        count = len(dropped)
+        count = len(self._tell.seen(dropped, lambda row: row.id))
         return node_id, f"dropped {count} node{'' if count == 1 else 's'}" if count else "was resolved already"
 
     # -- both
@@ -178,7 +178,7 @@ class _Work:
             raise cross_project(f"'{one.id}' and '{other.id}'")
 
     def _warn_of_resolved(self, parent: Row, children: list[Row]) -> None:
-        if parent.resolved and any(child.open for child in children):
+        if parent.resolved and any(child.open and self._tell.sees(child.id) for child in children):
             self._warnings.append(f"'{parent.id}' is resolved and stays so, with open nodes under it")
 
 
