@@ -83,7 +83,7 @@ class Lines:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)
 
-    def __call__(self, offset: int) -> bytes:
+    def __call__(self, offset: int, *, checked: bool = True) -> bytes:
         size = 4_096
         while (end := (data := os.pread(self._file, size, offset)).find(b"\n")) < 0:
             size *= 4

@@ -465,6 +465,16 @@ def test_the_doctor_tells_what_lies_about(
     assert odd[0]["advice"]
 
 
+def test_the_log_is_not_shown_where_it_was_altered(sample: Tally, base: Path) -> None:
+    segment = next((base / "_system" / "log").glob("*.jsonl"))
+    count = len(sample("log", "--json").lines)
+    segment.write_bytes(segment.read_bytes().replace(b'"attrs":{', b'"attrz":{', 1))
+    altered = sample("log", "--json", "--limit", "100")
+    assert altered.code == 1
+    assert "content_hash" in altered.err
+    assert len(sample("log", "--json", "--limit", count - 1).lines) == count - 1
+
+
 def test_a_projection_that_stands_still_is_told_by_the_doctor_and_by_verify_and_mended(
     sample: Tally, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

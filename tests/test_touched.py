@@ -264,5 +264,5 @@ async def test_an_edge_that_is_made_again_is_its_new_makers(tmp_path: Path) -> N
 
 
 def test_nobody_owns_an_edge_that_is_not_there() -> None:
-    state = State(lambda offset: b"")
+    state = State(lambda offset, checked=True: b"")
     assert (state.edge_owner("a|leads_to|b"), state.last_edge_owner("e1")) == (None, None)

@@ -25,7 +25,7 @@ import msgspec
 from tallystick.clock import Clock, from_text, to_text, wall_clock
 from tallystick.commits import REDACTIONS, Commit, Draft, chain
 from tallystick.commits.canonical import INTEGER_MAX
-from tallystick.errors import HeadMoved, InvalidArgument, StorageRefused, TooMuch
+from tallystick.errors import Corrupt, HeadMoved, InvalidArgument, StorageRefused, TooMuch
 from tallystick.log import Entry, Head, Log
 from tallystick.snapshots import Snapshots
 from tallystick.state.aspects import Aspect
@@ -47,6 +47,7 @@ _BREATH_SECONDS = 0.005
 _CATCH_UP_AT_ONCE = 2_000
 _CLAIM_SECONDS = 30.0
 _POSITION_WAIT_SECONDS = 1.0
+_VERIFY = "run 'tallystick verify', then restore what it names from a backup; nothing was changed"
 
 logger = logging.getLogger(__name__)
 
@@ -132,12 +133,15 @@ class Partition:
         return await waiting.answer
 
     async def look(self, ask: Look[T], *, min_position: int | None = None) -> T:
-        if self._moving is not None or self._log.head() is not self._looked_at:
-            await self._settled()
-        if min_position is not None:
-            await self._reach(min_position)
-        found = ask(self._state)
-        return await _drive(found) if isinstance(found, Generator) else found
+        try:
+            if self._moving is not None or self._log.head() is not self._looked_at:
+                await self._settled()
+            if min_position is not None:
+                await self._reach(min_position)
+            found = ask(self._state)
+            return await _drive(found) if isinstance(found, Generator) else found
+        except Corrupt as error:
+            raise self._told(error) from None
 
     def knows(self, entity_id: str) -> bool:
         """Whether it is known for certain, dead or alive, without a look at the log: what is known stays known."""
@@ -234,9 +238,17 @@ class Partition:
         if self._snapshots is not None:
             self._snapshots.grown(self._state.count)
 
-    def _line(self, offset: int) -> bytes:
+    def _line(self, offset: int, *, checked: bool = True) -> bytes:
         pending = self._pending.get(offset)
-        return self._log.line(offset) if pending is None else pending
+        return self._log.line(offset, checked=checked) if pending is None else pending
+
+    def _told(self, error: Corrupt) -> Corrupt:
+        """For the operator an incident, for the caller its answer. What it is not about can be read as before."""
+        logger.error("the log of %s is damaged: %s %s", self.tenant, error.message, error.details)
+        metrics.damage_met()
+        # Where the log lies on this machine is no business of the caller.
+        told = {name: Path(value).name if name == "file" else value for name, value in error.details.items()}
+        return Corrupt(error.message, hint=error.hint or _VERIFY, details=told)
 
     # -- writing
 
@@ -259,10 +271,10 @@ class Partition:
             await self._still()
             await self._catch_up()
             group = self._check_group()
+            if group.entries and not self._broken:
+                await self._append(group)
             if self._broken:
                 await self._begin_anew(group)
-            elif group.entries:
-                await self._append(group)
             for waiting, receipt in group.receipts:
                 _settle(waiting, receipt)
             if self._appended is not None and group.entries and group.receipts:
@@ -297,7 +309,7 @@ class Partition:
                     break
                 receipt = self._accept(proposed, group)
             except Exception as error:
-                _settle(waiting, error)
+                _settle(waiting, self._told(error) if isinstance(error, Corrupt) else error)
                 if self._broken:
                     break
             else:
@@ -310,9 +322,19 @@ class Partition:
         entries = self._seal(proposed, group)
         # If applying fails half-way, which is a bug of ours, the state cannot be trusted any more.
         self._broken = True
-        for entry in entries:
-            self._pending[entry.offset] = entry.line
-            self._state.apply(entry.commit, entry.offset, entry.end)
+        applied = 0
+        try:
+            for entry in entries:
+                self._pending[entry.offset] = entry.line
+                self._state.apply(entry.commit, entry.offset, entry.end)
+                applied += 1
+        except Corrupt:
+            # What it follows on is damaged in the log. Such a commit changes nothing: those before it are taken back.
+            self._state.undo(applied)
+            for entry in entries:
+                self._pending.pop(entry.offset, None)
+            self._broken = False
+            raise
         self._broken = False
         group.entries.extend(entries)
         group.bytes += sum(len(entry.line) for entry in entries)
@@ -357,7 +379,7 @@ class Partition:
                 self._snapshots.forget()
             self._grown()
         except Exception as error:
-            self._state.undo(len(group.entries))
+            self._take_back(group)
             for waiting, _ in reversed(group.receipts):
                 if isinstance(error, HeadMoved):
                     self._queue.appendleft(waiting)
@@ -367,6 +389,13 @@ class Partition:
         finally:
             self._pending.clear()
             self._moved()
+
+    def _take_back(self, group: _Group) -> None:
+        try:
+            self._state.undo(len(group.entries))
+        except Corrupt as error:
+            logger.error("what was not appended for %s cannot be taken back: %s", self.tenant, error.message)
+            self._broken = True
 
     async def _begin_anew(self, group: _Group) -> None:
         """The log is right: read the state from it again, then try the drafts of the group once more."""
@@ -385,6 +414,7 @@ class Partition:
                 each.set_result(None)
 
     def _refuse_queue(self, error: Exception) -> None:
+        error = self._told(error) if isinstance(error, Corrupt) else error
         while self._queue:
             _settle(self._queue.popleft(), error)
 

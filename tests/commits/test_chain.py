@@ -21,8 +21,11 @@ from tallystick.commits.chain import (
     content_hash,
     decode,
     encode,
+    is_chained,
+    is_committed,
     mask,
     payload_of,
+    record_hash_of,
     seal,
     verify,
 )
@@ -132,7 +135,17 @@ def test_a_line_holds_the_head_then_the_record_hash_then_the_payload() -> None:
 
 
 TRICKY = st.text(max_size=12) | st.sampled_from(
-    ['","payload":{', ',"record_hash":"', "record_hash", "payload", '\\","payload":{"', "\n", "\U0010ffff\ue000", ""]
+    [
+        '","payload":{',
+        ',"record_hash":"',
+        "record_hash",
+        "payload",
+        '\\","payload":{"',
+        "\n",
+        "\U0010ffff\ue000",
+        "",
+        "{",
+    ]
 )
 CONTEXTS = st.dictionaries(TRICKY, TRICKY, max_size=4)
 COUNTS = st.integers(1, INTEGER_MAX)
@@ -202,6 +215,7 @@ def test_a_sealed_commit_verifies(draft: Draft, operation: Operation, lamport: i
     commit = seal(draft, operation, tenant="t", lamport=lamport, timestamp="", prev=None, prev_record_hash=before)
     line = encode(commit)[:-1]
     assert verify(line, decode(line), prev=None, prev_record_hash=before, after_lamport=lamport - 1)
+    assert is_proven(line, before)
 
 
 @pytest.mark.parametrize(
@@ -275,6 +289,8 @@ def test_decode_and_verify_raise_nothing_but_corrupt(damage: bytes | tuple[int, 
     line = sample()
     line = damage if isinstance(damage, bytes) else line[: damage[0]] + damage[2] + line[damage[1] :]
     try:
+        is_chained(line, "")
+        is_committed(line, decode(line))
         verify_all([line])
     except Corrupt:
         return
@@ -341,6 +357,37 @@ def test_every_flipped_bit_of_every_byte_is_found() -> None:
                 damaged[place] ^= 1 << bit
                 with pytest.raises(Corrupt):
                     verify_all([*lines[:number], bytes(damaged), *lines[number + 1 :]])
+
+
+def is_proven(line: bytes, before: str) -> bool:
+    """By what a reader of one line checks."""
+    try:
+        return is_committed(line, decode(line)) and is_chained(line, before)
+    except Corrupt:
+        return False
+
+
+@given(COMMITS)
+def test_a_reader_of_one_line_knows_it_for_what_was_committed(commit: Commit) -> None:
+    line = encode(commit)[:-1]
+    assert is_committed(line, commit)
+    assert record_hash_of(line) == commit.record_hash
+
+
+def test_a_reader_of_one_line_finds_every_flipped_bit_of_every_byte() -> None:
+    first, line, *_ = log_of_five()
+    before = record_hash_of(first)
+    assert is_proven(line, before)
+    for place in range(len(line)):
+        for bit in range(8):
+            damaged = bytearray(line)
+            damaged[place] ^= 1 << bit
+            assert not is_proven(bytes(damaged), before), bytes(damaged)
+
+
+def test_a_masked_payload_is_not_the_committed_one() -> None:
+    masked = mask(sample(), LEFT)
+    assert not is_committed(masked, decode(masked))
 
 
 def test_every_removed_or_doubled_byte_is_found() -> None:

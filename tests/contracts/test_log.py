@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tallystick.commits import Operation, Verb, chain
 from tallystick.commits.canonical import canonical_bytes
-from tallystick.errors import HeadMoved
-from tallystick.log import Head, Log, head_after
+from tallystick.errors import Corrupt, HeadMoved
+from tallystick.log import Entry, Head, Log, head_after
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
 from tests.making import append, draft, entries, filled, node
@@ -90,6 +91,90 @@ def test_a_mask_takes_the_place_of_a_payload_and_the_chain_still_verifies(log: L
     assert read[0].commit.payload == masked
     assert read[0].end == secret.end
     assert read[0].commit.commit_id == secret.commit.commit_id
+
+
+def alter(log: Log, offset: int, old: bytes, new: bytes) -> None:
+    """In place, behind its back."""
+    assert len(old) == len(new)
+    if isinstance(log, MemoryLog):
+        index = log._index(offset)
+        assert old in log._lines[index]
+        log._lines[index] = log._lines[index].replace(old, new)
+        return
+    assert isinstance(log, FilesLog)
+    index, place = log._segments.locate(offset)
+    data = log._segments.paths[index].read_bytes()
+    at = data.index(old, place)
+    with log._segments.paths[index].open("r+b") as file:
+        file.seek(at)
+        file.write(new)
+
+
+def test_an_altered_payload_is_not_handed_out_and_all_others_are(log: Log) -> None:
+    made = filled(log, 10)
+    for entry in made:
+        alter(log, entry.offset, b'"number":', b'"numbex":')
+        with pytest.raises(Corrupt, match="the payload does not match content_hash, and no redaction names it"):
+            log.line(entry.offset)
+        others = [each for each in made if each is not entry]
+        assert [log.line(each.offset) for each in others] == [each.line for each in others]
+        handed: list[Entry] = []
+        with pytest.raises(Corrupt):
+            handed.extend(log.read(Head()))
+        assert entry.commit.lamport not in {each.commit.lamport for each in handed}
+        alter(log, entry.offset, b'"numbex":', b'"number":')
+    assert list(log.read(Head())) == made
+
+
+@pytest.mark.parametrize("field", ["commit_id", "content_hash", "actor", "operation", "lamport"])
+def test_a_line_whose_commit_id_is_false_is_not_handed_out(log: Log, field: str) -> None:
+    entry = filled(log, 3)[1]
+    said = str(getattr(entry.commit, field)).encode()
+    spelt = said if field == "lamport" else b'"' + said
+    other = b"9" if field == "lamport" else b'"' + (b"0" if said[:1] != b"0" else b"1") + said[1:]
+    key = b'"%b":' % field.encode()
+    alter(log, entry.offset, key + spelt, key + other)
+    with pytest.raises(Corrupt):
+        log.line(entry.offset)
+
+
+def test_what_is_left_of_a_redacted_payload_is_handed_out_and_nothing_else(log: Log) -> None:
+    secret = append(log, draft(node("person", email="ada@example.org", town="Turin")))[0]
+    redacted(log, secret, {"email": "[REDACTED]", "town": "Turin"})
+    redacted(log, secret, {"email": "[REDACTED]", "town": "[REDACTED]"})
+    left = log.line(secret.offset)
+    alter(log, secret.offset, b"[REDACTED]", b"[RESTORED]")
+    with pytest.raises(Corrupt, match="what is left of the redacted payload is not what its redaction left"):
+        log.line(secret.offset)
+    alter(log, secret.offset, b"[RESTORED]", b"[REDACTED]")
+    assert log.line(secret.offset) == left
+    # What the first redaction left is not what is left now.
+    first = canonical_bytes({"id": "person", "type": "note", "attrs": {"email": "[REDACTED]", "town": "Turin"}})
+    alter(log, secret.offset, left, chain.mask(left, first))
+    with pytest.raises(Corrupt, match="not what its redaction left"):
+        log.line(secret.offset)
+
+
+def test_a_redaction_that_was_altered_vouches_for_nothing(log: Log) -> None:
+    secret = append(log, draft(node("person", email="ada@example.org")))[0]
+    redaction = redacted(log, secret, {"email": "[REDACTED]"})
+    left = log.line(secret.offset, checked=False)
+    forged = canonical_bytes({"id": "person", "type": "note", "attrs": {"email": "eve@forged"}})
+    alter(log, secret.offset, left, chain.mask(left, forged))
+    named = (redaction.commit.redacts or {})["1"].encode()
+    alter(log, redaction.offset, named, chain.content_hash(forged).encode())
+    with pytest.raises(Corrupt, match="no redaction names it"):
+        log.line(secret.offset)
+
+
+def redacted(log: Log, entry: Entry, left: dict[str, Any]) -> Entry:
+    """The redaction, carried out."""
+    masked = canonical_bytes({"id": "person", "type": "note", "attrs": left})
+    redacts = {str(entry.commit.lamport): chain.content_hash(masked)}
+    redact = Operation(Verb.REDACT_NODE, {"node_id": "person", "reason": "asked"}, redacts=redacts)
+    after = entries(log.head(), draft(redact))
+    log.append(after, expected=log.head(), masks={entry.offset: masked})
+    return after[0]
 
 
 def test_a_claim_can_be_released_and_taken_again(log: Log) -> None:

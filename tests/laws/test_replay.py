@@ -212,7 +212,8 @@ def test_replay_equals_live(story: list[Step]) -> None:
 @given(STORIES, st.data())
 def test_whoever_follows_in_leaps_ends_where_the_writer_is(story: list[Step], data: st.DataObject) -> None:
     """Also when lines it has applied are masked before it hears of the redaction."""
-    book, follower = Book(), State(lambda offset: book.lines[offset])
+    book = Book()
+    follower = State(book.line)
     for step in story:
         step(book)
         if data.draw(st.booleans()):

@@ -267,13 +267,13 @@ def test_going_back_and_forth_ends_where_building_anew_does(story: list[Any], tu
             told.tell(kind, asked)
         entries = list(told.team.log.read(Head()))
     lines = {entry.offset: entry.line for entry in entries}
-    moving = State(lines.__getitem__)
+    moving = State(lambda offset, checked=True: lines[offset])
     graph = moving.aspect(WorkGraph)
     for back, forth in [*turns, (0, len(entries))]:
         moving.undo(min(back, moving.count))
         for entry in entries[moving.count : moving.count + forth]:
             moving.apply(chain.decode(entry.line), entry.offset, entry.end)
-        fresh = State(lines.__getitem__)
+        fresh = State(lambda offset, checked=True: lines[offset])
         for entry in entries[: moving.count]:
             fresh.apply(chain.decode(entry.line), entry.offset, entry.end)
         assert portrait(graph) == portrait(fresh.aspect(WorkGraph))

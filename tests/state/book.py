@@ -24,7 +24,7 @@ class Book:
         self.state = State(self.line)
         self._end = 0
 
-    def line(self, offset: int) -> bytes:
+    def line(self, offset: int, *, checked: bool = True) -> bytes:
         return self.lines[offset]
 
     # -- writing

@@ -62,6 +62,7 @@ def log(
     try:
         head = opened.head()
         for entry in newest(settings.system / "log", head, limit=limit, wanted=wanted):
+            opened.line(entry.offset)  # Raises when it is not what was committed.
             show_entry(entry)
         if follow:
             for entry in _from_now_on(opened, head):

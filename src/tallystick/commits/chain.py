@@ -15,7 +15,7 @@ brace keep the length) and the chain still holds.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -135,6 +135,49 @@ def decode(line: bytes) -> Commit:
     )
 
 
+class Said(Protocol):
+    """What a reader decoded of a line."""
+
+    @property
+    def lamport(self) -> int: ...
+    @property
+    def actor(self) -> str: ...
+    @property
+    def operation(self) -> Verb: ...
+    @property
+    def commit_id(self) -> str: ...
+    @property
+    def content_hash(self) -> str: ...
+
+
+def is_committed(line: bytes, said: Said) -> bool:
+    """Whether the payload is the one that was committed, by content_hash and commit_id.
+
+    If not, it may have been redacted: the redaction that names it tells. Every read of a document asks, so the
+    payload is hashed where it stands, and nothing is parsed again.
+    """
+    start = line.find(b"{", 1)
+    if not line.startswith(_PAYLOAD_KEY, start - len(_PAYLOAD_KEY)):
+        _, start = _seams(line)
+    hashed = sha256(line[start:-1])
+    if hashed.hexdigest() != said.content_hash:
+        return False
+    hashed.update(_suffix(said.lamport, said.actor, said.operation))
+    return hashed.hexdigest() == said.commit_id
+
+
+def record_hash_of(line: bytes) -> str:
+    head_end, start = _seams(line)
+    return line[head_end + len(_HASH_KEY) : start - len(_PAYLOAD_KEY)].decode("latin-1")
+
+
+def is_chained(line: bytes, prev_record_hash: str) -> bool:
+    """Whether its fields are those that were committed behind this record: all but the payload."""
+    head_end, start = _seams(line)
+    record_hash = line[head_end + len(_HASH_KEY) : start - len(_PAYLOAD_KEY)].decode("latin-1")
+    return _record_hash(prev_record_hash, line[:head_end] + b"}") == record_hash
+
+
 def payload_of(line: bytes) -> bytes:
     """What `decode(line).payload` is, without reading the rest of the line."""
     _, start = _seams(line)
@@ -196,6 +239,8 @@ class Verifier:
         self, *, prev: str | None = None, prev_record_hash: str = "", after_lamport: int = 0, timestamp: str = ""
     ) -> None:
         self.count = 0
+        self.is_intact = True
+        """Whether the payload last fed is the one that was committed."""
         self.commit_id = prev
         self.record_hash = prev_record_hash
         self.lamport = after_lamport
@@ -219,6 +264,7 @@ class Verifier:
         batch = _next_batch(commit, self._batch)
         named = _named_by(commit)
 
+        self.is_intact = intact
         if not intact:
             self._masked[commit.lamport] = content_hash(commit.payload)
         self._named.update(named)

@@ -64,11 +64,16 @@ class Log(Protocol):
         ...
 
     def read(self, after: Head) -> Iterator[Entry]:
-        """In order from `after` up to the durable head, each verified as it is read. Raises Corrupt."""
+        """In order from `after` up to the durable head, each verified before it is handed out. Raises Corrupt."""
         ...
 
-    def line(self, offset: int) -> bytes:
-        """The stored line that starts at `offset`, without its newline. Not verified."""
+    def line(self, offset: int, *, checked: bool = True) -> bytes:
+        """The stored line that starts at `offset`, without its newline.
+
+        Its payload is the one that was committed, by content_hash and commit_id, or what a redaction left of
+        it. Not `checked` is for who checks that it is the committed one, and asks again when it is not, or wants
+        no more than its time and its place in the chain. Raises Corrupt; other lines can be read as before.
+        """
         ...
 
     def close(self) -> None: ...

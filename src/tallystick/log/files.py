@@ -18,11 +18,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tallystick.commits import Commit, chain
+from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved, LogClosed, StorageRefused
 from tallystick.log import Entry, Head, are_new, check_chained, head_after, reached, verifier_after
 from tallystick.log.mark import Mark, sync_directory
-from tallystick.log.recovery import PendingMasks, adopt, recover, redactions, witnessed_by_snapshots
+from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_snapshots
+from tallystick.log.redaction_index import RedactionIndex
 from tallystick.log.segments import Segments
 from tallystick.private_files import make_directory
 from tallystick.telemetry import metrics
@@ -49,6 +50,7 @@ class FilesLog:
         self._mark = Mark(system / "head")
         self._masks = PendingMasks(system / "redaction.pending")
         self._segments = Segments(system / "log")
+        self._redactions = RedactionIndex(self._segments.lines)
         try:
             self._segments.refresh()
             self._settle_what_a_crash_left()
@@ -65,12 +67,11 @@ class FilesLog:
     def read(self, after: Head) -> Iterator[Entry]:
         verifier = verifier_after(after)
         head, offset, end = after, after.end, after.end
-        left = _Left(self._segments, end)
         try:
             while True:
                 before, head = head, self._readable_head()
                 for offset, line, is_whole in self._segments.lines(end, head.end):
-                    entry = self._verified(verifier, offset, line, is_whole, left)
+                    entry = self._verified(verifier, offset, line, is_whole)
                     if entry.commit.redacts is not None:
                         self._finish_masks_of_the_dead()
                     end = offset + len(line) + 1
@@ -89,29 +90,17 @@ class FilesLog:
         except Corrupt as error:
             raise self._segments.named(error, offset, hint=_RESTORE) from None
 
-    def _verified(self, verifier: chain.Verifier, offset: int, line: bytes, is_whole: bool, left: _Left) -> Entry:
+    def _verified(self, verifier: chain.Verifier, offset: int, line: bytes, is_whole: bool) -> Entry:
+        """Nobody gets to see a payload that is neither the committed one nor what a redaction left of it."""
         if not is_whole:
             raise Corrupt("the line has no end")
-        before, masked = verifier.lamport, verifier.redacted
+        before = verifier.lamport
         commit = verifier.feed(line)
         self._segments.check_named(offset, before, commit.lamport)
-        entry = Entry(offset, commit, line)
-        return entry if verifier.redacted == masked else self._explained(entry, left)
-
-    def _explained(self, entry: Entry, left: _Left) -> Entry:
-        """Nobody gets to see a payload that is neither the committed one nor what a redaction left of it."""
-        if left.holds(entry.commit, self.head().end):
-            return entry
-        self._await_masks()
-        line = self._segments.line(entry.offset)
-        again = Entry(entry.offset, chain.decode(line), line)
-        if not left.holds(again.commit, self.head().end):
-            lamport = again.commit.lamport
-            raise Corrupt(
-                f"lamport {lamport}: the payload does not match content_hash, and no redaction left it so",
-                details={"lamport": lamport},
-            )
-        return again
+        if verifier.is_intact:
+            return Entry(offset, commit, line)
+        line = self._settled_line(offset)
+        return Entry(offset, chain.decode(line), line)
 
     def _look_again(self, after: Head, end: int) -> chain.Verifier:
         """A redaction is in the log just before its masks are: an earlier one's are still there."""
@@ -124,6 +113,7 @@ class FilesLog:
     def _await_masks(self) -> None:
         deadline = time.monotonic() + _MASKING_SECONDS
         while self._masks.exist() and time.monotonic() < deadline:
+            self._finish_masks_of_the_dead()
             time.sleep(0.005)
 
     def _of_unexplained(self, verifier: chain.Verifier, offset: int) -> int:
@@ -142,8 +132,28 @@ class FilesLog:
             )
         return head
 
-    def line(self, offset: int) -> bytes:
-        return self._segments.line(offset)
+    def line(self, offset: int, *, checked: bool = True) -> bytes:
+        if not checked:
+            return self._segments.line(offset)
+        try:
+            return self._settled_line(offset)
+        except Corrupt as error:
+            raise self._segments.named(error, offset, hint=_RESTORE) from None
+
+    def _settled_line(self, offset: int) -> bytes:
+        """As a redaction left it, which may be at it just now. Raises Corrupt."""
+        line, problem = self._judged_line(offset)
+        if problem is not None:
+            self._await_masks()
+            line, problem = self._judged_line(offset)
+        if problem is not None:
+            raise Corrupt(problem)
+        return line
+
+    def _judged_line(self, offset: int) -> tuple[bytes, str | None]:
+        line = self._segments.line(offset)
+        # The head behind the line: a redaction is in the log before its masks are.
+        return line, self._redactions.problem(line, self._readable_head().end)
 
     # -- writing
 
@@ -360,25 +370,6 @@ class FilesLog:
             self._recover()
         else:
             self._move_mark(head)
-
-
-class _Left:
-    """What redactions left of payloads, read ahead when it is first asked for."""
-
-    def __init__(self, segments: Segments, start: int) -> None:
-        self._segments = segments
-        self._end = start
-        self._digests: set[tuple[int, str]] = set()
-
-    def holds(self, commit: Commit, end: int) -> bool:
-        """Whether the payload is the committed one, or what a redaction before `end` says is left of it."""
-        digest = chain.content_hash(commit.payload)
-        if digest == commit.content_hash or (commit.lamport, digest) in self._digests:
-            return True
-        for lamport, named in redactions(self._segments, self._end, end):
-            self._digests.add((lamport, named))
-        self._end = max(self._end, end)
-        return (commit.lamport, digest) in self._digests
 
 
 def _open_lock(system: Path) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved
 from tallystick.log import Entry, Head, check_chained, head_after, verifier_after
+from tallystick.log.redaction_index import RedactionIndex
 
 
 class MemoryLog:
@@ -15,6 +16,7 @@ class MemoryLog:
         self._offsets: list[int] = []
         self._lines: list[bytes] = []
         self._head = Head()
+        self._redactions = RedactionIndex(self._lines_between)
 
     def head(self) -> Head:
         return self._head
@@ -32,10 +34,10 @@ class MemoryLog:
         for entry in entries:
             self._lines.append(entry.line)
             self._offsets.append(entry.offset)
+        self._head = head_after(entries, expected)
         for offset, payload in (masks or {}).items():
             index = self._index(offset)
             self._lines[index] = chain.mask(self._lines[index], payload)
-        self._head = head_after(entries, expected)
         return self._head
 
     def read(self, after: Head) -> Iterator[Entry]:
@@ -44,14 +46,25 @@ class MemoryLog:
         # Another thread may be appending: what lies behind the head is not there yet.
         stop = bisect_left(self._offsets, self._head.end)
         for offset, line in list(zip(self._offsets[start:stop], self._lines[start:stop], strict=True)):
-            yield Entry(offset, verifier.feed(line), line)
+            commit = verifier.feed(line)
+            if not verifier.is_intact:
+                self.line(offset)
+            yield Entry(offset, commit, line)
         verifier.finish()
 
-    def line(self, offset: int) -> bytes:
-        return self._lines[self._index(offset)]
+    def line(self, offset: int, *, checked: bool = True) -> bytes:
+        line = self._lines[self._index(offset)]
+        problem = self._redactions.problem(line, self._head.end) if checked else None
+        if problem is not None:
+            raise Corrupt(problem)
+        return line
 
     def close(self) -> None:
         pass
+
+    def _lines_between(self, start: int, end: int) -> list[tuple[int, bytes, bool]]:
+        places = range(bisect_left(self._offsets, start), bisect_left(self._offsets, end))
+        return [(self._offsets[place], self._lines[place], True) for place in places]
 
     def _index(self, offset: int) -> int:
         index = bisect_left(self._offsets, offset)

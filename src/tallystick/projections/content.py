@@ -9,6 +9,7 @@ that a full disk is an answer and not an accident; the views give it its name af
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ import msgspec
 
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.projections.confined import UNFINISHED, Confined, Parts
+from tallystick.telemetry import metrics
 
 Kind = Literal["nodes", "connections"]
 
@@ -54,6 +56,8 @@ _EXTENSIONS = {
     "python": "py",
     "typescript": "ts",
 }  # fmt: skip
+
+logger = logging.getLogger(__name__)
 
 
 def extension(format: str, encoding: str) -> str:
@@ -143,6 +147,8 @@ class Contents:
         except (OSError, TallystickError) as error:
             raise _not_read(f"blob {blob} cannot be read: {error}") from error
         if sha256(data).hexdigest() != blob:
+            logger.error("blob %s is damaged", blob)
+            metrics.damage_met()
             raise _not_read(f"blob {blob} is damaged: its bytes are not the ones that were written")
         return data
 

@@ -82,7 +82,7 @@ def _below_redactions(columns: Columns, seq: int) -> tuple[int, Line, list[Line]
 
 def _redacted(columns: Columns, seq: int, read: Callable[[bytes], D], redactions: list[Line]) -> D:
     """What redactions, newest first, leave of a document; the same before and after the log is masked."""
-    raw = columns.lines(columns.history.offset[seq])
+    raw = columns.stored(seq)
     for line in reversed(redactions):
         raw = left_by(raw, read_extent(line.payload).redacted_fields)
     return read(chain.payload_of(raw))

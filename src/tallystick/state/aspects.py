@@ -15,6 +15,7 @@ import msgspec
 from pyroaring import BitMap
 
 from tallystick.commits import Verb
+from tallystick.errors import Corrupt
 from tallystick.state import Breathing
 from tallystick.state.asof import edge_seq, version
 from tallystick.state.columns import Columns
@@ -86,20 +87,26 @@ class Aspects:
 
     def tell(self) -> None:
         """The newest commit was applied."""
-        for aspect, known in list(self._built.values()):
-            self._change(aspect, known, self._columns.history.count, forwards=True)
+        self._tell(forwards=True)
 
     @contextmanager
     def told_back(self) -> Iterator[None]:
         """The newest commit is undone inside: what it did can be read only before."""
         self._rewritten += 1
         handle = self._columns.history.entity[self._columns.history.count] >> 1
-        for aspect, known in list(self._built.values()):
-            self._change(aspect, known, self._columns.history.count, forwards=False)
+        self._tell(forwards=False)
         yield
         nodes = self._columns.nodes
         for aspect, known in list(self._built.values()):
             if handle not in known and handle in nodes.alive and nodes.type_of(handle) in aspect.types:
+                self._drop(aspect)
+
+    def _tell(self, *, forwards: bool) -> None:
+        for aspect, known in list(self._built.values()):
+            try:
+                self._change(aspect, known, self._columns.history.count, forwards=forwards)
+            except Corrupt:
+                # No matter of whoever commits: it is told to who asks for the aspect next.
                 self._drop(aspect)
 
     def _build(self, kind: type[Aspect]) -> Breathing[None]:
@@ -118,6 +125,9 @@ class Aspects:
             for seq in range(count + 1, columns.history.count + 1):
                 if kind in self._built:
                     self._change(aspect, known, seq, forwards=True)
+        except Corrupt:
+            self._built.pop(kind, None)
+            raise
         finally:
             self._begun.pop(kind, None)
 

@@ -8,6 +8,7 @@ needs no journal.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -254,7 +255,9 @@ def _add_row(columns: Columns, commit: Commit, offset: int, *, prev: int, entity
     history.add(offset=offset, prev=prev, entity=entity, lamport=commit.lamport, commit_id=commit.commit_id)
     if commit.nonce is not None:
         columns.nonces.add(commit.actor, commit.nonce, history.count)
-    columns.nonces.expire(history.count, columns.timestamp)
+    # Everything is changed by now. Where times cannot be read, nonces are kept for longer.
+    with suppress(Corrupt):
+        columns.nonces.expire(history.count, columns.timestamp)
 
 
 def _paths(redaction: Commit) -> list[str] | None:

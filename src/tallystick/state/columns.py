@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from tallystick.commits import Commit, chain
+from tallystick.errors import Corrupt
 from tallystick.state.attributes import Attributes
 from tallystick.state.documents import (
     EdgeLine,
@@ -19,9 +23,18 @@ from tallystick.state.graph import Edges, Nodes
 from tallystick.state.history import History
 from tallystick.state.nonces import Nonces
 
-Lines = Callable[[int], bytes]
-"""The stored line at a logical offset, without its newline. Must know every commit that is being applied, or
-was and is not undone, even those that the log does not hold yet."""
+T = TypeVar("T")
+S = TypeVar("S", bound=chain.Said)
+
+
+class Lines(Protocol):
+    def __call__(self, offset: int, *, checked: bool = True) -> bytes:
+        """The stored line at a logical offset, without its newline, as `Log.line` gives it.
+
+        Must know every commit that is being applied, or was and is not undone, even those that the log does not
+        hold yet.
+        """
+        ...
 
 
 class Columns:
@@ -37,17 +50,72 @@ class Columns:
 
     def node_line(self, seq: int) -> NodeLine:
         """Of an UPSERT_NODE only."""
-        return read_node_line(self.lines(self.history.offset[seq]))
+        return self._read(seq, read_node_line)
 
     def edge_line(self, seq: int) -> EdgeLine:
         """Of a commit on an edge only."""
-        return read_edge_line(self.lines(self.history.offset[seq]))
+        return self._read(seq, read_edge_line)
 
     def line(self, seq: int) -> Line:
-        return read_line(self.lines(self.history.offset[seq]))
-
-    def timestamp(self, seq: int) -> str:
-        return read_stamp(self.lines(self.history.offset[seq])).timestamp
+        return self._read(seq, read_line)
 
     def commit(self, seq: int) -> Commit:
-        return chain.decode(self.lines(self.history.offset[seq]))
+        return self._read(seq, chain.decode)
+
+    def chained_commit(self, seq: int) -> Commit:
+        """With every field as it was committed: its record_hash was computed again, too."""
+        line, commit = self._proven(seq, chain.decode)
+        self._check_chained(seq, line)
+        return commit
+
+    def stored(self, seq: int) -> bytes:
+        """The line itself."""
+        return self._proven(seq, read_line)[0]
+
+    def _read(self, seq: int, read: Callable[[bytes], S]) -> S:
+        return self._proven(seq, read)[1]
+
+    def _proven(self, seq: int, read: Callable[[bytes], S]) -> tuple[bytes, S]:
+        """Raises Corrupt when the payload is not the committed one, or the line is another commit's."""
+        line = self._unchecked(seq)
+        try:
+            said = read(line)
+            if chain.is_committed(line, said) and self._is_of(seq, said):
+                return line, said
+        except (Corrupt, msgspec.MsgspecError, UnicodeDecodeError):
+            pass
+        return self._redacted(seq, read)
+
+    def _redacted(self, seq: int, read: Callable[[bytes], S]) -> tuple[bytes, S]:
+        """What is not as it was committed, if the log knows why. Its record_hash vouches for its commit_id."""
+        line = self.lines(self.history.offset[seq])
+        self._check_chained(seq, line)
+        said = _decoded(read, line)
+        if not self._is_of(seq, said):
+            raise Corrupt(f"commit {seq} of the log is not the one that was there")
+        return line, said
+
+    def _check_chained(self, seq: int, line: bytes) -> None:
+        if not chain.is_chained(line, chain.record_hash_of(self._unchecked(seq - 1)) if seq > 1 else ""):
+            raise Corrupt(f"commit {seq} of the log: record_hash does not match its fields and the record before it")
+
+    def _is_of(self, seq: int, said: chain.Said) -> bool:
+        return said.commit_id[:8] == f"{self.history.commit_ids.prefixes[seq]:08x}"
+
+    # -- its place and time: of many commits, not of documents, so nothing is hashed
+
+    def timestamp(self, seq: int) -> str:
+        return _decoded(read_stamp, self._unchecked(seq)).timestamp
+
+    def position(self, seq: int) -> Line:
+        return _decoded(read_line, self._unchecked(seq))
+
+    def _unchecked(self, seq: int) -> bytes:
+        return self.lines(self.history.offset[seq], checked=False)
+
+
+def _decoded(read: Callable[[bytes], T], line: bytes) -> T:
+    try:
+        return read(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"a line of the log cannot be read: {error}") from None

@@ -57,6 +57,7 @@ class NodeLine(msgspec.Struct, gc=False, frozen=True):
     commit_id: str
     timestamp: str
     actor: str
+    operation: Verb
     content_hash: str
     payload: NodeDocument
 
@@ -65,8 +66,11 @@ class EdgeLine(msgspec.Struct, gc=False, frozen=True):
     """The line of any commit on an edge; all of them name it, and an UPSERT_EDGE holds its document."""
 
     lamport: int
+    commit_id: str
     timestamp: str
+    actor: str
     operation: Verb
+    content_hash: str
     payload: EdgeDocument
 
 

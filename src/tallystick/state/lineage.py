@@ -107,7 +107,7 @@ def _commits(columns: Columns, entity: int) -> list[int]:
 
 
 def _step(columns: Columns, seq: int) -> Step:
-    commit = columns.commit(seq)
+    commit = columns.chained_commit(seq)
     verb, _, kind = commit.operation.partition("_")
     if verb != "UPSERT":
         return Step(commit, commit.operation.value, None)

@@ -35,7 +35,7 @@ def _plan(columns: Columns, last: int, fields: Sequence[str] | None) -> Redactio
     masks: dict[int, bytes] = {}
     for seq in columns.history.chain(last):
         offset = columns.history.offset[seq]
-        line = columns.lines(offset)
+        line = columns.stored(seq)
         read = read_line(line)
         if read.operation not in (Verb.UPSERT_NODE, Verb.UPSERT_EDGE):
             continue

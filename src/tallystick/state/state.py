@@ -86,7 +86,7 @@ class State:
         if history.count == 0:
             self._head = Head()
         elif commits:
-            last = self._columns.line(history.count)
+            last = self._columns.position(history.count)
             self._head = Head(last.lamport, history.count, end, last.record_hash, last.commit_id, last.timestamp)
 
     # -- where we are

@@ -118,6 +118,7 @@ _WAIT_SECONDS = Histogram("tallystick_commit_wait_seconds", "How long drafts wai
 _GROUP_DRAFTS = Histogram("tallystick_group_drafts", "Drafts appended together.", bounds=_SIZES)
 _APPEND_SECONDS = Histogram("tallystick_append_duration_seconds", "How long groups took to append and sync.")
 _SYNC_SECONDS = Histogram("tallystick_log_sync_duration_seconds", "How long fdatasync took.")
+_DAMAGE = Counter("tallystick_log_damage", "Reads that met a line or a blob that is not what its hashes say.")
 _SNAPSHOTS = Counter("tallystick_snapshots_begun", "Snapshots that this process had made.")
 _REFUSED = Counter("tallystick_authentication_failures", "Requests without a token that is good here.", "code")
 
@@ -133,7 +134,8 @@ METRICS: tuple[Metric, ...] = (
     *(_CALLS, _DECISIONS, _FAULTS),
     _counted("tallystick_tool_calls", "Calls of tools.", _CALLS),
     _counted("tallystick_policy_decisions", "Decisions of the policy.", _DECISIONS),
-    *(_COMMITS, _COMMIT_BYTES, _WAIT_SECONDS, _GROUP_DRAFTS, _APPEND_SECONDS, _SYNC_SECONDS, _SNAPSHOTS, _REFUSED),
+    *(_COMMITS, _COMMIT_BYTES, _WAIT_SECONDS, _GROUP_DRAFTS, _APPEND_SECONDS, _SYNC_SECONDS),
+    *(_DAMAGE, _SNAPSHOTS, _REFUSED),
     *(QUEUE, TENANTS_OPEN, LOG_BYTES, POSITION, LAG, AUDIT, BUILD),
 )
 
@@ -163,6 +165,10 @@ def appended(operations: Iterable[str], *, drafts: int, size: int, seconds: floa
 
 def synced(seconds: float) -> None:
     _SYNC_SECONDS.observe(seconds)
+
+
+def damage_met() -> None:
+    _DAMAGE.add()
 
 
 def snapshot_begun() -> None:
