@@ -296,7 +296,8 @@ def _tenants_of(settings: Settings) -> list[str]:
 
 
 async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[Entry]], None] | None) -> Partition:
-    log = FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max)
+    # After a crash, or damage, it reads the whole log: other tenants are served meanwhile.
+    log = await asyncio.to_thread(FilesLog, settings.system, segment_bytes_max=settings.segment_bytes_max)
     try:
         partition = Partition(
             log,

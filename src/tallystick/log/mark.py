@@ -34,7 +34,11 @@ class Mark:
         if self._fd < 0 and not self._open():
             return None
         for _ in range(_TORN_READS_MAX):
-            raw = self._sector()
+            try:
+                # One byte more than there should be: what was added counts too.
+                raw = os.pread(self._fd, SECTOR_BYTES + 1, 0)
+            except OSError as error:
+                raise self._unreadable(f"cannot be read: {error.strerror}") from error
             seen = self._seen
             if raw == seen[0]:
                 return seen[1]
@@ -56,13 +60,6 @@ class Mark:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._seen = -1, (None, None)
-
-    def _sector(self) -> bytes:
-        try:
-            # One more than there should be: what was added counts too.
-            return os.pread(self._fd, SECTOR_BYTES + 1, 0)
-        except OSError as error:
-            raise self._unreadable(f"cannot be read: {error.strerror}") from error
 
     def _open(self) -> bool:
         """Only what is not there is no mark: one that cannot be opened must not be taken for a log that has none."""

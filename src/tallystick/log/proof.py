@@ -136,8 +136,9 @@ class _Reading:
     def _check_masked(self) -> None:
         """What a redaction names must be gone from the disk, not only be said to be."""
         unmasked = self._verifier.unmasked
+        deadline = time.monotonic() + _MASKING_SECONDS
         for lamport, offset in self._segments.find(unmasked).items():
-            if not self._is_masked(offset, unmasked[lamport]):
+            if not self._is_masked(offset, unmasked[lamport], deadline):
                 self._offset = offset
                 raise Corrupt(
                     f"lamport {lamport}: a redaction names it, but its payload is still there "
@@ -145,9 +146,8 @@ class _Reading:
                     details={"lamport": lamport},
                 )
 
-    def _is_masked(self, offset: int, left: str) -> bool:
+    def _is_masked(self, offset: int, left: str, deadline: float) -> bool:
         """Or about to be: a redaction is in the log just before its masks are; its writer has the lock until then."""
-        deadline = time.monotonic() + _MASKING_SECONDS
         while True:
             is_busy = self._is_being_written()
             commit = chain.decode(self._segments.line(offset))

@@ -35,6 +35,7 @@ PATIENCE_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.5
 _PAUSE_SECONDS_MAX = 30.0
 _ANSWER_SECONDS = 30.0
+_PIECE_BYTES = 1 << 16
 _FIRST_LINE_BYTES = 64 << 10
 _TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
@@ -303,16 +304,24 @@ def _wish(retry_after: str | None) -> float:
         return 0.0
 
 
+def _line_end(fd: int, size: int) -> int:
+    """Where the last whole line ends."""
+    while size:
+        start = max(0, size - _PIECE_BYTES)
+        newline = os.pread(fd, size - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        size = start
+    return 0
+
+
 def _opened_at_line_end(path: Path) -> int:
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(fd).st_size
         if size and b'"schemaURL":"https://openlineage.io/' not in os.pread(fd, _FIRST_LINE_BYTES, 0):
             raise InvalidArgument(f"{path} holds something else than events", hint="name another file")
-        end = size
-        while end and os.pread(fd, 1, end - 1) != b"\n":
-            # By single bytes, since it is the rest of one event at most.
-            end -= 1
+        end = _line_end(fd, size)
         if end != size:
             os.ftruncate(fd, end)
         return fd
