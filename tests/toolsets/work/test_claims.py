@@ -172,3 +172,13 @@ def test_where_claims_last_for_no_time_every_one_is_stale_at_once(tmp_path: Path
         team.now -= 5 * MINUTE
         assert held(claim(team, None, "cyd")) == "a", "even one from the future"
         assert team.query(filter={"claimed_by": "cyd"})["total"] == 0
+
+
+def test_each_session_goes_on_in_the_project_that_it_opened(team: Team, sessions: Sessions) -> None:
+    one, two = sessions.begin(), sessions.begin()
+    for session, project in ((one, "p"), (two, "q")):
+        with team.as_("mcp", session):
+            team.open(project)
+    with team.as_("mcp", one):
+        team.plan({"ref": "a"})
+        assert (team.next("p"), team.next("q")) == (["a"], ["q"])

@@ -44,6 +44,7 @@ def test_the_environment_goes_before_the_working_directory_and_that_before_the_b
     settings = read(tmp_path, base=base, working=working, GRAPH_AGENT="env", GRAPH_CLAIM_TTL="0.5", GRAPH_DB="")
     assert (settings.agent_identity, settings.claim_ttl_minutes) == ("env", 0.5)
     assert settings.db_path == tmp_path / "working" / "working.db"
+    assert read(tmp_path, working="claim_ttl_minutes: 15", GRAPH_CLAIM_TTL="0").claim_ttl_milliseconds == 0
     assert read(tmp_path, GRAPH_DB="/elsewhere/graph.db").db_path == Path("/elsewhere/graph.db")
 
 

@@ -80,7 +80,7 @@ class Desk:
         self.knowledge = knowledge
         self.claims = claims or Claims(ttl=self.settings.claim_ttl_milliseconds)
         self.ids = ids
-        self._opened: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._opened: OrderedDict[tuple[str, str, str | None], str] = OrderedDict()
 
     # -- time
 
@@ -93,17 +93,17 @@ class Desk:
     def stamp(self) -> str:
         return to_text(self.clock())
 
-    # -- the project that an agent opened last
+    # -- the project that an agent opened last, in each of its sessions
 
     def remember(self, principal: Principal, project_id: str) -> None:
-        key = principal.tenant, principal.actor
+        key = principal.tenant, principal.actor, principal.session
         self._opened[key] = project_id
         self._opened.move_to_end(key)
         if len(self._opened) > _REMEMBERED:
             self._opened.popitem(last=False)
 
     def opened(self, principal: Principal) -> str | None:
-        return self._opened.get((principal.tenant, principal.actor))
+        return self._opened.get((principal.tenant, principal.actor, principal.session))
 
     # -- writing
 
