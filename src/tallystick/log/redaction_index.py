@@ -7,6 +7,7 @@ that names it vouches for it. Read from the log when the first masked payload is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from tallystick.commits import REDACTIONS, chain
 from tallystick.errors import Corrupt
@@ -19,8 +20,8 @@ class RedactionIndex:
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
         self._end = 0
-        self._record_hash: str | None = ""
-        """Of the last line that was read; None when that was no commit."""
+        self._last = b""
+        """The line before `_end`."""
         self._left: dict[int, str] = {}
 
     def problem(self, line: bytes, end: int) -> str | None:
@@ -44,17 +45,14 @@ class RedactionIndex:
 
     def _read(self, end: int) -> None:
         for offset, line, _ in self._lines(self._end, end):
-            try:
-                if b',"redacts":{' in line:
+            if b',"redacts":{' in line:
+                with suppress(Corrupt):
                     self._note(line)
-                self._record_hash = chain.record_hash_of(line)
-            except Corrupt:
-                self._record_hash = None
-            self._end = offset + len(line) + 1
+            self._last, self._end = line, offset + len(line) + 1
 
     def _note(self, line: bytes) -> None:
         """Its fields are what it vouches with: those of a line that is not chained prove nothing."""
         commit = chain.decode(line)
-        is_proven = self._record_hash is not None and chain.is_chained(line, self._record_hash)
-        if is_proven and commit.operation in REDACTIONS:
+        before = chain.record_hash_of(self._last) if self._last else ""
+        if chain.is_chained(line, before) and commit.operation in REDACTIONS:
             self._left |= {int(lamport): left for lamport, left in (commit.redacts or {}).items()}

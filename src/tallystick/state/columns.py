@@ -50,17 +50,17 @@ class Columns:
 
     def node_line(self, seq: int) -> NodeLine:
         """Of an UPSERT_NODE only."""
-        return self._read(seq, read_node_line)
+        return self._proven(seq, read_node_line)[1]
 
     def edge_line(self, seq: int) -> EdgeLine:
         """Of a commit on an edge only."""
-        return self._read(seq, read_edge_line)
+        return self._proven(seq, read_edge_line)[1]
 
     def line(self, seq: int) -> Line:
-        return self._read(seq, read_line)
+        return self._proven(seq, read_line)[1]
 
     def commit(self, seq: int) -> Commit:
-        return self._read(seq, chain.decode)
+        return self._proven(seq, chain.decode)[1]
 
     def chained_commit(self, seq: int) -> Commit:
         """With every field as it was committed: its record_hash was computed again, too."""
@@ -72,15 +72,12 @@ class Columns:
         """The line itself."""
         return self._proven(seq, read_line)[0]
 
-    def _read(self, seq: int, read: Callable[[bytes], S]) -> S:
-        return self._proven(seq, read)[1]
-
     def _proven(self, seq: int, read: Callable[[bytes], S]) -> tuple[bytes, S]:
         """Raises Corrupt when the payload is not the committed one, or the line is another commit's."""
-        line = self._unchecked(seq)
+        line = self.lines(self.history.offset[seq], checked=False)
         try:
             said = read(line)
-            if chain.is_committed(line, said) and self._is_of(seq, said):
+            if chain.is_committed(line, said) and int(said.commit_id[:8], 16) == self.history.commit_ids.prefixes[seq]:
                 return line, said
         except (Corrupt, msgspec.MsgspecError, UnicodeDecodeError):
             pass
@@ -91,16 +88,13 @@ class Columns:
         line = self.lines(self.history.offset[seq])
         self._check_chained(seq, line)
         said = _decoded(read, line)
-        if not self._is_of(seq, said):
+        if said.commit_id[:8] != f"{self.history.commit_ids.prefixes[seq]:08x}":
             raise Corrupt(f"commit {seq} of the log is not the one that was there")
         return line, said
 
     def _check_chained(self, seq: int, line: bytes) -> None:
         if not chain.is_chained(line, chain.record_hash_of(self._unchecked(seq - 1)) if seq > 1 else ""):
             raise Corrupt(f"commit {seq} of the log: record_hash does not match its fields and the record before it")
-
-    def _is_of(self, seq: int, said: chain.Said) -> bool:
-        return said.commit_id[:8] == f"{self.history.commit_ids.prefixes[seq]:08x}"
 
     # -- its place and time: of many commits, not of documents, so nothing is hashed
 
