@@ -317,8 +317,6 @@ def _decide(
 ) -> _Found:
     """The question that the call itself is, and what its answer may tell of. Raises Denied, Undecided."""
     facts = foreign or _facts(state, resource, principal, action)
-    sight = Sight(state, principal.tenant, asking.sees)
-    itself = not blindly and action in (Action.WRITE, Action.DELETE)
     try:
         decision = asking.decide(facts)
         if not decision.narrows:
@@ -326,6 +324,8 @@ def _decide(
         denial = None
     except Denied as error:
         denial = error
+    sight = Sight(state, principal.tenant, asking.sees)
+    itself = not blindly and action in (Action.WRITE, Action.DELETE)
     if facts.owner is not None and resource is not None and not _shows(state, sight, resource, facts, itself=itself):
         return _Found(asking.decide(Facts()), sight, is_hidden=True)
     if denial is not None:
@@ -336,7 +336,10 @@ def _decide(
 def _shows(state: State, sight: Sight, resource: str, facts: Facts, *, itself: bool) -> bool:
     """False where the call must be answered as if its resource were not there: an edge to what may not be read; and,
     with `itself`, whatever may not be read."""
-    shows = all([not itself or sight.sees_thing((resource, facts)), sight.joins(resource)])
+    is_node = state.last_owner(resource) is not None
+    if is_node and not itself:
+        return True
+    shows = all([not itself or sight.sees_thing((resource, facts)), is_node or sight.joins(resource)])
     if not sight.is_clear:
         raise sight.undecided()
     return shows

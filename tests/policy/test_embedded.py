@@ -237,6 +237,18 @@ def test_questions_that_the_policy_cannot_tell_apart_are_asked_once(monkeypatch:
     assert len(asked) == 2
 
 
+def test_the_type_that_is_written_makes_a_difference_where_the_policy_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for text, told in (('decision if input.written_type == "note"', [True, False, True]), ("decision := true", [True])):
+        policy = Embedded(bundle(text))
+        asked = count_questions(monkeypatch)
+        found = [policy.decide(Request(Principal("ada"), Action.WRITE, "n", written_type=each)).allowed
+                 for each in ("note", "sealed", "note")]  # fmt: skip
+        assert found == (told * 3)[:3]
+        assert len(asked) == len(set(told))
+
+
 @pytest.mark.parametrize(
     "text",
     [

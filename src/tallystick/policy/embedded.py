@@ -11,6 +11,8 @@ import logging
 import threading
 import time
 
+import msgspec
+
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.policy import Action, Decision, Principal, Request, denial
 from tallystick.policy.bundle import Bundle, find_bundle
@@ -41,14 +43,14 @@ class Embedded:
         known = self._known
         if known is None:
             return self._evaluate(request)
-        alike = _alike(request)
-        found = known.get(alike)
+        alike = _alike(request, known.written_type)
+        found = known.decisions.get(alike)
         if found is None:
             found = self._evaluate(request)
-            if len(known) >= _KNOWN_MAX:
-                known.clear()
+            if len(known.decisions) >= _KNOWN_MAX:
+                known.decisions.clear()
             if found.cacheable:
-                known[alike] = found
+                known.decisions[alike] = found
         return found
 
     def _evaluate(self, request: Request) -> Decision:
@@ -98,8 +100,9 @@ class Embedded:
         self._generation += 1
         self._threads.engine, self._threads.generation = engine, self._generation
         # Last, so that whoever fills the new one has asked the new policy.
-        is_repeated = engine.consulted is not None and not engine.consulted & _UNREPEATED
-        self._known: dict[_Alike, Decision] | None = {} if is_repeated else None
+        consulted = engine.consulted
+        is_repeated = consulted is not None and not consulted & _UNREPEATED
+        self._known = _Known({}, "written_type" in (consulted or ())) if is_repeated else None
 
     def _engine(self) -> Engine:
         """This thread's own: engines of other threads are dropped by these, when they next ask."""
@@ -113,7 +116,13 @@ class Embedded:
         return tuple((stat.st_mtime_ns, stat.st_size) for stat in (file.stat() for file in self._bundle.files))
 
 
-def _alike(request: Request) -> _Alike:
+class _Known(msgspec.Struct, frozen=True):
+    decisions: dict[_Alike, Decision]
+    written_type: bool
+    """Whether that makes a difference."""
+
+
+def _alike(request: Request, written_type: bool) -> _Alike:
     """Equal for questions that such a policy cannot tell apart."""
     return (
         request.principal,
@@ -121,7 +130,7 @@ def _alike(request: Request) -> _Alike:
         request.resource_type,
         request.resource_owner,
         request.resource_owner_tenant,
-        request.written_type,
+        request.written_type if written_type else None,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
 from itertools import chain, islice
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from tallystick.state import Sees
 from tallystick.state.attributes import TEXT_MAX, scalar
 from tallystick.state.conditions import is_same
 from tallystick.state.work import CLAIMED_BY
-from tallystick.state.work.board import Board, Row, rank_of
+from tallystick.state.work.board import Board, Rank, Row, rank_of
 from tallystick.state.work.claims import Moment
 from tallystick.state.work.graph import WorkGraph
 
@@ -154,8 +155,11 @@ def page(
 def ranked_among(graph: WorkGraph, board: Board, hits: BitMap | None, sees: Sees) -> Iterator[Row]:
     """Nodes that are actionable among those that may be seen, what comes next first. Asks about no more than it has
     come to."""
-    rows, left = graph.by_number, board.members - board.resolved
-    for *_, number in sorted(rank_of(rows[number]) for number in (left if hits is None else left & hits)):
+    rows, waiting = graph.by_number, board.members - board.resolved - board.actionable
+    ready: Iterable[Rank] = board.ranked
+    if hits is not None:
+        ready, waiting = (rank for rank in ready if rank[-1] in hits), waiting & hits
+    for *_, number in merge(ready, sorted(rank_of(rows[number]) for number in waiting)):
         row = rows[number]
         if row.rank is not None or not any(each.open and sees(each.id) for each in (*row.children, *row.depends_on)):
             yield row
