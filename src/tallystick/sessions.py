@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tallystick.errors import StorageRefused
+from tallystick.private_files import make_directory
 
 FILES_MAX = 1_000
 """Of dead processes; past that the oldest go first."""
@@ -133,7 +134,7 @@ class Sessions:
 
     def _create(self, directory: Path) -> int:
         """Locked before anybody can see it by its name: it never looks like that of a dead process."""
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(directory)
         self._sweep(directory)
         unfinished = directory / (self._process + _UNFINISHED)
         file = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -17,6 +17,7 @@ import pytest
 
 from tallystick.commits import Operation, Verb, mask
 from tallystick.log import Head
+from tallystick.projections import views
 from tallystick.projections.confined import Confined
 from tests.conftest import mounted_small
 from tests.projections.desk import (
@@ -705,7 +706,10 @@ class Ticking:
 
 
 @pytest.mark.parametrize(("cost", "rewritten"), [(0.001, [1, 2, 3]), (0.021, [1, 1, 1])])
-def test_a_dear_registry_is_rewritten_once_a_second(tmp_path: Path, cost: float, rewritten: list[int]) -> None:
+def test_a_dear_registry_is_rewritten_once_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost: float, rewritten: list[int]
+) -> None:
+    monkeypatch.setattr(views, "CHEAP_SECONDS", 0.020)
     desk = Desk(tmp_path)
     desk.write(*DEFINITIONS)
     seconds = Ticking(cost)
