@@ -8,14 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-import pytest
-
 from tallystick.app import toolsets
 from tallystick.config import Settings
 from tallystick.server.dispatch import choose
 from tallystick.server.listing import Listing
-from tallystick.server.schemas import input_schema, shown_schema
 from tests.server import sample
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
@@ -66,8 +62,8 @@ def test_the_first_answers_need_nothing_that_takes_long_to_load(tmp_path: Path) 
 
 # -- what an agent reads
 
-TOKENS_MAX = 3_000
-BYTES_PER_TOKEN = 4.2
+TOKENS_MAX = 3_400
+BYTES_PER_TOKEN = 4.17
 """Of this list, by o200k_base: `bench/start.py` counts it."""
 
 
@@ -78,23 +74,3 @@ def test_the_tools_that_are_on_by_default_are_shown_in_few_tokens(tmp_path: Path
     shown = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in tools]
     assert len(tools) == 17
     assert len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode()) / BYTES_PER_TOKEN < TOKENS_MAX
-
-
-EVERY_TOOL = choose(toolsets(Settings(base=Path("nowhere")))).entries
-
-
-@pytest.mark.parametrize("entry", EVERY_TOOL, ids=lambda entry: entry.dotted)
-def test_what_is_shown_of_a_tools_arguments_is_all_of_their_names_and_no_further_rule(entry: Any) -> None:
-    whole, shown = input_schema(entry.tool), shown_schema(entry.tool)
-    jsonschema.Draft202012Validator.check_schema(shown)
-    assert list(shown["properties"]) == list(whole["properties"])
-    assert shown.get("required") == whole.get("required")
-    assert rules(shown) <= rules(whole)
-
-
-def rules(schema: Any, at: tuple[str, ...] = ()) -> set[tuple[tuple[str, ...], str]]:
-    if isinstance(schema, dict):
-        return {rule for key, value in schema.items() for rule in rules(value, (*at, key))}
-    if isinstance(schema, list):
-        return {rule for number, value in enumerate(schema) for rule in rules(value, (*at, str(number)))}
-    return {(at, json.dumps(schema))}

@@ -35,8 +35,14 @@ REQUIREMENTS: list[Requirement] = [
     Requirement(*row)
     for row in (
         # -- what a client pays for
-        ("X11, tokens", "the tools that are on by default are shown in at most 3,000 tokens",
+        ("X11, tokens", "the tools that are on by default are shown in at most 3,400 tokens",
          "tests/test_start.py::test_the_tools_that_are_on_by_default_are_shown_in_few_tokens"),
+        ("FR-001, complete", "whatever fits a tool's schema has a form that the tool takes",
+         "tests/server/test_listed_schemas.py::test_whatever_fits_a_tools_schema_has_a_form_that_the_tool_takes"),
+        ("FR-001, enforced", "whatever breaks a rule of a tool's schema is refused",
+         "tests/server/test_listed_schemas.py::test_whatever_breaks_a_rule_of_a_tools_schema_is_refused"),
+        ("FR-001, shown", "agents are shown the same rules, but for what the instructions tell once",
+         "tests/server/test_listed_schemas.py::test_agents_are_shown_the_same_rules_but_for_what_is_told_once"),
         # -- refused before it is read
         ("L23, id", "a refusal carries the request's own id, wherever one can be found",
          "tests/server/test_request_id.py::test_the_id_is_the_requests_own_or_none"),

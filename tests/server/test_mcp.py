@@ -164,9 +164,10 @@ async def test_a_tool_is_shown_with_all_that_is_known_of_it() -> None:
         "type": "object",
         "properties": {
             "text": {"type": "string"},
-            "times": {"type": "integer", "maximum": 100_000, "default": 1},
+            "times": {"type": "integer", "minimum": 1, "maximum": 100_000, "default": 1},
         },
         "required": ["text"],
+        "additionalProperties": False,
     }
     assert "title" in write.input_schema["properties"]["node"]["anyOf"][0]["properties"]
 

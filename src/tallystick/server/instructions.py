@@ -18,6 +18,8 @@ def write_instructions(tools: Tools, tool_names: ToolNames = "auto") -> str:
             for toolset in tools.toolsets_on
         ),
         "Look before you write: what you need may already be known.",
+        "Ids and names have 1 to 256 characters (types, relations and fields 128, links 1,000), none of them control"
+        " characters; lists of them 100 at most (links and dependencies 1,000). Times are ISO 8601.",
         "Errors name the field or the rule; mend the call and try again. Long answers are paged.",
     ]
     off = tools.toolsets_off

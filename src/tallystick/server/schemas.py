@@ -6,6 +6,7 @@ older draft refuse a schema that names a newer one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,23 +16,25 @@ from tallystick.toolsets import Tool, Toolset
 
 Schema = dict[str, Any]
 
-REPEATS = "x-repeats"
-"""Marks an object that only says again, elsewhere, what its parent's own members say."""
+TOLD_ONCE = "x-told-once"
+"""Marks a name, a list of names or a time: the server's instructions say for all of them alike what they may be."""
+_BOUNDS = frozenset({"minLength", "maxLength", "pattern", "format", "minItems", "maxItems"})
+
+SMALL_CHARACTERS = 250
+"""Twice as much costs a reader about as many tokens as a definition and two references."""
 
 _NAMES_TO_SCHEMAS = ("properties", "$defs", "patternProperties", "dependentSchemas")
 
 
 def input_schema(tool: Tool) -> Schema:
-    schema: Schema = _unmarked(_marked_schema(tool))
+    """Whatever is refused for its form alone is refused by this."""
+    schema: Schema = _settled(_marked_schema(tool), _unmarked)
     return schema
 
 
 def shown_schema(tool: Tool) -> Schema:
-    """What agents read of `input_schema`, in every session: without what they would not do anyway.
-
-    It takes all that the whole one takes. Whoever goes further is told so by the call itself.
-    """
-    shown: Schema = _terse(_marked_schema(tool))
+    """What agents read in every session: the same rules, without saying at each name what names may be."""
+    shown: Schema = _without_flags(_settled(_marked_schema(tool), _unbounded))
     return shown
 
 
@@ -91,40 +94,37 @@ def _marked_schema(tool: Tool) -> Schema:
     return {**_inlined(compact(schema)), "type": "object"}
 
 
-def _unmarked(schema: Any) -> Any:
+def _settled(schema: Any, settle: Callable[[Schema], Schema]) -> Any:
+    """With each part that is marked as a name replaced."""
     if isinstance(schema, list):
-        return [_unmarked(item) for item in schema]
+        return [_settled(item, settle) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: _unmarked(value) for key, value in schema.items() if key != REPEATS}
+    found = settle(schema) if schema.get(TOLD_ONCE) is True else schema
+    return {key: _settled(value, settle) for key, value in found.items()}
+
+
+def _unmarked(schema: Schema) -> Schema:
+    return {key: value for key, value in schema.items() if key != TOLD_ONCE}
+
+
+def _unbounded(schema: Schema) -> Schema:
+    return {key: value for key, value in schema.items() if key != TOLD_ONCE and key not in _BOUNDS}
+
+
+def _without_flags(schema: Any) -> Any:
+    """Whatever is left out is false."""
+    if isinstance(schema, list):
+        return [_without_flags(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    is_flag = schema.get("type") == "boolean" and schema.get("default") is False
+    return {key: _without_flags(value) for key, value in schema.items() if not (is_flag and key == "default")}
 
 
 def _said_above(schema: Schema) -> Schema:
     """Within an `anyOf` that says itself that all are objects."""
     return {key: value for key, value in schema.items() if key != "type"}
-
-
-def _terse(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_terse(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get(REPEATS):
-        return {key: schema[key] for key in ("type", "description") if key in schema}
-    return {key: _terse_member(key, value) for key, value in schema.items() if not _is_self_evident(key, value)}
-
-
-def _terse_member(key: str, value: Any) -> Any:
-    if key in _NAMES_TO_SCHEMAS and isinstance(value, dict):
-        return {name: _terse(schema) for name, schema in value.items()}
-    return value if key in ("default", "const", "enum", "examples", "required") else _terse(value)
-
-
-def _is_self_evident(key: str, value: Any) -> bool:
-    return (key, value) in _SELF_EVIDENT or key == "pattern"
-
-
-_SELF_EVIDENT = (("additionalProperties", False), ("minimum", 0), ("minimum", 1), ("default", False))
 
 
 def _is_noise(key: str, value: Any) -> bool:
@@ -140,10 +140,14 @@ def _compact_member(key: str, value: Any) -> Any:
 
 
 def _inlined(schema: Schema) -> Schema:
-    """Definitions used once stand where they are used: shorter, and many clients read no references."""
+    """Definitions used once, and small ones, stand where they are used: some clients read no references."""
     definitions: dict[str, Schema] = dict(schema.get("$defs", {}))
     uses = list(references(schema))
-    once = {name for name in definitions if uses.count(f"#/$defs/{name}") == 1 and not _is_recursive(name, definitions)}
+    once = {
+        name
+        for name, definition in definitions.items()
+        if (uses.count(f"#/$defs/{name}") == 1 or _is_small(definition)) and not _is_recursive(name, definitions)
+    }
 
     def replace(reference: str) -> Schema:
         name = reference.removeprefix("#/$defs/")
@@ -152,6 +156,10 @@ def _inlined(schema: Schema) -> Schema:
     body = with_references({key: value for key, value in schema.items() if key != "$defs"}, replace)
     kept = {name: with_references(value, replace) for name, value in definitions.items() if name not in once}
     return {**body, "$defs": kept} if kept else body
+
+
+def _is_small(definition: Schema) -> bool:
+    return len(json.dumps(definition)) <= SMALL_CHARACTERS
 
 
 def _is_recursive(name: str, definitions: dict[str, Schema]) -> bool:

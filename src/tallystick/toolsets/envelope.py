@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from tallystick import strict_json
 from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
 from tallystick.toolsets import Answer
+from tallystick.toolsets.memory.arguments import TOLD_ONCE
 
 PAGE_MAX = 100
 ID_CHARACTERS_MAX = 256
@@ -157,7 +158,7 @@ def _read_flag(value: Any) -> bool | None:
     return said
 
 
-def _read_array(value: Any) -> list[Any] | None:
+def read_array(value: Any) -> list[Any] | None:
     if _is_blank(value):
         return None
     found = find_array(value) if isinstance(value, str) else value
@@ -167,23 +168,27 @@ def _read_array(value: Any) -> list[Any] | None:
 
 
 # Each may be left out, as null or as nothing: which operation needs which is told by the tools.
-Uuid = Annotated[str | None, BeforeValidator(_read_uuid), WithJsonSchema({"type": "string"})]
-NullableUuid = Annotated[str | None, BeforeValidator(_read_nullable_uuid), WithJsonSchema({"type": ["string", "null"]})]
+_UUID_SCHEMA: dict[str, Any] = {
+    "pattern": r"^\s*([0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12})?\s*$",
+    **TOLD_ONCE,
+}
+_ID_SCHEMA: dict[str, Any] = {"maxLength": ID_CHARACTERS_MAX, **TOLD_ONCE}
+Uuid = Annotated[str | None, BeforeValidator(_read_uuid), WithJsonSchema({"type": "string", **_UUID_SCHEMA})]
+NullableUuid = Annotated[
+    str | None, BeforeValidator(_read_nullable_uuid), WithJsonSchema({"type": ["string", "null"], **_UUID_SCHEMA})
+]
 """Where null says something; the strings "null" and "" do too."""
-Reference = Annotated[str | None, BeforeValidator(_read_reference), WithJsonSchema({"type": "string"})]
+Reference = Annotated[str | None, BeforeValidator(_read_reference), WithJsonSchema({"type": "string", **_ID_SCHEMA})]
 """An id of something that another toolset may have made: a UUID in any spelling, or its own id."""
 NullableReference = Annotated[
-    str | None, BeforeValidator(_read_nullable_reference), WithJsonSchema({"type": ["string", "null"]})
+    str | None, BeforeValidator(_read_nullable_reference), WithJsonSchema({"type": ["string", "null"], **_ID_SCHEMA})
 ]
 Whole = Annotated[int | None, BeforeValidator(_read_whole), WithJsonSchema({"type": "integer"})]
 Flag = Annotated[bool | None, BeforeValidator(_read_flag), WithJsonSchema({"type": "boolean"})]
-Texts = Annotated[
-    list[str] | None,
-    BeforeValidator(_read_array),
-    WithJsonSchema({"type": ["array", "string"], "items": {"type": "string"}}),
-]
+JSON_ARRAY: dict[str, Any] = {"pattern": r"^\s*(\[.*\]\s*)?$", **TOLD_ONCE}
+"""What a string must be that stands for an array."""
 Objects = Annotated[
     list[dict[str, Any]] | None,
-    BeforeValidator(_read_array),
-    WithJsonSchema({"type": ["array", "string"], "items": {"type": "object"}}),
+    BeforeValidator(read_array),
+    WithJsonSchema({"type": ["array", "string"], "items": {"type": "object"}, **JSON_ARRAY}),
 ]

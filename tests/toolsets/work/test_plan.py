@@ -106,7 +106,7 @@ MISTAKES: list[tuple[list[dict[str, Any]], str, str]] = [
         "ref 'a' is used more than once",
     ),
     ([{"ref": "a"}], "validation_error", "field 'nodes[0].summary' is required"),
-    ([{"ref": "a", "summary": ""}], "validation_error", "field 'nodes[0].summary' must have at least 1 character"),
+    ([{"ref": "a", "summary": ""}], "validation_error", "field 'nodes[0].summary' must not be blank"),
     ([{"ref": "a", "summary": "\t "}], "validation_error", "field 'nodes[0].summary' must not be blank"),
     ([{"ref": "", "summary": "a"}], "validation_error", "field 'nodes[0].ref' must have at least 1 character"),
     ([{"ref": "a", "summary": "a", "resolved": True}], "validation_error", "field 'nodes[0].resolved' is not allowed"),

@@ -251,7 +251,7 @@ MISTAKES: list[tuple[list[dict[str, Any]], str]] = [
     ([{"op": "drop", "node_id": "a"}], "field 'operations[0].reason' is required by drop"),
     (
         [{"op": "drop", "node_id": "a", "reason": ""}],
-        "field 'operations[0].reason' must have at least 1 character",
+        "field 'operations[0].reason' must not be blank",
     ),
     ([{"op": "drop", "node_id": "a", "reason": " "}], "field 'operations[0].reason' must not be blank"),
     ([{"op": "move", "node_id": "a"}], "field 'operations[0].new_parent' is required by move"),

@@ -179,7 +179,7 @@ def test_setting_free_more_than_fits_is_told_by_number(team: Team) -> None:
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"updates": []}, "field 'updates' must have at least 1 item, not 0"),
     ({"updates": [{}]}, "field 'updates[0].node_id' is required"),
-    ({"updates": [{"node_id": "x", "summary": ""}]}, "field 'updates[0].summary' must have at least 1 character"),
+    ({"updates": [{"node_id": "x", "summary": ""}]}, "field 'updates[0].summary' must not be blank"),
     ({"updates": [{"node_id": "x", "resolved": "yes"}]}, "field 'updates[0].resolved' must be true or false"),
     ({"updates": [{"node_id": "x", "status": 1}]}, "field 'updates[0].status' is not allowed"),
     (

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from tallystick.toolsets.memory.arguments import Arguments
 
 Path = Annotated[str, Field(description="relative to the base directory", max_length=4096)]
-
-
-class Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class View(Arguments):

@@ -64,8 +64,8 @@ _TOOLS: tuple[dict[str, Any], ...] = (
     {
         "call": query_graph,
         "title": "Know these files",
-        "description": "What to know before touching files: context gives the knowledge of the given paths, atoms by"
-        " their glob patterns within molecules. get and search find one by id or text.",
+        "description": "What to know before touching files: context gives the knowledge of their paths (atoms, by glob"
+        " patterns, in molecules); get and search find one.",
         "input": QueryArguments,
         "reads_only": True,
         "idempotent": True,

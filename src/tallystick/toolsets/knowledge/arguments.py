@@ -11,19 +11,20 @@ from pydantic_core import PydanticCustomError
 from tallystick.errors import InvalidArgument
 from tallystick.state.knowledge.globs import normalised, parse
 from tallystick.toolsets.envelope import (
+    JSON_ARRAY,
     Flag,
     NullableUuid,
     Objects,
     Reference,
-    Texts,
     Uuid,
     Whole,
     check,
     find_array,
     find_uuid,
+    read_array,
     violated,
 )
-from tallystick.toolsets.memory.arguments import Arguments
+from tallystick.toolsets.memory.arguments import TOLD_ONCE, Arguments
 from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
 
 PATTERNS_MAX = 20
@@ -67,6 +68,18 @@ FilePaths = Annotated[
 ]
 
 
+Patterns = Annotated[
+    list[str] | None,
+    BeforeValidator(read_array),
+    WithJsonSchema({"type": ["array", "string"], "items": {"type": "string"}, "maxItems": PATTERNS_MAX, **JSON_ARRAY}),
+]
+
+
+def _most(characters: int, **more: Any) -> WithJsonSchema:
+    """Where the tool counts: bytes, or what is left without blanks around it."""
+    return WithJsonSchema({"type": "string", "maxLength": characters, **more})
+
+
 class QueryArguments(OperationArguments, Arguments):
     kind_field = "entityType"
 
@@ -76,12 +89,12 @@ class QueryArguments(OperationArguments, Arguments):
     id: Annotated[Uuid, UsedBy("get")] = None
     projectId: Annotated[Reference, UsedBy("search context")] = None
     paths: Annotated[FilePaths, UsedBy("context", "file paths, comma-separated")] = None
-    query: Annotated[str | None, UsedBy("search", "text in name or knowledge")] = None
-    moleculeId: Annotated[Uuid, UsedBy("search", "in this molecule", of="atom")] = None
+    query: Annotated[str | None, UsedBy("search", "in name or knowledge")] = None
+    moleculeId: Annotated[Uuid, UsedBy("search", of="atom")] = None
     orphansOnly: Annotated[Flag, UsedBy("search", "without molecule", of="atom")] = None
     includeChangelog: Flag = Field(default=None, description="default true")
-    changelogLimit: Whole = Field(default=None, description="default 5")
-    limit: Annotated[Whole, UsedBy("search", "default 20")] = None
+    changelogLimit: Whole = None
+    limit: Annotated[Whole, UsedBy("search")] = None
     offset: Annotated[Whole, UsedBy("search")] = None
 
 
@@ -91,11 +104,11 @@ class ManageArguments(OperationArguments, Arguments):
     operation: Literal["create", "update", "delete"]
     entityType: EntityType
     id: Annotated[Uuid, UsedBy("update delete")] = None
-    version: Annotated[Whole, UsedBy("update delete", "the version you read")] = None
+    version: Annotated[Whole, UsedBy("update delete")] = None
     projectId: Annotated[Reference, UsedBy("create update", "never changes")] = None
-    name: Annotated[str | None, UsedBy("create update")] = None
-    paths: Annotated[Texts, UsedBy("create update", "glob patterns", of="atom")] = None
-    knowledge: Annotated[str | None, UsedBy("create update")] = None
+    name: Annotated[str | None, _most(NAME_CHARACTERS_MAX, **TOLD_ONCE), UsedBy("create update")] = None
+    paths: Annotated[Patterns, UsedBy("create update", "glob patterns", of="atom")] = None
+    knowledge: Annotated[str | None, _most(KNOWLEDGE_BYTES_MAX), UsedBy("create update")] = None
     knowledgeMode: Annotated[Literal["overwrite", "append"] | None, UsedBy("update")] = None
     moleculeId: Annotated[NullableUuid, UsedBy("create update", "null for none", of="atom")] = None
     relatedAtoms: Annotated[Objects, UsedBy("create update", "[{atomId, reason}]", of="atom")] = None
@@ -104,9 +117,7 @@ class ManageArguments(OperationArguments, Arguments):
     lastTaskId: Annotated[Reference, UsedBy("update delete", "the task at hand")] = None
     # Of no use to an atom, and no fault there (K20).
     cascade: Annotated[Flag, UsedBy("delete", "a molecule's atoms too")] = None
-    pin: Annotated[Flag, UsedBy("create update", "note its files' git state, to tell when they change", of="atom")] = (
-        None
-    )
+    pin: Annotated[Flag, UsedBy("create update", "note its files' git state", of="atom")] = None
 
     def has(self, field: str) -> bool:
         """Given at all; for moleculeId null is something to say."""
@@ -118,8 +129,8 @@ class ChangelogArguments(OperationArguments, Arguments):
     parentType: EntityType
     parentId: Uuid
     taskId: Annotated[Reference, UsedBy("append")] = None
-    summary: Annotated[str | None, UsedBy("append", "what changed and why")] = None
-    limit: Annotated[Whole, UsedBy("search", "default 20")] = None
+    summary: Annotated[str | None, _most(SUMMARY_BYTES_MAX), UsedBy("append")] = None
+    limit: Annotated[Whole, UsedBy("search")] = None
     offset: Annotated[Whole, UsedBy("search")] = None
 
 

@@ -91,8 +91,8 @@ TOOLSET = Toolset(
         Tool(
             name="memory.write",
             title="Write to memory",
-            description="Write or delete one ledger entity (node) or edge. UPSERT replaces the whole document."
-            " DELETE keeps history; REDACT erases values from it.",
+            description="Write or delete a ledger entity (node) or edge. UPSERT replaces it whole; DELETE keeps"
+            " history; REDACT erases values.",
             input=WriteArguments,
             output=_answer(
                 "commit_id lamport timestamp content_hash prev duplicate",
@@ -105,8 +105,7 @@ TOOLSET = Toolset(
         Tool(
             name="memory.read",
             title="Read one entity",
-            description="Get one ledger entity by id, with provenance; null if there is none."
-            " Without an id use memory.search.",
+            description="One ledger entity (node or edge) by id, with provenance, or null.",
             input=ReadArguments,
             output=_answer(
                 "position",
@@ -133,8 +132,7 @@ TOOLSET = Toolset(
         Tool(
             name="memory.lineage",
             title="History of an entity",
-            description="List the commits that made an entity what it is, oldest first: who, when, what changed, why."
-            " Also for deleted ones.",
+            description="An entity's commits, oldest first: who, when, what changed, why. Of deleted ones too.",
             input=LineageArguments,
             output=_answer("", "entity lineage summary csv events export_format pagination"),
             call=lineage.lineage,

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class CompactSchema(GenerateJsonSchema):
-    """The same schema in fewer tokens, since every agent reads it in every session; doors take out more.
+    """The same schema in fewer tokens, since every agent reads it in every session.
 
     Null is taken for "not given" wherever a field may be left out, and need not be told.
     """
@@ -41,23 +41,13 @@ class CompactSchema(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        return _without(super().dict_schema(schema), "additionalProperties")
+        found = super().dict_schema(schema)
+        return {key: value for key, value in found.items() if key != "additionalProperties"}
 
 
-def _without(schema: JsonSchemaValue, *keys: str) -> JsonSchemaValue:
-    return {key: value for key, value in schema.items() if key not in keys}
-
-
-LENGTHS = ("minLength", "maxLength", "minItems", "maxItems")
-
-
-def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Without references, which several clients cannot follow, and without lengths: who passes those is told."""
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        schema = definitions[schema["$ref"].rpartition("/")[2]] | _without(schema, "$ref")
-    return {key: _plain(value, definitions) for key, value in _without(schema, *LENGTHS).items()}
+TOLD_ONCE: dict[str, JsonValue] = {"x-told-once": True}
+"""For texts that name something, lists of them, and times. How they are written and how long they may be is told once,
+in the server's instructions, instead of in the schema of every tool that agents are shown."""
 
 
 class Arguments(BaseModel):
@@ -65,12 +55,10 @@ class Arguments(BaseModel):
 
     @classmethod
     def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        found = super().model_json_schema(*args, **{"schema_generator": CompactSchema, **kwargs})
-        plain: dict[str, Any] = _plain(found, found.pop("$defs", {}))
-        return plain
+        return super().model_json_schema(*args, **{"schema_generator": CompactSchema, **kwargs})
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     if not text.isprintable() and any(unicodedata.category(character) == "Cc" for character in text):
         raise PydanticCustomError("printable", "must not contain control characters")
     return text
@@ -102,22 +90,34 @@ def _is_past(text: str) -> bool:
         return False
 
 
-Id = Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS_MAX), AfterValidator(_printable)]
-Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARACTERS_MAX), AfterValidator(_printable)]
+PRINTABLE: dict[str, JsonValue] = {"pattern": r"^[^\x00-\x1f\x7f-\x9f]*$", **TOLD_ONCE}
+
+Id = Annotated[
+    str, Field(min_length=1, max_length=ID_CHARACTERS_MAX, json_schema_extra=PRINTABLE), AfterValidator(printable)
+]
+Name = Annotated[
+    str, Field(min_length=1, max_length=NAME_CHARACTERS_MAX, json_schema_extra=PRINTABLE), AfterValidator(printable)
+]
 CommitId = Annotated[str, Field(pattern=f"^{COMMIT_ID.pattern}$")]
-Time = Annotated[str, AfterValidator(_time)]
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time", **TOLD_ONCE}), AfterValidator(_time)]
 Moment = Annotated[
     Any,
     PlainValidator(_moment),
-    WithJsonSchema({"type": ["string", "integer"], "description": "past state: commit_id, lamport or time"}),
+    WithJsonSchema(
+        {
+            "type": ["string", "integer"],
+            "minimum": 0,
+            "pattern": r"^([0-9a-f]{64}|\d{4}-.*)$",
+            "description": "past state: commit_id, lamport, time",
+            **TOLD_ONCE,
+        }
+    ),
 ]
 Position = Annotated[int, Field(ge=0)]
-Fields = Annotated[list[Name], Field(min_length=1, max_length=FIELDS_MAX)]
+Fields = Annotated[list[Name], Field(min_length=1, max_length=FIELDS_MAX, json_schema_extra=TOLD_ONCE)]
 
-REPEATS: dict[str, JsonValue] = {"x-repeats": True}
-"""For a field that only says again what its neighbours say: agents are not shown its members."""
-FIELDS_HELP = "return only these, e.g. attrs.title"
-IF_POSITION_HELP = "position of an earlier answer; only unchanged: true if nothing was written since"
+FIELDS_HELP = "only these, e.g. attrs.title"
+IF_POSITION_HELP = "an earlier answer's; unchanged: true if it holds"
 
 
 # -- memory.write
@@ -151,7 +151,7 @@ class WriteArguments(OperationArguments, Arguments):
     op: Op
     node: Annotated[NodeArgument | None, UsedBy("UPSERT_NODE")] = None
     edge: Annotated[EdgeArgument | None, UsedBy("UPSERT_EDGE DELETE_EDGE REDACT_EDGE")] = Field(
-        default=None, description="UPSERT; DELETE, REDACT by from, rel, to"
+        default=None, description="UPSERT; DELETE, REDACT by its ends"
     )
     node_id: Annotated[Id | None, UsedBy("DELETE_NODE REDACT_NODE")] = Field(default=None, description="DELETE, REDACT")
     edge_id: Annotated[Id | None, UsedBy("DELETE_EDGE REDACT_EDGE")] = Field(default=None, description="DELETE, REDACT")
@@ -159,7 +159,7 @@ class WriteArguments(OperationArguments, Arguments):
         default=None, description="why; required by REDACT"
     )
     redacted_fields: Annotated[Fields | None, UsedBy("REDACT_NODE REDACT_EDGE")] = Field(
-        default=None, description="e.g. attrs.email; default all, its edges' too"
+        default=None, description="e.g. attrs.email; default all, and its edges'"
     )
     original_commit_id: Annotated[CommitId | None, UsedBy("REDACT_NODE REDACT_EDGE")] = Field(
         default=None, description="REDACT"
@@ -179,13 +179,13 @@ class ReadFilters(Arguments):
 
 
 class ReadArguments(Arguments):
-    entity_id: Id | None = Field(default=None, description="of a node or an edge")
-    filters: ReadFilters | None = Field(default=None, description="the same, nested", json_schema_extra=REPEATS)
+    entity_id: Id | None = None
+    filters: ReadFilters | None = Field(default=None, description="alias")
     type: Name | None = Field(default=None, description="null unless of this type")
     as_of: Moment | None = None
     include_edges: bool = False
     fields: Fields | None = Field(default=None, description=FIELDS_HELP)
-    min_lamport: Position | None = Field(default=None, description="wait until this write is visible")
+    min_lamport: Position | None = Field(default=None, description="wait for this write")
     if_position: Position | None = Field(default=None, description=IF_POSITION_HELP)
 
 
@@ -199,8 +199,8 @@ class TimeWindow(Arguments):
 
 class Traversal(Arguments):
     hops: int = Field(default=1, ge=1, le=100, description="edges per path")
-    min_hops: int | None = Field(default=None, ge=1, le=100, description="also list shorter paths")
-    edge_types: list[Name] | None = Field(default=None, max_length=FIELDS_MAX)
+    min_hops: int | None = Field(default=None, ge=1, le=100, description="list shorter paths too")
+    edge_types: list[Name] | None = Field(default=None, max_length=FIELDS_MAX, json_schema_extra=TOLD_ONCE)
     direction: Literal["out", "in", "both"] = "out"
 
 
@@ -218,20 +218,20 @@ class SearchFilters(Arguments):
 
 
 class SearchArguments(Arguments):
-    entity_id: Id | None = Field(default=None, description="one entity, or where the traversal starts")
-    id: Id | None = Field(default=None, description="same as entity_id")
+    entity_id: Id | None = Field(default=None, description="or traversal start")
+    id: Id | None = Field(default=None, description="alias")
     type: Name | None = None
     attrs: dict[str, Any] | None = Field(
         default=None,
-        description="{key: value} or {key: {eq|ne|gt|gte|lt|lte|in|regex|exists: …}}; dotted keys for nested values",
+        description="{key: value} or {key: {eq|ne|gt|gte|lt|lte|in|regex|exists: …}}; keys may be dotted",
     )
-    since: Time | None = Field(default=None, description="last written at or after; in a traversal: edges")
+    since: Time | None = Field(default=None, description="written at or after")
     until: Time | None = Field(default=None, description="before")
-    time_window: TimeWindow | None = Field(default=None, description="both, nested", json_schema_extra=REPEATS)
+    time_window: TimeWindow | None = Field(default=None, description="alias")
     traversal: Traversal | None = None
-    limit: int | None = Field(default=None, ge=1, le=PAGE_MAX, description=f"default {PAGE_DEFAULT}")
+    limit: int | None = Field(default=None, ge=1, le=PAGE_MAX)
     offset: int | None = Field(default=None, ge=0)
-    filters: SearchFilters | None = Field(default=None, description="the same, nested", json_schema_extra=REPEATS)
+    filters: SearchFilters | None = Field(default=None, description="alias")
     as_of: Moment | None = None
     fields: Fields | None = Field(default=None, description=FIELDS_HELP)
     if_position: Position | None = Field(default=None, description=IF_POSITION_HELP)
@@ -245,11 +245,11 @@ Format = Literal["json", "csv", "openlineage_v1"]
 
 class LineageArguments(Arguments):
     entity_id: Id
-    depth: Depth = Field(default="direct", description="full adds commits on its edges; summary only counts")
-    limit: int | None = Field(default=None, ge=1, le=PAGE_MAX, description=f"default {PAGE_DEFAULT}")
+    depth: Depth = Field(default="direct", description="full: its edges' commits too; summary: counts")
+    limit: int | None = Field(default=None, ge=1, le=PAGE_MAX)
     offset: int | None = Field(default=None, ge=0)
     export_format: Format | None = Field(default=None, description="default json")
-    format: Format | None = Field(default=None, description="alias", json_schema_extra=REPEATS)
+    format: Format | None = Field(default=None, description="alias")
 
 
 # -- what was said in two places

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tallystick.toolsets.memory.arguments import Arguments, Id, Name
+from tallystick.toolsets.memory.arguments import NAME_CHARACTERS_MAX, TOLD_ONCE, Arguments, Id, Name, printable
 
 TYPES_MAX = 1_000
 QUERY_CHARACTERS_MAX = 1_000
@@ -24,8 +24,20 @@ def _definable(name: str) -> str:
 
 
 Encoding = Annotated[str, WithJsonSchema({"type": "string", "enum": ["utf-8", "base64"]})]
-Properties = Annotated[dict[str, Any], Field(description="values: string, number or boolean")]
-TypeName = Annotated[Name, AfterValidator(_definable)]
+Properties = Annotated[
+    dict[str, Any],
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+]
+TypeName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=NAME_CHARACTERS_MAX,
+        json_schema_extra={"pattern": r"^[^/\x00-\x1f\x7f-\x9f]*$", **TOLD_ONCE},
+    ),
+    AfterValidator(printable),
+    AfterValidator(_definable),
+]
 Names = Annotated[list[Name], Field(max_length=TYPES_MAX)]
 Limit = Annotated[int, Field(ge=1)]
 Offset = Annotated[int, Field(ge=0)]

@@ -19,7 +19,7 @@ from tallystick.toolsets.envelope import (
     Whole,
     find_array,
 )
-from tallystick.toolsets.memory.arguments import Arguments
+from tallystick.toolsets.memory.arguments import TOLD_ONCE, Arguments
 from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
 
 TITLE_CHARACTERS_MAX = 500
@@ -66,7 +66,7 @@ def _read_words(value: Any) -> list[str] | None:
     return words
 
 
-def _text(most: int) -> Any:
+def _text(most: int) -> tuple[Any, Any]:
     def read(value: Any) -> str | None:
         if value is None:
             return None
@@ -76,7 +76,7 @@ def _text(most: int) -> Any:
             raise PydanticCustomError("text", "must not have more than {most} characters", {"most": most})
         return value.strip()
 
-    return BeforeValidator(read)
+    return BeforeValidator(read), WithJsonSchema({"type": "string", "maxLength": most})
 
 
 def _read_content(value: Any) -> str | None:
@@ -104,7 +104,13 @@ def _read_tags(value: Any) -> list[str] | None:
     return tags
 
 
-_LISTED = WithJsonSchema({"type": ["string", "array"]})
+def _listed(most: int) -> WithJsonSchema:
+    text = {"type": "string", "maxLength": most}
+    return WithJsonSchema(
+        {"type": ["string", "array"], "pattern": f"^[^,]{{0,{most}}}(,[^,]{{0,{most}}})*$", "items": text}
+    )
+
+
 _lower, _upper = str.lower, str.upper
 
 ContainerType = Annotated[
@@ -117,17 +123,22 @@ Format = Annotated[
     Literal["PLAIN_TEXT", "MARKDOWN", "JSON", "CODE"] | None,
     *_chosen(("PLAIN_TEXT", "MARKDOWN", "JSON", "CODE"), _upper),
 ]
-Words = Annotated[list[str] | None, BeforeValidator(_read_words), _LISTED]
-Tags = Annotated[list[str] | None, BeforeValidator(_read_tags), _LISTED]
-Title = Annotated[str | None, _text(TITLE_CHARACTERS_MAX), WithJsonSchema({"type": "string"})]
-Summary = Annotated[str | None, _text(SUMMARY_CHARACTERS_MAX), WithJsonSchema({"type": "string"})]
-Description = Annotated[str | None, _text(DESCRIPTION_CHARACTERS_MAX), WithJsonSchema({"type": "string"})]
-Reason = Annotated[str | None, _text(REASON_CHARACTERS_MAX), WithJsonSchema({"type": "string"})]
-Content = Annotated[str | None, BeforeValidator(_read_content), WithJsonSchema({"type": "string"})]
+Words = Annotated[list[str] | None, BeforeValidator(_read_words), _listed(ID_CHARACTERS_MAX)]
+Tags = Annotated[list[str] | None, BeforeValidator(_read_tags), _listed(TAG_CHARACTERS_MAX)]
+Title = Annotated[str | None, *_text(TITLE_CHARACTERS_MAX)]
+Summary = Annotated[str | None, *_text(SUMMARY_CHARACTERS_MAX)]
+Description = Annotated[str | None, *_text(DESCRIPTION_CHARACTERS_MAX)]
+Reason = Annotated[str | None, *_text(REASON_CHARACTERS_MAX)]
+Content = Annotated[
+    str | None, BeforeValidator(_read_content), WithJsonSchema({"type": "string", "maxLength": CONTENT_BYTES_MAX})
+]
 _TEMPLATE_ID = Field(validation_alias=AliasChoices("id", "templateId"))
 """One tool calls it so and another so: both take both."""
 # After reading: what is blank was read as nothing.
 Needed = AfterValidator(_required)
+NeededReference = Annotated[
+    Reference, Needed, WithJsonSchema({"type": "string", "pattern": r"\S", "maxLength": ID_CHARACTERS_MAX, **TOLD_ONCE})
+]
 
 
 class ManageContainer(OperationArguments, Arguments):
@@ -180,7 +191,7 @@ class QueryContainer(OperationArguments, Arguments):
 
 class QuerySections(Arguments):
     entityType: Annotated[EntityType, Needed]
-    entityId: Annotated[Reference, Needed]
+    entityId: NeededReference
     includeContent: Flag = Field(default=None, description="default true")
     tags: Words = Field(default=None, description="any of, comma-separated")
     sectionIds: Words = None
@@ -234,15 +245,15 @@ class Blocked(Arguments):
 
 class ManageDependency(OperationArguments, Arguments):
     operation: Literal["create", "delete"]
-    fromId: Annotated[Reference, Needed]
-    toId: Annotated[Reference, Needed]
+    fromId: NeededReference
+    toId: NeededReference
     type: Annotated[Literal["BLOCKS", "RELATES_TO"] | None, *_chosen(("BLOCKS", "RELATES_TO"), _upper)] = Field(
         default=None, description="default BLOCKS: toId waits for fromId"
     )
 
 
 class QueryDependencies(Arguments):
-    id: Annotated[Reference, Needed]
+    id: NeededReference
     containerType: Annotated[Stepping, Needed]
     direction: Annotated[
         Literal["dependencies", "dependents", "both"] | None, *_chosen(("dependencies", "dependents", "both"), _lower)
@@ -251,12 +262,12 @@ class QueryDependencies(Arguments):
 
 class WorkflowState(Arguments):
     containerType: Annotated[ContainerType, Needed]
-    id: Annotated[Reference, Needed]
+    id: NeededReference
 
 
 class Step(Arguments):
     containerType: Annotated[Stepping, Needed]
-    id: Annotated[Reference, Needed]
+    id: NeededReference
     version: Annotated[Whole, Needed] = Field(description="the version you read")
 
 
@@ -300,11 +311,9 @@ class ManageTemplate(OperationArguments, Arguments):
 
 
 class ApplyTemplate(Arguments):
-    templateId: Annotated[Reference, Needed] = Field(
-        validation_alias=AliasChoices("templateId", "id"), description="or id"
-    )
+    templateId: NeededReference = Field(validation_alias=AliasChoices("templateId", "id"), description="or id")
     entityType: Annotated[EntityType, Needed]
-    entityId: Annotated[Reference, Needed]
+    entityId: NeededReference
 
 
 class ListTags(Arguments):

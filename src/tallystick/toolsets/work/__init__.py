@@ -148,7 +148,7 @@ _TABLE: tuple[_Row, ...] = (
         OpenArguments,
         "i",
         "Open or create a project",
-        "Open a work project, creating it if new: root node and counts. No arguments: list projects.",
+        "Open or create a work project: root node and counts. No arguments: list projects.",
         "projects? project? root? summary? created? warnings?",
     ),
     (
@@ -157,7 +157,7 @@ _TABLE: tuple[_Row, ...] = (
         PlanArguments,
         "",
         "Plan work nodes",
-        "Create work nodes with parents and dependencies, all or none. Refs may point anywhere in the batch.",
+        "Create work nodes with parents and dependencies, all or none.",
         "created warnings?",
     ),
     (
@@ -166,7 +166,7 @@ _TABLE: tuple[_Row, ...] = (
         NextArguments,
         "",
         "Next task",
-        "Get the best actionable work node with its context and what unblocked it. claim: true before working on it.",
+        "The best actionable work node with its context and what unblocked it; claim it before working on it.",
         "nodes hint?",
     ),
     (
@@ -229,7 +229,7 @@ _TABLE: tuple[_Row, ...] = (
         OnboardArguments,
         "ri",
         "Join a project",
-        "Start here when joining a work project: counts, tree, recent evidence, links, what is actionable.",
+        "Start here when joining a work project: counts, tree, recent evidence, what is actionable.",
         "project summary tree recent_evidence context_links actionable more?",
     ),
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, JsonValue, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import InvalidArgument
-from tallystick.toolsets.memory.arguments import Arguments, Id, Name
+from tallystick.toolsets.memory.arguments import ID_CHARACTERS_MAX, PRINTABLE, TOLD_ONCE, Arguments, Id, Name
 from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
 
 SUMMARY_CHARACTERS_MAX = 2_000
@@ -39,18 +39,20 @@ def _storable(value: Any) -> Any:
     return value
 
 
-Summary = Annotated[str, Field(min_length=1, max_length=SUMMARY_CHARACTERS_MAX), AfterValidator(_said)]
-Link = Annotated[str, Field(min_length=1, max_length=LINK_CHARACTERS_MAX)]
-Links = Annotated[list[Link], Field(max_length=BATCH_MAX)]
-Ref = Annotated[str, Field(min_length=1, max_length=64)]
-Reason = Annotated[str, Field(min_length=1, max_length=REF_CHARACTERS_MAX), AfterValidator(_said)]
+_ID: dict[str, JsonValue] = {"minLength": 1, "maxLength": ID_CHARACTERS_MAX, **PRINTABLE}
+_SAID: dict[str, JsonValue] = {"pattern": r"\S"}
+Summary = Annotated[str, Field(max_length=SUMMARY_CHARACTERS_MAX, json_schema_extra=_SAID), AfterValidator(_said)]
+Link = Annotated[str, Field(min_length=1, max_length=LINK_CHARACTERS_MAX, json_schema_extra=TOLD_ONCE)]
+Links = Annotated[list[Link], Field(max_length=BATCH_MAX, json_schema_extra=TOLD_ONCE)]
+Ref = Annotated[str, Field(min_length=1, max_length=64, json_schema_extra=TOLD_ONCE)]
+Reason = Annotated[str, Field(max_length=REF_CHARACTERS_MAX, json_schema_extra=_SAID), AfterValidator(_said)]
 Anything = Annotated[Any, AfterValidator(_storable)]
 Properties = Annotated[dict[str, Any], AfterValidator(_storable)]
 Sort = Literal["readiness", "depth", "recent", "created"]
 
 
 class OpenArguments(Arguments):
-    project: Name | None = Field(default=None, description="name")
+    project: Name | None = None
     goal: Summary | None = Field(default=None, description="for a new project")
 
 
@@ -59,7 +61,7 @@ class PlannedNode(Arguments):
     parent_ref: Id | None = Field(default=None, description="ref or node id; default the project's root")
     summary: Summary
     context_links: Links | None = None
-    depends_on: Annotated[list[Id], Field(max_length=BATCH_MAX)] | None = Field(
+    depends_on: Annotated[list[Id], Field(max_length=BATCH_MAX, json_schema_extra=TOLD_ONCE)] | None = Field(
         default=None, description="refs or node ids"
     )
     properties: Properties | None = None
@@ -74,7 +76,7 @@ class NextArguments(Arguments):
     scope: Id | None = Field(default=None, description="only below this node")
     filter: Properties | None = Field(default=None, description="properties to match")
     count: int = Field(default=1, description=f"1..{COUNT_MAX}")
-    claim: bool = Field(default=False, description="mark as yours: others skip it")
+    claim: bool = Field(default=False, description="others skip it then")
 
 
 class ContextArguments(Arguments):
@@ -83,8 +85,8 @@ class ContextArguments(Arguments):
 
 
 class EvidenceArgument(Arguments):
-    type: Annotated[Name, AfterValidator(_said)] = Field(description="git, test, note, hint, file, …")
-    ref: Annotated[str, Field(min_length=1, max_length=REF_CHARACTERS_MAX), AfterValidator(_said)]
+    type: Annotated[Name, AfterValidator(_said)] = Field(description="git, test, note, hint …")
+    ref: Reason
 
 
 class UpdateArgument(Arguments):
@@ -124,16 +126,16 @@ class QueryFilter(Arguments):
     is_leaf: bool | None = None
     is_actionable: bool | None = None
     is_blocked: bool | None = None
-    claimed_by: Annotated[Id | None, WithJsonSchema({"type": ["string", "null"], "description": "null: unclaimed"})] = (
-        None
-    )
+    claimed_by: Annotated[
+        Id | None, WithJsonSchema({"type": ["string", "null"], **_ID, "description": "null: unclaimed"})
+    ] = None
 
 
 class QueryArguments(Arguments):
     project: Id
     filter: QueryFilter | None = None
     sort: Sort = "readiness"
-    limit: int = Field(default=20, ge=1, description=f"at most {LIMIT_MAX}")
+    limit: int = Field(default=20, ge=1)
     cursor: str | None = None
 
 
@@ -154,7 +156,7 @@ class RestructureArguments(Arguments):
 
 class HistoryArguments(Arguments):
     node_id: Id
-    limit: int = Field(default=20, ge=1, description=f"at most {LIMIT_MAX}")
+    limit: int = Field(default=20, ge=1)
     cursor: str | None = None
 
 
