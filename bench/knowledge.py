@@ -20,7 +20,7 @@ from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
 from tallystick.store import Store
-from tallystick.toolsets.knowledge import make_desk, make_toolset
+from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 
 PROJECT = "5" * 32
 TASK = "a" * 32
@@ -58,7 +58,7 @@ async def _measure(system: Path, atoms: int, rounds: int) -> dict[str, list[floa
         return partition
 
     store = Store(opened, Embedded("single-user"))
-    query, manage, _ = make_toolset(make_desk(repo=system)).tools
+    query, manage, _ = make_toolset(make_tool_context(repo=system)).tools
     dice = random.Random(7)
 
     async def call(tool: Any, **said: Any) -> Any:

@@ -49,9 +49,9 @@ def _target(name: str) -> float:
 
 async def _measured(nodes: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder:
-        async with _serving(Path(folder)) as desk:
-            await desk.fill(nodes)
-            return {name: await desk.percentile(tool, list(calls)) for name, tool, calls in _questions(nodes)}
+        async with _serving(Path(folder)) as workspace:
+            await workspace.fill(nodes)
+            return {name: await workspace.percentile(tool, list(calls)) for name, tool, calls in _questions(nodes)}
 
 
 def _questions(nodes: int) -> Iterator[tuple[str, str, Iterator[dict[str, Any]]]]:

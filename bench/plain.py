@@ -3,7 +3,7 @@
 `sdk` is a server as the SDK's own documentation makes it, which looks its answers up in a dict;
 `bare` answers with ready bytes, whatever is asked: less an HTTP server on uvicorn cannot do.
 PLACE is a file with the answers of our server by entity id, so that all send the same.
-`long` is our server on the base PLACE with the fast lane switched off.
+`long` is our server on the base PLACE with the fast path switched off.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(kind: str, place: Path) -> None:
 
 async def _long(base: Path) -> None:
     async with served(Settings(base=base, http="127.0.0.1:0")) as offer:
-        await _serve(http_app(offer, lane=False))
+        await _serve(http_app(offer, fast_path=False))
 
 
 async def _serve(app: Any) -> None:

@@ -15,17 +15,17 @@ import uvloop
 
 from bench import Row, percentile
 from tallystick.audit import encode
+from tallystick.audit.files import AuditFiles
 from tallystick.audit.proof import verify_audit
-from tallystick.audit.trail import Trail
-from tallystick.audit.writer import Audit
-from tallystick.policy import Action, Facts, Principal, Request
+from tallystick.audit.writer import AuditWriter
+from tallystick.policy import Action, Principal, Request, ResourceFacts
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
-from tallystick.policy.gate import Gate, Thing, Undecided, event_of
+from tallystick.policy.gate import DecisionPending, Gate, Resource, event_of
 from tallystick.policy.remote import Remote
 
 ADA = Principal(actor="ada", roles=("reader", "writer"), tool="memory.read")
-FACTS = Facts("note", "alice", "default")
+FACTS = ResourceFacts("note", "alice", "default")
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -45,16 +45,16 @@ def embedded(count: int) -> list[Row]:
 
 
 async def gated(folder: Path, count: int) -> list[Row]:
-    audit = Audit(lambda tenant: Trail(folder / tenant))
+    audit = AuditWriter(lambda tenant: AuditFiles(folder / tenant))
     gate = Gate(Embedded("rbac"), audit=audit)
 
     async def through(resource: str) -> None:
-        asking = gate.asking(ADA, Action.READ, resource)
+        authorization = gate.authorization(ADA, Action.READ, resource)
 
         async def look() -> None:
-            asking.decide(FACTS)
+            authorization.decide(FACTS)
 
-        await asking.through(look)
+        await authorization.through(look)
 
     await through("plan")
     started = time.perf_counter()
@@ -76,26 +76,26 @@ async def gated(folder: Path, count: int) -> list[Row]:
     ]
 
 
-async def narrow(gate: Gate, things: list[Thing]) -> None:
-    asking = gate.asking(ADA, Action.SEARCH)
+async def narrow(gate: Gate, things: list[Resource]) -> None:
+    authorization = gate.authorization(ADA, Action.SEARCH)
 
     async def look() -> None:
-        unknown = [thing for thing in things if asking.sees(thing) is None]
+        unknown = [thing for thing in things if authorization.allows(thing) is None]
         if unknown:
-            raise Undecided([(Action.READ, *thing, None) for thing in unknown])
+            raise DecisionPending([(Action.READ, *thing, None) for thing in unknown])
 
-    await asking.through(look)
+    await authorization.through(look)
 
 
 def audit(folder: Path, count: int) -> list[Row]:
     decision = Embedded("rbac").decide(asked(0))
     directory = folder / "audit"
-    trail = Trail(directory)
+    audit_files = AuditFiles(directory)
     event = event_of(asked(0), decision, 0.1, False)
     batches = max(5, count // 200)
-    alone = percentile([timed(lambda: trail.append([encode(event)]), 1) for _ in range(batches)], 50)
-    together = timed(lambda: trail.append([encode(event) for _ in range(1000)]), batches)
-    trail.close()
+    alone = percentile([timed(lambda: audit_files.append([encode(event)]), 1) for _ in range(batches)], 50)
+    together = timed(lambda: audit_files.append([encode(event) for _ in range(1000)]), batches)
+    audit_files.close()
     started = time.perf_counter()
     proof = verify_audit(directory)
     proven = time.perf_counter() - started

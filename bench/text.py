@@ -38,38 +38,40 @@ def run(quick: bool = False) -> list[Row]:
 
 def measure(home: Path, texts: int, target: float | None) -> tuple[list[Row], float]:
     label = f"{texts:,} texts of 1 KB: "
-    desk = Desk(home)
-    desk.write_many(texts)
-    applied = timed(desk.follower.catch_up)
+    workspace = Workspace(home)
+    workspace.write_many(texts)
+    applied = timed(workspace.follower.catch_up)
     rows = [Row(label + "applied, a text", applied / texts * 1e6, "µs")]
-    substring = [desk.search(query, limit=100) for query in rare(40) + COMMON + SHORT]
-    ranked = [desk.search(query, limit=20, mode="ranked") for query in rare(20) + COMMON + pairs(20)]
-    everything = [desk.search(query) for query in rare(20) + SHORT]
+    substring = [workspace.search(query, limit=100) for query in rare(40) + COMMON + SHORT]
+    ranked = [workspace.search(query, limit=20, mode="ranked") for query in rare(20) + COMMON + pairs(20)]
+    everything = [workspace.search(query) for query in rare(20) + SHORT]
     searchers = f"substring by {SEARCHERS} processes, one writing, p95"
     rows += [
         Row(label + "substring of any length, first 100, p95", percentile(substring, 95) * 1e3, "ms", target),
         Row(label + "ranked, best 20, p95", percentile(ranked, 95) * 1e3, "ms", target),
         Row(label + "substring, every hit, p95", percentile(everything, 95) * 1e3, "ms"),
-        Row(label + "search for what was just written, p95", percentile(just_written(desk), 95) * 1e3, "ms", target),
+        Row(
+            label + "search for what was just written, p95", percentile(just_written(workspace), 95) * 1e3, "ms", target
+        ),
         Row(label + searchers, percentile(together(home), 95) * 1e3, "ms", target),
         Row(label + "first search of a new process", first_search(home) * 1e3, "ms", target),
-        Row(label + "redaction, until no trace is left", redaction(desk), "s"),
+        Row(label + "redaction, until no trace is left", redaction(workspace), "s"),
     ]
-    desk.close()
+    workspace.close()
     return rows, percentile(substring, 95)
 
 
-def just_written(desk: Desk) -> list[float]:
+def just_written(workspace: Workspace) -> list[float]:
     taken = []
     for number in range(40):
-        desk.write(f"new-{number}", f"fresh words {number}.")
-        taken.append(timed(partial(desk.found, f"fresh words {number}.", [f"new-{number}"])))
+        workspace.write(f"new-{number}", f"fresh words {number}.")
+        taken.append(timed(partial(workspace.found, f"fresh words {number}.", [f"new-{number}"])))
     return taken
 
 
-def redaction(desk: Desk) -> float:
-    desk.put(Operation(Verb.REDACT_NODE, {"node_id": "node-7", "reason": "asked"}))
-    return timed(desk.follower.catch_up)
+def redaction(workspace: Workspace) -> float:
+    workspace.put(Operation(Verb.REDACT_NODE, {"node_id": "node-7", "reason": "asked"}))
+    return timed(workspace.follower.catch_up)
 
 
 def first_search(home: Path) -> float:
@@ -78,14 +80,14 @@ def first_search(home: Path) -> float:
 
 
 def open_and_search(home: Path) -> float:
-    desk: list[Desk] = []
+    workspace: list[Workspace] = []
 
     def first() -> None:
-        desk.append(Desk(home))
-        desk[0].search("zz")
+        workspace.append(Workspace(home))
+        workspace[0].search("zz")
 
     taken = timed(first)
-    desk[0].close()
+    workspace[0].close()
     return taken
 
 
@@ -95,17 +97,17 @@ def together(home: Path) -> list[float]:
 
 
 def search_and_write(home: Path, writes: bool) -> list[float]:
-    desk = Desk(home)
+    workspace = Workspace(home)
     taken = []
     for number, query in enumerate((rare(20) + SHORT) * 2):
         if writes:
-            desk.write(f"node-{number}", text_of(number + 1_000_000))
-        taken.append(desk.search(query, limit=100))
-    desk.close()
+            workspace.write(f"node-{number}", text_of(number + 1_000_000))
+        taken.append(workspace.search(query, limit=100))
+    workspace.close()
     return taken
 
 
-class Desk:
+class Workspace:
     """A log and an index over it, as a server process has them."""
 
     def __init__(self, home: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tallystick import homes, partition
+from tallystick import partition, tenant_projections
 from tallystick.policy import gate
 from tallystick.projections import views
 from tests import patience
@@ -27,7 +27,7 @@ def pytest_configure() -> None:
     for module, name in (
         (gate, "PATIENCE_SECONDS"),
         (gate, "_WRITTEN_SECONDS_MAX"),
-        (homes, "_PUBLISHED_SECONDS"),
+        (tenant_projections, "_PUBLISHED_SECONDS"),
         (partition, "LOOK_SECONDS_MAX"),
         (views, "CHEAP_SECONDS"),
     ):

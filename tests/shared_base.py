@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from tallystick.audit import Decided, Event
+from tallystick.audit.files import AuditFiles
 from tallystick.audit.proof import events
-from tallystick.audit.trail import Trail
-from tallystick.audit.writer import Audit
+from tallystick.audit.writer import AuditWriter
 from tallystick.log.files import FilesLog
 from tallystick.partition import Partition
 from tallystick.policy import DistantPolicy, Policy, Principal
@@ -31,7 +31,7 @@ class Shared:
     def __init__(self, home: Path, policy: Policy | DistantPolicy, **tenants: Any) -> None:
         self.home = home
         self.seconds = 0.0
-        self.audit = Audit(lambda tenant: Trail(home / tenant / "audit"))
+        self.audit = AuditWriter(lambda tenant: AuditFiles(home / tenant / "audit"))
         self.opened: list[str] = []
         self.closed: list[str] = []
         made = Tenants(self._open, exist=self._exist, closed=self._note_closed, now=lambda: self.seconds, **tenants)

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from tallystick.audit import EVENTS, NAME_MAX, Decided, Event, Lost, Retired, Started, clipped, encode
+from tallystick.audit.files import AuditFiles, files_in
 from tallystick.audit.proof import events, verify_audit
-from tallystick.audit.trail import Trail, files_in
-from tallystick.audit.writer import Audit
+from tallystick.audit.writer import AuditWriter
 from tallystick.clock import from_text, to_text
 
 NOON = from_text("2025-01-04T12:00:00Z")
@@ -49,11 +49,11 @@ class Clock:
         return self.now
 
 
-def filled(directory: Path, count: int, **kwargs: Any) -> Trail:
-    trail = Trail(directory, clock=kwargs.pop("clock", Clock()), **kwargs)
+def filled(directory: Path, count: int, **kwargs: Any) -> AuditFiles:
+    audit_files = AuditFiles(directory, clock=kwargs.pop("clock", Clock()), **kwargs)
     for number in range(count):
-        trail.append([encode(decided(f"plan-{number}"))])
-    return trail
+        audit_files.append([encode(decided(f"plan-{number}"))])
+    return audit_files
 
 
 def resources(directory: Path) -> list[str | None]:
@@ -257,9 +257,9 @@ def test_a_file_that_was_taken_away_is_not_taken_for_retired(tmp_path: Path) -> 
 def test_events_since_a_time_leave_older_files_closed(tmp_path: Path) -> None:
     clock = Clock()
     for day in range(3):
-        trail = Trail(tmp_path, clock=clock)
-        trail.append([encode(decided(f"day-{day}", timestamp=to_text(clock.now)))])
-        trail.close()
+        audit_files = AuditFiles(tmp_path, clock=clock)
+        audit_files.append([encode(decided(f"day-{day}", timestamp=to_text(clock.now)))])
+        audit_files.close()
         clock.now += DAY
     files_in(tmp_path)[0].write_bytes(b"not an event\n")
     found = events(tmp_path, Decided, since=to_text(NOON + 2 * DAY))
@@ -270,9 +270,9 @@ def test_events_since_a_time_leave_older_files_closed(tmp_path: Path) -> None:
 
 
 def _append_many(directory: Path, name: str, count: int, under_way: Any = None) -> None:
-    trail = Trail(directory, file_bytes_max=20_000)
+    audit_files = AuditFiles(directory, file_bytes_max=20_000)
     for number in range(count):
-        trail.append([encode(decided(f"{name}-{number}-{part}")) for part in range(3)])
+        audit_files.append([encode(decided(f"{name}-{number}-{part}")) for part in range(3)])
         if under_way is not None and number == 5:
             under_way.set()
 
@@ -313,7 +313,7 @@ def test_a_writer_that_is_killed_leaves_a_sound_log(tmp_path: Path) -> None:
 
 
 def test_what_is_urgent_is_on_the_disk_when_its_future_says_so(tmp_path: Path) -> None:
-    audit = Audit(lambda tenant: Trail(tmp_path / tenant), every_ms=60_000)
+    audit = AuditWriter(lambda tenant: AuditFiles(tmp_path / tenant), every_ms=60_000)
     audit.record("acme", decided("before"))
     written = audit.record("acme", decided("urgent"), urgent=True)
     assert written is not None
@@ -325,12 +325,12 @@ def test_what_is_urgent_is_on_the_disk_when_its_future_says_so(tmp_path: Path) -
 def test_what_is_not_urgent_is_written_before_long(tmp_path: Path) -> None:
     appended = threading.Event()
 
-    class Told(Trail):
+    class AnswerBuilder(AuditFiles):
         def append(self, lines: Sequence[bytes]) -> None:
             super().append(lines)
             appended.set()
 
-    audit = Audit(lambda tenant: Told(tmp_path / tenant), every_ms=1)
+    audit = AuditWriter(lambda tenant: AnswerBuilder(tmp_path / tenant), every_ms=1)
     assert audit.record("acme", decided()) is None
     appended.wait()
     assert resources(tmp_path / "acme") == ["plan"]
@@ -338,7 +338,7 @@ def test_what_is_not_urgent_is_written_before_long(tmp_path: Path) -> None:
 
 
 def test_closing_writes_what_is_left_and_each_tenant_has_a_trail(tmp_path: Path) -> None:
-    audit = Audit(lambda tenant: Trail(tmp_path / tenant), every_ms=60_000)
+    audit = AuditWriter(lambda tenant: AuditFiles(tmp_path / tenant), every_ms=60_000)
     for number in range(20):
         audit.record(f"tenant-{number % 10}", decided(f"plan-{number}"))
     audit.close()
@@ -347,7 +347,7 @@ def test_closing_writes_what_is_left_and_each_tenant_has_a_trail(tmp_path: Path)
 
 
 def test_a_full_queue_makes_the_caller_wait_and_drops_nothing(tmp_path: Path) -> None:
-    audit = Audit(lambda tenant: Trail(tmp_path), every_ms=60_000, pending_max=10)
+    audit = AuditWriter(lambda tenant: AuditFiles(tmp_path), every_ms=60_000, pending_max=10)
     for number in range(105):
         audit.record("acme", decided(f"plan-{number}"))
     assert len(resources(tmp_path)) >= 100
@@ -359,7 +359,7 @@ def test_a_full_disk_is_counted_and_told_when_there_is_room_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    audit = Audit(lambda tenant: Trail(tmp_path, clock=clock), clock=clock)
+    audit = AuditWriter(lambda tenant: AuditFiles(tmp_path, clock=clock), clock=clock)
     audit.record("acme", decided("before"))
     audit.flush()
 
@@ -367,7 +367,7 @@ def test_a_full_disk_is_counted_and_told_when_there_is_room_again(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as disk:
-        disk.setattr("tallystick.audit.trail.os.write", full)
+        disk.setattr("tallystick.audit.files.os.write", full)
         audit.record("acme", decided("lost"))
         audit.flush()
         refused = audit.record("acme", decided("lost too"), urgent=True)
@@ -387,7 +387,7 @@ def test_a_full_disk_is_counted_and_told_when_there_is_room_again(
 def test_a_failed_sync_leaves_nothing_behind_that_was_said_to_be_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    audit = Audit(lambda tenant: Trail(tmp_path))
+    audit = AuditWriter(lambda tenant: AuditFiles(tmp_path))
     audit.record("acme", decided("before"))
     audit.flush()
 
@@ -395,7 +395,7 @@ def test_a_failed_sync_leaves_nothing_behind_that_was_said_to_be_lost(
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as disk:
-        disk.setattr("tallystick.audit.trail.os.fdatasync", fails)
+        disk.setattr("tallystick.audit.files.os.fdatasync", fails)
         audit.record("acme", decided("lost"))
         audit.flush()
     assert resources(tmp_path) == ["before"]
@@ -404,9 +404,9 @@ def test_a_failed_sync_leaves_nothing_behind_that_was_said_to_be_lost(
 
 @pytest.mark.parametrize("name", ["\ud800", "a\x00b", "𝕏\n", '","decision":true,"x":"'])
 def test_any_name_becomes_one_line_that_reads_back(tmp_path: Path, name: str) -> None:
-    trail = Trail(tmp_path, clock=Clock())
-    trail.append([encode(decided(name, decision=False))])
-    trail.close()
+    audit_files = AuditFiles(tmp_path, clock=Clock())
+    audit_files.append([encode(decided(name, decision=False))])
+    audit_files.close()
     ((_, found),) = events(tmp_path, Decided)
     assert (found.resource, found.decision) == (name.encode(errors="replace").decode(), False)
     assert verify_audit(tmp_path).sound

@@ -22,7 +22,7 @@ import pytest
 
 from tallystick import app, cli
 from tallystick.cli.filters import parse_filters, parse_moment
-from tallystick.cli.newest import backwards
+from tallystick.cli.log_tail import backwards
 from tallystick.cli.serving import find_free_port, parse_address
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
@@ -30,12 +30,12 @@ from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.segments import Segments
 from tallystick.policy import Principal
-from tallystick.projections.comparison import Name, lock_of, rebuild
+from tallystick.projections.consistency_check import Name, lock_of, rebuild
 from tallystick.projections.follower import Follower
 from tallystick.projections.sql import SqlProjection
 from tallystick.server import dispatch
-from tests.making import append, draft, filled, node
-from tests.projections import desk as desks
+from tests.commits_by_hand import append, draft, filled, node
+from tests.projections import workspace as workspaces
 
 ROOT = Path(__file__).parent.parent
 SAMPLE = ROOT / "src" / "tallystick" / "sample.jsonl"
@@ -191,7 +191,7 @@ NAME = "e\u202e"
 def evil(base: Path) -> dict[str, str]:
     """A memory in which every name and word steers the terminal; ids to ask for."""
 
-    async def furnish() -> dict[str, str]:
+    async def write_sample() -> dict[str, str]:
         settings = Settings(base=base, toolsets=("all",))
         async with app.served(settings) as offer:
 
@@ -219,7 +219,7 @@ def evil(base: Path) -> dict[str, str]:
             await made("create_ontology", node_types=["Idea"], connection_types=[kind])
             return {"root": root}
 
-    return asyncio.run(furnish())
+    return asyncio.run(write_sample())
 
 
 COMMANDS: dict[str, list[str]] = {
@@ -335,7 +335,7 @@ def test_a_bug_of_ours_is_called_one(tally: Tally, monkeypatch: pytest.MonkeyPat
     def broken(*_: object, **__: object) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr("tallystick.cli.care.settled", broken)
+    monkeypatch.setattr("tallystick.cli.maintenance.settled", broken)
     outcome = tally("where")
     assert outcome.code == cli.EXIT_BUG
     assert "bug" in outcome.err
@@ -365,20 +365,20 @@ def test_verify_leaves_with_1_and_names_what_is_false(sample: Tally, base: Path)
 
 
 @pytest.fixture
-def desk(base: Path) -> desks.Desk:
+def workspace(base: Path) -> workspaces.Workspace:
     """A memory with all that lies beside a log."""
-    desk = desks.Desk(base)
-    desk.write(*desks.DEFINITIONS)
-    desk.write(desks.memory("roof", "Project", desks.text("Mend the roof."), budget="Quixotic"))
-    desk.write(desks.memory("book", "Project", desk.prepared("nodes", "book", "Many words. " * 30_000)))
-    desk.close()
+    workspace = workspaces.Workspace(base)
+    workspace.write(*workspaces.DEFINITIONS)
+    workspace.write(workspaces.memory("roof", "Project", workspaces.text("Mend the roof."), budget="Quixotic"))
+    workspace.write(workspaces.memory("book", "Project", workspace.prepared("nodes", "book", "Many words. " * 30_000)))
+    workspace.close()
     names: tuple[Name, ...] = ("views", "sql", "text")
     for name in names:
         rebuild(base, lambda: FilesLog(base / "_system"), name)
-    return desk
+    return workspace
 
 
-def test_verify_names_a_damaged_blob_and_what_to_do(desk: desks.Desk, base: Path, tally: Tally) -> None:
+def test_verify_names_a_damaged_blob_and_what_to_do(workspace: workspaces.Workspace, base: Path, tally: Tally) -> None:
     assert "blobs: sound, 1 (360000 bytes)" in tally("verify").out
     (blob,) = (base / "_content" / "blobs").iterdir()
     blob.write_bytes(b"few words")
@@ -391,13 +391,15 @@ def test_verify_names_a_damaged_blob_and_what_to_do(desk: desks.Desk, base: Path
     assert told["blobs"]["problems"][0]["entity"] == "book"
 
 
-def test_verify_can_leave_the_blobs_out(desk: desks.Desk, base: Path, tally: Tally) -> None:
+def test_verify_can_leave_the_blobs_out(workspace: workspaces.Workspace, base: Path, tally: Tally) -> None:
     shutil.rmtree(base / "_content" / "blobs")
     outcome = tally("verify", "--no-blobs", "--json")
     assert (outcome.code, outcome.json["sound"], outcome.json["blobs"]) == (0, True, None)
 
 
-def test_verify_compares_the_views_and_builds_them_again(desk: desks.Desk, base: Path, tally: Tally) -> None:
+def test_verify_compares_the_views_and_builds_them_again(
+    workspace: workspaces.Workspace, base: Path, tally: Tally
+) -> None:
     assert tally("verify", "--views", "--json").json["views"]["sound"] is True
     path = base / "graph.db"
     path.write_bytes(path.read_bytes().replace(b"Quixotic", b"Quixotik"))
@@ -412,7 +414,7 @@ def test_verify_compares_the_views_and_builds_them_again(desk: desks.Desk, base:
     assert tally("verify", "--views").code == 0
 
 
-def test_verify_tells_an_edit_and_calls_it_no_damage(desk: desks.Desk, base: Path, tally: Tally) -> None:
+def test_verify_tells_an_edit_and_calls_it_no_damage(workspace: workspaces.Workspace, base: Path, tally: Tally) -> None:
     (base / "_content" / "nodes" / "roof.md").write_text("Mend the roof tomorrow.")
     outcome = tally("verify", "--views", "--repair")
     assert outcome.code == 0
@@ -420,7 +422,9 @@ def test_verify_tells_an_edit_and_calls_it_no_damage(desk: desks.Desk, base: Pat
     assert (base / "_content" / "nodes" / "roof.md").read_text() == "Mend the roof tomorrow."
 
 
-def test_views_of_a_log_that_is_false_are_not_compared(desk: desks.Desk, base: Path, tally: Tally) -> None:
+def test_views_of_a_log_that_is_false_are_not_compared(
+    workspace: workspaces.Workspace, base: Path, tally: Tally
+) -> None:
     segment = next((base / "_system" / "log").glob("*.jsonl"))
     segment.write_bytes(segment.read_bytes().replace(b"Quixotic", b"Quixotik"))
     outcome = tally("verify", "--views", "--repair", "--json")

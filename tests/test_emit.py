@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from tallystick.errors import InvalidArgument, TallystickError
-from tests.commanding import Shell, node
+from tests.command_line import CommandLine, node
 from tests.projections.test_openlineage import endpoint
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    made = Shell(tmp_path / "memory")
+def shell(tmp_path: Path) -> CommandLine:
+    made = CommandLine(tmp_path / "memory")
     made.write(node("a", n=1), node("a", n=2), {"op": "DELETE_NODE", "node_id": "a"})
     return made
 
@@ -30,7 +30,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def test_a_file_grows_by_what_is_new(shell: Shell, tmp_path: Path) -> None:
+def test_a_file_grows_by_what_is_new(shell: CommandLine, tmp_path: Path) -> None:
     feed = tmp_path / "lineage.jsonl"
     assert shell.run("emit", "--to", feed, "--json").json == {"events": 6, "position": 3, "target": str(feed)}
     assert [event["outputs"][0]["name"] for event in lines(feed) if event["outputs"]] == ["note", "note", "note"]
@@ -41,14 +41,14 @@ def test_a_file_grows_by_what_is_new(shell: Shell, tmp_path: Path) -> None:
     assert lines(feed)[:8] == lines(feed)[8:]
 
 
-def test_an_endpoint_gets_the_token_from_the_environment(shell: Shell) -> None:
+def test_an_endpoint_gets_the_token_from_the_environment(shell: CommandLine) -> None:
     with endpoint() as there:
         shell.run("emit", "--to", there.address, "--batch", 4, OPENLINEAGE_API_KEY="t0ken")
         assert [len(body) for body in there.bodies] == [4, 2]
         assert there.headers[0]["authorization"] == "Bearer t0ken"
 
 
-def test_an_endpoint_that_refuses_ends_it_and_the_position_stays(shell: Shell) -> None:
+def test_an_endpoint_that_refuses_ends_it_and_the_position_stays(shell: CommandLine) -> None:
     with endpoint((401, {})) as there:
         with pytest.raises(TallystickError) as refusal:
             shell.run("emit", "--to", there.address)
@@ -56,12 +56,12 @@ def test_an_endpoint_that_refuses_ends_it_and_the_position_stays(shell: Shell) -
         assert shell.run("emit", "--to", there.address, "--json").json["events"] == 6
 
 
-def test_a_place_that_is_none_is_refused(shell: Shell) -> None:
+def test_a_place_that_is_none_is_refused(shell: CommandLine) -> None:
     with pytest.raises(InvalidArgument):
         shell.run("emit", "--to", "ftp://lineage.example/")
 
 
-def test_following_hands_on_what_is_written_later_and_ends_when_interrupted(shell: Shell) -> None:
+def test_following_hands_on_what_is_written_later_and_ends_when_interrupted(shell: CommandLine) -> None:
     with endpoint() as there:
         process = start("emit", "--to", there.address, "--follow", "--base", str(shell.base))
         try:
@@ -87,6 +87,6 @@ def start(*words: str) -> subprocess.Popen[str]:
 
 def main() -> None:
     try:
-        Shell(Path()).app()
+        CommandLine(Path()).app()
     except KeyboardInterrupt:
         sys.exit(130)

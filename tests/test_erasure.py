@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tallystick import app
-from tallystick.cli.remains import holds
+from tallystick.cli.leftover_scan import holds
 from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.config import Settings, load
 from tallystick.errors import Conflict, InvalidArgument, NotFound
@@ -23,8 +23,8 @@ from tallystick.server import Offer
 from tallystick.server.dispatch import prepare
 from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
 from tallystick.toolsets import knowledge
-from tests.commanding import Shell, edge, node
-from tests.making import entries
+from tests.command_line import CommandLine, edge, node
+from tests.commits_by_hand import entries
 
 WORD = "Qz7731Xyzzy"
 SECRET = f'Zsófia "Zsó" {WORD}'
@@ -34,12 +34,12 @@ Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path / "memory")
+def shell(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path / "memory")
 
 
 @pytest.fixture
-def settings(shell: Shell) -> Settings:
+def settings(shell: CommandLine) -> Settings:
     return load({"base": shell.base, "toolsets": "all"}, environ={})
 
 
@@ -180,7 +180,7 @@ def _leave_traces(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("serving", [False, True], ids=["nobody serves", "a server runs"])
-def test_what_is_forgotten_is_in_no_byte_below_the_base(shell: Shell, settings: Settings, serving: bool) -> None:
+def test_what_is_forgotten_is_in_no_byte_below_the_base(shell: CommandLine, settings: Settings, serving: bool) -> None:
     async def story() -> None:
         async with app.served(settings) as offer:
             await _write_everywhere(offer)
@@ -233,7 +233,7 @@ def test_the_search_for_traces_does_find_them(tmp_path: Path) -> None:
     assert holds(tmp_path / "zs%C3%B3.md", ["Zsó"])
 
 
-def test_every_vocabulary_goes_on_after_its_nodes_were_redacted(shell: Shell, settings: Settings) -> None:
+def test_every_vocabulary_goes_on_after_its_nodes_were_redacted(shell: CommandLine, settings: Settings) -> None:
     async def story() -> None:
         async with app.served(settings) as offer:
             await _write_everywhere(offer)
@@ -349,7 +349,7 @@ def test_a_content_that_cannot_be_read_is_told() -> None:
 # -- the command
 
 
-def test_nothing_is_changed_by_looking(shell: Shell) -> None:
+def test_nothing_is_changed_by_looking(shell: CommandLine) -> None:
     shell.write(node("ada", mail=ADA), edge("ada", "knows", "ada", since=ADA, **{ADA: 1}))
     before = (shell.base / "_system" / "head").read_bytes()
     told = shell.run("forget", "--subject", ADA, "--json").json
@@ -363,7 +363,7 @@ def test_nothing_is_changed_by_looking(shell: Shell) -> None:
     assert (shell.base / "_system" / "head").read_bytes() == before
 
 
-def test_only_what_names_the_subject_is_redacted_unless_more_is_asked_for(shell: Shell) -> None:
+def test_only_what_names_the_subject_is_redacted_unless_more_is_asked_for(shell: CommandLine) -> None:
     people = [node(f"p{number}", "Person", mail=ADA, phone="555", name="Ada") for number in range(3)]
     shell.write(*people, node("other", mail="bob@example.org", phone="556"))
     asked = ("forget", "--subject", ADA, "--json")
@@ -376,7 +376,7 @@ def test_only_what_names_the_subject_is_redacted_unless_more_is_asked_for(shell:
     assert [row["fields"] for row in whole["redacted"]] == [["attrs", "content"]] * 3
 
 
-def test_a_node_that_goes_whole_takes_what_its_edges_say(shell: Shell) -> None:
+def test_a_node_that_goes_whole_takes_what_its_edges_say(shell: CommandLine) -> None:
     shell.write(node("ada", "Person", mail=ADA), node("bob", "Person", mail="bob@example.org"))
     shell.write(edge("bob", "knows", "ada", note="her phone is 5550123"), edge("bob", "likes", "bob", note="himself"))
     (row,) = shell.run("forget", "--subject", ADA, "--whole", "--yes", "--json").json["redacted"]
@@ -387,9 +387,9 @@ def test_a_node_that_goes_whole_takes_what_its_edges_say(shell: Shell) -> None:
 
 
 def test_the_report_tells_what_was_done_and_names_nobody(
-    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tallystick.cli.remains._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.cli.leftover_scan._PATIENCE_SECONDS", 0.0)
     shell.write(node(ADA, "Person", mail=ADA), node("b", mail=ADA, n=1), node("b", mail=ADA, n=2))
     shell.write(edge("b", "knows", ADA, note=f"met {ADA}"))
     shell.run("export", tmp_path / "backup.jsonl")
@@ -425,7 +425,7 @@ def test_the_report_tells_what_was_done_and_names_nobody(
     ids=str,
 )
 def test_what_would_go_wrong_is_refused_before_anything_is_done(
-    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], error: type[Exception]
+    shell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], error: type[Exception]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken.json").write_text("{}")
@@ -435,15 +435,17 @@ def test_what_would_go_wrong_is_refused_before_anything_is_done(
     assert found_in(shell.base, ADA) != []
 
 
-def test_a_file_that_nobody_follows_is_named_as_what_is_left(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallystick.cli.remains._PATIENCE_SECONDS", 0.0)
+def test_a_file_that_nobody_follows_is_named_as_what_is_left(
+    shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tallystick.cli.leftover_scan._PATIENCE_SECONDS", 0.0)
     shell.write(node("ada", mail=ADA))
     (shell.base / "notes.txt").write_text(f"call {ADA}")
     told = shell.run("forget", "--subject", ADA, "--yes", "--json")
     assert (told.json["files_that_still_name_it"], told.json["complete"], told.code) == (["notes.txt"], False, 1)
 
 
-def test_another_tenants_memory_is_neither_looked_at_nor_touched(shell: Shell) -> None:
+def test_another_tenants_memory_is_neither_looked_at_nor_touched(shell: CommandLine) -> None:
     shell.write(node("ada", mail=ADA))
     file = shell.base.parent / "theirs.jsonl"
     file.write_text(json.dumps(node("ada", mail=ADA)))
@@ -452,7 +454,7 @@ def test_another_tenants_memory_is_neither_looked_at_nor_touched(shell: Shell) -
     assert found_in(shell.base, ADA) == ["tenants/acme/_system/log/00000000000000000001.jsonl"]
 
 
-def test_a_log_with_redacted_edges_is_copied_and_can_be_written_anew(shell: Shell, tmp_path: Path) -> None:
+def test_a_log_with_redacted_edges_is_copied_and_can_be_written_anew(shell: CommandLine, tmp_path: Path) -> None:
     chosen = edge("a", "knows", "b", note=f"met {ADA}")
     chosen["edge"]["id"] = "chosen"
     shell.write(node("a"), node("b"), edge("a", "knows", "b", note=f"met {ADA}"), chosen)
@@ -460,7 +462,7 @@ def test_a_log_with_redacted_edges_is_copied_and_can_be_written_anew(shell: Shel
     shell.run("forget", "--subject", ADA, "--yes")
     shell.run("export", tmp_path / "log.jsonl")
     for name, words in (("copied", ()), ("anew", ("--replay",))):
-        other = Shell(tmp_path / name)
+        other = CommandLine(tmp_path / name)
         if words:
             other.write(node("first"))
         other.run("import", tmp_path / "log.jsonl", *words)
@@ -472,7 +474,7 @@ def test_a_log_with_redacted_edges_is_copied_and_can_be_written_anew(shell: Shel
 # -- torn ends, backups
 
 
-def test_a_redaction_takes_torn_ends_with_it(shell: Shell) -> None:
+def test_a_redaction_takes_torn_ends_with_it(shell: CommandLine) -> None:
     shell.write(node("ada", mail=ADA))
     segment = shell.base / "_system" / "log" / "00000000000000000001.jsonl"
     with segment.open("ab") as torn:
@@ -483,7 +485,9 @@ def test_a_redaction_takes_torn_ends_with_it(shell: Shell) -> None:
     assert found_in(shell.base, ADA) == []
 
 
-def test_backups_taken_before_a_redaction_are_pending_until_they_are_destroyed(shell: Shell, tmp_path: Path) -> None:
+def test_backups_taken_before_a_redaction_are_pending_until_they_are_destroyed(
+    shell: CommandLine, tmp_path: Path
+) -> None:
     shell.write(node("a", x=1))
     shell.run("export", tmp_path / "early.jsonl")
     shell.write(node("ada", mail=ADA))

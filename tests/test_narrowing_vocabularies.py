@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from tallystick import app
-from tallystick.audit.writer import Audit
+from tallystick.audit.writer import AuditWriter
 from tallystick.commits import Draft
 from tallystick.config import Settings, load
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request
@@ -100,7 +100,7 @@ class World:
 
 @asynccontextmanager
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> AsyncIterator[World]:
-    def gate(settings: Settings, audit: Audit) -> Gate:
+    def gate(settings: Settings, audit: AuditWriter) -> Gate:
         return Gate(POLICIES[policy](), audit=audit, cache=Cache(seconds=0))
 
     monkeypatch.setattr(app, "_gate", gate)

@@ -12,21 +12,21 @@ from tallystick.cli import orphans
 from tallystick.cli.orphans import AGE_SECONDS_MIN, find_orphans, remove_orphans
 from tallystick.config import Settings, load
 from tallystick.projections.content import Contents, Prepared
-from tests.commanding import Shell, node
-from tests.projections.desk import Desk, memory
+from tests.command_line import CommandLine, node
+from tests.projections.workspace import Workspace, memory
 
 LARGE = b"\x89PNG" + b"x" * 300_000
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def workspace(tmp_path: Path) -> Workspace:
     (tmp_path / "memory").mkdir()
-    return Desk(tmp_path / "memory")
+    return Workspace(tmp_path / "memory")
 
 
 @pytest.fixture
-def settings(desk: Desk) -> Settings:
-    return load({"base": desk.home}, environ={})
+def settings(workspace: Workspace) -> Settings:
+    return load({"base": workspace.home}, environ={})
 
 
 def kept(contents: Contents, data: bytes, *, hours_ago: float = 2.0) -> Prepared:
@@ -38,45 +38,45 @@ def kept(contents: Contents, data: bytes, *, hours_ago: float = 2.0) -> Prepared
     return prepared
 
 
-def blobs(desk: Desk) -> set[str]:
-    return set(desk.contents.blobs())
+def blobs(workspace: Workspace) -> set[str]:
+    return set(workspace.contents.blobs())
 
 
-def test_only_old_blobs_that_no_commit_names_are_orphans(desk: Desk, settings: Settings) -> None:
-    named = kept(desk.contents, LARGE + b"named")
-    desk.append(memory("n", "Project", named.content))
-    desk.append(memory("n", "Project"))
-    kept(desk.contents, LARGE + b"young", hours_ago=0.9)
-    lost = kept(desk.contents, LARGE + b"lost").content
+def test_only_old_blobs_that_no_commit_names_are_orphans(workspace: Workspace, settings: Settings) -> None:
+    named = kept(workspace.contents, LARGE + b"named")
+    workspace.append(memory("n", "Project", named.content))
+    workspace.append(memory("n", "Project"))
+    kept(workspace.contents, LARGE + b"young", hours_ago=0.9)
+    lost = kept(workspace.contents, LARGE + b"lost").content
     assert find_orphans(settings) == {lost["blob"]: lost["bytes"]}
-    before = blobs(desk)
+    before = blobs(workspace)
     assert remove_orphans(settings) == {lost["blob"]: lost["bytes"]}
-    assert blobs(desk) == before - {lost["blob"]}
+    assert blobs(workspace) == before - {lost["blob"]}
     assert remove_orphans(settings) == {}
 
 
 def test_a_blob_that_is_named_across_two_pieces_of_the_log_is_named(
-    desk: Desk, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
-        desk.append(memory(f"n{number}", "Project", kept(desk.contents, LARGE + b"%d" % number).content))
+        workspace.append(memory(f"n{number}", "Project", kept(workspace.contents, LARGE + b"%d" % number).content))
     monkeypatch.setattr(orphans, "_PIECE_BYTES", 101)
     assert find_orphans(settings) == {}
 
 
 def test_a_blob_that_somebody_counted_on_meanwhile_is_left_alone(
-    desk: Desk, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = LARGE + b"again"
-    lost = kept(desk.contents, data).content["blob"]
+    lost = kept(workspace.contents, data).content["blob"]
     found = find_orphans(settings)
     monkeypatch.setattr(orphans, "find_orphans", lambda settings: found)
-    desk.contents.prepare("nodes", "m", "png", "base64", data)
-    assert (remove_orphans(settings), blobs(desk)) == ({}, {lost})
+    workspace.contents.prepare("nodes", "m", "png", "base64", data)
+    assert (remove_orphans(settings), blobs(workspace)) == ({}, {lost})
 
 
 def test_the_doctor_names_orphans_and_removes_them_only_when_told_to(tmp_path: Path) -> None:
-    shell = Shell(tmp_path / "memory")
+    shell = CommandLine(tmp_path / "memory")
     shell.write(node("a"))
     blob = kept(Contents(shell.base), LARGE).content["blob"]
     assert blob == sha256(LARGE).hexdigest()

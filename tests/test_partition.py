@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 import pytest
 
 from tallystick.commits import Commit, Draft
-from tallystick.errors import Conflict, HeadMoved, InvalidArgument, StorageRefused, TooMuch
+from tallystick.errors import Conflict, HeadMoved, InvalidArgument, LimitExceeded, StorageRefused
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
 from tallystick.partition import Limits, Partition, Propose
-from tallystick.state.aspects import EdgeVersion, NodeVersion
+from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.state import State
 from tests import patience
-from tests.making import START, draft, entries, node
+from tests.commits_by_hand import START, draft, entries, node
 
 
 class Watched(MemoryLog):
@@ -251,7 +251,7 @@ async def test_a_question_that_takes_too_long_is_stopped_and_others_run_meanwhil
             yield
 
     ticking = asyncio.create_task(tick())
-    with pytest.raises(TooMuch) as caught:
+    with pytest.raises(LimitExceeded) as caught:
         await partition.look(endless)
     ticking.cancel()
     assert caught.value.code == "QUERY_TIMEOUT"
@@ -262,7 +262,7 @@ async def test_a_position_that_is_not_reached_in_time_is_said(monkeypatch: pytes
     partition = Partition(MemoryLog())
     await partition.commit(writing("a"))
     assert await partition.look(ids, min_position=1) == {"a"}
-    with pytest.raises(TooMuch) as caught:
+    with pytest.raises(LimitExceeded) as caught:
         await partition.look(ids, min_position=2)
     assert caught.value.code == "POSITION_NOT_REACHED"
 
@@ -328,7 +328,7 @@ async def test_an_aspect_is_built_ahead_in_slices_while_others_write(monkeypatch
     assert not warming.done()
     await partition.commit(writing("late"))
     await warming
-    found = await partition.look(lambda state: state.aspect(Notes).ids)
+    found = await partition.look(lambda state: state.derived(Notes).ids)
     assert found == {"late", *(f"n{number}" for number in range(1_000))}
     assert Notes.made == 1
 
@@ -340,7 +340,7 @@ async def test_whoever_cannot_wait_for_an_aspect_builds_the_rest_of_it(monkeypat
     await partition.commit(lambda state: draft(*(node(f"n{number}") for number in range(1_000))))
     warming = asyncio.create_task(partition.warm(Notes))
     await asyncio.sleep(0)
-    found = await partition.look(lambda state: len(state.aspect(Notes).ids))
+    found = await partition.look(lambda state: len(state.derived(Notes).ids))
     assert (found, warming.done()) == (1_000, False)
     await warming
     assert Notes.made == 1

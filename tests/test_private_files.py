@@ -15,8 +15,8 @@ from tallystick import app
 from tallystick.config import Settings
 from tallystick.policy import Principal
 from tallystick.server.dispatch import Done
-from tests.commanding import Shell
-from tests.furnishing import furnish, outcome_of, told
+from tests.command_line import CommandLine
+from tests.sample_memory import outcome_of, told, write_sample
 
 ALICE = Principal(actor="alice", tenant="acme", roles=("admin",), trusted=False)
 
@@ -44,7 +44,7 @@ async def test_what_a_server_leaves_is_for_its_owner_alone(tmp_path: Path) -> No
         lineage_to=str(base / "lineage.jsonl"),
     )
     async with app.served(settings) as offer:
-        await furnish(offer, ALICE)
+        await write_sample(offer, ALICE)
         made = await outcome_of(offer, ALICE, "create", {"path": "notes/today.md", "file_text": "x"})
         assert isinstance(made, Done), told(made)
         while_running = modes(base)
@@ -57,7 +57,7 @@ async def test_what_a_server_leaves_is_for_its_owner_alone(tmp_path: Path) -> No
 
 def test_what_commands_leave_is_for_its_owner_alone(tmp_path: Path) -> None:
     base = tmp_path / "base"
-    shell = Shell(base)
+    shell = CommandLine(base)
     shell.write(*({"op": "UPSERT_NODE", "node": {"id": f"n{n}", "type": "note", "attrs": {"t": n}}} for n in range(3)))
     shell.run("emit", "--to", base / "lineage.jsonl")
     shell.run("verify", "--views", "--repair")
@@ -75,7 +75,7 @@ def open_to_others(base: Path) -> None:
 async def test_a_database_that_was_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
     settings = Settings(base=tmp_path, toolsets=("all",))
     async with app.served(settings) as offer:
-        await furnish(offer, Principal(actor="default-agent"))
+        await write_sample(offer, Principal(actor="default-agent"))
     open_to_others(tmp_path)
     async with app.served(settings) as offer:
         await outcome_of(offer, Principal(actor="default-agent"), "memory.search", {"limit": 1})

@@ -17,9 +17,9 @@ from tallystick.state import trust
 from tallystick.state.derivation import Derivation
 from tallystick.state.state import State
 from tallystick.state.trust import PAGE_ENTITIES, Trust
-from tests import commanding
-from tests.commanding import Shell
-from tests.making import entries
+from tests import command_line
+from tests.command_line import CommandLine
+from tests.commits_by_hand import entries
 from tests.state.book import Book
 from tests.toolsets.agent import Agent, working
 
@@ -212,7 +212,7 @@ def test_trust_that_followed_is_trust_that_was_built() -> None:
     book.node("a")
 
     def portrait(state: State) -> list[Any]:
-        found = state.aspect(Trust)
+        found = state.derived(Trust)
         return [found.recalls(), [found.find(name) for name in ("a", "b", "c")]]
 
     seen = [portrait(book.state)]
@@ -353,20 +353,20 @@ def test_evidence_may_name_the_commit() -> None:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    made = Shell(tmp_path / "memory")
+def shell(tmp_path: Path) -> CommandLine:
+    made = CommandLine(tmp_path / "memory")
     made.write(
-        commanding.node("guide", title="ours"),
-        {**commanding.node("page-1", text="buy now"), "actor": "crawler"},
-        commanding.node("summary", text="of page-1"),
-        commanding.edge("summary", "cites", "page-1"),
+        command_line.node("guide", title="ours"),
+        {**command_line.node("page-1", text="buy now"), "actor": "crawler"},
+        command_line.node("summary", text="of page-1"),
+        command_line.edge("summary", "cites", "page-1"),
     )
     return made
 
 
-def untrusted(shell: Shell, *ids: str) -> list[str]:
+def untrusted(shell: CommandLine, *ids: str) -> list[str]:
     from tallystick import app
-    from tallystick.cli.asking import principal
+    from tallystick.cli.tool_client import principal
     from tallystick.config import load
 
     settings = load({"base": shell.base}, environ={})
@@ -374,7 +374,7 @@ def untrusted(shell: Shell, *ids: str) -> list[str]:
     async def look() -> list[str]:
         async with app.opened(settings) as store:
             return await store.read(
-                principal(settings), Action.READ, lambda state: [i for i in ids if state.aspect(Trust).find(i)]
+                principal(settings), Action.READ, lambda state: [i for i in ids if state.derived(Trust).find(i)]
             )
 
     return asyncio.run(look())
@@ -383,7 +383,7 @@ def untrusted(shell: Shell, *ids: str) -> list[str]:
 ALL = ("guide", "page-1", "summary", "summary|cites|page-1")
 
 
-def test_a_recall_is_listed_first_then_made_then_undone(shell: Shell) -> None:
+def test_a_recall_is_listed_first_then_made_then_undone(shell: CommandLine) -> None:
     listed = shell.run("recall", "--actor", "crawler", "--since", "2020-01-01", "--json").json
     found = {entity["id"]: entity["because"] for entity in listed["entities"]}
     assert found == {
@@ -410,11 +410,11 @@ def test_a_recall_is_listed_first_then_made_then_undone(shell: Shell) -> None:
     assert shell.run("verify").code == 0
 
 
-def test_one_commit_is_recalled_with_all_that_its_call_wrote(shell: Shell) -> None:
-    shell.write(commanding.node("x-1"), commanding.node("x-2"), commanding.edge("x-1", "knows", "x-2"))
+def test_one_commit_is_recalled_with_all_that_its_call_wrote(shell: CommandLine) -> None:
+    shell.write(command_line.node("x-1"), command_line.node("x-2"), command_line.edge("x-1", "knows", "x-2"))
     shell.write({"op": "DELETE_NODE", "node_id": "x-1"})
     last = shell.base / "_system" / "log"
-    commits: list[Commit] = commanding.commits_in(last)
+    commits: list[Commit] = command_line.commits_in(last)
     assert commits[-1].batch == (2, 2)
     listed = shell.run("recall", "--commit", commits[-1].commit_id, "--hops", "0", "--json").json
     assert [entity["id"] for entity in listed["entities"]] == ["x-1|knows|x-2", "x-1"]
@@ -422,7 +422,7 @@ def test_one_commit_is_recalled_with_all_that_its_call_wrote(shell: Shell) -> No
         shell.run("recall", "--commit", "0" * 64)
 
 
-def test_a_window_of_time_bounds_what_is_recalled(shell: Shell) -> None:
+def test_a_window_of_time_bounds_what_is_recalled(shell: CommandLine) -> None:
     for window in (("--since", "2100-01-01"), ("--until", "2020-01-01")):
         assert shell.run("recall", "--actor", "crawler", *window, "--json").json["entities"] == []
     assert (
@@ -444,7 +444,7 @@ def test_a_window_of_time_bounds_what_is_recalled(shell: Shell) -> None:
     ],
     ids=str,
 )
-def test_a_recall_that_cannot_be_meant_is_refused(shell: Shell, words: tuple[str, ...]) -> None:
+def test_a_recall_that_cannot_be_meant_is_refused(shell: CommandLine, words: tuple[str, ...]) -> None:
     with pytest.raises(InvalidArgument):
         shell.run("recall", *words)
     assert shell.run("recall", "--list", "--json").json == {"recalls": []}

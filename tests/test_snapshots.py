@@ -20,7 +20,7 @@ from tallystick.log.files import FilesLog
 from tallystick.partition import Partition, Propose
 from tallystick.snapshots import KEPT, Snapshots
 from tallystick.state.state import State
-from tests.making import draft, node
+from tests.commits_by_hand import draft, node
 
 
 def writing(node_id: str, **attrs: Any) -> Propose:

@@ -36,7 +36,7 @@ UNNEEDED = {
     "uvloop",
     "yaml",
     "tallystick.policy.remote",
-    "tallystick.projections.emission",
+    "tallystick.projections.lineage_emitter",
     "tallystick.server.http",
     "tallystick.server.mcp",
     "tallystick.server.rest",

@@ -17,7 +17,7 @@ import pytest
 
 from tallystick.commits import Operation, Verb
 from tallystick.log.files import FilesLog
-from tests.making import append, draft
+from tests.commits_by_hand import append, draft
 from torture import checker, journal, writer
 from torture.arena import Tally
 from torture.journal import Note

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tallystick.commits import Draft, Operation, Verb
-from tallystick.errors import Denied, TooMuch
+from tallystick.errors import Denied, LimitExceeded
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Decision, Principal, Request, gate
 from tallystick.policy.embedded import Embedded
@@ -216,7 +216,7 @@ async def test_more_than_can_be_asked_about_is_refused_with_a_hint(
     async with shared(tmp_path, Local()) as base:
         await write(base, ALICE, [put(f"n{number}") for number in range(11)])
         before = await position(base)
-        with pytest.raises(TooMuch, match="change 11 things") as no:
+        with pytest.raises(LimitExceeded, match="change 11 things") as no:
             await write(base, BOB, [put(f"n{number}") for number in range(11)])
         assert (no.value.hint, await position(base)) == ("do it in parts", before)
         await write(base, BOB, [put(f"n{number}") for number in range(10)])

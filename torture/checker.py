@@ -21,7 +21,7 @@ import msgspec
 
 from tallystick import app
 from tallystick.audit.proof import verify_audit
-from tallystick.cli.remains import holds
+from tallystick.cli.leftover_scan import holds
 from tallystick.commits import Verb
 from tallystick.config import Settings
 from tallystick.errors import TallystickError
@@ -30,7 +30,7 @@ from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
 from tallystick.policy import Action
 from tallystick.projections.blobs import prove_blobs
-from tallystick.projections.comparison import compare
+from tallystick.projections.consistency_check import compare
 from tallystick.projections.content import Contents
 from tallystick.projections.follower import Follower
 from tallystick.projections.sql import SqlProjection

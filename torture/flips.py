@@ -20,7 +20,7 @@ from tallystick.errors import TallystickError
 from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
 from tallystick.projections.blobs import prove_blobs
-from tallystick.projections.comparison import Name, compare, rebuild
+from tallystick.projections.consistency_check import Name, compare, rebuild
 from torture import checker, journal
 from torture.arena import Arena, Tally
 from torture.writer import Plan, settled

@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp.client import Client
 
-from tests.journeys.doors import kill, start_http, told
+from tests.journeys.clients import kill, start_http, told
 from torture import checker, journal
 from torture.arena import Arena, Life, Tally
 from torture.journal import Journal

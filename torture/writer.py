@@ -23,11 +23,11 @@ from tallystick import app
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.config import Settings, load
 from tallystick.errors import Conflict, LogClosed, TallystickError
-from tallystick.homes import Homes
 from tallystick.policy import Action, Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Broken, Done, Refused, call
 from tallystick.store import Store
+from tallystick.tenant_projections import AllProjections
 from torture.journal import Journal
 
 ONTOLOGY = {
@@ -91,14 +91,14 @@ async def _snapshots(plan: Plan, journal: Journal) -> None:
 async def _tenants(plan: Plan, journal: Journal) -> None:
     """Four tenants where hardly one may stay open: they close and open all the time."""
     settings = settled(plan.base, tenant_idle_seconds=0.01, tenants_open_max=1, **plan.settings)
-    homes = Homes(settings)
-    async with app.opened(settings, homes) as store:
+    projections = AllProjections(settings)
+    async with app.opened(settings, projections) as store:
         closing = asyncio.create_task(_close_idle(store))
         clients = [_Client(plan, number, journal, store, None, TENANTS[number % 4]) for number in range(plan.clients)]
         journal.note("began")
         await asyncio.gather(*(_commit_batches(client) for client in clients))
         closing.cancel()
-    await homes.close()
+    await projections.close()
 
 
 async def _close_idle(store: Store) -> None:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from tallystick import __version__
-from tallystick.audit.trail import Trail
-from tallystick.audit.writer import Audit
+from tallystick.audit.files import AuditFiles
+from tallystick.audit.writer import AuditWriter
 from tallystick.config import DEFAULT_TENANT, Settings, named_paths
 from tallystick.errors import InvalidArgument
-from tallystick.homes import Homes
 from tallystick.log import Entry
 from tallystick.log.files import FilesLog
 from tallystick.partition import Limits, Partition, Receipt
@@ -28,14 +27,14 @@ from tallystick.policy import Principal
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import Gate
-from tallystick.projections.views.shelf import Edit
+from tallystick.projections.views.content_files import Edit
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose
 from tallystick.server.limits import Quota, Quotas, read_overrides
 from tallystick.server.oauth import principal_of
 from tallystick.sessions import Sessions
 from tallystick.snapshots import Snapshots
-from tallystick.state.aspects import Aspect
+from tallystick.state.derived_index import DerivedIndex
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.ontology import Ontology
 from tallystick.state.tasks import Sections, TaskCards
@@ -43,22 +42,23 @@ from tallystick.state.trust import Trust
 from tallystick.state.work.graph import WorkGraph
 from tallystick.store import Store
 from tallystick.telemetry import metrics, tracing
+from tallystick.tenant_projections import AllProjections
 from tallystick.tenants import Tenants
 from tallystick.toolsets import Toolset, files, knowledge, memory, ontology, tasks, work
 from tallystick.toolsets.claims import Claims
-from tallystick.toolsets.files import rewriting
+from tallystick.toolsets.files import content_edits
 from tallystick.toolsets.knowledge import reverify
-from tallystick.toolsets.knowledge.context import NodeKnowledge
-from tallystick.toolsets.knowledge.desk import Desk as KnowledgeDesk
+from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
+from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 from tallystick.toolsets.tasks.settings import find_file, read_pipelines
-from tallystick.toolsets.work.desk import Desk as WorkDesk
+from tallystick.toolsets.work.context import ToolContext as WorkDesk
 from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_settings
 from tallystick.toolsets.work.settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
     from tallystick.commits import Commit
     from tallystick.policy.remote import Remote
-    from tallystick.projections.emission import Sink
+    from tallystick.projections.lineage_emitter import Sink
     from tallystick.server.oauth.guard import Admission
     from tallystick.state.state import State
 
@@ -77,27 +77,29 @@ _JSON_BYTES_PER_BYTE = 6
 """As which JSON spells a byte at most: `\\u0000`."""
 
 
-def toolsets(settings: Settings, homes: Homes | None = None, sessions: Sessions | None = None) -> tuple[Toolset, ...]:
-    """Every vocabulary there is, whether it is offered or not. Without `homes` they can be shown, not all be called."""
+def toolsets(
+    settings: Settings, projections: AllProjections | None = None, sessions: Sessions | None = None
+) -> tuple[Toolset, ...]:
+    """Every vocabulary, offered or not. Without `projections` they can be shown, not all be called."""
     claims = claims_of(settings, sessions)
-    desk = _knowledge_desk(settings, claims)
+    tool_context = _knowledge_context(settings, claims)
     return (
         memory.toolset(hops_max=settings.max_hops),
-        work.toolset(settings=_work_settings(settings), knowledge=NodeKnowledge(desk), claims=claims),
-        knowledge.make_toolset(desk),
-        tasks.toolset(pipelines=read_pipelines(os.environ), knowledge=desk, claims=claims),
+        work.toolset(settings=_work_settings(settings), knowledge=NodeKnowledge(tool_context), claims=claims),
+        knowledge.make_toolset(tool_context),
+        tasks.toolset(pipelines=read_pipelines(os.environ), knowledge=tool_context, claims=claims),
         ontology.make_toolset(
-            homes.contents if homes else None,
-            homes.text if homes else None,
-            published=homes.published if homes else None,
-            adopt=homes.adopted if homes else None,
+            projections.contents if projections else None,
+            projections.text if projections else None,
+            published=projections.published if projections else None,
+            adopt=projections.adopted if projections else None,
             content_bytes_max=settings.content_bytes_max,
         ),
         files.make_toolset(
-            homes.path if homes else None,
-            views=homes.views if homes else lambda tenant: None,
-            adopt=homes.adopted if homes else None,
-            published=homes.published if homes else None,
+            projections.path if projections else None,
+            views=projections.views if projections else lambda tenant: None,
+            adopt=projections.adopted if projections else None,
+            published=projections.published if projections else None,
             reserved=_named_paths(settings),
             base=settings.base,
         ),
@@ -105,7 +107,9 @@ def toolsets(settings: Settings, homes: Homes | None = None, sessions: Sessions 
 
 
 @asynccontextmanager
-async def opened(settings: Settings, homes: Homes | None = None, *, warm: bool = False) -> AsyncIterator[Store]:
+async def opened(
+    settings: Settings, projections: AllProjections | None = None, *, warm: bool = False
+) -> AsyncIterator[Store]:
     """The store over the base directory; closed with what was handed in safely in the log.
 
     `warm` is for processes that stay: what the vocabularies make of the graph is built before anybody asks.
@@ -114,7 +118,7 @@ async def opened(settings: Settings, homes: Homes | None = None, *, warm: bool =
 
     async def open_partition(tenant: str) -> Partition:
         partition = await _open_partition(
-            msgspec.structs.replace(settings, tenant=tenant), homes.appended if homes else None
+            msgspec.structs.replace(settings, tenant=tenant), projections.appended if projections else None
         )
         if warm:
             task = asyncio.create_task(_warm(partition, settings.toolsets))
@@ -122,18 +126,18 @@ async def opened(settings: Settings, homes: Homes | None = None, *, warm: bool =
             task.add_done_callback(warming.discard)
         return partition
 
-    audit = Audit(lambda tenant: _trail(msgspec.structs.replace(settings, tenant=tenant)))
+    audit = AuditWriter(lambda tenant: _audit_files(msgspec.structs.replace(settings, tenant=tenant)))
     gate = _gate(settings, audit)
-    desk = _knowledge_desk(settings)
+    tool_context = _knowledge_context(settings)
 
     async def written(principal: Principal, receipt: Receipt) -> None:
-        await reverify.pin_resolved(desk, store, principal, receipt)
+        await reverify.pin_resolved(tool_context, store, principal, receipt)
 
     tenants = Tenants(
         open_partition,
         # Without an issuer there is one caller, and one tenant.
         exist=(lambda: _tenants_of(settings)) if settings.issuers else None,
-        closed=homes.leave if homes else None,
+        closed=projections.leave if projections else None,
         kept=frozenset([settings.tenant]),
         idle_seconds=settings.tenant_idle_seconds,
         open_max=settings.tenants_open_max,
@@ -158,36 +162,36 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
     adopts = settings.adopt_file_edits == "on" or (settings.adopt_file_edits == "auto" and not settings.http)
 
     async def adopt(tenant: str, edit: Edit) -> None:
-        await rewriting.adopt(store, homes.contents, tenant, edit)
+        await content_edits.adopt(store, projections.contents, tenant, edit)
 
     database = _work_settings(settings).db_path
-    homes = Homes(settings, adopt=adopt if adopts else None, repairs=not adopts, database=database)
+    projections = AllProjections(settings, adopt=adopt if adopts else None, repairs=not adopts, database=database)
     sessions = open_sessions(settings)
-    async with opened(settings, homes, warm=True) as store:
+    async with opened(settings, projections, warm=True) as store:
         # A log that cannot be opened is said now, not at the first call.
         await store.partition(local_user(settings))
-        homes.of(settings.tenant).serve()
+        projections.of(settings.tenant).serve()
         try:
-            with _watched(settings, store, homes):
+            with _watched(settings, store, projections):
                 async with _fed(settings, store):
-                    yield _offer(settings, store, homes, sessions)
+                    yield _offer(settings, store, projections, sessions)
         finally:
             sessions.close()
-            await homes.close()
+            await projections.close()
 
 
 async def publish(settings: Settings) -> None:
     """Bring the views to the head of the log, for commands that wrote and are about to end."""
-    homes = Homes(settings)
-    await asyncio.to_thread(homes.of(settings.tenant).publish)
-    await homes.close()
+    projections = AllProjections(settings)
+    await asyncio.to_thread(projections.of(settings.tenant).publish)
+    await projections.close()
 
 
 async def catch_up(settings: Settings) -> None:
     """Bring to the head what follows the log on this disk, for commands that erased something."""
-    homes = Homes(settings, database=_work_settings(settings).db_path)
-    await asyncio.to_thread(homes.of(settings.tenant).catch_up)
-    await homes.close()
+    projections = AllProjections(settings, database=_work_settings(settings).db_path)
+    await asyncio.to_thread(projections.of(settings.tenant).catch_up)
+    await projections.close()
 
 
 def database_of(settings: Settings) -> Path | None:
@@ -244,8 +248,8 @@ async def _fed(settings: Settings, store: Store) -> AsyncIterator[None]:
     if not settings.lineage_to:
         yield
         return
-    from tallystick.projections.emission import follow, sink_for
-    from tallystick.projections.feed import Feed, Followed
+    from tallystick.projections.lineage_emitter import follow, sink_for
+    from tallystick.projections.lineage_worker import Followed, LineageWorker
 
     loop = asyncio.get_running_loop()
 
@@ -264,7 +268,7 @@ async def _fed(settings: Settings, store: Store) -> AsyncIterator[None]:
     sink = sink_for(settings.lineage_to, token=os.environ.get(LINEAGE_TOKEN_VARIABLE) or None, patience_seconds=0)
     # Without an issuer there is one tenant, whoever else has a log here.
     known = (lambda: _tenants_of(settings)) if settings.issuers else list
-    feed = Feed(sink, followed, busy=lambda: on_loop(busy()), known=known)
+    feed = LineageWorker(sink, followed, busy=lambda: on_loop(busy()), known=known)
     feed.start()
     try:
         yield
@@ -322,9 +326,9 @@ async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[
 
 async def _warm(partition: Partition, offered: Sequence[str]) -> None:
     """Build what the offered vocabularies make of the graph, so that no first caller has to wait for all of it."""
-    names = _ASPECTS if "all" in offered else [name for name in _ASPECTS if name in offered]
+    names = _DERIVED_INDEXES if "all" in offered else [name for name in _DERIVED_INDEXES if name in offered]
     try:
-        for kind in dict.fromkeys(kind for name in names for kind in _ASPECTS[name]):
+        for kind in dict.fromkeys(kind for name in names for kind in _DERIVED_INDEXES[name]):
             await partition.warm(kind)
         gc.freeze()
     except Exception:
@@ -332,7 +336,7 @@ async def _warm(partition: Partition, offered: Sequence[str]) -> None:
         logger.info("not everything was built ahead for %s", partition.tenant, exc_info=True)
 
 
-_ASPECTS: dict[str, tuple[type[Aspect], ...]] = {
+_DERIVED_INDEXES: dict[str, tuple[type[DerivedIndex], ...]] = {
     "memory": (Ontology, Trust),
     "work": (WorkGraph, Sections, Knowledge, Ontology),
     "knowledge": (Knowledge, WorkGraph, Ontology),
@@ -371,7 +375,7 @@ def _store_class() -> type[Store]:
 
 
 @contextmanager
-def _watched(settings: Settings, store: Store, homes: Homes) -> Iterator[None]:
+def _watched(settings: Settings, store: Store, projections: AllProjections) -> Iterator[None]:
     """While inside, metrics look at these when they are asked for."""
     named = settings.metrics_tenants or (() if settings.issuers else (settings.tenant,))
 
@@ -382,7 +386,7 @@ def _watched(settings: Settings, store: Store, homes: Homes) -> Iterator[None]:
     def lags() -> Iterable[tuple[tuple[str], float]]:
         worst: dict[str, int] = {}
         for tenant, partition in partitions().items():
-            for projection, lag in homes.lags(tenant, partition.position).items():
+            for projection, lag in projections.lags(tenant, partition.position).items():
                 worst[projection] = max(lag, worst.get(projection, 0))
         return [((projection,), lag) for projection, lag in worst.items()]
 
@@ -403,12 +407,12 @@ def _watched(settings: Settings, store: Store, homes: Homes) -> Iterator[None]:
             gauge.reading = tuple
 
 
-def _offer(settings: Settings, store: Store, homes: Homes, sessions: Sessions) -> Offer:
+def _offer(settings: Settings, store: Store, projections: AllProjections, sessions: Sessions) -> Offer:
     user = local_user(settings)
 
     return Offer(
         tools=choose(
-            toolsets(settings, homes, sessions),
+            toolsets(settings, projections, sessions),
             names=settings.toolsets,
             tools=settings.tools or None,
             read_only=settings.read_only,
@@ -426,7 +430,7 @@ def _offer(settings: Settings, store: Store, homes: Homes, sessions: Sessions) -
     )
 
 
-def _gate(settings: Settings, audit: Audit) -> Gate:
+def _gate(settings: Settings, audit: AuditWriter) -> Gate:
     """Without a policy, whoever started the process may do everything, and nobody else anything."""
     engine: Embedded | Remote
     if settings.policy_url:
@@ -445,8 +449,8 @@ def _gate(settings: Settings, audit: Audit) -> Gate:
     )
 
 
-def _trail(settings: Settings) -> Trail:
-    return Trail(
+def _audit_files(settings: Settings) -> AuditFiles:
+    return AuditFiles(
         settings.system / "audit",
         retention_days=settings.audit_retention_days,
         archive=Path(settings.audit_archive) / settings.tenant if settings.audit_archive else None,
@@ -505,9 +509,9 @@ def claims_of(settings: Settings, sessions: Sessions | None = None) -> Claims:
     return Claims(ttl=ttl, sessions=sessions or open_sessions(settings))
 
 
-def _knowledge_desk(settings: Settings, claims: Claims | None = None) -> KnowledgeDesk:
+def _knowledge_context(settings: Settings, claims: Claims | None = None) -> KnowledgeContext:
     _check_repo(settings)
-    return knowledge.make_desk(
+    return knowledge.make_tool_context(
         repo=Path(settings.repo) if settings.repo else None,
         base=settings.base,
         repo_falls_back=not settings.issuers,
@@ -520,10 +524,10 @@ def _knowledge_desk(settings: Settings, claims: Claims | None = None) -> Knowled
 
 def _check_repo(settings: Settings) -> None:
     """Who has tokens of an issuer is not who started the server here: its working directory is not for them."""
-    asking = [name for name in ("pin_knowledge", "stale_makes_work") if getattr(settings, name)]
-    if settings.issuers and not settings.repo and asking:
+    authorization = [name for name in ("pin_knowledge", "stale_makes_work") if getattr(settings, name)]
+    if settings.issuers and not settings.repo and authorization:
         raise InvalidArgument(
-            f"{' and '.join(asking)} looks at files, and 'repo' names no work tree to look at",
+            f"{' and '.join(authorization)} looks at files, and 'repo' names no work tree to look at",
             code="SETTING_INVALID",
             hint="with an issuer, name the directory in 'repo'; the working directory is not taken for it",
         )

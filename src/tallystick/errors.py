@@ -5,7 +5,7 @@ TallystickError
 ├── NotFound             the caller: name something that exists
 ├── Conflict             the caller: look again, then decide
 ├── Denied               whoever writes the policy
-├── TooMuch              the caller: ask for less, or page
+├── LimitExceeded              the caller: ask for less, or page
 └── LogError             the operator
     ├── HeadMoved        nobody: the partition catches up and tries again
     ├── Corrupt          restore from a backup; the log is never overwritten
@@ -64,7 +64,7 @@ class Denied(TallystickError):
     code = "AUTHORIZATION_DENIED"
 
 
-class TooMuch(TallystickError):
+class LimitExceeded(TallystickError):
     code = "TOO_MUCH"
 
 

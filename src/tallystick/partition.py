@@ -25,10 +25,10 @@ import msgspec
 from tallystick.clock import Clock, from_text, to_text, wall_clock
 from tallystick.commits import REDACTIONS, Commit, Draft, chain
 from tallystick.commits.canonical import INTEGER_MAX
-from tallystick.errors import Corrupt, HeadMoved, InvalidArgument, StorageRefused, TooMuch
+from tallystick.errors import Corrupt, HeadMoved, InvalidArgument, LimitExceeded, StorageRefused
 from tallystick.log import Entry, Head, Log
 from tallystick.snapshots import Snapshots
-from tallystick.state.aspects import Aspect
+from tallystick.state.derived_index import DerivedIndex
 from tallystick.state.state import State
 from tallystick.telemetry import metrics
 
@@ -158,7 +158,7 @@ class Partition:
         await self._settled()
         self._grown()
 
-    async def warm(self, kind: type[Aspect]) -> None:
+    async def warm(self, kind: type[DerivedIndex]) -> None:
         """Build an aspect in slices, with pauses in which others run; whoever needs it before then builds the rest."""
         breath = time.monotonic()
         for _ in self._state.warmed(kind):
@@ -222,7 +222,7 @@ class Partition:
         deadline = time.monotonic() + _POSITION_WAIT_SECONDS
         while self._state.position < position:
             if time.monotonic() > deadline:
-                raise TooMuch(
+                raise LimitExceeded(
                     f"position {position} was not reached; the head is at {self._state.position}",
                     code="POSITION_NOT_REACHED",
                     hint="ask again later, or without min_lamport",
@@ -449,7 +449,7 @@ async def _drive(answer: Generator[None, None, T]) -> T:
             next(answer)
             now = time.monotonic()
             if now - started > LOOK_SECONDS_MAX:
-                raise TooMuch(
+                raise LimitExceeded(
                     f"the question took longer than {LOOK_SECONDS_MAX:g} s",
                     code="QUERY_TIMEOUT",
                     hint="narrow it by id, type, an attribute or a time window, or take fewer hops",

@@ -16,7 +16,7 @@ from pathlib import Path
 from tallystick.commits import chain
 from tallystick.errors import Conflict, Corrupt, StorageRefused
 from tallystick.log import Head, Log
-from tallystick.log.mark import sync_directory
+from tallystick.log.head_file import sync_directory
 from tallystick.private_files import make_directory, opener
 from tallystick.state.state import Lines, State
 from tallystick.telemetry import metrics

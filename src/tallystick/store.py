@@ -13,9 +13,9 @@ import msgspec
 from tallystick.commits import Commit, Draft, Verb
 from tallystick.errors import Denied, NotFound, TallystickError
 from tallystick.partition import Look, Partition, Propose, Receipt
-from tallystick.policy import Action, Decision, Facts, Policy, Principal
+from tallystick.policy import Action, Decision, Policy, Principal, ResourceFacts
 from tallystick.policy.cache import Cache
-from tallystick.policy.gate import Asking, Gate, Question, Thing, Undecided
+from tallystick.policy.gate import Authorization, DecisionPending, Gate, Question, Resource
 from tallystick.state.documents import edge_name
 from tallystick.state.ontology import check
 from tallystick.state.state import State
@@ -25,19 +25,19 @@ T = TypeVar("T")
 _ASKED_AT_ONCE = 1_000
 
 
-class Sight:
+class ReadFilter:
     """What the principal may READ of what a look comes across (L33).
 
     A policy may have to be waited for, a look cannot wait. So what is not known yet is not seen,
     and the look is repeated when it is known; what it said until then reaches nobody.
     """
 
-    def __init__(self, state: State, tenant: str, may_read: Callable[[Thing], bool | None] | None) -> None:
+    def __init__(self, state: State, tenant: str, may_read: Callable[[Resource], bool | None] | None) -> None:
         """`may_read` is None where everything may be read."""
         self._state = state
         self._tenant = tenant
         self._may_read = may_read
-        self.unknown: dict[Thing, None] = {}
+        self.unknown: dict[Resource, None] = {}
 
     @property
     def narrows(self) -> bool:
@@ -49,18 +49,18 @@ class Sight:
         """Whether the policy has spoken about everything so far."""
         return not self.unknown
 
-    def sees(self, node_id: str) -> bool:
+    def allows(self, node_id: str) -> bool:
         """Judged by what the node is now, or was last."""
         if self._may_read is None:
             return True
         facts = self._state.last_owner(node_id)
-        return self.sees_thing((node_id, Facts(*facts, self._tenant) if facts else Facts()))
+        return self.sees_thing((node_id, ResourceFacts(*facts, self._tenant) if facts else ResourceFacts()))
 
     def sees_file(self, resource: str) -> bool:
         """What is in nobody's log, even if a node has such an id."""
-        return self.sees_thing((resource, Facts()))
+        return self.sees_thing((resource, ResourceFacts()))
 
-    def sees_thing(self, thing: Thing) -> bool:
+    def sees_thing(self, thing: Resource) -> bool:
         if self._may_read is None:
             return True
         seen = self._may_read(thing)
@@ -74,14 +74,14 @@ class Sight:
         if self._may_read is None:
             return True
         name = self._state.edge_name(edge_id)
-        return name is None or all([self.sees(name["from"]), self.sees(name["to"])])
+        return name is None or all([self.allows(name["from"]), self.allows(name["to"])])
 
-    def undecided(self) -> Undecided:
-        return Undecided([(Action.READ, *thing, None) for thing in self.unknown])
+    def pending(self) -> DecisionPending:
+        return DecisionPending([(Action.READ, *thing, None) for thing in self.unknown])
 
 
-NarrowedLook = Callable[[State, Sight], T | Generator[None, None, T]]
-NarrowedPropose = Callable[[State, Sight], Draft | Commit]
+NarrowedLook = Callable[[State, ReadFilter], T | Generator[None, None, T]]
+NarrowedPropose = Callable[[State, ReadFilter], Draft | Commit]
 """A Propose whose answer comes across entities that were not asked for by id."""
 
 
@@ -113,33 +113,33 @@ class Store:
         An id that only another tenant has is asked about as that tenant's (L34). `is_entity` is False for a
         resource that is no id in anybody's log.
         """
-        asking = self._gate.asking(principal, action, resource)
+        authorization = self._gate.authorization(principal, action, resource)
         async with self.tenants.using(principal.tenant) as partition:
             foreign = await self._foreign(partition, principal, action, resource) if is_entity else None
 
             def decided(state: State) -> object:
-                if _decide(asking, state, foreign, principal, action, resource).is_hidden:
+                if _decide(authorization, state, foreign, principal, action, resource).is_hidden:
                     raise _absent(resource)
                 return look(state)
 
             async def attempt() -> T:
                 return await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]  # look's own union
 
-            return await asking.through(attempt)
+            return await authorization.through(attempt)
 
     async def ask(
         self, principal: Principal, action: Action, resource: str, *, also: Sequence[tuple[Action, str]] = ()
     ) -> None:
         """Ask the policy about something that is in nobody's log; and, if it wants to be asked, about all that goes
-        with it. Raises Denied, naming only what may be read, and TooMuch."""
-        asking = self._gate.asking(principal, action, resource)
+        with it. Raises Denied, naming only what may be read, and LimitExceeded."""
+        authorization = self._gate.authorization(principal, action, resource)
 
         async def attempt() -> None:
-            if asking.decide(Facts()).narrows:
-                asking.decide_all([(each, name, Facts(), None) for each, name in also])
+            if authorization.decide(ResourceFacts()).narrows:
+                authorization.decide_all([(each, name, ResourceFacts(), None) for each, name in also])
 
         async with self.tenants.using(principal.tenant):
-            await asking.through(attempt)
+            await authorization.through(attempt)
 
     async def narrowed(
         self,
@@ -153,32 +153,32 @@ class Store:
     ) -> T:
         """`read` for what comes across entities that were not asked for by id: `look` tells only what it sees.
 
-        `look` may be called several times. Raises TooMuch(QUERY_TIMEOUT) when too much of it may not be read.
+        `look` may be called several times. Raises LimitExceeded(QUERY_TIMEOUT) when too much of it may not be read.
         """
-        asking = self._gate.asking(principal, action, resource, written_type)
+        authorization = self._gate.authorization(principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
             foreign = None
             if self.tenants.have_neighbours:
                 foreign = await self._foreign(partition, principal, action, resource)
-            sights: list[Sight] = []
+            read_filters: list[ReadFilter] = []
 
             def decided(state: State) -> object:
-                sights[:] = [_decide(asking, state, foreign, principal, action, resource).sight]
-                return look(state, sights[0])
+                read_filters[:] = [_decide(authorization, state, foreign, principal, action, resource).read_filter]
+                return look(state, read_filters[0])
 
             async def attempt() -> T:
-                sights.clear()
+                read_filters.clear()
                 try:
                     answer: T = await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]
                 except TallystickError:
-                    if not sights or sights[0].is_clear:
+                    if not read_filters or read_filters[0].is_clear:
                         raise
                 else:
-                    if sights[0].is_clear:
+                    if read_filters[0].is_clear:
                         return answer
-                raise sights[0].undecided()
+                raise read_filters[0].pending()
 
-            return await asking.through(attempt)
+            return await authorization.through(attempt)
 
     async def write(
         self, principal: Principal, action: Action, propose: Propose, *, resource: str | None = None
@@ -187,7 +187,9 @@ class Store:
 
         Whatever else the draft would change is asked about too, and one denial refuses it whole.
         """
-        return await self.write_narrowed(principal, action, lambda state, sight: propose(state), resource=resource)
+        return await self.write_narrowed(
+            principal, action, lambda state, read_filter: propose(state), resource=resource
+        )
 
     async def write_narrowed(
         self,
@@ -204,32 +206,32 @@ class Store:
         `written_type` is that of the resource, where it is known before the draft. A call tells of its resource, if
         only by its refusals, so it must be allowed to READ that too; `blindly` is for one that tells nothing.
         """
-        asking = self._gate.asking(principal, action, resource, written_type)
+        authorization = self._gate.authorization(principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
             foreign = await self._foreign(partition, principal, action, resource)
 
             def decided(state: State) -> Draft | Commit:
-                found = _decide(asking, state, foreign, principal, action, resource, blindly=blindly)
-                decision, sight = found.decision, found.sight
-                proposed = _clearly(propose, state, sight)
+                found = _decide(authorization, state, foreign, principal, action, resource, blindly=blindly)
+                decision, read_filter = found.decision, found.read_filter
+                proposed = _clearly(propose, state, read_filter)
                 if isinstance(proposed, Commit):
                     return proposed
                 if decision.narrows:
                     if found.is_hidden:
                         raise _absent(resource)
-                    asking.decide_all(_touched(state, proposed, principal, action, resource, written_type))
+                    authorization.decide_all(_touched(state, proposed, principal, action, resource, written_type))
                 return msgspec.structs.replace(
                     proposed,
                     policy_version=decision.policy_version,
                     run_context=_in_session(proposed.run_context, principal.session),
                 )
 
-            async def facts() -> Facts:
+            async def facts() -> ResourceFacts:
                 if foreign is not None:
                     return foreign
                 return await partition.look(lambda state: _facts(state, resource, principal, action))
 
-            receipt = await asking.through(lambda: partition.commit(decided), facts)
+            receipt = await authorization.through(lambda: partition.commit(decided), facts)
         if self._written is not None:
             await self._written(principal, receipt)
         return receipt
@@ -260,7 +262,7 @@ class Store:
 
     async def _foreign(
         self, partition: Partition, principal: Principal, action: Action, resource: str | None
-    ) -> Facts | None:
+    ) -> ResourceFacts | None:
         """Of an id that is not in the principal's log: whose it is. Nothing more is said of it, not even its owner.
 
         Not for WRITE: an id that others use too is free to be used here.
@@ -270,7 +272,7 @@ class Store:
         if partition.knows(resource) or await partition.look(lambda state: state.knows(resource)):
             return None
         tenant = await self.tenants.find_owner(resource, other_than=principal.tenant)
-        return None if tenant is None else Facts(tenant=tenant)
+        return None if tenant is None else ResourceFacts(tenant=tenant)
 
 
 def _absent(resource: str | None) -> NotFound:
@@ -283,77 +285,81 @@ def _in_session(context: dict[str, str] | None, session: str | None) -> dict[str
     return context if session is None else {"run_id": session, **(context or {})}
 
 
-def _clearly(propose: NarrowedPropose, state: State, sight: Sight) -> Draft | Commit:
+def _clearly(propose: NarrowedPropose, state: State, read_filter: ReadFilter) -> Draft | Commit:
     """What is proposed and keeps the rules; while something is not known yet, it is neither proposed nor refused."""
     try:
-        proposed = propose(state, sight)
+        proposed = propose(state, read_filter)
         if isinstance(proposed, Draft):
-            check(state, proposed, sight.sees if sight.narrows else None)
+            check(state, proposed, read_filter.allows if read_filter.narrows else None)
     except Exception:
-        if sight.is_clear:
+        if read_filter.is_clear:
             raise
-        raise sight.undecided() from None
-    if not sight.is_clear:
-        raise sight.undecided()
+        raise read_filter.pending() from None
+    if not read_filter.is_clear:
+        raise read_filter.pending()
     return proposed
 
 
 class _Found(msgspec.Struct, frozen=True):
     decision: Decision
-    sight: Sight
+    read_filter: ReadFilter
     is_hidden: bool = False
     """Whether the policy was asked about the resource as one that is not there."""
 
 
 def _decide(
-    asking: Asking,
+    authorization: Authorization,
     state: State,
-    foreign: Facts | None,
+    foreign: ResourceFacts | None,
     principal: Principal,
     action: Action,
     resource: str | None,
     *,
     blindly: bool = False,
 ) -> _Found:
-    """The question that the call itself is, and what its answer may tell of. Raises Denied, Undecided."""
+    """The question that the call itself is, and what its answer may tell of. Raises Denied, DecisionPending."""
     facts = foreign or _facts(state, resource, principal, action)
     try:
-        decision = asking.decide(facts)
+        decision = authorization.decide(facts)
         if not decision.narrows:
-            return _Found(decision, Sight(state, principal.tenant, None))
+            return _Found(decision, ReadFilter(state, principal.tenant, None))
         denial = None
     except Denied as error:
         denial = error
-    sight = Sight(state, principal.tenant, asking.sees)
+    read_filter = ReadFilter(state, principal.tenant, authorization.allows)
     itself = not blindly and action in (Action.WRITE, Action.DELETE)
-    if facts.owner is not None and resource is not None and not _shows(state, sight, resource, facts, itself=itself):
-        return _Found(asking.decide(Facts()), sight, is_hidden=True)
+    if (
+        facts.owner is not None
+        and resource is not None
+        and not _shows(state, read_filter, resource, facts, itself=itself)
+    ):
+        return _Found(authorization.decide(ResourceFacts()), read_filter, is_hidden=True)
     if denial is not None:
         raise denial
-    return _Found(decision, sight)
+    return _Found(decision, read_filter)
 
 
-def _shows(state: State, sight: Sight, resource: str, facts: Facts, *, itself: bool) -> bool:
+def _shows(state: State, read_filter: ReadFilter, resource: str, facts: ResourceFacts, *, itself: bool) -> bool:
     """False where the call must be answered as if its resource were not there: an edge to what may not be read; and,
     with `itself`, whatever may not be read."""
     is_node = state.last_owner(resource) is not None
     if is_node and not itself:
         return True
-    shows = all([not itself or sight.sees_thing((resource, facts)), is_node or sight.joins(resource)])
-    if not sight.is_clear:
-        raise sight.undecided()
+    shows = all([not itself or read_filter.sees_thing((resource, facts)), is_node or read_filter.joins(resource)])
+    if not read_filter.is_clear:
+        raise read_filter.pending()
     return shows
 
 
-def _facts(state: State, resource: str | None, principal: Principal, action: Action) -> Facts:
+def _facts(state: State, resource: str | None, principal: Principal, action: Action) -> ResourceFacts:
     """What was deleted is still read and redacted, in the past and in its lineage, so it is judged by what it was."""
     if resource is None:
-        return Facts()
+        return ResourceFacts()
     if action is Action.WRITE:
         known = state.owner(resource) or state.edge_owner(resource)
     else:
         known = state.last_owner(resource) or state.last_edge_owner(resource)
-    return Facts(*known, principal.tenant) if known else Facts()
+    return ResourceFacts(*known, principal.tenant) if known else ResourceFacts()
 
 
 def _touched(
@@ -394,4 +400,4 @@ def _touched(
         keeps = each is Action.DELETE or gives in (None, facts.type, written_type)
         if (node_id, each) != (resource, action) or not keeps:
             questions.append((each, node_id, facts, gives if each is Action.WRITE else None))
-    return questions + [(Action.WRITE, None, Facts(), gives) for gives in made if gives != written_type]
+    return questions + [(Action.WRITE, None, ResourceFacts(), gives) for gives in made if gives != written_type]

@@ -60,7 +60,7 @@ DEMO = Toolset(
         _tool("test_error_handling", Nothing, error_handling),
         _tool("test_routed", Routed, routed),
     ),
-    say_error=lambda error: {"error": error.code, "message": error.message},
+    error_shape=lambda error: {"error": error.code, "message": error.message},
 )
 
 

@@ -14,7 +14,7 @@ from tallystick.errors import Corrupt, HeadMoved
 from tallystick.log import Entry, Head, Log, head_after
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
-from tests.making import append, draft, entries, filled, node
+from tests.commits_by_hand import append, draft, entries, filled, node
 
 LOGS: dict[str, Callable[[Path], Log]] = {
     "memory": lambda path: MemoryLog(),

@@ -13,7 +13,7 @@ from tallystick.log.files import FilesLog
 from tallystick.projections import Projection
 from tallystick.projections.follower import Follower
 from tallystick.projections.views import Views
-from tests.making import append, draft, node
+from tests.commits_by_hand import append, draft, node
 
 Make = Callable[[Path, Log], Projection]
 

@@ -13,7 +13,7 @@ Schema = Mapping[str, Any]
 Made = st.SearchStrategy[Any]
 
 
-class Known(msgspec.Struct, frozen=True):
+class OntologyDocument(msgspec.Struct, frozen=True):
     """Stands for an id that an answer told; which one is seen when the call is made."""
 
     number: int
@@ -76,7 +76,7 @@ class Tried(msgspec.Struct):
 
 def settled(value: Any, known: Mapping[str, Sequence[str]], name: str = "") -> Any:
     """`value` with what answers told: mostly under the same noun, if anything, else any id."""
-    if isinstance(value, Known):
+    if isinstance(value, OntologyDocument):
         told = (known.get(_noun(name)) if value.number % 4 else None) or known[""]
         return told[-1 - value.number % len(told)]
     if isinstance(value, dict):
@@ -136,7 +136,7 @@ def weighed(*choices: tuple[int, Made]) -> Made:
     return st.integers(0, len(table) - 1).flatmap(table.__getitem__)
 
 
-IDS = st.builds(Known, st.integers(0, 20))
+IDS = st.builds(OntologyDocument, st.integers(0, 20))
 TEXTS = weighed((5, IDS), (3, st.sampled_from(_PLAIN)), (1, st.sampled_from(_ODD)), (1, st.text(max_size=12)))
 WHOLE = weighed(
     (4, st.sampled_from((0, 1, 2, 3, 10, 100))),
@@ -176,8 +176,8 @@ def _text(schema: Schema) -> Made:
     if "pattern" in schema:
         return IDS | st.from_regex(schema["pattern"], fullmatch=True)
     least, most = schema.get("minLength", 0), schema.get("maxLength")
-    fitting = TEXTS.map(lambda text: text[:most] if isinstance(text, str) else text)
-    return fitting.filter(lambda text: not isinstance(text, str) or len(text) >= least)
+    that_fit = TEXTS.map(lambda text: text[:most] if isinstance(text, str) else text)
+    return that_fit.filter(lambda text: not isinstance(text, str) or len(text) >= least)
 
 
 def _whole(schema: Schema) -> Made:

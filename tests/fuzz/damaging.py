@@ -21,10 +21,10 @@ from pathlib import Path
 
 from tallystick import app
 from tallystick.audit import encode
-from tallystick.audit.trail import Trail
+from tallystick.audit.files import AuditFiles
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.log.proof import prove
-from tests.commanding import Shell, node
+from tests.command_line import CommandLine, node
 from tests.test_audit import decided
 from torture.writer import settled
 
@@ -35,12 +35,12 @@ Harm = Callable[[random.Random, Path], object]
 
 def made(base: Path) -> None:
     """Something of everything that a start, a proof and an examination look at."""
-    shell = Shell(base)
+    shell = CommandLine(base)
     for number in range(6):
         shell.write(node(f"n{number}", number=number), node(f"m{number}"))
         if number == 2:
             asyncio.run(app.take_snapshot(settled(base)))
-    trail = Trail(base / "_system" / "audit", file_bytes_max=300)
+    trail = AuditFiles(base / "_system" / "audit", file_bytes_max=300)
     for number in range(3):
         trail.append([encode(decided(f"n{number}"))])
     trail.close()
@@ -160,7 +160,7 @@ def truth(base: Path) -> dict[str, object]:
 
 
 def judge(base: Path) -> str:
-    shell = Shell(base)
+    shell = CommandLine(base)
     before = truth(base)
     told = [_told(shell, "verify", "--no-blobs"), _told(shell, "doctor")]
     assert truth(base) == before, "looking at it changed it"
@@ -176,7 +176,7 @@ def judge(base: Path) -> str:
     return f"{told}, written to"
 
 
-def _refused(shell: Shell) -> TallystickError | None:
+def _refused(shell: CommandLine) -> TallystickError | None:
     try:
         shell.write(node("after"))
     except TallystickError as error:
@@ -184,7 +184,7 @@ def _refused(shell: Shell) -> TallystickError | None:
     return None
 
 
-def _told(shell: Shell, *words: str) -> object:
+def _told(shell: CommandLine, *words: str) -> object:
     try:
         return shell.run(*words).code
     except TallystickError as error:

@@ -26,14 +26,14 @@ from tallystick.errors import InvalidArgument
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.server import Offer
-from tallystick.server.dispatch import Broken, Done, Entry, Refused, choose
+from tallystick.server.dispatch import Broken, Done, OfferedTool, Refused, choose
+from tallystick.server.jsonrpc import WireFault, parse
 from tallystick.server.schemas import error_schema, input_schema
-from tallystick.server.wire import WireFault, parse
 from tallystick.state.state import State
-from tests.furnishing import furnish, outcome_of
 from tests.fuzz.arguments import Schema, Tried, settled, told, tried
 from tests.fuzz.budget import SECONDS_MAX, tries
 from tests.fuzz.running import check_sound
+from tests.sample_memory import outcome_of, write_sample
 from tests.state.portrait import portrait
 from torture import writer
 
@@ -60,7 +60,7 @@ class House:
         """Calls that did not fall at the form of their arguments."""
         self._portal = portal
         self.known: dict[str, list[str]] = {}
-        self._learn(portal.call(furnish, offer, self.user))
+        self._learn(portal.call(write_sample, offer, self.user))
         self._learn({"id": "acme-plan", "project": "acme-launch", "type": ["note", "idea", "about"]})
 
     def try_out(self, tool: str, tried: Tried) -> None:
@@ -106,13 +106,13 @@ class House:
             self.known[noun] = [*(each for each in self.known.get(noun, ()) if each != text), text][-KNOWN_MAX:]
 
 
-def check_answer(entry: Entry, outcome: Done, base: str) -> None:
+def check_answer(entry: OfferedTool, outcome: Done, base: str) -> None:
     _answers(entry.dotted).validate(outcome.data)
     assert orjson.loads(outcome.encoded) == outcome.data
     assert base not in outcome.text
 
 
-def check_refusal(entry: Entry, outcome: Refused, base: str) -> None:
+def check_refusal(entry: OfferedTool, outcome: Refused, base: str) -> None:
     assert re.fullmatch(r"[A-Za-z][A-Za-z_]*", outcome.error.code)
     assert outcome.error.message
     _refusals(entry.toolset.name).validate(outcome.shape)

@@ -14,11 +14,11 @@ from tallystick import app
 from tallystick.config import Settings
 from tallystick.policy import Principal
 from tallystick.server import Offer
-from tallystick.server.dispatch import Done, Entry, Refused, call, choose
+from tallystick.server.dispatch import Done, OfferedTool, Refused, call, choose
 from tallystick.server.schemas import input_schema
 from tallystick.toolsets.operation_arguments import OperationArguments, unused_by
-from tests.commanding import commits_in
-from tests.furnishing import SECRET, furnished, outcome_of, told
+from tests.command_line import commits_in
+from tests.sample_memory import SECRET, outcome_of, sample_ids, told
 from tests.shared_base import bytes_of
 
 ACME = Principal(actor="alice", tenant="acme", roles=("admin",), trusted=False)
@@ -36,7 +36,7 @@ async def house(base: Path) -> AsyncIterator[Offer]:
 
 
 @pytest.mark.parametrize("entry", EVERY_TOOL, ids=lambda entry: entry.dotted)
-async def test_no_tool_takes_what_it_does_not_ask_for(entry: Entry) -> None:
+async def test_no_tool_takes_what_it_does_not_ask_for(entry: OfferedTool) -> None:
     assert not set(NOBODY_ASKED_FOR) & input_schema(entry.tool)["properties"].keys()
     store: Any = None
     outcome = await call(entry, dict.fromkeys(NOBODY_ASKED_FOR, "x"), store, lambda: GLOBEX)
@@ -63,7 +63,7 @@ async def test_nobody_writes_under_a_name_that_the_token_does_not_prove(tmp_path
 async def test_another_tenants_ids_bring_nothing_back_in_any_tool(tmp_path: Path) -> None:
     reached: set[str] = set()
     async with house(tmp_path) as offer:
-        ids = await furnished(offer, ACME)
+        ids = await sample_ids(offer, ACME)
         before = commits_in(tmp_path / "tenants" / "acme" / "_system" / "log")
         for entry in EVERY_TOOL:
             further = [make(id) for id in ids for make in FURTHER.get(entry.dotted, ())]
@@ -120,7 +120,7 @@ def asked_with(schema: dict[str, Any], ids: list[str]) -> Iterator[dict[str, Any
             yield from ({**needed, name: id, **given} for name in texts)
 
 
-def belonging(entry: Entry, arguments: dict[str, Any]) -> dict[str, Any]:
+def belonging(entry: OfferedTool, arguments: dict[str, Any]) -> dict[str, Any]:
     """Without what the operation would refuse unread."""
     model = entry.tool.input
     if not issubclass(model, OperationArguments) or model.operation_field not in arguments:

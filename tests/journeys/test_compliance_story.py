@@ -7,15 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.commanding import Shell, Told
-from tests.journeys.doors import client_at, told
+from tests.command_line import AnswerBuilder, CommandLine
+from tests.journeys.clients import client_at, told
 from tests.journeys.test_memory_stories import files_with
 from tests.projections.openlineage_schemas import faults_of
 
 
-async def run(base: Path, *words: object) -> Told:
+async def run(base: Path, *words: object) -> AnswerBuilder:
     """A command, while the server goes on."""
-    return await asyncio.to_thread(Shell(base).run, *words)
+    return await asyncio.to_thread(CommandLine(base).run, *words)
 
 
 async def write(client: Any, node_id: str, kind: str, run_id: str | None = None, /, **attrs: Any) -> dict[str, Any]:

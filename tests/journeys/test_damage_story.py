@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.journeys.doors import kill, start_http
+from tests.journeys.clients import kill, start_http
 
 
 def alter(base: Path, old: bytes, new: bytes) -> None:

@@ -13,8 +13,8 @@ from mcp import StdioServerParameters
 from mcp.client import Client
 
 from tallystick import app, config
-from tallystick.cli.examination import examine
-from tests.journeys.doors import refused, told
+from tallystick.cli.doctor import examine
+from tests.journeys.clients import refused, told
 
 
 @pytest.fixture

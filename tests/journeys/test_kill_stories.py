@@ -8,7 +8,7 @@ from pathlib import Path
 from mcp.client import Client
 
 from tallystick.log.proof import prove
-from tests.journeys.doors import client_at, kill, serving_http, start_http, told
+from tests.journeys.clients import client_at, kill, serving_http, start_http, told
 
 LIVES = 4
 AGENTS = 8

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tallystick.log.proof import prove
-from tests.journeys.knowledge_door import developer
-from tests.journeys.work_door import kill_server
-from tests.toolsets.knowledge.librarian import Checkout
+from tests.journeys.knowledge_client import developer
+from tests.journeys.work_client import kill_server
+from tests.toolsets.knowledge.agents import Checkout
 
 PAGE, CART = "src/checkout/page.ts", "src/checkout/cart.ts"
 ON = {"TALLYSTICK_STALE_MAKES_WORK": "true"}

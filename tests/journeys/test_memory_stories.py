@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from tests.journeys.doors import DOORS, client_at, refused, serving_http, told
+from tests.journeys.clients import DOORS, client_at, refused, serving_http, told
 
 through_each_door = pytest.mark.parametrize("door", DOORS)
 

@@ -18,7 +18,7 @@ from mcp import MCPError
 from mcp.client import Client
 
 from tests.conftest import mounted_small
-from tests.journeys.doors import DOORS, client_at, kill, refused, serving_http, start_http, told
+from tests.journeys.clients import DOORS, client_at, kill, refused, serving_http, start_http, told
 
 through_each_door = pytest.mark.parametrize("door", DOORS)
 

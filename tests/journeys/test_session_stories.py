@@ -13,8 +13,8 @@ import pytest
 from mcp.client import Client
 from mcp_types import Implementation
 
-from tests.journeys.doors import kill, serving_http, start_http, told
-from tests.journeys.work_door import Worker, worker
+from tests.journeys.clients import kill, serving_http, start_http, told
+from tests.journeys.work_client import Worker, worker
 
 Said = dict[str, Any]
 WORK = ("--toolsets", "work")

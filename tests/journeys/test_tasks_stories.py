@@ -11,8 +11,8 @@ from typing import Any
 from mcp import StdioServerParameters
 from mcp.client import Client
 
-from tests.journeys.doors import refused, told
-from tests.toolsets.knowledge.librarian import Checkout
+from tests.journeys.clients import refused, told
+from tests.toolsets.knowledge.agents import Checkout
 
 NEEDED: dict[str, dict[str, Any]] = {
     "project": {},

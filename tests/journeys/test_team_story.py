@@ -19,8 +19,8 @@ from tallystick.audit import Decided, Event
 from tallystick.audit.proof import events
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.replay import replay
-from tests.commanding import Shell
-from tests.journeys.doors import serving_http
+from tests.command_line import CommandLine
+from tests.journeys.clients import serving_http
 from tests.server.issuing import bearer, forged, public, rsa_key
 
 KEY = rsa_key("team")
@@ -137,7 +137,7 @@ async def proven(base: Path) -> None:
         assert (replayed.same, replayed.asked, strangers) == (True, len(expected) - strangers, int(tenant == "acme"))
         text = b"".join(file.read_bytes() for file in audit.glob("*.jsonl"))
         assert not any(secret in text for secret in (b"only acme", b"Bearer", b"eyJ"))
-        assert (await asyncio.to_thread(Shell(base).run, "verify", "--tenant", tenant)).code == 0
+        assert (await asyncio.to_thread(CommandLine(base).run, "verify", "--tenant", tenant)).code == 0
 
 
 def free_port() -> int:

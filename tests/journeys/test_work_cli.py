@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tallystick import app, cli
-from tallystick.cli.asking import ask
+from tallystick.cli.tool_client import ask
 from tallystick.cli.work import parse_evidence
 from tallystick.config import load
 from tallystick.errors import InvalidArgument

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.work_door import Worker, kill_server, worker
+from tests.journeys.work_client import Worker, kill_server, worker
 
 
 async def test_a_diamond_opens_from_its_tip_to_its_foot(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tallystick.audit import encode
+from tallystick.audit.files import AuditFiles
 from tallystick.audit.proof import verify_audit
-from tallystick.audit.trail import Trail
-from tallystick.log.mark import SECTOR_BYTES
+from tallystick.log.head_file import SECTOR_BYTES
 from tests.laws.test_damage import harms
 from tests.test_audit import Clock, decided
 
@@ -29,7 +29,7 @@ class Kept:
         self.sound = self.files()
 
     def write(self, resource: str) -> None:
-        trail = Trail(self.directory, clock=Clock(), file_bytes_max=self._file_bytes_max)
+        trail = AuditFiles(self.directory, clock=Clock(), file_bytes_max=self._file_bytes_max)
         trail.append([encode(decided(resource))])
         trail.close()
 

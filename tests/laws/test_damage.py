@@ -20,11 +20,11 @@ from tallystick.commits import chain
 from tallystick.errors import Corrupt
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.log.mark import encode_mark
+from tallystick.log.head_file import encode_head
 from tallystick.log.proof import prove
 from tallystick.snapshots import Snapshots
 from tallystick.state.state import State
-from tests.making import append, draft, node
+from tests.commits_by_hand import append, draft, node
 
 WIDTHS = (2, 3, 5, 8, 13, 64, 300)
 
@@ -257,7 +257,7 @@ def test_the_mark_of_another_moment_or_log_is_refused_or_settled(tmp_path: Path,
     first, _, _ = base.sound[segment].splitlines(keepends=True)
     kept = chain.decode(first[:-1])
     early = Head(1, 1, len(first), kept.record_hash, kept.commit_id, kept.timestamp)
-    base.check({**base.sound, "head": encode_mark(early)}, "of the first group")
+    base.check({**base.sound, "head": encode_head(early)}, "of the first group")
     for what, head in {
         "inside a batch": msgspec.structs.replace(early, lamport=2, count=2, end=len(first) + 10),
         "of no line": msgspec.structs.replace(early, end=len(first) - 1),
@@ -266,6 +266,6 @@ def test_the_mark_of_another_moment_or_log_is_refused_or_settled(tmp_path: Path,
         "one commit more": msgspec.structs.replace(early, count=2),
         "another time": msgspec.structs.replace(early, timestamp="2030-01-01T00:00:00.000Z"),
     }.items():
-        harmed = {**base.sound, "head": encode_mark(head)}
+        harmed = {**base.sound, "head": encode_head(head)}
         base.check(harmed, what)
         assert base.files() == harmed, f"{what} was accepted"

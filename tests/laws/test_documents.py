@@ -26,12 +26,12 @@ from tallystick.commits.canonical import DEPTH_MAX, INTEGER_MAX, canonical_bytes
 from tallystick.server import Offer
 from tallystick.server.dispatch import Done
 from tallystick.server.http import http_app
-from tallystick.server.wire import parse
+from tallystick.server.jsonrpc import parse
 from tallystick.state.lineage import difference
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX
-from tests.commanding import Shell
-from tests.furnishing import outcome_of
+from tests.command_line import CommandLine
 from tests.fuzz.budget import tries
+from tests.sample_memory import outcome_of
 from tests.state.portrait import portrait
 from torture import writer
 
@@ -353,7 +353,7 @@ def test_whatever_is_accepted_is_given_back_equal_by_every_reader(tmp_path: Path
         live = house.state()
     check_files(base, written)
     check_database(base, written)
-    shell = Shell(base)
+    shell = CommandLine(base)
     assert shell.run("verify", "--views").code == 0
     shell.run("export", tmp_path / "backup.jsonl")
     asyncio.run(app.take_snapshot(writer.settled(base)))
@@ -361,14 +361,14 @@ def test_whatever_is_accepted_is_given_back_equal_by_every_reader(tmp_path: Path
         assert begun.state() == live
         check_everything(begun, written)
     copied, again = tmp_path / "copied", tmp_path / "again"
-    Shell(copied).run("import", tmp_path / "backup.jsonl")
+    CommandLine(copied).run("import", tmp_path / "backup.jsonl")
     with served(copied) as house:
         assert house.state() == live
         check_everything(house, written)
     # The lines of other toolsets are written by their own rules, not again.
     lines = (tmp_path / "backup.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "part.jsonl").write_bytes(b"".join(line for line in lines if b'"tool":"memory.write"' in line))
-    Shell(again).run("import", tmp_path / "part.jsonl", "--replay")
+    CommandLine(again).run("import", tmp_path / "part.jsonl", "--replay")
     with served(again) as house:
         check_documents(house, written)
 

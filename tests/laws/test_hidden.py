@@ -22,7 +22,7 @@ import orjson
 import pytest
 
 from tallystick import app
-from tallystick.audit.writer import Audit
+from tallystick.audit.writer import AuditWriter
 from tallystick.config import Settings, load
 from tallystick.policy import Action, Decision, Policy, Principal, Request
 from tallystick.policy.cache import Cache
@@ -606,7 +606,7 @@ async def memory(base: Path, monkeypatch: pytest.MonkeyPatch, hides: str, distan
         def decide(self, request: Request) -> Decision:
             return Decision(allows(request), "by the rule", "local@1")
 
-    def gate(settings: Settings, audit: Audit) -> Gate:
+    def gate(settings: Settings, audit: AuditWriter) -> Gate:
         policy: Policy | Distant = Distant(allows) if distant else Local()
         return Gate(policy, audit=audit, cache=Cache(seconds=0))
 

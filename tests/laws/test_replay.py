@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.commits import Commit, Verb
-from tallystick.state import Condition, Edge, Query, Walk, asof, conditions, order, search, walk
+from tallystick.state import Condition, Edge, Query, Walk, asof, conditions, search, sorted_values, walk
 from tallystick.state.documents import edge_name, read_edge
 from tallystick.state.state import State
 from tests.state.book import HOUR, START, Book, drive
 from tests.state.portrait import portrait
-from tests.state.telling import Name, Told
+from tests.state.telling import AnswerBuilder, Name
 
 # -- what may happen to a log
 
@@ -182,7 +182,7 @@ def name_of(edge: Edge) -> Name:
 
 
 def check_search(state: State, book: Book, query: Query, seq: int | None) -> None:
-    told = Told(book, state.count if seq is None else seq)
+    told = AnswerBuilder(book, state.count if seq is None else seq)
     page = drive(state.search(at(query, seq)))
     assert [node.id for node in page.nodes] == told.search(query)
     assert page.total == len(page.nodes)
@@ -193,7 +193,7 @@ def check_search(state: State, book: Book, query: Query, seq: int | None) -> Non
 
 
 def check_walk(state: State, book: Book, asked: Walk, seq: int | None) -> None:
-    told = Told(book, state.count if seq is None else seq)
+    told = AnswerBuilder(book, state.count if seq is None else seq)
     walked = drive(state.walk(at(asked, seq)))
     assert {node.id for node in walked.nodes} == told.reached(asked)
     assert [(path.ids, list(map(name_of, path.edges))) for path in walked.paths] == told.paths(asked)
@@ -281,7 +281,7 @@ def test_a_walk_finds_what_trying_every_path_finds(story: list[Step], walks: lis
 def test_every_node_and_edge_is_what_it_was_at_every_moment(story: list[Step]) -> None:
     book = written(story)
     for seq in range(book.state.count + 1):
-        told = Told(book, seq)
+        told = AnswerBuilder(book, seq)
         for name in "abcd":
             node = book.state.node(name, seq)
             assert (None if node is None else node.attrs) == told.nodes.get(name, {}).get("attrs")
@@ -300,7 +300,7 @@ def short_of_breath() -> Iterator[None]:
             (conditions, "_BREATH"),
             (conditions, "_BREATH_COST"),
             (asof, "_BREATH"),
-            (order, "_RUN"),
+            (sorted_values, "_RUN"),
             (walk, "_BREATH"),
             (walk, "_PATHS"),
         ):
@@ -329,7 +329,7 @@ def test_an_answer_is_of_one_moment_though_others_write_and_undo_meanwhile(
                     book.undo(data.draw(st.integers(0, book.state.count - count)))
     except StopIteration as done:
         found = done.value
-    told = Told(book, count)
+    told = AnswerBuilder(book, count)
     if isinstance(asked, Query):
         assert [node.id for node in found.nodes] == told.search(asked)
     else:

@@ -15,7 +15,7 @@ from tallystick.state.state import State
 from tallystick.state.work import cycles
 from tallystick.state.work.graph import WorkGraph
 from tests.state.work_portrait import portrait
-from tests.toolsets.work.team import Team
+from tests.toolsets.work.agents import Team
 
 # -- what agents may do: numbers stand for nodes that are there, modulo how many
 
@@ -176,7 +176,7 @@ class Reader:
     """Reads every document and every edge, and works everything out from the definitions."""
 
     def __init__(self, state: State) -> None:
-        graph = state.aspect(WorkGraph)
+        graph = state.derived(WorkGraph)
         self.nodes: dict[str, dict[str, Any]] = {}
         self.updated: dict[str, int] = {}
         self.created: dict[str, int] = {}
@@ -247,7 +247,7 @@ def test_readiness_ranking_and_what_becomes_actionable_are_what_a_simple_reader_
 
 
 def check(state: State) -> None:
-    reader, graph = Reader(state), state.aspect(WorkGraph)
+    reader, graph = Reader(state), state.derived(WorkGraph)
     (board,) = graph.projects()
     assert [graph.by_number[rank[-1]].id for rank in board.ranked] == reader.actionable()
     assert {graph.by_number[number].id for number in board.blocked} == reader.blocked()
@@ -268,7 +268,7 @@ def test_going_back_and_forth_ends_where_building_anew_does(story: list[Any], tu
         entries = list(told.team.log.read(Head()))
     lines = {entry.offset: entry.line for entry in entries}
     moving = State(lambda offset, checked=True: lines[offset])
-    graph = moving.aspect(WorkGraph)
+    graph = moving.derived(WorkGraph)
     for back, forth in [*turns, (0, len(entries))]:
         moving.undo(min(back, moving.count))
         for entry in entries[moving.count : moving.count + forth]:
@@ -276,7 +276,7 @@ def test_going_back_and_forth_ends_where_building_anew_does(story: list[Any], tu
         fresh = State(lambda offset, checked=True: lines[offset])
         for entry in entries[: moving.count]:
             fresh.apply(chain.decode(entry.line), entry.offset, entry.end)
-        assert portrait(graph) == portrait(fresh.aspect(WorkGraph))
+        assert portrait(graph) == portrait(fresh.derived(WorkGraph))
 
 
 @given(STORIES)

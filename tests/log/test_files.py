@@ -15,10 +15,10 @@ from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import Corrupt, LogClosed, StorageRefused
 from tallystick.log import Head, recovery
 from tallystick.log.files import FilesLog
-from tallystick.log.mark import Mark
+from tallystick.log.head_file import HeadFile
 from tallystick.log.proof import prove
 from tallystick.log.recovery import PendingMasks
-from tests.making import append, draft, entries, filled, node
+from tests.commits_by_hand import append, draft, entries, filled, node
 
 
 def segments(system: Path) -> list[Path]:
@@ -203,7 +203,7 @@ def test_a_payload_that_nothing_explains_is_shown_to_nobody(tmp_path: Path) -> N
 def test_a_log_that_does_not_lead_to_the_mark_ends_in_an_error(tmp_path: Path) -> None:
     log = FilesLog(tmp_path)
     filled(log, 2)
-    Mark(tmp_path / "head").write(msgspec.structs.replace(log.head(), record_hash="0" * 64))
+    HeadFile(tmp_path / "head").write(msgspec.structs.replace(log.head(), record_hash="0" * 64))
     with pytest.raises(Corrupt, match=r"line 2.*not the one that was acknowledged"):
         list(FilesLog(tmp_path).read(Head()))
 
@@ -360,7 +360,7 @@ def test_a_redaction_made_while_somebody_reads_explains_what_it_masked(
     log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
     # It looked for the head just before the redaction, and at the lines just after it.
     heads = iter([before])
-    monkeypatch.setattr(FilesLog, "head", lambda self: next(heads, self._mark.read()))
+    monkeypatch.setattr(FilesLog, "head", lambda self: next(heads, self._head_file.read()))
     assert [entry.commit.lamport for entry in reader.read(Head())] == [1, 2, 3]
 
 

@@ -10,11 +10,11 @@ import pytest
 from tallystick.commits import Operation, Verb, chain
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.log.mark import Mark
+from tallystick.log.head_file import HeadFile
 from tallystick.log.proof import prove
 from tallystick.log.segments import Segments
+from tests.commits_by_hand import append, draft, entries, filled, node
 from tests.log.test_files import redaction
-from tests.making import append, draft, entries, filled, node
 
 
 def written(system: Path, count: int = 6) -> Path:
@@ -163,12 +163,12 @@ def test_a_redaction_made_while_it_reads_is_no_damage(tmp_path: Path, monkeypatc
     log = FilesLog(tmp_path)
     offset, masked, operations = redaction(log)
     append(log, draft(node("last")))
-    before, real = log.head(), Mark.read
+    before, real = log.head(), HeadFile.read
     log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
     # It looked for the kept position just before the redaction, at the lines just after it; a writer is busy.
     assert log.claim(timeout_seconds=0)
     kept = iter([before])
-    monkeypatch.setattr(Mark, "read", lambda self: next(kept, None) or real(self))
+    monkeypatch.setattr(HeadFile, "read", lambda self: next(kept, None) or real(self))
     proof = prove(tmp_path)
     assert proof.sound, proof.problem
     assert proof.position == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tallystick.errors import HeadMoved, TallystickError
 from tallystick.log.files import FilesLog
-from tests.making import append, draft, node
+from tests.commits_by_hand import append, draft, node
 
 
 def main(system: str, name: str, count: str, segment_bytes_max: str = "4000") -> None:

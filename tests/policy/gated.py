@@ -9,14 +9,14 @@ from typing import TypeVar
 import msgspec
 
 from tallystick.audit import Decided, Event
+from tallystick.audit.files import AuditFiles
 from tallystick.audit.proof import events
-from tallystick.audit.trail import Trail
-from tallystick.audit.writer import Audit
+from tallystick.audit.writer import AuditWriter
 from tallystick.clock import from_text
 from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.log.memory import MemoryLog
 from tallystick.partition import Partition, Propose, Receipt
-from tallystick.policy import Action, Decision, DistantPolicy, Facts, Policy, Principal, Request
+from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request, ResourceFacts
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import Gate
@@ -41,7 +41,7 @@ class Gated:
         self.now = NOON
         self.home = home
         self.partition = Partition(MemoryLog(), clock=self._clock)
-        self.audit = Audit(lambda tenant: Trail(home / tenant, clock=self._clock), clock=self._clock)
+        self.audit = AuditWriter(lambda tenant: AuditFiles(home / tenant, clock=self._clock), clock=self._clock)
         self.gate = Gate(policy, audit=self.audit, cache=cache, clock=self._clock)
 
     def _clock(self) -> int:
@@ -54,27 +54,27 @@ class Gated:
         resource: str | None = None,
         action: Action = Action.READ,
     ) -> T:
-        asking = self.gate.asking(principal, action, resource)
+        authorization = self.gate.authorization(principal, action, resource)
 
         def decided(state: State) -> T:
-            asking.decide(facts_of(state, resource, principal))
+            authorization.decide(facts_of(state, resource, principal))
             return look(state)
 
-        return await asking.through(lambda: self.partition.look(decided))
+        return await authorization.through(lambda: self.partition.look(decided))
 
     async def write(self, principal: Principal, action: Action, propose: Propose, resource: str) -> Receipt:
-        asking = self.gate.asking(principal, action, resource)
+        authorization = self.gate.authorization(principal, action, resource)
 
         def decided(state: State) -> Draft | Commit:
-            decision = asking.decide(facts_of(state, resource, principal))
+            decision = authorization.decide(facts_of(state, resource, principal))
             proposed = propose(state)
             assert isinstance(proposed, Draft)
             return msgspec.structs.replace(proposed, policy_version=decision.policy_version)
 
-        async def facts() -> Facts:
+        async def facts() -> ResourceFacts:
             return await self.partition.look(lambda state: facts_of(state, resource, principal))
 
-        return await asking.through(lambda: self.partition.commit(decided), facts)
+        return await authorization.through(lambda: self.partition.commit(decided), facts)
 
     async def put(self, principal: Principal, name: str) -> Receipt:
         payload = {"id": name, "type": "note", "attrs": {}}
@@ -99,9 +99,9 @@ class Gated:
         self.audit.close()
 
 
-def facts_of(state: State, resource: str | None, principal: Principal) -> Facts:
+def facts_of(state: State, resource: str | None, principal: Principal) -> ResourceFacts:
     known = state.owner(resource) if resource is not None else None
-    return Facts(*known, principal.tenant) if known else Facts()
+    return ResourceFacts(*known, principal.tenant) if known else ResourceFacts()
 
 
 class Distant:

@@ -115,12 +115,12 @@ def test_a_policy_may_be_let_go_of_by_any_thread(monkeypatch: pytest.MonkeyPatch
     policies = [Embedded("rbac")]
     refusals = [raised_by(partial(Embedded, bundle(text))) for text, _ in BROKEN.values()]
 
-    def let_go() -> None:
+    def release() -> None:
         policies.clear()
         refusals.clear()
         gc.collect()
 
-    elsewhere(let_go)
+    elsewhere(release)
     assert complaints == []
 
 

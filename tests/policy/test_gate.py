@@ -12,15 +12,15 @@ import pytest
 from msgspec.structs import replace
 
 from tallystick.audit import Decided, Event, Incident, Narrowed
+from tallystick.audit.files import AuditFiles
 from tallystick.audit.proof import events, verify_audit
-from tallystick.audit.trail import Trail
-from tallystick.audit.writer import Audit
+from tallystick.audit.writer import AuditWriter
 from tallystick.commits import Draft, Operation, Verb
-from tallystick.errors import Conflict, Denied, NotFound, TooMuch
-from tallystick.policy import Action, Decision, DistantPolicy, Facts, Policy, Principal, Request, denial, gate
+from tallystick.errors import Conflict, Denied, LimitExceeded, NotFound
+from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request, ResourceFacts, denial, gate
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
-from tallystick.policy.gate import ATTEMPTS_MAX, Gate, Undecided
+from tallystick.policy.gate import ATTEMPTS_MAX, DecisionPending, Gate
 from tallystick.policy.replay import replay
 from tests.policy.gated import Distant, Gated
 
@@ -127,13 +127,13 @@ async def test_a_question_that_fails_later_was_still_decided(tmp_path: Path) -> 
 async def test_a_draft_that_is_judged_twice_is_decided_and_written_down_once(tmp_path: Path) -> None:
     policy = Counting(lambda request: yes())
     async with gated(policy, tmp_path) as store:
-        asking = store.gate.asking(ALICE, Action.WRITE, "plan")
+        authorization = store.gate.authorization(ALICE, Action.WRITE, "plan")
 
         async def attempt() -> None:
-            asking.decide(Facts())
-            asking.decide(Facts())
+            authorization.decide(ResourceFacts())
+            authorization.decide(ResourceFacts())
 
-        await asking.through(attempt)
+        await authorization.through(attempt)
         assert policy.asked == 1
         assert len(store.decided()) == 1
 
@@ -301,20 +301,20 @@ async def test_a_changed_policy_file_takes_effect_and_a_broken_one_does_not(tmp_
 
 async def test_a_write_forgets_what_was_decided_about_everything_it_changed(tmp_path: Path) -> None:
     policy = Counting(lambda request: yes())
-    plan = Facts("note", "alice", "default")
+    plan = ResourceFacts("note", "alice", "default")
     async with gated(policy, tmp_path) as store:
-        asking = store.gate.asking(ALICE, Action.WRITE)
+        authorization = store.gate.authorization(ALICE, Action.WRITE)
 
         async def attempt() -> None:
-            asking.decide(Facts())
-            asking.decide_all([(Action.WRITE, "plan", plan, None)])
+            authorization.decide(ResourceFacts())
+            authorization.decide_all([(Action.WRITE, "plan", plan, None)])
 
         for _ in range(2):
-            store.gate.asking(BOB, Action.READ, "plan").decide(plan)
+            store.gate.authorization(BOB, Action.READ, "plan").decide(plan)
         assert policy.asked == 1
-        await asking.through(attempt)
+        await authorization.through(attempt)
         before = policy.asked
-        store.gate.asking(BOB, Action.READ, "plan").decide(plan)
+        store.gate.authorization(BOB, Action.READ, "plan").decide(plan)
         assert policy.asked == before + 1
 
 
@@ -327,17 +327,19 @@ async def test_what_was_found_is_narrowed_to_what_may_be_read(tmp_path: Path, di
         return request.resource_owner == "alice" and request.action is Action.READ
 
     policy = Distant(rule) if distant else Counting(lambda request: Decision(rule(request), "", "v1"))
-    things = [(f"n{number}", Facts("note", "alice" if number % 3 else "bob", "default")) for number in range(250)]
+    things = [
+        (f"n{number}", ResourceFacts("note", "alice" if number % 3 else "bob", "default")) for number in range(250)
+    ]
     async with gated(policy, tmp_path) as store:
-        asking = store.gate.asking(ALICE, Action.SEARCH)
+        authorization = store.gate.authorization(ALICE, Action.SEARCH)
 
         async def look() -> list[str]:
-            unknown = [thing for thing in things if asking.sees(thing) is None]
+            unknown = [thing for thing in things if authorization.allows(thing) is None]
             if unknown:
-                raise Undecided([(Action.READ, *thing, None) for thing in unknown])
-            return [thing[0] for thing in things if asking.sees(thing)]
+                raise DecisionPending([(Action.READ, *thing, None) for thing in unknown])
+            return [thing[0] for thing in things if authorization.allows(thing)]
 
-        allowed = await asking.through(look)
+        allowed = await authorization.through(look)
         assert allowed == [name for name, facts in things if facts.owner == "alice"]
         (event,) = store.audited()
     assert isinstance(event, Narrowed)
@@ -351,13 +353,13 @@ async def test_what_an_attempt_comes_across_is_not_asked_about_for_ever(
     monkeypatch.setattr(gate, "PATIENCE_SECONDS", -1.0)
     policy = Distant(lambda request: True)
     async with gated(policy, tmp_path) as store:
-        asking = store.gate.asking(ALICE, Action.SEARCH)
+        authorization = store.gate.authorization(ALICE, Action.SEARCH)
 
         async def look() -> None:
-            raise Undecided([(Action.READ, f"n{len(policy.asked)}", Facts(), None)])
+            raise DecisionPending([(Action.READ, f"n{len(policy.asked)}", ResourceFacts(), None)])
 
-        with pytest.raises(TooMuch) as no:
-            await asking.through(look)
+        with pytest.raises(LimitExceeded) as no:
+            await authorization.through(look)
     assert (no.value.code, policy.asked) == ("QUERY_TIMEOUT", [])
 
 
@@ -381,20 +383,20 @@ async def test_an_engine_that_fails_denies_and_is_reported_once(
 
 async def test_a_slow_decision_is_let_through_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate(Counting(lambda request: yes()), slo_ms=0.0)
-    asking = gate.asking(ALICE, Action.READ)
+    authorization = gate.authorization(ALICE, Action.READ)
 
     async def attempt() -> bool:
-        return asking.decide(Facts()).allowed
+        return authorization.decide(ResourceFacts()).allowed
 
     with caplog.at_level(logging.WARNING):
-        assert await asking.through(attempt)
+        assert await authorization.through(attempt)
     assert "a policy decision took" in caplog.text
 
 
 @pytest.mark.parametrize(("strict", "second"), [(False, True), (True, False)])
 def test_a_strict_gate_denies_while_nothing_can_be_written_down(tmp_path: Path, strict: bool, second: bool) -> None:
     (tmp_path / "file").write_text("in the way")
-    audit = Audit(lambda tenant: Trail(tmp_path / "file" / tenant))
+    audit = AuditWriter(lambda tenant: AuditFiles(tmp_path / "file" / tenant))
     gate = Gate(Counting(lambda request: yes()), audit=audit, strict_audit=strict)
     for allowed in (True, second):
         made = gate.find(Request(ALICE, Action.READ, "plan"))

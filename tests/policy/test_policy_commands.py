@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tallystick.audit import encode
-from tallystick.audit.trail import Trail
+from tallystick.audit.files import AuditFiles
 from tallystick.cli.policy import commands
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.policy import Action, Decision, Principal, Request, denial
@@ -60,7 +60,7 @@ def audited(tmp_path: Path) -> Path:
     ]
     made = [(request, rbac.decide(request)) for request in requests]
     made.append((requests[0], denial("timeout", "too slow", "rbac@1")))
-    trail = Trail(tmp_path / "memory" / "_system" / "audit")
+    trail = AuditFiles(tmp_path / "memory" / "_system" / "audit")
     trail.append([encode(event_of(request, decision, 0.1, False)) for request, decision in made])
     trail.close()
     return tmp_path

@@ -10,95 +10,99 @@ from pathlib import Path
 import pytest
 
 from tallystick.projections.blobs import BlobProof, prove_blobs
-from tests.projections.desk import DEFINITIONS, Desk, connection, memory, text
 from tests.projections.test_views import redact
+from tests.projections.workspace import DEFINITIONS, Workspace, connection, memory, text
 
 LARGE = "Many words. " * 30_000
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    desk.write(*DEFINITIONS)
-    desk.write(memory("roof", "Project", text("Small enough for the log.")), memory("call", "Action"))
-    desk.write(memory("book", "Project", desk.prepared("nodes", "book", LARGE)))
-    desk.write(connection("next", "roof", "NextAction", "call", desk.prepared("connections", "next", LARGE.upper())))
-    yield desk
-    desk.close()
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    workspace = Workspace(tmp_path)
+    workspace.write(*DEFINITIONS)
+    workspace.write(memory("roof", "Project", text("Small enough for the log.")), memory("call", "Action"))
+    workspace.write(memory("book", "Project", workspace.prepared("nodes", "book", LARGE)))
+    workspace.write(
+        connection("next", "roof", "NextAction", "call", workspace.prepared("connections", "next", LARGE.upper()))
+    )
+    yield workspace
+    workspace.close()
 
 
-def test_blobs_that_are_whole_are_counted(desk: Desk) -> None:
+def test_blobs_that_are_whole_are_counted(workspace: Workspace) -> None:
     progress: list[int] = []
-    assert prove_blobs(desk.home, progress.append) == BlobProof(2, 2 * len(LARGE), [])
+    assert prove_blobs(workspace.home, progress.append) == BlobProof(2, 2 * len(LARGE), [])
     assert progress[-1] == 2 * len(LARGE)
 
 
 @pytest.mark.parametrize("entity", ["book", "next"])
-def test_a_changed_byte_is_named_with_its_entity(desk: Desk, entity: str) -> None:
-    path = _blob_of(desk, entity)
+def test_a_changed_byte_is_named_with_its_entity(workspace: Workspace, entity: str) -> None:
+    path = _blob_of(workspace, entity)
     path.write_bytes(path.read_bytes()[:-2] + b"!" + path.read_bytes()[-1:])
-    (problem,) = prove_blobs(desk.home).problems
+    (problem,) = prove_blobs(workspace.home).problems
     assert (problem.file, problem.entity) == (f"_content/blobs/{path.name}", entity)
     assert "damaged" in problem.problem
     assert "restore" in problem.advice
-    desk.prepared("nodes" if entity == "book" else "connections", entity, LARGE if entity == "book" else LARGE.upper())
-    assert prove_blobs(desk.home).sound, "writing the same content again replaces it"
+    workspace.prepared(
+        "nodes" if entity == "book" else "connections", entity, LARGE if entity == "book" else LARGE.upper()
+    )
+    assert prove_blobs(workspace.home).sound, "writing the same content again replaces it"
 
 
-def test_a_missing_one_is_named(desk: Desk) -> None:
-    _blob_of(desk, "book").unlink()
-    (problem,) = prove_blobs(desk.home).problems
+def test_a_missing_one_is_named(workspace: Workspace) -> None:
+    _blob_of(workspace, "book").unlink()
+    (problem,) = prove_blobs(workspace.home).problems
     assert (problem.entity, problem.problem) == ("book", "it is missing")
 
 
-def test_what_is_no_file_is_named(desk: Desk) -> None:
-    path = _blob_of(desk, "book")
-    path.rename(desk.home / "elsewhere")
-    path.symlink_to(desk.home / "elsewhere")
-    (problem,) = prove_blobs(desk.home).problems
+def test_what_is_no_file_is_named(workspace: Workspace) -> None:
+    path = _blob_of(workspace, "book")
+    path.rename(workspace.home / "elsewhere")
+    path.symlink_to(workspace.home / "elsewhere")
+    (problem,) = prove_blobs(workspace.home).problems
     assert "cannot be read" in problem.problem
 
 
-def test_an_attribute_that_looks_like_a_blob_names_none(desk: Desk) -> None:
-    desk.write(memory("fake", "Project", blob="0" * 64))
-    assert prove_blobs(desk.home).sound
+def test_an_attribute_that_looks_like_a_blob_names_none(workspace: Workspace) -> None:
+    workspace.write(memory("fake", "Project", blob="0" * 64))
+    assert prove_blobs(workspace.home).sound
 
 
-def test_an_older_version_is_proven_too(desk: Desk) -> None:
-    old = _blob_of(desk, "book")
-    desk.write(memory("book", "Project", text("A short one now.")))
-    assert prove_blobs(desk.home).sound
+def test_an_older_version_is_proven_too(workspace: Workspace) -> None:
+    old = _blob_of(workspace, "book")
+    workspace.write(memory("book", "Project", text("A short one now.")))
+    assert prove_blobs(workspace.home).sound
     old.unlink()
-    assert not prove_blobs(desk.home).sound
+    assert not prove_blobs(workspace.home).sound
 
 
-def test_what_was_redacted_and_is_gone_is_right(desk: Desk) -> None:
-    blob = _blob_of(desk, "book")
-    redact(desk, "book")
+def test_what_was_redacted_and_is_gone_is_right(workspace: Workspace) -> None:
+    blob = _blob_of(workspace, "book")
+    redact(workspace, "book")
     assert not blob.exists()
-    assert prove_blobs(desk.home) == BlobProof(1, len(LARGE), [])
+    assert prove_blobs(workspace.home) == BlobProof(1, len(LARGE), [])
 
 
-def test_what_was_redacted_and_is_still_there_is_named(desk: Desk) -> None:
-    blob = _blob_of(desk, "book")
+def test_what_was_redacted_and_is_still_there_is_named(workspace: Workspace) -> None:
+    blob = _blob_of(workspace, "book")
     kept = blob.read_bytes()
-    redact(desk, "book")
+    redact(workspace, "book")
     blob.write_bytes(kept)
     os.utime(blob, (1_600_000_000, 1_600_000_000))
-    (problem,) = prove_blobs(desk.home).problems
+    (problem,) = prove_blobs(workspace.home).problems
     assert problem.file == f"_content/blobs/{blob.name}"
     assert "redacted" in problem.problem
     assert "doctor --repair" in problem.advice
 
 
-def test_what_a_writer_left_that_died_is_no_damage(desk: Desk) -> None:
+def test_what_a_writer_left_that_died_is_no_damage(workspace: Workspace) -> None:
     """Nobody redacted anything: it is only debris, which the doctor tells."""
-    desk.prepared("nodes", "draft", LARGE.lower())
-    for path in (desk.home / "_content" / "blobs").iterdir():
+    workspace.prepared("nodes", "draft", LARGE.lower())
+    for path in (workspace.home / "_content" / "blobs").iterdir():
         os.utime(path, (1_600_000_000, 1_600_000_000))
-    assert prove_blobs(desk.home).sound
+    assert prove_blobs(workspace.home).sound
 
 
-def _blob_of(desk: Desk, entity: str) -> Path:
+def _blob_of(workspace: Workspace, entity: str) -> Path:
     words = LARGE if entity == "book" else LARGE.upper()
-    return desk.home / "_content" / "blobs" / sha256(words.encode()).hexdigest()
+    return workspace.home / "_content" / "blobs" / sha256(words.encode()).hexdigest()

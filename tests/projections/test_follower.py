@@ -19,7 +19,7 @@ from tallystick.log.memory import MemoryLog
 from tallystick.projections import follower as module
 from tallystick.projections.follower import Follower, Trouble, trouble_of
 from tests import patience
-from tests.making import append, draft, filled, node
+from tests.commits_by_hand import append, draft, filled, node
 
 
 class Counting:

@@ -21,10 +21,10 @@ from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.projections.emission import Emitter, FileSink, HttpSink, follow, shown, sink_for
 from tallystick.projections.follower import Follower
-from tallystick.projections.openlineage import Event, Telling, run_of
-from tests.making import append, draft, entries, node
+from tallystick.projections.lineage_emitter import FileSink, HttpSink, LineageEmitter, follow, shown, sink_for
+from tallystick.projections.openlineage import Event, EventBuilder, run_of
+from tests.commits_by_hand import append, draft, entries, node
 from tests.projections.openlineage_schemas import faults_of
 
 RUN = {"run_id": "run_20250101_001", "job_id": "onboarding_job_001", "dataset_id": "user_profiles"}
@@ -59,7 +59,7 @@ def in_run(operation: Operation, context: dict[str, str] | None) -> Draft:
 
 
 def told(*drafts: Draft) -> list[Event]:
-    telling = Telling(lambda commit: "user_profile")
+    telling = EventBuilder(lambda commit: "user_profile")
     return [event for commit in commits(*drafts) for event in telling.tell(commit)]
 
 
@@ -128,7 +128,7 @@ def test_what_nobody_named_is_made_of_actor_operation_and_type() -> None:
 
 def test_an_event_can_be_proven_by_its_commit() -> None:
     (commit,) = commits(in_run(OPERATIONS[0], RUN))
-    event = Telling(lambda commit: "").tell(commit)[-1]
+    event = EventBuilder(lambda commit: "").tell(commit)[-1]
     facet, output = event["run"]["facets"]["tallystick_commit"], event["outputs"][0]["facets"]
     assert (facet["commit_id"], facet["record_hash"], facet["lamport"]) == (commit.commit_id, commit.record_hash, 1)
     assert output["version"]["datasetVersion"] == commit.commit_id
@@ -207,7 +207,7 @@ def log(tmp_path: Path) -> Iterator[FilesLog]:
     made.close()
 
 
-def emitting(system: Path, sink: Any, kind: str = "note") -> tuple[Emitter, Follower]:
+def emitting(system: Path, sink: Any, kind: str = "note") -> tuple[LineageEmitter, Follower]:
     return follow(system, lambda: FilesLog(system), sink, lambda commit: kind)
 
 

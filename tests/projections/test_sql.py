@@ -24,9 +24,9 @@ from tallystick.projections import sql
 from tallystick.projections.database import Damaged
 from tallystick.projections.follower import Follower
 from tallystick.projections.sql import SqlProjection
+from tests.commits_by_hand import append, draft
 from tests.laws.test_replay import STORIES, Step
-from tests.making import append, draft
-from tests.projections.desk import connection, cut, gone, memory, text
+from tests.projections.workspace import connection, cut, gone, memory, text
 from tests.state.book import Book
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "query-with-sql.md"

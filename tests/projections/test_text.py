@@ -21,12 +21,12 @@ from tallystick.log import Entry, Head, head_after
 from tallystick.log.files import FilesLog
 from tallystick.projections.content import Contents
 from tallystick.projections.follower import Follower
-from tallystick.projections.text import Found, Mode, TextIndex, projection, ranking
-from tallystick.projections.text.folded import Shelf
+from tallystick.projections.text import Mode, TextIndex, TextMatches, projection, ranking
 from tallystick.projections.text.projection import TextProjection
+from tallystick.projections.text.substring_index import SubstringWriter
+from tests.commits_by_hand import append, draft
 from tests.laws.test_replay import STORIES, Step
-from tests.making import append, draft
-from tests.projections.desk import gone, memory, text
+from tests.projections.workspace import gone, memory, text
 from tests.state.book import Book
 
 
@@ -58,7 +58,7 @@ class Place:
 
     def search(
         self, query: str, *, node_type: str | None = None, limit: int | None = None, mode: Mode = "substring"
-    ) -> Found:
+    ) -> TextMatches:
         return asyncio.run(self.index.search(query, node_type=node_type, limit=limit, mode=mode))
 
     def kept_bytes(self) -> bytes:
@@ -134,7 +134,7 @@ def test_only_texts_are_searched_not_ids_types_or_attributes(place: Place) -> No
 def test_binary_content_is_not_searched(place: Place) -> None:
     binary = {"format": "png", "encoding": "base64", "text": b64encode(b"hello").decode()}
     place.write(memory("binary", "Note", binary), memory("none", "Note"))
-    assert place.search(b64encode(b"hello").decode()) == Found([], [])
+    assert place.search(b64encode(b"hello").decode()) == TextMatches([], [])
 
 
 def test_nodes_come_in_the_order_in_which_they_were_made_however_they_changed(place: Place) -> None:
@@ -340,7 +340,7 @@ def test_a_process_that_dies_before_it_wiped_leaves_nothing_to_find(
     assert place.found("apple") == ["a"]
     place.write(memory("a", "Note", text("pear")))
     with monkeypatch.context() as dying:
-        dying.setattr(Shelf, "wipe", _die)
+        dying.setattr(SubstringWriter, "wipe", _die)
         with pytest.raises(KeyboardInterrupt):
             place.follower.catch_up()
     other = Place(place.home)
@@ -357,7 +357,7 @@ def test_a_full_disk_is_said_and_made_good_later(place: Place, monkeypatch: pyte
     assert place.found("apple") == ["a"]
     place.write(memory("b", "Note", text("apple")), memory("a", "Note", text("pear")))
     with monkeypatch.context() as full:
-        full.setattr(Shelf, "_write", _no_space)
+        full.setattr(SubstringWriter, "_write", _no_space)
         with pytest.raises(StorageRefused):
             place.found("apple")
     assert (place.found("apple"), place.found("pear")) == (["b"], ["a"])

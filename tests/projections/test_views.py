@@ -18,11 +18,11 @@ import pytest
 from tallystick.commits import Operation, Verb, mask
 from tallystick.log import Head
 from tallystick.projections import views
-from tallystick.projections.confined import Confined
+from tallystick.projections.sandboxed_files import SandboxedFiles
 from tests.conftest import mounted_small
-from tests.projections.desk import (
+from tests.projections.workspace import (
     DEFINITIONS,
-    Desk,
+    Workspace,
     connection,
     cut,
     define_connection,
@@ -37,8 +37,8 @@ PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    made = Workspace(tmp_path)
     made.write(*DEFINITIONS)
     yield made
     made.close()
@@ -47,9 +47,9 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 # -- what they look like
 
 
-def test_a_node_stands_in_the_registry_with_its_content_beside_it(desk: Desk) -> None:
-    desk.write(memory("mem_k4j9x2_p8n3q1", "Project", text("# Kitchen\n"), status="active"))
-    assert desk.registry() == {
+def test_a_node_stands_in_the_registry_with_its_content_beside_it(workspace: Workspace) -> None:
+    workspace.write(memory("mem_k4j9x2_p8n3q1", "Project", text("# Kitchen\n"), status="active"))
+    assert workspace.registry() == {
         "nodes": {
             "mem_k4j9x2_p8n3q1": {
                 "id": "mem_k4j9x2_p8n3q1",
@@ -66,13 +66,13 @@ def test_a_node_stands_in_the_registry_with_its_content_beside_it(desk: Desk) ->
         },
         "connections": {},
     }
-    assert desk.read("_content/nodes/mem_k4j9x2_p8n3q1.md") == "# Kitchen\n"
+    assert workspace.read("_content/nodes/mem_k4j9x2_p8n3q1.md") == "# Kitchen\n"
 
 
-def test_a_connection_stands_in_the_registry_and_its_content_is_always_markdown(desk: Desk) -> None:
-    desk.write(memory("p"), memory("a", "Action"))
-    desk.write(connection("conn_1", "p", "NextAction", "a", text("soon", "html"), priority="high"))
-    assert desk.registry()["connections"] == {
+def test_a_connection_stands_in_the_registry_and_its_content_is_always_markdown(workspace: Workspace) -> None:
+    workspace.write(memory("p"), memory("a", "Action"))
+    workspace.write(connection("conn_1", "p", "NextAction", "a", text("soon", "html"), priority="high"))
+    assert workspace.registry()["connections"] == {
         "conn_1": {
             "id": "conn_1",
             "type": "NextAction",
@@ -84,12 +84,12 @@ def test_a_connection_stands_in_the_registry_and_its_content_is_always_markdown(
             "content": {"path": "_content/connections/conn_1.md", "format": "html", "encoding": "utf-8"},
         }
     }
-    assert desk.read("_content/connections/conn_1.md") == "soon"
+    assert workspace.read("_content/connections/conn_1.md") == "soon"
 
 
-def test_the_ontology_keeps_its_order_and_leaves_out_what_is_empty(desk: Desk) -> None:
-    desk.write(define_type("Person"), define_connection("WaitingFor", "Action", "Person", ["since", "follow up"]))
-    assert desk.read("_system/ontology.yaml") == (
+def test_the_ontology_keeps_its_order_and_leaves_out_what_is_empty(workspace: Workspace) -> None:
+    workspace.write(define_type("Person"), define_connection("WaitingFor", "Action", "Person", ["since", "follow up"]))
+    assert workspace.read("_system/ontology.yaml") == (
         "node_types:\n  - Project\n  - Action\n  - Person\n"
         "\n"
         "connection_types:\n"
@@ -101,23 +101,25 @@ def test_the_ontology_keeps_its_order_and_leaves_out_what_is_empty(desk: Desk) -
 
 
 @pytest.mark.parametrize("name", ["true", "No", "a: b", "- x", "#", "1", "é", 'say "hi"', "a\\b"])
-def test_names_that_yaml_would_misread_are_quoted(desk: Desk, name: str) -> None:
-    desk.write(define_type(name))
-    shown = desk.read("_system/ontology.yaml").splitlines()[3].removeprefix("  - ")
+def test_names_that_yaml_would_misread_are_quoted(workspace: Workspace, name: str) -> None:
+    workspace.write(define_type(name))
+    shown = workspace.read("_system/ontology.yaml").splitlines()[3].removeprefix("  - ")
     assert json.loads(shown) == name
 
 
-def test_nothing_is_shown_of_types_the_ontology_does_not_name(desk: Desk) -> None:
-    before = desk.files()
-    desk.write(memory("w", "work/node", text("hidden")), memory("n", "note"), connection(None, "w", "NextAction", "n"))
-    assert desk.files() == before
+def test_nothing_is_shown_of_types_the_ontology_does_not_name(workspace: Workspace) -> None:
+    before = workspace.files()
+    workspace.write(
+        memory("w", "work/node", text("hidden")), memory("n", "note"), connection(None, "w", "NextAction", "n")
+    )
+    assert workspace.files() == before
 
 
 def test_a_store_without_an_ontology_has_no_views(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.write(memory("n", "note"))
-    assert desk.files() == {}
-    desk.close()
+    workspace = Workspace(tmp_path)
+    workspace.write(memory("n", "note"))
+    assert workspace.files() == {}
+    workspace.close()
 
 
 FILE_NAMES = {
@@ -132,117 +134,119 @@ FILE_NAMES = {
 
 
 @pytest.mark.parametrize("node_id", FILE_NAMES)
-def test_what_a_client_says_never_becomes_a_path(desk: Desk, node_id: str) -> None:
-    desk.write(memory(node_id, "Project", text("x", "../../sh")))
-    assert desk.registry()["nodes"][node_id]["content"]["path"] == f"_content/nodes/{FILE_NAMES[node_id]}.txt"
-    assert desk.read(f"_content/nodes/{FILE_NAMES[node_id]}.txt") == "x"
+def test_what_a_client_says_never_becomes_a_path(workspace: Workspace, node_id: str) -> None:
+    workspace.write(memory(node_id, "Project", text("x", "../../sh")))
+    assert workspace.registry()["nodes"][node_id]["content"]["path"] == f"_content/nodes/{FILE_NAMES[node_id]}.txt"
+    assert workspace.read(f"_content/nodes/{FILE_NAMES[node_id]}.txt") == "x"
 
 
-def test_long_ids_that_begin_alike_have_files_of_their_own(desk: Desk) -> None:
+def test_long_ids_that_begin_alike_have_files_of_their_own(workspace: Workspace) -> None:
     one, two = "é" * 255 + "1", "é" * 255 + "2"
-    desk.write(memory(one, "Project", text("one")), memory(two, "Project", text("two")))
-    paths = [desk.registry()["nodes"][each]["content"]["path"] for each in (one, two)]
-    assert [desk.read(path) for path in paths] == ["one", "two"]
+    workspace.write(memory(one, "Project", text("one")), memory(two, "Project", text("two")))
+    paths = [workspace.registry()["nodes"][each]["content"]["path"] for each in (one, two)]
+    assert [workspace.read(path) for path in paths] == ["one", "two"]
 
 
 # -- changes
 
 
-def test_a_new_format_alone_moves_nothing_and_new_content_takes_the_new_ending(desk: Desk) -> None:
-    desk.write(memory("n", "Project", text("one")))
-    desk.write(memory("n", "Project", text("one", "json")))
-    assert desk.registry()["nodes"]["n"]["content"] == {
+def test_a_new_format_alone_moves_nothing_and_new_content_takes_the_new_ending(workspace: Workspace) -> None:
+    workspace.write(memory("n", "Project", text("one")))
+    workspace.write(memory("n", "Project", text("one", "json")))
+    assert workspace.registry()["nodes"]["n"]["content"] == {
         "path": "_content/nodes/n.md",
         "format": "json",
         "encoding": "utf-8",
     }
-    desk.write(memory("n", "Project", text("two", "json")))
-    assert desk.registry()["nodes"]["n"]["content"]["path"] == "_content/nodes/n.json"
-    assert [path.name for path in desk.path("_content/nodes").iterdir()] == ["n.json"]
+    workspace.write(memory("n", "Project", text("two", "json")))
+    assert workspace.registry()["nodes"]["n"]["content"]["path"] == "_content/nodes/n.json"
+    assert [path.name for path in workspace.path("_content/nodes").iterdir()] == ["n.json"]
 
 
-def test_an_update_keeps_when_it_was_created(desk: Desk) -> None:
-    desk.write(memory("n"))
-    desk.write(memory("n", "Project", done=True))
-    shown = desk.registry()["nodes"]["n"]
+def test_an_update_keeps_when_it_was_created(workspace: Workspace) -> None:
+    workspace.write(memory("n"))
+    workspace.write(memory("n", "Project", done=True))
+    shown = workspace.registry()["nodes"]["n"]
     assert (shown["created"], shown["modified"]) == ("2023-11-14T22:13:22.000Z", "2023-11-14T22:13:23.000Z")
 
 
-def test_deleting_takes_the_files_of_the_node_and_of_its_connections(desk: Desk) -> None:
-    desk.write(memory("p", "Project", text("p")), memory("a", "Action", text("a")))
-    desk.write(connection("c", "p", "NextAction", "a", text("c")))
-    desk.write(cut("c", "p", "NextAction", "a"), gone("p"))
-    assert list(desk.registry()["nodes"]) == ["a"]
-    assert desk.registry()["connections"] == {}
-    assert [name for name in desk.files() if name.startswith("_content")] == ["_content/nodes/a.md"]
+def test_deleting_takes_the_files_of_the_node_and_of_its_connections(workspace: Workspace) -> None:
+    workspace.write(memory("p", "Project", text("p")), memory("a", "Action", text("a")))
+    workspace.write(connection("c", "p", "NextAction", "a", text("c")))
+    workspace.write(cut("c", "p", "NextAction", "a"), gone("p"))
+    assert list(workspace.registry()["nodes"]) == ["a"]
+    assert workspace.registry()["connections"] == {}
+    assert [name for name in workspace.files() if name.startswith("_content")] == ["_content/nodes/a.md"]
 
 
-def test_a_node_made_again_is_new(desk: Desk) -> None:
-    desk.write(memory("n", "Project", text("one")), memory("m"))
-    desk.write(gone("n"))
-    desk.write(memory("n", "Project", text("two")))
-    assert list(desk.registry()["nodes"]) == ["m", "n"]
-    assert desk.registry()["nodes"]["n"]["created"] == "2023-11-14T22:13:24.000Z"
-    assert desk.read("_content/nodes/n.md") == "two"
+def test_a_node_made_again_is_new(workspace: Workspace) -> None:
+    workspace.write(memory("n", "Project", text("one")), memory("m"))
+    workspace.write(gone("n"))
+    workspace.write(memory("n", "Project", text("two")))
+    assert list(workspace.registry()["nodes"]) == ["m", "n"]
+    assert workspace.registry()["nodes"]["n"]["created"] == "2023-11-14T22:13:24.000Z"
+    assert workspace.read("_content/nodes/n.md") == "two"
 
 
-def test_a_type_that_is_named_later_shows_what_was_there_before(desk: Desk) -> None:
-    desk.write(memory("p"), memory("x", "Person", text("who")), connection("c", "p", "WaitingFor", "x"))
-    assert list(desk.registry()["nodes"]) == ["p"]
-    desk.write(define_type("Person"))
-    assert list(desk.registry()["nodes"]) == ["p", "x"]
-    assert desk.read("_content/nodes/x.md") == "who"
-    desk.write(define_connection("WaitingFor", "Project", "Person"))
-    assert list(desk.registry()["connections"]) == ["c"]
+def test_a_type_that_is_named_later_shows_what_was_there_before(workspace: Workspace) -> None:
+    workspace.write(memory("p"), memory("x", "Person", text("who")), connection("c", "p", "WaitingFor", "x"))
+    assert list(workspace.registry()["nodes"]) == ["p"]
+    workspace.write(define_type("Person"))
+    assert list(workspace.registry()["nodes"]) == ["p", "x"]
+    assert workspace.read("_content/nodes/x.md") == "who"
+    workspace.write(define_connection("WaitingFor", "Project", "Person"))
+    assert list(workspace.registry()["connections"]) == ["c"]
 
 
-def test_a_node_that_gets_a_named_type_brings_its_connections(desk: Desk) -> None:
-    desk.write(memory("p"), memory("x", "draft"), connection("c", "p", "NextAction", "x"))
-    assert desk.registry()["connections"] == {}
-    desk.write(memory("x", "Action"))
-    assert list(desk.registry()["connections"]) == ["c"]
-    desk.write(memory("x", "draft"))
-    assert desk.registry()["connections"] == {}
-    desk.write(memory("x", "Action"))
-    assert list(desk.registry()["connections"]) == ["c"]
+def test_a_node_that_gets_a_named_type_brings_its_connections(workspace: Workspace) -> None:
+    workspace.write(memory("p"), memory("x", "draft"), connection("c", "p", "NextAction", "x"))
+    assert workspace.registry()["connections"] == {}
+    workspace.write(memory("x", "Action"))
+    assert list(workspace.registry()["connections"]) == ["c"]
+    workspace.write(memory("x", "draft"))
+    assert workspace.registry()["connections"] == {}
+    workspace.write(memory("x", "Action"))
+    assert list(workspace.registry()["connections"]) == ["c"]
 
 
-def test_parallel_connections_are_told_apart(desk: Desk) -> None:
-    desk.write(memory("p"), memory("a", "Action"))
-    desk.write(connection("c1", "p", "NextAction", "a"), connection("c2", "p", "NextAction", "a"))
-    desk.write(cut("c1", "p", "NextAction", "a"))
-    assert list(desk.registry()["connections"]) == ["c2"]
+def test_parallel_connections_are_told_apart(workspace: Workspace) -> None:
+    workspace.write(memory("p"), memory("a", "Action"))
+    workspace.write(connection("c1", "p", "NextAction", "a"), connection("c2", "p", "NextAction", "a"))
+    workspace.write(cut("c1", "p", "NextAction", "a"))
+    assert list(workspace.registry()["connections"]) == ["c2"]
 
 
-def test_binary_content_is_shown_as_it_is(desk: Desk) -> None:
-    prepared = desk.contents.prepare("nodes", "n", "PNG", "base64", PNG)
-    desk.write(memory("n", "Project", prepared.content))
-    assert desk.path("_content/nodes/n.png").read_bytes() == PNG
-    assert desk.path(f"_content/blobs/{sha256(PNG).hexdigest()}").read_bytes() == PNG
+def test_binary_content_is_shown_as_it_is(workspace: Workspace) -> None:
+    prepared = workspace.contents.prepare("nodes", "n", "PNG", "base64", PNG)
+    workspace.write(memory("n", "Project", prepared.content))
+    assert workspace.path("_content/nodes/n.png").read_bytes() == PNG
+    assert workspace.path(f"_content/blobs/{sha256(PNG).hexdigest()}").read_bytes() == PNG
 
 
 # -- they can be thrown away
 
 
-def filled(desk: Desk) -> None:
-    desk.write(memory("p", "Project", text("old")), memory("a", "Action", text("a")), memory("g", "Project", text("g")))
-    desk.write(connection("c", "p", "NextAction", "a", text("why")))
-    desk.write(memory("p", "Project", text("new"), status="active"))
-    desk.write(memory("b", "Project", desk.contents.prepare("nodes", "b", "png", "base64", PNG).content))
-    desk.write(gone("g"))
+def filled(workspace: Workspace) -> None:
+    workspace.write(
+        memory("p", "Project", text("old")), memory("a", "Action", text("a")), memory("g", "Project", text("g"))
+    )
+    workspace.write(connection("c", "p", "NextAction", "a", text("why")))
+    workspace.write(memory("p", "Project", text("new"), status="active"))
+    workspace.write(memory("b", "Project", workspace.contents.prepare("nodes", "b", "png", "base64", PNG).content))
+    workspace.write(gone("g"))
 
 
-def test_every_view_that_was_deleted_comes_back(desk: Desk) -> None:
-    filled(desk)
-    before = desk.files()
-    desk.follower.close()
+def test_every_view_that_was_deleted_comes_back(workspace: Workspace) -> None:
+    filled(workspace)
+    before = workspace.files()
+    workspace.follower.close()
     for name in ("_content/nodes", "_content/connections"):
-        shutil.rmtree(desk.path(name))
+        shutil.rmtree(workspace.path(name))
     for name in ("registry.json", "ontology.yaml", "views.db"):
-        desk.path(f"_system/{name}").unlink()
-    desk.begin()
-    desk.follower.catch_up()
-    assert desk.files() == before
+        workspace.path(f"_system/{name}").unlink()
+    workspace.begin()
+    workspace.follower.catch_up()
+    assert workspace.files() == before
 
 
 LOST = [
@@ -255,89 +259,89 @@ LOST = [
 
 
 @pytest.mark.parametrize("lost", LOST)
-def test_any_one_view_that_was_deleted_comes_back(desk: Desk, lost: str) -> None:
-    filled(desk)
-    before = desk.files()
-    desk.follower.close()
-    desk.path(lost).unlink()
-    desk.begin()
-    desk.follower.catch_up()
-    assert desk.files() == before
+def test_any_one_view_that_was_deleted_comes_back(workspace: Workspace, lost: str) -> None:
+    filled(workspace)
+    before = workspace.files()
+    workspace.follower.close()
+    workspace.path(lost).unlink()
+    workspace.begin()
+    workspace.follower.catch_up()
+    assert workspace.files() == before
 
 
-def test_a_rebuilt_table_does_not_take_what_it_finds_for_edits(desk: Desk) -> None:
-    filled(desk)
-    before = desk.files()
-    desk.follower.close()
-    desk.path("_system/views.db").unlink()
-    desk.path("_content/nodes/p.md").write_text("old")
-    desk.begin()
-    desk.follower.catch_up()
-    assert desk.files() == before
-    assert desk.views.problems() == []
+def test_a_rebuilt_table_does_not_take_what_it_finds_for_edits(workspace: Workspace) -> None:
+    filled(workspace)
+    before = workspace.files()
+    workspace.follower.close()
+    workspace.path("_system/views.db").unlink()
+    workspace.path("_content/nodes/p.md").write_text("old")
+    workspace.begin()
+    workspace.follower.catch_up()
+    assert workspace.files() == before
+    assert workspace.views.problems() == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"nodes":{}}', b"\0" * 100])
 @pytest.mark.parametrize("name", ["registry.json", "ontology.yaml"])
-def test_a_file_somebody_else_wrote_is_kept_beside_and_rebuilt(desk: Desk, name: str, damage: bytes) -> None:
-    filled(desk)
-    before = desk.files()
-    desk.follower.close()
-    desk.path(f"_system/{name}").write_bytes(damage)
-    desk.begin()
-    desk.follower.catch_up()
-    assert desk.files() == before
-    kept = list(desk.path("_system").glob(f"{name}.rejected-*"))
+def test_a_file_somebody_else_wrote_is_kept_beside_and_rebuilt(workspace: Workspace, name: str, damage: bytes) -> None:
+    filled(workspace)
+    before = workspace.files()
+    workspace.follower.close()
+    workspace.path(f"_system/{name}").write_bytes(damage)
+    workspace.begin()
+    workspace.follower.catch_up()
+    assert workspace.files() == before
+    kept = list(workspace.path("_system").glob(f"{name}.rejected-*"))
     # Nothing, or NUL bytes, is what a power cut leaves: there is nothing of anybody's in it.
     assert [path.read_bytes() for path in kept] == [damage] * bool(damage.strip(b"\0"))
 
 
-def test_a_registry_changed_while_we_run_is_kept_beside_at_the_next_write(desk: Desk) -> None:
-    desk.write(memory("n"))
-    desk.path("_system/registry.json").write_text("mine")
-    desk.write(memory("m"))
-    assert list(desk.registry()["nodes"]) == ["n", "m"]
-    assert [path.read_text() for path in desk.path("_system").glob("registry.json.rejected-*")] == ["mine"]
+def test_a_registry_changed_while_we_run_is_kept_beside_at_the_next_write(workspace: Workspace) -> None:
+    workspace.write(memory("n"))
+    workspace.path("_system/registry.json").write_text("mine")
+    workspace.write(memory("m"))
+    assert list(workspace.registry()["nodes"]) == ["n", "m"]
+    assert [path.read_text() for path in workspace.path("_system").glob("registry.json.rejected-*")] == ["mine"]
 
 
-def test_what_a_killed_rewrite_of_the_registry_left_is_swept_when_it_is_old(desk: Desk) -> None:
-    filled(desk)
-    desk.follower.close()
-    old, young = desk.path("_system/.0123456789abcdef.new"), desk.path("_system/.fedcba9876543210.new")
+def test_what_a_killed_rewrite_of_the_registry_left_is_swept_when_it_is_old(workspace: Workspace) -> None:
+    filled(workspace)
+    workspace.follower.close()
+    old, young = workspace.path("_system/.0123456789abcdef.new"), workspace.path("_system/.fedcba9876543210.new")
     for path in (old, young):
         path.write_bytes(b"half a registry")
     os.utime(old, (0, 0))
-    desk.begin()
-    desk.follower.catch_up()
+    workspace.begin()
+    workspace.follower.catch_up()
     assert not old.exists()
     assert young.exists()
 
 
-def test_a_damaged_table_is_replayed(desk: Desk) -> None:
-    filled(desk)
-    before = desk.files()
-    desk.follower.close()
-    desk.path("_system/views.db").write_bytes(b"not a database, but long enough to be looked at" * 100)
-    desk.begin()
-    desk.follower.catch_up()
-    assert desk.files() == before
+def test_a_damaged_table_is_replayed(workspace: Workspace) -> None:
+    filled(workspace)
+    before = workspace.files()
+    workspace.follower.close()
+    workspace.path("_system/views.db").write_bytes(b"not a database, but long enough to be looked at" * 100)
+    workspace.begin()
+    workspace.follower.catch_up()
+    assert workspace.files() == before
 
 
-def test_the_views_of_another_log_make_room(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
-    filled(desk)
-    desk.follower.close()
-    other = Desk(tmp_path_factory.mktemp("other"))
+def test_the_views_of_another_log_make_room(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> None:
+    filled(workspace)
+    workspace.follower.close()
+    other = Workspace(tmp_path_factory.mktemp("other"))
     other.write(*DEFINITIONS)
     other.write(memory("z", "Project", text("z")))
     expected = other.files()
     other.close()
     for name in ("log", "head"):
-        here, there = desk.path(f"_system/{name}"), other.path(f"_system/{name}")
+        here, there = workspace.path(f"_system/{name}"), other.path(f"_system/{name}")
         shutil.rmtree(here) if here.is_dir() else here.unlink()
         shutil.copytree(there, here) if there.is_dir() else shutil.copy(there, here)
-    desk.begin()
-    desk.follower.catch_up()
-    assert desk.files() == expected
+    workspace.begin()
+    workspace.follower.catch_up()
+    assert workspace.files() == expected
 
 
 # -- several processes, and sudden ends
@@ -345,21 +349,21 @@ def test_the_views_of_another_log_make_room(desk: Desk, tmp_path_factory: pytest
 APPLIER = """
 import sys
 from pathlib import Path
-from tests.projections.desk import Desk, memory, text
-desk = Desk(Path(sys.argv[1]))
-desk.follower.catch_up()
+from tests.projections.workspace import Workspace, memory, text
+workspace = Workspace(Path(sys.argv[1]))
+workspace.follower.catch_up()
 print("ready", flush=True)
 for line in sys.stdin:
     node = line.strip()
     while True:
         try:
-            desk.write(memory(node, "Project", desk.prepared("nodes", node, node)))
+            workspace.write(memory(node, "Project", workspace.prepared("nodes", node, node)))
             break
         except Exception as error:
             if getattr(error, "code", "") != "HEAD_MOVED":
                 raise
     print(node, flush=True)
-desk.close()
+workspace.close()
 """
 
 
@@ -369,8 +373,8 @@ def start(home: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_processes_take_turns_with_the_same_views(desk: Desk) -> None:
-    both = [start(desk.home), start(desk.home)]
+def test_processes_take_turns_with_the_same_views(workspace: Workspace) -> None:
+    both = [start(workspace.home), start(workspace.home)]
     for number, process in enumerate(both):
         assert process.stdin is not None
         process.stdin.write("".join(f"p{number}-{count}\n" for count in range(25)))
@@ -379,27 +383,27 @@ def test_processes_take_turns_with_the_same_views(desk: Desk) -> None:
         out, _ = process.communicate()
         assert len(out.split()) == 26
         assert process.returncode == 0
-    desk.follower.catch_up()
+    workspace.follower.catch_up()
     expected = {f"p{number}-{count}" for number in (0, 1) for count in range(25)}
-    assert set(desk.registry()["nodes"]) == expected
-    assert {path.stem for path in desk.path("_content/nodes").iterdir()} == expected
-    assert all(desk.read(f"_content/nodes/{name}.md") == name for name in expected)
+    assert set(workspace.registry()["nodes"]) == expected
+    assert {path.stem for path in workspace.path("_content/nodes").iterdir()} == expected
+    assert all(workspace.read(f"_content/nodes/{name}.md") == name for name in expected)
 
 
-def test_a_kill_between_append_and_view_is_made_good_at_the_next_start(desk: Desk) -> None:
-    content = desk.prepared("nodes", "n", "safe")
-    desk.append(memory("n", "Project", content))
-    assert [path.name[:3] for path in desk.path("_content/nodes").iterdir()] == [".n."]
-    desk.begin()
-    desk.follower.catch_up()
-    assert [path.name for path in desk.path("_content/nodes").iterdir()] == ["n.md"]
-    assert desk.read("_content/nodes/n.md") == "safe"
-    assert list(desk.registry()["nodes"]) == ["n"]
+def test_a_kill_between_append_and_view_is_made_good_at_the_next_start(workspace: Workspace) -> None:
+    content = workspace.prepared("nodes", "n", "safe")
+    workspace.append(memory("n", "Project", content))
+    assert [path.name[:3] for path in workspace.path("_content/nodes").iterdir()] == [".n."]
+    workspace.begin()
+    workspace.follower.catch_up()
+    assert [path.name for path in workspace.path("_content/nodes").iterdir()] == ["n.md"]
+    assert workspace.read("_content/nodes/n.md") == "safe"
+    assert list(workspace.registry()["nodes"]) == ["n"]
 
 
-def test_views_killed_again_and_again_end_up_right(desk: Desk) -> None:
+def test_views_killed_again_and_again_end_up_right(workspace: Workspace) -> None:
     for life in range(5):
-        process = start(desk.home)
+        process = start(workspace.home)
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("".join(f"l{life}-{count}\n" for count in range(1000)))
@@ -408,190 +412,194 @@ def test_views_killed_again_and_again_end_up_right(desk: Desk) -> None:
             process.stdout.readline()
         process.kill()
         process.communicate()
-    desk.follower.catch_up()
-    nodes = [json.loads(entry.commit.payload)["id"] for entry in desk.log.read(Head())][len(DEFINITIONS) :]
+    workspace.follower.catch_up()
+    nodes = [json.loads(entry.commit.payload)["id"] for entry in workspace.log.read(Head())][len(DEFINITIONS) :]
     assert len(nodes) > 20
-    assert list(desk.registry()["nodes"]) == nodes
-    shown = [path.name for path in desk.path("_content/nodes").iterdir() if not path.name.startswith(".")]
+    assert list(workspace.registry()["nodes"]) == nodes
+    shown = [path.name for path in workspace.path("_content/nodes").iterdir() if not path.name.startswith(".")]
     assert sorted(shown) == sorted(f"{node}.md" for node in nodes)
-    assert list(desk.path("_system").glob("*.rejected-*")) == []
+    assert list(workspace.path("_system").glob("*.rejected-*")) == []
 
 
 # -- resistance
 
 
-def test_a_directory_in_the_place_of_a_file_is_kept_beside(desk: Desk) -> None:
-    desk.path("_content/nodes/m.md").mkdir(parents=True)
-    (desk.path("_content/nodes/m.md") / "keep").write_text("")
-    desk.write(memory("m", "Project", text("y")))
-    desk.follower.catch_up()
-    kept = [path for path in desk.path("_content/nodes").iterdir() if ".edited-" in path.name]
+def test_a_directory_in_the_place_of_a_file_is_kept_beside(workspace: Workspace) -> None:
+    workspace.path("_content/nodes/m.md").mkdir(parents=True)
+    (workspace.path("_content/nodes/m.md") / "keep").write_text("")
+    workspace.write(memory("m", "Project", text("y")))
+    workspace.follower.catch_up()
+    kept = [path for path in workspace.path("_content/nodes").iterdir() if ".edited-" in path.name]
     assert [path.is_dir() for path in kept] == [True]
-    assert desk.read("_content/nodes/m.md") == "y"
+    assert workspace.read("_content/nodes/m.md") == "y"
 
 
-def test_a_directory_that_is_no_directory_is_reported_until_it_is_put_right(desk: Desk) -> None:
-    desk.path("_content").mkdir()
-    elsewhere = desk.path("elsewhere")
+def test_a_directory_that_is_no_directory_is_reported_until_it_is_put_right(workspace: Workspace) -> None:
+    workspace.path("_content").mkdir()
+    elsewhere = workspace.path("elsewhere")
     elsewhere.mkdir()
-    desk.path("_content/nodes").symlink_to(elsewhere)
-    desk.write(memory("n", "Project", text("x")))
-    assert [(each.path, "symbolic" in each.problem) for each in desk.views.problems()] == [
+    workspace.path("_content/nodes").symlink_to(elsewhere)
+    workspace.write(memory("n", "Project", text("x")))
+    assert [(each.path, "symbolic" in each.problem) for each in workspace.views.problems()] == [
         ("_content/nodes/n.md", True)
     ]
     assert list(elsewhere.iterdir()) == []
-    assert list(desk.registry()["nodes"]) == ["n"]
-    desk.path("_content/nodes").unlink()
-    desk.follower.catch_up()
-    assert desk.views.problems() == []
-    assert desk.read("_content/nodes/n.md") == "x"
+    assert list(workspace.registry()["nodes"]) == ["n"]
+    workspace.path("_content/nodes").unlink()
+    workspace.follower.catch_up()
+    assert workspace.views.problems() == []
+    assert workspace.read("_content/nodes/n.md") == "x"
 
 
 def test_a_registry_that_finds_no_room_is_reported_and_written_later(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Confined.write
+    real = SandboxedFiles.write
 
-    def full(files: Confined, parts: tuple[str, ...], data: bytes, **how: bool) -> os.stat_result:
+    def full(files: SandboxedFiles, parts: tuple[str, ...], data: bytes, **how: bool) -> os.stat_result:
         if parts[-1] == "registry.json":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return real(files, parts, data, **how)
 
-    monkeypatch.setattr(Confined, "write", full)
-    desk.write(memory("n", "Project", text("x")))
-    assert desk.follower.position == desk.log.head()
-    assert [(each.path, each.problem) for each in desk.views.problems()] == [
+    monkeypatch.setattr(SandboxedFiles, "write", full)
+    workspace.write(memory("n", "Project", text("x")))
+    assert workspace.follower.position == workspace.log.head()
+    assert [(each.path, each.problem) for each in workspace.views.problems()] == [
         ("_system/registry.json", "could not write: No space left on device")
     ]
-    assert desk.read("_content/nodes/n.md") == "x"
+    assert workspace.read("_content/nodes/n.md") == "x"
     monkeypatch.undo()
-    desk.follower.catch_up()
-    assert list(desk.registry()["nodes"]) == ["n"]
-    assert desk.views.problems() == []
+    workspace.follower.catch_up()
+    assert list(workspace.registry()["nodes"]) == ["n"]
+    assert workspace.views.problems() == []
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"other"])
-def test_a_blob_that_is_gone_or_damaged_is_reported_and_not_shown(desk: Desk, damage: bytes | None) -> None:
-    content = desk.contents.prepare("nodes", "n", "png", "base64", PNG)
-    desk.write(memory("n", "Project", content.content))
-    desk.follower.close()
-    desk.path("_content/nodes/n.png").unlink()
-    blob = desk.path(f"_content/blobs/{content.content['blob']}")
+def test_a_blob_that_is_gone_or_damaged_is_reported_and_not_shown(workspace: Workspace, damage: bytes | None) -> None:
+    content = workspace.contents.prepare("nodes", "n", "png", "base64", PNG)
+    workspace.write(memory("n", "Project", content.content))
+    workspace.follower.close()
+    workspace.path("_content/nodes/n.png").unlink()
+    blob = workspace.path(f"_content/blobs/{content.content['blob']}")
     blob.unlink()
     if damage is not None:
         blob.write_bytes(damage)
-    desk.begin()
+    workspace.begin()
     for _ in range(2):
-        desk.follower.catch_up()
-        assert [each.path for each in desk.views.problems()] == ["_content/nodes/n.png"]
-    assert list(desk.path("_content/nodes").iterdir()) == []
+        workspace.follower.catch_up()
+        assert [each.path for each in workspace.views.problems()] == ["_content/nodes/n.png"]
+    assert list(workspace.path("_content/nodes").iterdir()) == []
 
 
 @pytest.fixture
-def small_content(desk: Desk) -> Iterator[Path]:
+def small_content(workspace: Workspace) -> Iterator[Path]:
     """`_content` with room for little."""
-    with mounted_small(desk.path("_content")) as disk:
+    with mounted_small(workspace.path("_content")) as disk:
         yield disk
 
 
-def test_a_content_that_finds_no_room_is_reported_and_written_when_there_is(desk: Desk, small_content: Path) -> None:
-    desk.write(memory("n", "Project", text("x" * 100_000)), memory("m", "Project", text("small")))
-    (problem,) = desk.views.problems()
+def test_a_content_that_finds_no_room_is_reported_and_written_when_there_is(
+    workspace: Workspace, small_content: Path
+) -> None:
+    workspace.write(memory("n", "Project", text("x" * 100_000)), memory("m", "Project", text("small")))
+    (problem,) = workspace.views.problems()
     assert problem.path == "_content/nodes/n.md"
     assert "No space left" in problem.problem
-    assert list(desk.registry()["nodes"]) == ["n", "m"]
+    assert list(workspace.registry()["nodes"]) == ["n", "m"]
     assert [path.name for path in (small_content / "nodes").iterdir()] == ["m.md"]
     subprocess.run(["mount", "-o", "remount,size=1m", str(small_content)], check=True)
-    desk.follower.catch_up()
-    assert desk.views.problems() == []
-    assert desk.read("_content/nodes/n.md") == "x" * 100_000
+    workspace.follower.catch_up()
+    assert workspace.views.problems() == []
+    assert workspace.read("_content/nodes/n.md") == "x" * 100_000
 
 
-def test_a_file_that_cannot_be_removed_is_reported_and_removed_later(desk: Desk, small_content: Path) -> None:
-    desk.write(memory("n", "Project", text("x")))
+def test_a_file_that_cannot_be_removed_is_reported_and_removed_later(workspace: Workspace, small_content: Path) -> None:
+    workspace.write(memory("n", "Project", text("x")))
     subprocess.run(["mount", "-o", "remount,ro", str(small_content)], check=True)
-    desk.write(gone("n"))
-    (problem,) = desk.views.problems()
+    workspace.write(gone("n"))
+    (problem,) = workspace.views.problems()
     assert (problem.path, "Read-only" in problem.problem) == ("_content/nodes/n.md", True)
-    assert desk.registry()["nodes"] == {}
+    assert workspace.registry()["nodes"] == {}
     subprocess.run(["mount", "-o", "remount,rw", str(small_content)], check=True)
-    desk.restart()
-    assert desk.views.problems() == []
+    workspace.restart()
+    assert workspace.views.problems() == []
     assert list((small_content / "nodes").iterdir()) == []
 
 
 # -- hand edits
 
 
-def test_an_edit_that_was_not_adopted_is_kept_beside_what_replaces_it(desk: Desk) -> None:
-    desk.write(memory("n", "Project", text("one")))
-    desk.path("_content/nodes/n.md").write_text("by hand")
-    desk.write(memory("n", "Project", text("two")))
-    assert desk.read("_content/nodes/n.md") == "two"
-    kept = [path for path in desk.path("_content/nodes").iterdir() if ".edited-" in path.name]
+def test_an_edit_that_was_not_adopted_is_kept_beside_what_replaces_it(workspace: Workspace) -> None:
+    workspace.write(memory("n", "Project", text("one")))
+    workspace.path("_content/nodes/n.md").write_text("by hand")
+    workspace.write(memory("n", "Project", text("two")))
+    assert workspace.read("_content/nodes/n.md") == "two"
+    kept = [path for path in workspace.path("_content/nodes").iterdir() if ".edited-" in path.name]
     assert [path.read_text() for path in kept] == ["by hand"]
 
 
-def test_an_edit_of_a_node_that_is_deleted_is_kept(desk: Desk) -> None:
-    desk.write(memory("n", "Project", text("one")))
-    desk.path("_content/nodes/n.md").write_text("by hand")
-    desk.write(gone("n"))
-    assert [path.read_text() for path in desk.path("_content/nodes").iterdir()] == ["by hand"]
+def test_an_edit_of_a_node_that_is_deleted_is_kept(workspace: Workspace) -> None:
+    workspace.write(memory("n", "Project", text("one")))
+    workspace.path("_content/nodes/n.md").write_text("by hand")
+    workspace.write(gone("n"))
+    assert [path.read_text() for path in workspace.path("_content/nodes").iterdir()] == ["by hand"]
 
 
-def test_an_edit_made_while_nobody_ran_is_not_overwritten_at_the_start(desk: Desk) -> None:
-    desk.write(memory("n", "Project", text("one")))
-    desk.follower.close()
-    desk.path("_content/nodes/n.md").write_text("by hand")
-    desk.begin()
-    desk.follower.catch_up()
-    assert desk.read("_content/nodes/n.md") == "by hand"
-    assert [each.path for each in desk.views.problems()] == ["_content/nodes/n.md"]
+def test_an_edit_made_while_nobody_ran_is_not_overwritten_at_the_start(workspace: Workspace) -> None:
+    workspace.write(memory("n", "Project", text("one")))
+    workspace.follower.close()
+    workspace.path("_content/nodes/n.md").write_text("by hand")
+    workspace.begin()
+    workspace.follower.catch_up()
+    assert workspace.read("_content/nodes/n.md") == "by hand"
+    assert [each.path for each in workspace.views.problems()] == ["_content/nodes/n.md"]
 
 
 @pytest.mark.parametrize("by_hand", [b"by hand", b"\xff not text", b""])
-def test_where_nobody_adopts_edits_a_file_that_differs_is_put_right_at_the_start(desk: Desk, by_hand: bytes) -> None:
-    desk.write(memory("n", "Project", text("one")), memory("m", "Project", text("two")))
-    path = desk.path("_content/nodes/n.md")
+def test_where_nobody_adopts_edits_a_file_that_differs_is_put_right_at_the_start(
+    workspace: Workspace, by_hand: bytes
+) -> None:
+    workspace.write(memory("n", "Project", text("one")), memory("m", "Project", text("two")))
+    path = workspace.path("_content/nodes/n.md")
     path.write_bytes(by_hand)
-    desk.restart(repairs=True)
+    workspace.restart(repairs=True)
     assert path.read_text() == "one"
     (kept,) = path.parent.glob("n.md.edited-*")
     assert kept.read_bytes() == by_hand
-    assert desk.views.problems() == []
-    shown = desk.files()
-    desk.restart(repairs=True)
-    assert desk.files() == shown
+    assert workspace.views.problems() == []
+    shown = workspace.files()
+    workspace.restart(repairs=True)
+    assert workspace.files() == shown
 
 
-def test_an_older_version_that_came_back_from_a_backup_is_not_an_edit(desk: Desk) -> None:
-    desk.write(memory("n", "Project", text("one")))
-    path = desk.path("_content/nodes/n.md")
+def test_an_older_version_that_came_back_from_a_backup_is_not_an_edit(workspace: Workspace) -> None:
+    workspace.write(memory("n", "Project", text("one")))
+    path = workspace.path("_content/nodes/n.md")
     old = path.stat()
-    desk.write(memory("n", "Project", text("two")))
-    desk.follower.close()
+    workspace.write(memory("n", "Project", text("two")))
+    workspace.follower.close()
     path.write_text("one")
     os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
-    desk.begin()
-    desk.follower.catch_up()
-    assert desk.read("_content/nodes/n.md") == "two"
+    workspace.begin()
+    workspace.follower.catch_up()
+    assert workspace.read("_content/nodes/n.md") == "two"
 
 
-def test_a_touched_file_is_no_edit(desk: Desk) -> None:
-    desk.write(memory("n", "Project", text("one")))
-    os.utime(desk.path("_content/nodes/n.md"))
-    desk.restart()
-    assert desk.views.problems() == []
-    assert desk.views.edits() == []
+def test_a_touched_file_is_no_edit(workspace: Workspace) -> None:
+    workspace.write(memory("n", "Project", text("one")))
+    os.utime(workspace.path("_content/nodes/n.md"))
+    workspace.restart()
+    assert workspace.views.problems() == []
+    assert workspace.views.edits() == []
 
 
 # -- redaction
 
 
-def redact(desk: Desk, entity_id: str, fields: list[str] | None = None, *, follow: bool = True) -> None:
+def redact(workspace: Workspace, entity_id: str, fields: list[str] | None = None, *, follow: bool = True) -> None:
     """As the memory toolset does: mask every version of the node, or of the edge with this id."""
     redacts, masks, named = {}, {}, {"node_id": entity_id}
-    for entry in desk.log.read(Head()):
+    for entry in workspace.log.read(Head()):
         document = entry.commit.document()
         if entry.commit.operation in (Verb.UPSERT_NODE, Verb.UPSERT_EDGE) and document["id"] == entity_id:
             if entry.commit.operation is Verb.UPSERT_EDGE:
@@ -601,93 +609,97 @@ def redact(desk: Desk, entity_id: str, fields: list[str] | None = None, *, follo
             redacts[str(entry.commit.lamport)] = sha256(masked).hexdigest()
     payload = {**named, "reason": "asked"} | ({} if fields is None else {"redacted_fields": fields})
     verb = Verb.REDACT_EDGE if "from" in named else Verb.REDACT_NODE
-    desk.append(Operation(verb, payload, redacts=redacts), masks=masks)
+    workspace.append(Operation(verb, payload, redacts=redacts), masks=masks)
     if follow:
-        desk.follower.catch_up()
+        workspace.follower.catch_up()
 
 
 def everything(home: Path) -> bytes:
     return b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file() and path.parent.name != "log")
 
 
-def test_a_redaction_leaves_nothing_of_what_it_forgets(desk: Desk) -> None:
+def test_a_redaction_leaves_nothing_of_what_it_forgets(workspace: Workspace) -> None:
     secret = "SECRETSECRETSECRETSECRET"
-    desk.write(memory("n", "Project", text(secret + "-one"), email=secret))
-    desk.path("_content/nodes/n.md").write_text(secret + " by hand")
-    desk.write(memory("n", "Project", text(secret + "-two"), email=secret))
-    desk.path("_system/registry.json").write_text(secret)
-    desk.write(memory("m"))
-    assert secret.encode() in everything(desk.home)
-    redact(desk, "n")
-    assert secret.encode() not in everything(desk.home)
-    assert desk.registry()["nodes"]["n"]["properties"] == {"email": "[REDACTED]"}
-    assert desk.read("_content/nodes/n.md") == "[REDACTED]"
+    workspace.write(memory("n", "Project", text(secret + "-one"), email=secret))
+    workspace.path("_content/nodes/n.md").write_text(secret + " by hand")
+    workspace.write(memory("n", "Project", text(secret + "-two"), email=secret))
+    workspace.path("_system/registry.json").write_text(secret)
+    workspace.write(memory("m"))
+    assert secret.encode() in everything(workspace.home)
+    redact(workspace, "n")
+    assert secret.encode() not in everything(workspace.home)
+    assert workspace.registry()["nodes"]["n"]["properties"] == {"email": "[REDACTED]"}
+    assert workspace.read("_content/nodes/n.md") == "[REDACTED]"
 
 
-def test_a_redaction_of_a_connection_leaves_nothing_of_what_it_forgets(desk: Desk) -> None:
+def test_a_redaction_of_a_connection_leaves_nothing_of_what_it_forgets(workspace: Workspace) -> None:
     secret = "SECRETSECRETSECRETSECRET"
     ends = ("e1", "p", "NextAction", "a")
-    desk.write(memory("p"), memory("a", "Action"), connection(*ends, text(f"{secret}-one"), note=secret, since="2001"))
-    desk.path("_content/connections/e1.md").write_text(secret + " by hand")
-    desk.write(connection(*ends, text(f"{secret}-two"), note=secret, since="2001-02-03"))
-    assert secret.encode() in everything(desk.home)
-    redact(desk, "e1", ["attrs.note"])
-    shown = desk.registry()["connections"]["e1"]
+    workspace.write(
+        memory("p"), memory("a", "Action"), connection(*ends, text(f"{secret}-one"), note=secret, since="2001")
+    )
+    workspace.path("_content/connections/e1.md").write_text(secret + " by hand")
+    workspace.write(connection(*ends, text(f"{secret}-two"), note=secret, since="2001-02-03"))
+    assert secret.encode() in everything(workspace.home)
+    redact(workspace, "e1", ["attrs.note"])
+    shown = workspace.registry()["connections"]["e1"]
     assert shown["properties"] == {"note": "[REDACTED]", "since": "2001-02-03"}
-    assert desk.read("_content/connections/e1.md") == f"{secret}-two"
-    redact(desk, "e1")
-    assert secret.encode() not in everything(desk.home)
-    shown = desk.registry()["connections"]["e1"]
+    assert workspace.read("_content/connections/e1.md") == f"{secret}-two"
+    redact(workspace, "e1")
+    assert secret.encode() not in everything(workspace.home)
+    shown = workspace.registry()["connections"]["e1"]
     assert (shown["properties"], shown["from"]) == ({"note": "[REDACTED]", "since": "[REDACTED]"}, "p")
-    assert desk.read("_content/connections/e1.md") == "[REDACTED]"
+    assert workspace.read("_content/connections/e1.md") == "[REDACTED]"
 
 
-def test_short_values_are_shown_like_long_ones_and_none_is_invented(desk: Desk) -> None:
-    desk.write(memory("n", "Project", text("hi"), pin=1, kept=0), memory("a", "Action"))
-    desk.write(connection("e1", "n", "NextAction", "a", text(""), since=1))
+def test_short_values_are_shown_like_long_ones_and_none_is_invented(workspace: Workspace) -> None:
+    workspace.write(memory("n", "Project", text("hi"), pin=1, kept=0), memory("a", "Action"))
+    workspace.write(connection("e1", "n", "NextAction", "a", text(""), since=1))
     for fields in (["attrs.pin", "attrs.nickname"], None):
-        redact(desk, "n", fields)
+        redact(workspace, "n", fields)
         pinned = {"kept": 0 if fields else "[REDACTED]", "pin": "[REDACTED]"}
-        assert desk.registry()["nodes"]["n"]["properties"] == pinned
-    redact(desk, "e1")
-    assert desk.registry()["connections"]["e1"]["properties"] == {"since": "[REDACTED]"}
-    shown = desk.files()
-    assert desk.read("_content/nodes/n.md") == desk.read("_content/connections/e1.md") == "[REDACTED]"
-    desk.views.reset()
-    desk.restart()
-    assert desk.files() == shown
+        assert workspace.registry()["nodes"]["n"]["properties"] == pinned
+    redact(workspace, "e1")
+    assert workspace.registry()["connections"]["e1"]["properties"] == {"since": "[REDACTED]"}
+    shown = workspace.files()
+    assert workspace.read("_content/nodes/n.md") == workspace.read("_content/connections/e1.md") == "[REDACTED]"
+    workspace.views.reset()
+    workspace.restart()
+    assert workspace.files() == shown
 
 
-def test_a_redaction_takes_the_blob_of_a_deleted_connection(desk: Desk) -> None:
-    content = desk.contents.prepare("connections", "e1", "png", "base64", PNG).content
-    desk.write(memory("p"), memory("a", "Action"), connection("e1", "p", "NextAction", "a", content))
-    desk.write(cut("e1", "p", "NextAction", "a"))
-    redact(desk, "e1")
-    assert list(desk.path("_content/blobs").iterdir()) == []
+def test_a_redaction_takes_the_blob_of_a_deleted_connection(workspace: Workspace) -> None:
+    content = workspace.contents.prepare("connections", "e1", "png", "base64", PNG).content
+    workspace.write(memory("p"), memory("a", "Action"), connection("e1", "p", "NextAction", "a", content))
+    workspace.write(cut("e1", "p", "NextAction", "a"))
+    redact(workspace, "e1")
+    assert list(workspace.path("_content/blobs").iterdir()) == []
 
 
-def test_views_that_hear_late_of_two_redactions_of_one_version_go_on(desk: Desk) -> None:
+def test_views_that_hear_late_of_two_redactions_of_one_version_go_on(workspace: Workspace) -> None:
     """The first one's masks are nowhere to be seen any more."""
     ends = ("e1", "p", "NextAction", "a")
-    desk.write(memory("p", mail="p@example.org", name="Somebody"), memory("a", "Action"))
-    desk.write(connection(*ends, mail="p@example.org", name="Somebody"))
+    workspace.write(memory("p", mail="p@example.org", name="Somebody"), memory("a", "Action"))
+    workspace.write(connection(*ends, mail="p@example.org", name="Somebody"))
     for entity in ("p", "e1"):
         for field in ("attrs.mail", "attrs.name"):
-            redact(desk, entity, [field], follow=False)
-    desk.follower.catch_up()
-    told = desk.registry()
+            redact(workspace, entity, [field], follow=False)
+    workspace.follower.catch_up()
+    told = workspace.registry()
     for shown in (told["nodes"]["p"], told["connections"]["e1"]):
         assert shown["properties"] == {"mail": "[REDACTED]", "name": "[REDACTED]"}
 
 
-def test_a_redaction_takes_the_blob_unless_another_node_has_it_too(desk: Desk) -> None:
+def test_a_redaction_takes_the_blob_unless_another_node_has_it_too(workspace: Workspace) -> None:
     for node, data in (("n", PNG), ("m", PNG), ("n", b"\x00only here")):
-        desk.write(memory(node, "Project", desk.contents.prepare("nodes", node, "png", "base64", data).content))
-    redact(desk, "n")
-    assert [path.name for path in desk.path("_content/blobs").iterdir()] == [sha256(PNG).hexdigest()]
-    assert desk.read("_content/nodes/n.png") == "[REDACTED]"
-    desk.restart()
-    assert desk.views.problems() == []
+        workspace.write(
+            memory(node, "Project", workspace.contents.prepare("nodes", node, "png", "base64", data).content)
+        )
+    redact(workspace, "n")
+    assert [path.name for path in workspace.path("_content/blobs").iterdir()] == [sha256(PNG).hexdigest()]
+    assert workspace.read("_content/nodes/n.png") == "[REDACTED]"
+    workspace.restart()
+    assert workspace.views.problems() == []
 
 
 # -- how often
@@ -710,27 +722,27 @@ def test_a_dear_registry_is_rewritten_once_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost: float, rewritten: list[int]
 ) -> None:
     monkeypatch.setattr(views, "CHEAP_SECONDS", 0.020)
-    desk = Desk(tmp_path)
-    desk.write(*DEFINITIONS)
+    workspace = Workspace(tmp_path)
+    workspace.write(*DEFINITIONS)
     seconds = Ticking(cost)
-    desk.views._seconds = seconds
-    desk.views._rewritten_at = float("-inf")
+    workspace.views._seconds = seconds
+    workspace.views._rewritten_at = float("-inf")
     shown = []
     for number in (1, 2, 3):
-        desk.write(memory(f"n{number}"))
-        shown.append(len(desk.registry()["nodes"]))
+        workspace.write(memory(f"n{number}"))
+        shown.append(len(workspace.registry()["nodes"]))
     assert shown == rewritten
     seconds.now += 1.0
-    desk.follower.catch_up()
-    assert len(desk.registry()["nodes"]) == 3
-    desk.write(memory("n4"))
-    desk.close()
-    assert len(desk.registry()["nodes"]) == 4
+    workspace.follower.catch_up()
+    assert len(workspace.registry()["nodes"]) == 3
+    workspace.write(memory("n4"))
+    workspace.close()
+    assert len(workspace.registry()["nodes"]) == 4
 
 
-def test_what_the_views_were_shown_before_a_restart_need_not_be_replayed(desk: Desk) -> None:
-    desk.write(memory("n", "Project", text("one")))
-    at = desk.views.position()
-    assert at == desk.log.head()
-    desk.restart()
-    assert desk.views.position() == at
+def test_what_the_views_were_shown_before_a_restart_need_not_be_replayed(workspace: Workspace) -> None:
+    workspace.write(memory("n", "Project", text("one")))
+    at = workspace.views.position()
+    assert at == workspace.log.head()
+    workspace.restart()
+    assert workspace.views.position() == at

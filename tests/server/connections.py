@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.types import Scope
 from uvicorn.server import ServerState
 
-from tallystick.server.lane.http import Call, ShortCut, Way
+from tallystick.server.fast_path.http import Call, ShortCut, Way
 from tallystick.server.protocol import Protocol
 
 

@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from tallystick.server.http import http_app
 from tallystick.server.oauth import principal_of
 from tallystick.server.oauth.guard import Admission, build_admission
-from tallystick.server.oauth.outside import Outside
+from tallystick.server.oauth.http_client import HttpClient
 from tests.server.sample import offer
 
 ISSUER = "https://issuer.example"
@@ -75,7 +75,7 @@ class Issuer:
 
     def admission_over(self, transport: httpx2.MockTransport, **settings: Any) -> Admission:
         chosen = {"issuers": [ISSUER], "public_url": HERE, "now": lambda: self.now, **settings}
-        return build_admission(outside=lambda url: Outside(url, transport=transport), **chosen)
+        return build_admission(http_client=lambda url: HttpClient(url, transport=transport), **chosen)
 
     @asynccontextmanager
     async def client(self, **settings: Any) -> AsyncIterator[httpx2.AsyncClient]:

@@ -186,7 +186,7 @@ SAMPLE = Toolset(
         _tool("sample.mistyped", Nothing, mistyped),
     ),
     faults="rpc",
-    say_error=lambda error: {"error": error.code, "message": error.message},
+    error_shape=lambda error: {"error": error.code, "message": error.message},
 )
 
 PLAIN = Toolset(
@@ -194,7 +194,7 @@ PLAIN = Toolset(
     summary="one tool with another shape of errors",
     tools=(_tool("plain_echo", EchoInput, echo),),
     faults="result",
-    say_error=lambda error: {"success": False, "error": {"code": error.code, "message": error.message}},
+    error_shape=lambda error: {"success": False, "error": {"code": error.code, "message": error.message}},
 )
 
 TOOLSETS = (SAMPLE, PLAIN)

@@ -18,8 +18,8 @@ from tallystick.server.http import http_app
 from tallystick.server.oauth import principal_of
 from tallystick.sessions import Sessions
 from tests.server import sample
+from tests.server.fast_paths import ENVELOPE, INITIALIZED, JSON_HEADERS, MODERN, RESERVED, Application, Asked, rpc, talk
 from tests.server.issuing import Issuer, bearer
-from tests.server.lanes import ENVELOPE, INITIALIZED, JSON_HEADERS, MODERN, RESERVED, Application, Asked, rpc, talk
 from tests.server.serving import serving
 
 LANES = (True, False)
@@ -30,7 +30,7 @@ def hello(name: str) -> bytes:
     return rpc(0, "initialize", said)
 
 
-def asking(id: int, name: str | None = None) -> bytes:
+def authorization(id: int, name: str | None = None) -> bytes:
     """`name` makes it a request of the modern era."""
     params: dict[str, Any] = {"name": "sample.session", "arguments": {}}
     if name is not None:
@@ -47,40 +47,42 @@ def answers(told: list[Any]) -> list[list[str]]:
 # -- stdio
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_over_stdio_a_client_is_called_as_it_calls_itself_and_the_process_is_its_session(lane: bool) -> None:
+@pytest.mark.parametrize("fast_path", LANES)
+def test_over_stdio_a_client_is_called_as_it_calls_itself_and_the_process_is_its_session(fast_path: bool) -> None:
     served = sample.offer(names_clients=True)
-    told = talk([hello("claude-code"), INITIALIZED], [asking(1), asking(2)], lane=lane, served=served)
+    told = talk(
+        [hello("claude-code"), INITIALIZED], [authorization(1), authorization(2)], fast_path=fast_path, served=served
+    )
     (one, session), (other, again) = answers(told)
     assert (one, other) == ("claude-code", "claude-code")
     assert session == again != "None"
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_in_the_modern_era_each_request_says_whose_it_is(lane: bool) -> None:
+@pytest.mark.parametrize("fast_path", LANES)
+def test_in_the_modern_era_each_request_says_whose_it_is(fast_path: bool) -> None:
     served = sample.offer(names_clients=True)
-    told = talk([], [asking(1, "ann"), asking(2, "bob")], lane=lane, served=served)
+    told = talk([], [authorization(1, "ann"), authorization(2, "bob")], fast_path=fast_path, served=served)
     (one, session), (other, again) = answers(told)
     assert (one, other) == ("ann", "bob")
     assert session == again != "None"
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_a_name_that_is_configured_goes_first(lane: bool) -> None:
-    told = talk([hello("claude-code"), INITIALIZED], [asking(1)], lane=lane)
+@pytest.mark.parametrize("fast_path", LANES)
+def test_a_name_that_is_configured_goes_first(fast_path: bool) -> None:
+    told = talk([hello("claude-code"), INITIALIZED], [authorization(1)], fast_path=fast_path)
     assert answers(told)[0][0] == "local"
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "\x1b[31mred", "x" * 256, "\u202eevil", "\0"])
-@pytest.mark.parametrize("lane", LANES)
-def test_what_is_no_name_counts_as_none(lane: bool, name: str) -> None:
+@pytest.mark.parametrize("fast_path", LANES)
+def test_what_is_no_name_counts_as_none(fast_path: bool, name: str) -> None:
     served = sample.offer(names_clients=True)
-    told = talk([hello(name), INITIALIZED], [asking(1)], lane=lane, served=served)
+    told = talk([hello(name), INITIALIZED], [authorization(1)], fast_path=fast_path, served=served)
     assert answers(told)[0][0] == "local"
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_a_session_over_stdio_ends_with_its_input(lane: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fast_path", LANES)
+def test_a_session_over_stdio_ends_with_its_input(fast_path: bool, tmp_path: Path) -> None:
     sessions = Sessions(tmp_path)
     served = sample.offer(sessions=sessions)
     begun: list[str] = []
@@ -92,7 +94,7 @@ def test_a_session_over_stdio_ends_with_its_input(lane: bool, tmp_path: Path) ->
         return begun[-1]
 
     sessions.begin = watched  # type: ignore[method-assign]  # as if it claimed something at once
-    talk([hello("x"), INITIALIZED], [asking(1)], lane=lane, served=served)
+    talk([hello("x"), INITIALIZED], [authorization(1)], fast_path=fast_path, served=served)
     assert [Sessions(tmp_path).is_alive(each) for each in begun] == [False]
 
 
@@ -107,12 +109,12 @@ async def said(application: Application, asked: Asked) -> tuple[str, str]:
 
 
 def in_session(name: str, *more: tuple[str, str]) -> Asked:
-    return Asked(asking(1), (*JSON_HEADERS, *more, ("mcp-session-id", f"session:{name}")))
+    return Asked(authorization(1), (*JSON_HEADERS, *more, ("mcp-session-id", f"session:{name}")))
 
 
-@pytest.mark.parametrize("lane", LANES)
-async def test_over_http_each_session_is_its_own_and_known_by_no_secret(lane: bool) -> None:
-    application = Application(http_app(sample.offer(names_clients=True), hosts=["memory.example"], lane=lane))
+@pytest.mark.parametrize("fast_path", LANES)
+async def test_over_http_each_session_is_its_own_and_known_by_no_secret(fast_path: bool) -> None:
+    application = Application(http_app(sample.offer(names_clients=True), hosts=["memory.example"], fast_path=fast_path))
     async with application.run():
         for name in ("one", "two"):
             await application.open_session(name, "2025-11-25")
@@ -123,12 +125,12 @@ async def test_over_http_each_session_is_its_own_and_known_by_no_secret(lane: bo
         assert {first[1], second[1]}.isdisjoint(application.sessions.values()), "who knows a claim could speak for it"
 
 
-@pytest.mark.parametrize("lane", LANES)
-async def test_in_the_modern_era_a_client_over_http_has_a_name_and_no_session(lane: bool) -> None:
-    application = Application(http_app(sample.offer(names_clients=True), hosts=["memory.example"], lane=lane))
+@pytest.mark.parametrize("fast_path", LANES)
+async def test_in_the_modern_era_a_client_over_http_has_a_name_and_no_session(fast_path: bool) -> None:
+    application = Application(http_app(sample.offer(names_clients=True), hosts=["memory.example"], fast_path=fast_path))
     headers = (("mcp-protocol-version", MODERN), ("mcp-method", "tools/call"), ("mcp-name", "sample.session"))
     async with application.run():
-        told = await said(application, Asked(asking(1, "cursor"), (*JSON_HEADERS, *headers)))
+        told = await said(application, Asked(authorization(1, "cursor"), (*JSON_HEADERS, *headers)))
         assert told == ("cursor", "None")
 
 
@@ -139,11 +141,11 @@ async def test_rest_has_neither() -> None:
         assert told.body == {"said": "remote None"}
 
 
-@pytest.mark.parametrize("lane", LANES)
-async def test_a_token_says_who_it_is_whatever_the_client_calls_itself(lane: bool) -> None:
+@pytest.mark.parametrize("fast_path", LANES)
+async def test_a_token_says_who_it_is_whatever_the_client_calls_itself(fast_path: bool) -> None:
     issuer = Issuer()
     served = sample.offer(principal_of=principal_of)
-    application = Application(http_app(served, admission=issuer.admission(), lane=lane))
+    application = Application(http_app(served, admission=issuer.admission(), fast_path=fast_path))
     async with application.run():
         token = tuple(bearer(issuer.token(issuer.claims(sub="alice"))).items())
         await application.open_session("hers", "2025-11-25", *token)
@@ -151,10 +153,10 @@ async def test_a_token_says_who_it_is_whatever_the_client_calls_itself(lane: boo
         assert (actor, session != "None") == ("alice", True)
 
 
-@pytest.mark.parametrize("lane", LANES)
-async def test_a_session_that_is_deleted_has_ended_when_that_is_answered(lane: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fast_path", LANES)
+async def test_a_session_that_is_deleted_has_ended_when_that_is_answered(fast_path: bool, tmp_path: Path) -> None:
     sessions, elsewhere = Sessions(tmp_path), Sessions(tmp_path)
-    application = Application(http_app(sample.offer(sessions=sessions), hosts=["memory.example"], lane=lane))
+    application = Application(http_app(sample.offer(sessions=sessions), hosts=["memory.example"], fast_path=fast_path))
     async with application.run():
         await application.open_session("mine", "2025-11-25")
         _, session = await said(application, in_session("mine"))
@@ -176,12 +178,12 @@ async def test_a_session_that_is_deleted_has_ended_when_that_is_answered(lane: b
         assert elsewhere.is_alive(session) is False, "what was still under way does not wake it"
 
 
-@pytest.mark.parametrize("lane", LANES)
-async def test_nobody_ends_the_session_of_another(lane: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fast_path", LANES)
+async def test_nobody_ends_the_session_of_another(fast_path: bool, tmp_path: Path) -> None:
     issuer = Issuer()
     sessions = Sessions(tmp_path)
     served = sample.offer(principal_of=principal_of, sessions=sessions)
-    application = Application(http_app(served, admission=issuer.admission(), lane=lane))
+    application = Application(http_app(served, admission=issuer.admission(), fast_path=fast_path))
     async with application.run():
         alice, bob = (tuple(bearer(issuer.token(issuer.claims(sub=name))).items()) for name in ("alice", "bob"))
         await application.open_session("hers", "2025-11-25", *alice)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.errors import InvalidArgument, NotFound, TooMuch
+from tallystick.errors import InvalidArgument, LimitExceeded, NotFound
 from tallystick.server.dispatch import Broken, Done, Outcome, Refused, Tools, call, choose
 from tests.server.sample import SECRET, TOOLSETS, offer, principal_of
 
@@ -87,7 +87,7 @@ async def test_an_answer_past_the_bound_never_leaves() -> None:
     assert isinstance(await ask("sample.echo", {"text": "x" * 70, "times": 1000}), Done)
     outcome = await ask("sample.echo", {"text": "x" * 76, "times": 1000})
     assert isinstance(outcome, Refused)
-    assert isinstance(outcome.error, TooMuch)
+    assert isinstance(outcome.error, LimitExceeded)
     assert outcome.shape["error"] == "TOO_MUCH"
 
 
@@ -114,7 +114,7 @@ async def test_a_toolset_that_cannot_say_its_error_is_a_bug_too() -> None:
     def speechless(error: Exception) -> dict[str, Any]:
         raise KeyError("words")
 
-    toolset = type(entry.toolset)(name="s", summary="", tools=entry.toolset.tools, faults="rpc", say_error=speechless)
+    toolset = type(entry.toolset)(name="s", summary="", tools=entry.toolset.tools, faults="rpc", error_shape=speechless)
     outcome = await call(
         type(entry)(toolset, entry.tool), {"kind": "NotFound"}, offer().store, lambda: principal_of(None)
     )

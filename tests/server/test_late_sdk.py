@@ -17,10 +17,10 @@ from tallystick.app import toolsets
 from tallystick.config import Settings
 from tallystick.server import stdio
 from tallystick.server.dispatch import choose
-from tallystick.server.lane import opening
+from tallystick.server.fast_path import handshake
 from tallystick.toolsets import Toolset
 from tests.server import sample
-from tests.server.lanes import ENVELOPE, INITIALIZED, LEGACY, MODERN, RESERVED, rpc, talk
+from tests.server.fast_paths import ENVELOPE, INITIALIZED, LEGACY, MODERN, RESERVED, rpc, talk
 
 CLIENT = {"name": "raw", "version": "1"}
 
@@ -110,9 +110,9 @@ PLAIN: dict[str, list[bytes]] = {
 
 @pytest.mark.parametrize("script", PLAIN)
 def test_a_plain_conversation_is_answered_as_by_the_sdk_and_without_it(script: str, loads: list[str]) -> None:
-    fast = talk([], PLAIN[script], lane=True)
+    fast = talk([], PLAIN[script], fast_path=True)
     assert loads == []
-    assert fast == talk([], PLAIN[script], lane=False)
+    assert fast == talk([], PLAIN[script], fast_path=False)
     assert any("result" in answer for answer in fast)
 
 
@@ -174,13 +174,13 @@ OPENINGS: dict[str, list[bytes]] = {
 @pytest.mark.parametrize("number", range(len(ODD_HELLOS)))
 def test_an_odd_hello_is_the_sdks_to_answer(number: int) -> None:
     lines = [ODD_HELLOS[number], INITIALIZED, rpc(1, "ping"), rpc(2, "tools/list", {}), echo(3)]
-    assert talk([], lines, lane=True) == talk([], lines, lane=False)
+    assert talk([], lines, fast_path=True) == talk([], lines, fast_path=False)
 
 
-@pytest.mark.parametrize(("opening", "number"), [*product(OPENINGS, range(len(ODD)))])
-def test_whatever_interrupts_a_plain_conversation_is_answered_as_by_the_sdk(opening: str, number: int) -> None:
-    lines = [*OPENINGS[opening], ODD[number], rpc(30, "ping"), rpc(31, "tools/list", {}), echo(32), call_modern(33)]
-    assert talk([], lines, lane=True) == talk([], lines, lane=False)
+@pytest.mark.parametrize(("handshake", "number"), [*product(OPENINGS, range(len(ODD)))])
+def test_whatever_interrupts_a_plain_conversation_is_answered_as_by_the_sdk(handshake: str, number: int) -> None:
+    lines = [*OPENINGS[handshake], ODD[number], rpc(30, "ping"), rpc(31, "tools/list", {}), echo(32), call_modern(33)]
+    assert talk([], lines, fast_path=True) == talk([], lines, fast_path=False)
 
 
 FUZZED = settings(max_examples=150, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
@@ -193,7 +193,7 @@ FUZZED = settings(max_examples=150, derandomize=True, database=None, suppress_he
 )
 def test_whatever_is_said_after_whichever_hello_has_one_answer(first: bytes, lines: list[bytes]) -> None:
     said = [first, *(renumbered(line, number) for number, line in enumerate(lines, start=100))]
-    assert talk([], said, lane=True) == talk([], said, lane=False)
+    assert talk([], said, fast_path=True) == talk([], said, fast_path=False)
 
 
 def renumbered(line: bytes, number: int) -> bytes:
@@ -210,9 +210,9 @@ def renumbered(line: bytes, number: int) -> bytes:
 
 def test_the_versions_are_those_of_the_sdk() -> None:
     """One that it learns is declined, so only slower; one that it forgets would be promised in vain."""
-    assert set(HANDSHAKE_PROTOCOL_VERSIONS) == opening.HANDSHAKE_VERSIONS
-    assert opening.MODERN_VERSIONS == MODERN_PROTOCOL_VERSIONS
-    assert opening.SERVER_KEY == mcp_types.SERVER_INFO_META_KEY
+    assert set(HANDSHAKE_PROTOCOL_VERSIONS) == handshake.HANDSHAKE_VERSIONS
+    assert handshake.MODERN_VERSIONS == MODERN_PROTOCOL_VERSIONS
+    assert handshake.SERVER_KEY == mcp_types.SERVER_INFO_META_KEY
 
 
 @pytest.mark.parametrize("client", ["raw", "cursor"])
@@ -220,7 +220,7 @@ def test_every_tool_that_we_have_is_listed_as_by_the_sdk(client: str, tmp_path: 
     everything = sample.offer(tools=choose(toolsets(Settings(base=tmp_path))))
     monkeypatch.setattr(sample, "offer", lambda: everything)
     lines = [greet(client={**CLIENT, "name": client}), INITIALIZED, rpc(1, "tools/list", {})]
-    fast, slow = (talk([], lines, lane=lane) for lane in (True, False))
+    fast, slow = (talk([], lines, fast_path=fast_path) for fast_path in (True, False))
     assert fast == slow
     assert sum(len(answer["result"].get("tools", [])) for answer in fast) > 40
 
@@ -232,10 +232,10 @@ def test_what_waits_when_the_sdk_comes_is_still_answered(loads: list[str]) -> No
     waiting = rpc(1, "tools/call", {"name": "sample.wait", "arguments": {"name": "a"}})
     release = rpc(3, "tools/call", {"name": "sample.release", "arguments": {"name": "a"}})
     lines = [*OPENED, waiting, rpc(2, "resources/list"), release]
-    fast = talk([], lines, lane=True)
+    fast = talk([], lines, fast_path=True)
     assert loads == ["loaded"]
     assert {answer["id"] for answer in fast} == {0, 1, 2, 3}
-    assert fast == talk([], lines, lane=False)
+    assert fast == talk([], lines, fast_path=False)
 
 
 def test_no_call_is_made_again_for_the_sdk(monkeypatch: pytest.MonkeyPatch, loads: list[str]) -> None:
@@ -249,11 +249,11 @@ def test_no_call_is_made_again_for_the_sdk(monkeypatch: pytest.MonkeyPatch, load
         name="sample",
         summary="",
         tools=(sample._tool("sample.echo", sample.EchoInput, remembered),),
-        say_error=sample.SAMPLE.say_error,
+        error_shape=sample.SAMPLE.error_shape,
     )
     offered = sample.offer(tools=choose([remembering]))
     monkeypatch.setattr(sample, "offer", lambda: offered)
-    answers = talk([], [call_modern(0), enveloped(1, "resources/list"), call_modern(2)], lane=True)
+    answers = talk([], [call_modern(0), enveloped(1, "resources/list"), call_modern(2)], fast_path=True)
     assert loads == ["loaded"]
     assert said == ["x", "x"]
     assert sorted(answer["id"] for answer in answers) == [0, 1, 2]

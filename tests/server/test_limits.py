@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.errors import InvalidArgument, TooMuch
+from tallystick.errors import InvalidArgument, LimitExceeded
 from tallystick.policy import Principal
 from tallystick.server import limits
 from tallystick.server.answers import status_of
@@ -26,7 +26,7 @@ class Counter:
     def _is_allowed(self, principal: Principal, *, writes: bool) -> bool:
         try:
             self.quotas.check(principal, writes=writes)
-        except TooMuch:
+        except LimitExceeded:
             return False
         return True
 
@@ -74,7 +74,7 @@ def test_a_tenant_may_have_a_quota_of_its_own_or_none() -> None:
 def test_the_refusal_says_how_long_to_wait_and_waiting_helps() -> None:
     counter = Counter(Quota(2, 0))
     counter.allowed(2)
-    with pytest.raises(TooMuch) as refusal:
+    with pytest.raises(LimitExceeded) as refusal:
         counter.quotas.check(ACME, writes=True)
     assert refusal.value.code == "RATE_LIMITED"
     assert refusal.value.details == {"retry_after": 30, "status": 429}

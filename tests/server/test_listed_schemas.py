@@ -18,7 +18,7 @@ from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
 from tallystick.server import Offer
-from tallystick.server.dispatch import Done, Entry, Refused, call, choose, prepare
+from tallystick.server.dispatch import Done, OfferedTool, Refused, call, choose, prepare
 from tallystick.server.schemas import input_schema, shown_schema
 from tallystick.toolsets.operation_arguments import OperationArguments
 
@@ -30,7 +30,7 @@ ONE_OPERATION_ONLY = re.compile(r"field '.*' does not belong to |.* takes ")
 """Which operation takes what is said in words, at each parameter."""
 
 
-def problems_of(entry: Entry, arguments: Any) -> list[str]:
+def problems_of(entry: OfferedTool, arguments: Any) -> list[str]:
     try:
         prepare(entry.tool, arguments)
     except InvalidArgument as refused:
@@ -41,9 +41,9 @@ def problems_of(entry: Entry, arguments: Any) -> list[str]:
 # -- whatever fits is taken
 
 
-def fitting(schema: Schema, root: Schema) -> st.SearchStrategy[Any]:
+def that_fit(schema: Schema, root: Schema) -> st.SearchStrategy[Any]:
     if "$ref" in schema:
-        return fitting(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root)
+        return that_fit(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root)
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     if "type" not in schema:
@@ -72,15 +72,15 @@ def _wholes(schema: Schema, root: Schema) -> st.SearchStrategy[int]:
 def _lists(schema: Schema, root: Schema) -> st.SearchStrategy[list[Any]]:
     least = schema.get("minItems", 0)
     return st.lists(
-        fitting(schema.get("items", {}), root), min_size=least, max_size=min(schema.get("maxItems", 3), least + 2)
+        that_fit(schema.get("items", {}), root), min_size=least, max_size=min(schema.get("maxItems", 3), least + 2)
     )
 
 
 def _objects(schema: Schema, root: Schema) -> st.SearchStrategy[dict[str, Any]]:
     if "properties" not in schema:
         more = schema.get("additionalProperties", {})
-        return st.dictionaries(st.text("abc", min_size=1, max_size=3), fitting(more, root), max_size=2)
-    members = {name: fitting(each, root) for name, each in schema["properties"].items()}
+        return st.dictionaries(st.text("abc", min_size=1, max_size=3), that_fit(more, root), max_size=2)
+    members = {name: that_fit(each, root) for name, each in schema["properties"].items()}
     needed = {name: members.pop(name) for name in schema.get("required", ())}
     return st.fixed_dictionaries(needed, optional=members)
 
@@ -99,9 +99,9 @@ KINDS: dict[str, Any] = {
 @each_tool
 @settings(max_examples=15)
 @given(st.data())
-def test_whatever_fits_a_tools_schema_has_a_form_that_the_tool_takes(entry: Entry, data: st.DataObject) -> None:
+def test_whatever_fits_a_tools_schema_has_a_form_that_the_tool_takes(entry: OfferedTool, data: st.DataObject) -> None:
     schema = input_schema(entry.tool)
-    arguments = data.draw(fitting(schema, schema))
+    arguments = data.draw(that_fit(schema, schema))
     assert [each for each in problems_of(entry, arguments) if not ONE_OPERATION_ONLY.match(each)] == []
 
 
@@ -131,7 +131,7 @@ def example(schema: Schema, root: Schema) -> Any:
             return next(text for text in texts if fits.search(text))
 
 
-def examples(entry: Entry) -> Iterator[dict[str, Any]]:
+def examples(entry: OfferedTool) -> Iterator[dict[str, Any]]:
     """One for each operation, with all that it takes."""
     schema = input_schema(entry.tool)
     whole = example(schema, schema)
@@ -149,7 +149,7 @@ def examples(entry: Entry) -> Iterator[dict[str, Any]]:
         yield {name: value for name, value in chosen.items() if name not in unused}
 
 
-def _unmixed(entry: Entry, whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _unmixed(entry: OfferedTool, whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A batch of operations has one of each, with what it takes."""
     for name, value in whole.items():
         if isinstance(value, list) and value and isinstance(value[0], dict) and "op" in value[0]:
@@ -219,7 +219,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def refusal(offer: Offer, entry: Entry, arguments: dict[str, Any]) -> bool:
+async def refusal(offer: Offer, entry: OfferedTool, arguments: dict[str, Any]) -> bool:
     """By the form alone, or by the tool, which counts bytes and looks at values."""
     if problems_of(entry, arguments):
         return True
@@ -227,7 +227,7 @@ async def refusal(offer: Offer, entry: Entry, arguments: dict[str, Any]) -> bool
     return isinstance(outcome, Refused) and isinstance(outcome.error, InvalidArgument)
 
 
-async def furnish(offer: Offer) -> None:
+async def write_sample(offer: Offer) -> None:
     """What examples name, so that a tool gets as far as the values."""
     kind = {"name": "a", "from_types": ["a"], "to_types": ["a"]}
     for tool, arguments in (
@@ -240,12 +240,12 @@ async def furnish(offer: Offer) -> None:
 
 
 @each_tool
-async def test_whatever_breaks_a_rule_of_a_tools_schema_is_refused(entry: Entry, tmp_path: Path) -> None:
+async def test_whatever_breaks_a_rule_of_a_tools_schema_is_refused(entry: OfferedTool, tmp_path: Path) -> None:
     schema = input_schema(entry.tool)
     Draft202012Validator.check_schema(schema)
     taken, tried = [], 0
     async with app.served(Settings(base=tmp_path, toolsets=("all",))) as offer:
-        await furnish(offer)
+        await write_sample(offer)
         for arguments in examples(entry):
             assert problems_of(entry, arguments) == []
             Draft202012Validator(schema).validate(arguments)
@@ -258,7 +258,7 @@ async def test_whatever_breaks_a_rule_of_a_tools_schema_is_refused(entry: Entry,
 
 
 @each_tool
-def test_agents_are_shown_the_same_rules_but_for_what_is_told_once(entry: Entry) -> None:
+def test_agents_are_shown_the_same_rules_but_for_what_is_told_once(entry: OfferedTool) -> None:
     whole, shown = input_schema(entry.tool), shown_schema(entry.tool)
     Draft202012Validator.check_schema(shown)
     lost = list(_lost(whole, shown, ""))

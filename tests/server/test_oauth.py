@@ -54,9 +54,9 @@ async def test_health_needs_no_token() -> None:
 
 
 async def test_a_page_may_ask_before_it_calls_and_read_why_it_may_not() -> None:
-    asking = {"origin": "http://localhost:6274", "access-control-request-method": "POST"}
+    authorization = {"origin": "http://localhost:6274", "access-control-request-method": "POST"}
     async with Issuer().client() as http:
-        assert (await http.options("/mcp", headers=asking)).status_code == 200
+        assert (await http.options("/mcp", headers=authorization)).status_code == 200
         refused = await http.post("/mcp", json=RPC, headers={"origin": "http://localhost:6274"})
     assert refused.status_code == 401
     assert refused.headers["access-control-allow-origin"] == "http://localhost:6274"

@@ -14,9 +14,9 @@ import pytest
 
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.server.oauth.guard import Admission
+from tallystick.server.oauth.http_client import ANSWER_BYTES_MAX, HttpClient, Unreachable
 from tallystick.server.oauth.introspection import Client, find_client
 from tallystick.server.oauth.keys import metadata_urls, read_key
-from tallystick.server.oauth.outside import ANSWER_BYTES_MAX, Outside, Unreachable
 from tallystick.server.oauth.tokens import TOKEN_BYTES_MAX
 from tests.server.issuing import HERE, ISSUER, NOW, Issuer, ec_key, encoded, public, rsa_key
 
@@ -244,13 +244,13 @@ ANSWERS: dict[str, tuple[httpx2.Response, bool]] = {
 async def test_answers_from_outside_are_bounded_and_redirects_are_not_followed(
     answer: httpx2.Response, is_absent: bool
 ) -> None:
-    outside = Outside(ISSUER, transport=httpx2.MockTransport(lambda request: answer))
+    http_client = HttpClient(ISSUER, transport=httpx2.MockTransport(lambda request: answer))
     if is_absent:
-        assert await outside.find_json(f"{ISSUER}/x") is None
+        assert await http_client.find_json(f"{ISSUER}/x") is None
     else:
         with pytest.raises(Unreachable):
-            await outside.find_json(f"{ISSUER}/x")
-    await outside.close()
+            await http_client.find_json(f"{ISSUER}/x")
+    await http_client.close()
 
 
 # -- introspection

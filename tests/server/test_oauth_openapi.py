@@ -93,7 +93,14 @@ EVERYWHERE = {
     "a foreign page": 403,
 }
 AT_TOOLS = {**EVERYWHERE, "too often": 429, "too large": 413, "no JSON": 415, "unknown arguments": 400}
-AT_FAIL = {"Denied": 403, "NotFound": 404, "Conflict": 409, "TooMuch": 413, "LogClosed": 503, "StorageRefused": 503}
+AT_FAIL = {
+    "Denied": 403,
+    "NotFound": 404,
+    "Conflict": 409,
+    "LimitExceeded": 413,
+    "LogClosed": 503,
+    "StorageRefused": 503,
+}
 AT_FAIL |= {"not possible": 422}
 AT_HEALTH = {**dict.fromkeys(EVERYWHERE, 200), "a foreign name": 421, "a foreign page": 403}
 

@@ -19,8 +19,8 @@ from tallystick.server.oauth import principal_of
 from tallystick.server.protocol import HEADS_MAX, Protocol, read_head
 from tests.server import sample
 from tests.server.connections import Connection, count_answers, running
+from tests.server.fast_paths import ENVELOPE, INITIALIZED, MODERN, hello, rpc
 from tests.server.issuing import Issuer
-from tests.server.lanes import ENVELOPE, INITIALIZED, MODERN, hello, rpc
 from tests.server.sample import offer
 
 

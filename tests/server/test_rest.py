@@ -60,7 +60,7 @@ CALLS: dict[str, tuple[str, Any, int, dict[str, Any]]] = {
     "not found": ("sample.fail", {"kind": "NotFound"}, 404, sample_error("ENTITY_NOT_FOUND", "NotFound on purpose")),
     "denied": ("sample.fail", {"kind": "Denied"}, 403, sample_error("AUTHORIZATION_DENIED", "Denied on purpose")),
     "conflict": ("sample.fail", {"kind": "Conflict"}, 409, sample_error("CONFLICT", "Conflict on purpose")),
-    "too much": ("sample.fail", {"kind": "TooMuch"}, 413, sample_error("TOO_MUCH", "TooMuch on purpose")),
+    "too much": ("sample.fail", {"kind": "LimitExceeded"}, 413, sample_error("TOO_MUCH", "LimitExceeded on purpose")),
     "not now": (
         "sample.fail",
         {"kind": "TallystickError", "code": "INVALID_OPERATION"},

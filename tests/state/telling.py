@@ -19,7 +19,7 @@ Name = tuple[str, str, str, str | None]
 """What an edge is known by: its ends, its relation, and its id if it was given one."""
 
 
-class Told:
+class AnswerBuilder:
     """The graph after the first `at` commits."""
 
     def __init__(self, book: Book, at: int) -> None:

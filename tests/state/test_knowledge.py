@@ -14,26 +14,26 @@ from tests.state.book import Book
 
 
 def seen(knowledge: Knowledge, project: str, path: str) -> set[str]:
-    return knowledge.shelf(project).globs.match(path.split("/"))
+    return knowledge.of_project(project).globs.match(path.split("/"))
 
 
 def portrait(knowledge: Knowledge) -> Any:
     """Everything it holds, in a form that can be compared."""
-    shelves = {
+    by_project = {
         project: (
-            shelf.molecules,
-            shelf.atoms,
-            {path: shelf.globs.match(path.split("/")) for path in PATHS},
-            bool(shelf.globs),
+            of_project.molecules,
+            of_project.atoms,
+            {path: of_project.globs.match(path.split("/")) for path in PATHS},
+            bool(of_project.globs),
         )
-        for project, shelf in knowledge._shelves.items()
+        for project, of_project in knowledge._by_project.items()
     }
-    return knowledge.molecules, knowledge.atoms, shelves, knowledge._members, knowledge._entries
+    return knowledge.molecules, knowledge.atoms, by_project, knowledge._members, knowledge._entries
 
 
 def test_an_atom_is_found_by_its_patterns_and_only_in_its_project() -> None:
     book = Book()
-    knowledge = book.state.aspect(Knowledge)
+    knowledge = book.state.derived(Knowledge)
     book.node("a", ATOM, projectId="p", name="Pages", paths=["src/pages/**", "*.md"], moleculeId=None)
     book.node("b", ATOM, projectId="q", name="Other", paths=["src/**"])
     assert seen(knowledge, "p", "src/pages/x.ts") == {"a"}
@@ -44,7 +44,7 @@ def test_an_atom_is_found_by_its_patterns_and_only_in_its_project() -> None:
 
 def test_new_patterns_take_the_place_of_the_old_and_undo_brings_them_back() -> None:
     book = Book()
-    knowledge = book.state.aspect(Knowledge)
+    knowledge = book.state.derived(Knowledge)
     book.node("a", ATOM, projectId="p", name="A", paths=["old/**"])
     book.node("a", ATOM, projectId="p", name="A", paths=["new/**"])
     assert (seen(knowledge, "p", "old/x"), seen(knowledge, "p", "new/x")) == (set(), {"a"})
@@ -56,7 +56,7 @@ def test_new_patterns_take_the_place_of_the_old_and_undo_brings_them_back() -> N
 
 def test_members_and_lists_are_in_the_order_of_their_names_in_any_case() -> None:
     book = Book()
-    knowledge = book.state.aspect(Knowledge)
+    knowledge = book.state.derived(Knowledge)
     book.node("m", MOLECULE, projectId="p", name="Pages")
     for atom_id, name in (("3", "beta"), ("1", "Alpha"), ("4", "alpha"), ("2", "Gamma")):
         book.node(atom_id, ATOM, projectId="p", name=name, paths=["x"], moleculeId="m")
@@ -65,7 +65,7 @@ def test_members_and_lists_are_in_the_order_of_their_names_in_any_case() -> None
 
 def test_an_atom_whose_molecule_is_gone_is_an_orphan() -> None:
     book = Book()
-    knowledge = book.state.aspect(Knowledge)
+    knowledge = book.state.derived(Knowledge)
     book.node("m", MOLECULE, projectId="p", name="Pages")
     book.node("a", ATOM, projectId="p", name="A", paths=["x"], moleculeId="m")
     assert not knowledge.is_orphan(knowledge.atoms["a"])
@@ -75,7 +75,7 @@ def test_an_atom_whose_molecule_is_gone_is_an_orphan() -> None:
 
 def test_changelogs_are_newest_first_even_in_one_millisecond() -> None:
     book = Book()
-    knowledge = book.state.aspect(Knowledge)
+    knowledge = book.state.derived(Knowledge)
     for entry in ("z", "a", "m"):
         book.node(entry, CHANGELOG, parentType="atom", parentId="x", taskId="t", summary=entry, createdAt="now")
     book.node("other", CHANGELOG, parentType="molecule", parentId="x", taskId="t", summary="", createdAt="now")
@@ -86,7 +86,7 @@ def test_changelogs_are_newest_first_even_in_one_millisecond() -> None:
 
 def test_what_makes_no_sense_counts_as_not_said() -> None:
     book = Book()
-    knowledge = book.state.aspect(Knowledge)
+    knowledge = book.state.derived(Knowledge)
     book.node("a", ATOM, projectId=7, name=None, paths="src/**", moleculeId=[])
     book.node("b", ATOM, projectId="p", name="B", paths=["[", 3, "../x", "good/**"])
     book.node("m", MOLECULE)
@@ -131,9 +131,9 @@ def test_a_catalogue_kept_up_to_date_equals_one_built_now(
     changes: list[tuple[str, str, dict[str, Any]]], data: st.DataObject
 ) -> None:
     book = Book()
-    book.state.aspect(Knowledge)
+    book.state.derived(Knowledge)
     for each in changes:
         change(book, *each)
-    assert portrait(book.state.aspect(Knowledge)) == portrait(book.replayed().aspect(Knowledge))
+    assert portrait(book.state.derived(Knowledge)) == portrait(book.replayed().derived(Knowledge))
     book.undo(data.draw(st.integers(0, book.state.count)))
-    assert portrait(book.state.aspect(Knowledge)) == portrait(book.replayed().aspect(Knowledge))
+    assert portrait(book.state.derived(Knowledge)) == portrait(book.replayed().derived(Knowledge))

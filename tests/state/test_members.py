@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.state import members
-from tallystick.state.members import Found, find_connections, find_neighbours, find_nodes
+from tallystick.state import type_members
 from tallystick.state.ontology import ConnectionType
+from tallystick.state.type_members import IdPage, find_connections, find_neighbours, find_nodes
 from tests.state.book import Book, drive
 
 KNOWS = ConnectionType("knows", ("note",), ("note",))
@@ -42,8 +42,8 @@ def test_questions_between_changes_are_answered_as_by_reading_everything(steps: 
     for name in "abc":
         book.node(name)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(members, "_FEW", few)
-        patched.setattr(members, "_DOCUMENTS", 2)
+        patched.setattr(type_members, "_FEW", few)
+        patched.setattr(type_members, "_DOCUMENTS", 2)
         for step in [*steps, ("ask", {}, None, None), ("ask", {"k": 1}, None, None)]:
             DO[step[0]](book, *step[1:])
 
@@ -121,9 +121,9 @@ DO: dict[str, Callable[..., None]] = {
 
 def test_questions_that_take_turns_leave_the_index_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is stopped at every breath while others ask, and commits are made and undone in between."""
-    monkeypatch.setattr(members, "_FEW", 0)
-    monkeypatch.setattr(members, "_DOCUMENTS", 3)
-    monkeypatch.setattr(members, "_ROWS", 5)
+    monkeypatch.setattr(type_members, "_FEW", 0)
+    monkeypatch.setattr(type_members, "_DOCUMENTS", 3)
+    monkeypatch.setattr(type_members, "_ROWS", 5)
     book = Book()
     book.node("a")
     for number in range(40):
@@ -164,7 +164,7 @@ def test_a_page_is_cut_from_the_whole() -> None:
     for number in range(10):
         book.node(f"n{number}", k=1)
     found = drive(find_nodes(book.state, ["note"], {"k": 1}, offset=3, limit=4))
-    assert found == Found([f"n{number}" for number in range(3, 7)], 10)
+    assert found == IdPage([f"n{number}" for number in range(3, 7)], 10)
 
 
 def test_an_edge_that_only_shares_its_name_is_no_connection() -> None:

@@ -66,18 +66,18 @@ def judge(book: Book, *operations: Operation) -> str | None:
 
 
 def test_definitions_are_known_in_the_order_they_were_made(book: Book) -> None:
-    ontology = book.state.aspect(Ontology)
+    ontology = book.state.derived(Ontology)
     assert ontology.exists
     assert ontology.node_types == list(KINDS)
     assert ontology.connection_types == [NEXT, WAITS]
     later = define_node_type("Boat")
     book.write(later.verb, later.payload)
     assert ontology.node_types == [*KINDS, "Boat"]
-    assert book.replayed().aspect(Ontology).node_types == ontology.node_types
+    assert book.replayed().derived(Ontology).node_types == ontology.node_types
 
 
 def test_what_is_undone_is_not_defined(book: Book) -> None:
-    ontology = book.state.aspect(Ontology)
+    ontology = book.state.derived(Ontology)
     for operation in (define_node_type("Boat"), define_connection_type(ConnectionType("Owns", ("Person",), ("Boat",)))):
         book.write(operation.verb, operation.payload)
     assert ontology.has_node_type("Boat")
@@ -90,7 +90,7 @@ def test_what_is_undone_is_not_defined(book: Book) -> None:
 
 def test_a_foreign_log_with_odd_definitions_can_be_read() -> None:
     book = Book()
-    ontology = book.state.aspect(Ontology)
+    ontology = book.state.derived(Ontology)
     book.node("x", "ontology/node_type")
     book.node("y", "ontology/connection_type", name="R", from_types="A")
     book.node("z", "ontology/node_type", name="Boat")

@@ -10,7 +10,7 @@ import pytest
 from tallystick.commits import Verb, chain
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import InvalidArgument, NotFound
-from tallystick.state import Condition, Query, Walk, members
+from tallystick.state import Condition, Query, Walk, type_members
 from tallystick.state.ontology import ConnectionType
 from tallystick.state.state import State
 from tests.state.book import Book, drive
@@ -320,12 +320,12 @@ def test_what_the_edges_of_a_node_say_is_found_dead_or_alive_and_once() -> None:
 def test_an_index_that_was_built_before_a_redaction_does_not_find_what_it_forgot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(members, "_FEW", 0)
+    monkeypatch.setattr(type_members, "_FEW", 0)
     book = joined(since=2001)
     knows = ConnectionType("knows", ("note",), ("note",))
 
     def having(key: str, value: Any) -> list[str]:
-        return drive(members.find_connections(book.state, [knows], {key: value}, offset=0, limit=9)).ids
+        return drive(type_members.find_connections(book.state, [knows], {key: value}, offset=0, limit=9)).ids
 
     assert having("note", MAIL) == ["a|knows|b"]
     book.scrub(book.redact_edge("a|knows|b", ["attrs.note"]))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.errors import InvalidArgument
-from tallystick.state import Condition, Page, Query, conditions, order
+from tallystick.state import Condition, Page, Query, conditions, sorted_values
 from tests.state.book import HOUR, START, Book, drive
 
 LONG = "x" * 200
@@ -176,7 +176,7 @@ def test_an_order_that_was_given_up_half_way_is_made_by_the_next_who_asks() -> N
 
 
 def test_values_that_come_and_go_while_an_order_is_made_find_their_place_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "_RUN", 1)
+    monkeypatch.setattr(sorted_values, "_RUN", 1)
     book = Book()
     for number in range(10):
         book.node(f"n{number}", rank=number)

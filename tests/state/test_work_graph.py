@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tallystick.commits import Verb
-from tallystick.state.aspects import EdgeVersion, NodeVersion
+from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.work import NODE, PROJECT, cycles
+from tallystick.state.work.attributes import priority_of
 from tallystick.state.work.cycles import find_way
-from tallystick.state.work.facts import priority_of
+from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.sketch import Sketch
 from tests.state.book import Book
 from tests.state.work_portrait import portrait
 
@@ -236,13 +236,13 @@ def test_a_sketch_tells_what_would_become_actionable_and_leaves_everything_as_it
     for version in (project(), node("root", 2, None), node("a", 3), node("b", 4)):
         put(book, version)
     book.edge("b", "depends_on", "a")
-    graph = book.state.aspect(WorkGraph)
+    graph = book.state.derived(WorkGraph)
     before = portrait(graph)
-    with Sketch(book.state) as sketch:
-        sketch.revise("a", resolved=True)
-        sketch.put("new", node("new", 0).attrs)
-        sketch.link({"from": "new", "rel": "depends_on", "to": "b"})
-        assert [row.id for row in sketch.newly_actionable()] == ["b"]
+    with DraftBuilder(book.state) as builder:
+        builder.revise("a", resolved=True)
+        builder.put("new", node("new", 0).attrs)
+        builder.link({"from": "new", "rel": "depends_on", "to": "b"})
+        assert [row.id for row in builder.newly_actionable()] == ["b"]
         assert graph.rows["new"].created == book.state.count + 2
         assert portrait(graph) != before
     assert portrait(graph) == before
@@ -252,13 +252,13 @@ def test_a_sketch_that_fails_half_way_leaves_everything_as_it_was() -> None:
     book = Book()
     for version in (project(), node("root", 2, None), node("a", 3)):
         put(book, version)
-    graph = book.state.aspect(WorkGraph)
+    graph = book.state.derived(WorkGraph)
     before = portrait(graph)
 
     def fail() -> None:
-        with Sketch(book.state) as sketch:
-            sketch.revise("a", resolved=True)
-            sketch.revise("nobody", resolved=True)
+        with DraftBuilder(book.state) as builder:
+            builder.revise("a", resolved=True)
+            builder.revise("nobody", resolved=True)
 
     with pytest.raises(KeyError):
         fail()
@@ -269,12 +269,12 @@ def test_what_is_sketched_is_what_the_commits_make_of_it() -> None:
     book = Book()
     for version in (project(), node("root", 2, None), node("a", 3), node("b", 4, "a")):
         put(book, version)
-    graph = book.state.aspect(WorkGraph)
-    with Sketch(book.state) as sketch:
-        sketch.revise("b", parent="root", properties={"priority": 3})
-        sketch.put("c", node("c", 0, "b").attrs)
-        sketch.link({"from": "a", "rel": "depends_on", "to": "c"})
+    graph = book.state.derived(WorkGraph)
+    with DraftBuilder(book.state) as builder:
+        builder.revise("b", parent="root", properties={"priority": 3})
+        builder.put("c", node("c", 0, "b").attrs)
+        builder.link({"from": "a", "rel": "depends_on", "to": "c"})
         expected = portrait(graph)
-    for operation in sketch.operations:
+    for operation in builder.operations:
         book.write(operation.verb, operation.payload)
     assert portrait(graph) == expected

@@ -15,7 +15,7 @@ import pytest
 from tallystick.clock import from_text
 from tallystick.telemetry import tracing
 from tallystick.telemetry.logs import announce, log_to_stderr, tell
-from tests.commanding import node
+from tests.command_line import node
 from tests.telemetry.collecting import serving
 
 logger = logging.getLogger("tallystick.test")

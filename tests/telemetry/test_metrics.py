@@ -17,7 +17,7 @@ from tallystick.server.metrics import Access, metrics_routes
 from tallystick.server.oauth import principal_of
 from tallystick.telemetry.metrics import METRICS, OTHER, SERIES_MAX, Counter, Gauge, Histogram, Metric
 from tallystick.telemetry.prometheus import render
-from tests.commanding import node
+from tests.command_line import node
 from tests.server.issuing import Issuer, bearer
 from tests.server.sample import offer
 from tests.telemetry.collecting import serving

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from tallystick.telemetry import otlp, tracing
-from tests.commanding import node
+from tests.command_line import node
 from tests.telemetry.collecting import Collector, Serving, clean_environ, collecting, serving, values
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

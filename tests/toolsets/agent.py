@@ -68,7 +68,7 @@ class Agent:
             self.answer(tool, arguments)
         except TallystickError as error:
             assert self.log.head() == before, "a refused call wrote something"
-            return TOOLSET.say_error(error)
+            return TOOLSET.error_shape(error)
         raise AssertionError(f"{tool} accepted {arguments}")
 
     # -- short forms

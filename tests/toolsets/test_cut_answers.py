@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.tasks.crew import Crew, gathered
+from tests.toolsets.tasks.agents import Crew, gathered
 
 HERE = "tallystick.toolsets."
 SMALL = 300
@@ -25,9 +25,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("tasks.tags", "tasks.templates", "tasks.next", "tasks.queries", "tasks.blocks", "knowledge.query",
                    "knowledge.changelog", "work.query", "work.history", "work.next", "work.projects"):  # fmt: skip
         monkeypatch.setattr(f"{HERE}{module}.ANSWER_BYTES_MAX", SMALL)
-    monkeypatch.setattr(f"{HERE}work.context.PART_BYTES_MAX", SMALL)
+    monkeypatch.setattr(f"{HERE}work.node_context.PART_BYTES_MAX", SMALL)
     monkeypatch.setattr(f"{HERE}work.next.PART_BYTES_MAX", SMALL // 2)
-    monkeypatch.setattr(f"{HERE}work.desk.WARNINGS_BYTES_MAX", SMALL)
+    monkeypatch.setattr(f"{HERE}work.context.WARNINGS_BYTES_MAX", SMALL)
 
 
 @pytest.mark.usefixtures("small")

@@ -119,7 +119,7 @@ def test_whatever_is_said_is_answered_or_refused_on_purpose(story: list[tuple[st
             try:
                 answer = agent.answer(name, arguments).data
             except TallystickError as error:
-                orjson.dumps(TOOLSET.say_error(error))
+                orjson.dumps(TOOLSET.error_shape(error))
             else:
                 orjson.dumps(answer)
                 jsonschema.validate(answer, TOOLS[name].output)

@@ -136,7 +136,7 @@ def test_what_was_damaged_cannot_be_written_over_and_all_else_can(written: Agent
 def refusal(agent: Agent, ask: Question) -> dict[str, Any]:
     with pytest.raises(TallystickError) as refused:
         ask(agent)
-    return TOOLSET.say_error(refused.value)
+    return TOOLSET.error_shape(refused.value)
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tallystick.commits import chain
-from tallystick.projections.openlineage import Telling
+from tallystick.projections.openlineage import EventBuilder
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX
 from tests.projections.openlineage_schemas import faults_of
 from tests.toolsets.agent import Agent
@@ -50,7 +50,7 @@ def test_an_audit_gets_events_that_conform_and_name_run_job_and_dataset(agent: A
 def test_a_commit_gives_the_same_event_to_whoever_asks(agent: Agent) -> None:
     profile(agent, a=1)
     agent.node("entity_456", "user_profile", a=2)
-    telling = Telling(lambda commit: "never asked")
+    telling = EventBuilder(lambda commit: "never asked")
     fed = [event for line in agent.lines() for event in telling.tell(chain.decode(line))]
     assert exported(agent)["events"] == fed
 

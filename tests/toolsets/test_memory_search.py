@@ -10,7 +10,7 @@ import pytest
 
 from tallystick.clock import to_text
 from tallystick.server.dispatch import prepare
-from tallystick.store import Sight, Store
+from tallystick.store import ReadFilter, Store
 from tallystick.toolsets.memory import toolset
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX
 from tests.toolsets.agent import NOON, TOOLS, Agent
@@ -387,7 +387,7 @@ def test_an_answer_is_of_the_moment_it_was_asked_even_if_others_write_before_it_
     state = agent.partition._state
 
     def driven() -> Generator[None, None, dict[str, Any]]:
-        answer: dict[str, Any] = yield from looks[0](state, Sight(state, "default", None))
+        answer: dict[str, Any] = yield from looks[0](state, ReadFilter(state, "default", None))
         answers.append(answer)
         return answer
 

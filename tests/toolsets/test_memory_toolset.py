@@ -11,7 +11,7 @@ import pytest
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.server.schemas import input_schema, references, shown_schema
 from tallystick.toolsets import Tool
-from tallystick.toolsets.memory import TOOLSET, say_error
+from tallystick.toolsets.memory import TOOLSET, error_shape
 from tests.toolsets.agent import TOOLS, Agent
 
 each_tool = pytest.mark.parametrize("tool", TOOLSET.tools, ids=lambda tool: tool.name)
@@ -82,11 +82,11 @@ def test_calls_and_answers_fit_the_schemas(agent: Agent, name: str, arguments: d
 
 def test_an_error_says_its_code_what_is_wrong_and_what_to_do() -> None:
     error = NotFound("no node 'x'", hint="write it first", details={"missing": ["x"], "error": "no"})
-    assert say_error(error) == {
+    assert error_shape(error) == {
         "error": "ENTITY_NOT_FOUND",
         "message": "no node 'x'",
         "hint": "write it first",
         "missing": ["x"],
     }
     faults = InvalidArgument("a; b", problems=["a", "b"])
-    assert say_error(faults) == {"error": "INVALID_ARGUMENT", "message": "a; b", "validation_errors": ["a", "b"]}
+    assert error_shape(faults) == {"error": "INVALID_ARGUMENT", "message": "a; b", "validation_errors": ["a", "b"]}

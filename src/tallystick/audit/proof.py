@@ -10,10 +10,10 @@ from typing import TypeVar
 import msgspec
 
 from tallystick.audit import Event, Lost, Retired, Started, decode, verify
-from tallystick.audit.trail import files_in, just_begun
+from tallystick.audit.files import files_in, just_begun
 from tallystick.errors import Corrupt
 from tallystick.log import Head
-from tallystick.log.mark import Mark
+from tallystick.log.head_file import HeadFile
 
 
 class AuditProof(msgspec.Struct, frozen=True):
@@ -36,10 +36,10 @@ class AuditProof(msgspec.Struct, frozen=True):
 
 def verify_audit(directory: Path) -> AuditProof:
     """Reads only, in constant memory. Servers may go on writing: what they add meanwhile is left for the next proof."""
-    mark = Mark(directory / "head")
+    head_file = HeadFile(directory / "head")
     reading = _Reading(directory)
     try:
-        kept = mark.read()
+        kept = head_file.read()
         files = files_in(directory)
         if kept is None and files:
             kept = just_begun(files)
@@ -52,7 +52,7 @@ def verify_audit(directory: Path) -> AuditProof:
     except OSError as error:
         return reading.proof(f"it cannot be read: {error.strerror}")
     finally:
-        mark.close()
+        head_file.close()
     return reading.proof()
 
 

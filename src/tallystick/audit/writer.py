@@ -20,7 +20,7 @@ from concurrent.futures import Future
 import msgspec
 
 from tallystick.audit import Event, Lost, encode
-from tallystick.audit.trail import Trail
+from tallystick.audit.files import AuditFiles
 from tallystick.clock import Clock, to_text, wall_clock
 
 EVERY_MS = 50.0
@@ -36,10 +36,10 @@ class _Pending(msgspec.Struct):
     written: Future[bool] | None = None
 
 
-class Audit:
+class AuditWriter:
     def __init__(
         self,
-        open_trail: Callable[[str], Trail],
+        open_trail: Callable[[str], AuditFiles],
         *,
         every_ms: float = EVERY_MS,
         pending_max: int = PENDING_MAX,
@@ -51,7 +51,7 @@ class Audit:
         self._pending_max = pending_max
         self._clock = clock
         self._pending: list[_Pending] = []
-        self._trails: OrderedDict[str, Trail] = OrderedDict()
+        self._trails: OrderedDict[str, AuditFiles] = OrderedDict()
         self._lost: dict[str, Lost] = {}
         self._some = threading.Event()
         self._urgent = threading.Event()
@@ -102,8 +102,8 @@ class Audit:
             self._thread = None
         self.flush()
         with self._writing:
-            for trail in self._trails.values():
-                trail.close()
+            for audit_files in self._trails.values():
+                audit_files.close()
             self._trails.clear()
 
     def _start(self) -> None:
@@ -126,7 +126,7 @@ class Audit:
         lines = [encode(lost)] if lost else []
         lines += [encode(each.event) for each in pending]
         try:
-            self._trail(tenant).append(lines)
+            self._audit_files(tenant).append(lines)
         except Exception as error:
             # Whatever it is: somebody waits for the answer, and the next lines may fare better.
             self._refused(tenant, len(pending), error)
@@ -145,9 +145,9 @@ class Audit:
             timestamp=now, events=events + (lost.events if lost else 0), since=lost.since if lost else now
         )
 
-    def _trail(self, tenant: str) -> Trail:
-        trail = self._trails.pop(tenant, None) or self._open_trail(tenant)
-        self._trails[tenant] = trail
+    def _audit_files(self, tenant: str) -> AuditFiles:
+        audit_files = self._trails.pop(tenant, None) or self._open_trail(tenant)
+        self._trails[tenant] = audit_files
         while len(self._trails) > _TRAILS_OPEN_MAX:
             self._trails.popitem(last=False)[1].close()
-        return trail
+        return audit_files

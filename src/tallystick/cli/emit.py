@@ -17,8 +17,8 @@ from tallystick.errors import TallystickError
 if TYPE_CHECKING:
     from tallystick.commits import Commit
     from tallystick.config import Settings
-    from tallystick.projections.emission import Sink
     from tallystick.projections.follower import Follower
+    from tallystick.projections.lineage_emitter import Sink
 
 _POLL_SECONDS = 0.2
 _TRY_AGAIN_SECONDS = 5.0
@@ -52,7 +52,7 @@ def emit(
       tallystick emit --to lineage.jsonl --again
     """
     from tallystick import app
-    from tallystick.projections.emission import shown, sink_for
+    from tallystick.projections.lineage_emitter import shown, sink_for
 
     settings = existing(base=base, tenant=tenant)
     stop = threading.Event()
@@ -72,7 +72,7 @@ def emit(
 async def _emit(settings: Settings, sink: Sink, stop: threading.Event, *, follow: bool, again: bool) -> tuple[int, int]:
     from tallystick import app
     from tallystick.log.files import FilesLog
-    from tallystick.projections.emission import follow as follow_with
+    from tallystick.projections.lineage_emitter import follow as follow_with
 
     loop = asyncio.get_running_loop()
     async with app.opened(settings) as store:

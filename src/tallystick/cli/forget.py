@@ -11,9 +11,9 @@ import msgspec
 import orjson
 import typer
 
-from tallystick.cli.asking import principal, tool
 from tallystick.cli.options import Base, Json, Tenant, existing
 from tallystick.cli.output import counted, emit, note, table
+from tallystick.cli.tool_client import principal, tool
 from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _asked(plan: Plan, reason: str) -> dict[str, Any]:
 def _account(settings: Settings, subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """Looks again at everything, and says what is so now. Nothing in it names the subject."""
     from tallystick import __version__
-    from tallystick.cli.remains import remains
+    from tallystick.cli.leftover_scan import remains
     from tallystick.clock import to_text, wall_clock
     from tallystick.log.backups import backups
     from tallystick.log.proof import prove

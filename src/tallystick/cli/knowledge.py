@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from tallystick.cli.asking import principal
 from tallystick.cli.options import Base, Json, Tenant, existing
 from tallystick.cli.output import Styled, counted, emit, note, say, table, visible
+from tallystick.cli.tool_client import principal
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, NotFound
 
 if TYPE_CHECKING:
     from tallystick.state.state import State
     from tallystick.store import Store
-    from tallystick.toolsets.knowledge.desk import Desk
+    from tallystick.toolsets.knowledge.context import ToolContext
 
 T = TypeVar("T")
 Projects = dict[str, str]
@@ -65,13 +65,13 @@ def for_(
     """
     settings = existing(base=base, tenant=tenant)
 
-    async def ask(store: Store, desk: Desk) -> dict[str, Any]:
+    async def ask(store: Store, tool_context: ToolContext) -> dict[str, Any]:
         from tallystick.server.dispatch import prepare
         from tallystick.toolsets.knowledge import make_toolset
 
         project_id = _chosen(await _projects(settings, store), project)
-        tool = make_toolset(desk).tools[0]
-        root = desk.repository.root.absolute()
+        tool = make_toolset(tool_context).tools[0]
+        root = tool_context.repository.root.absolute()
         asked = {"operation": "context", "projectId": project_id, "paths": [_relative(path, root) for path in paths]}
         data: dict[str, Any] = (await tool.call(store, principal(settings), prepare(tool, asked))).data["data"]
         return data
@@ -104,17 +104,19 @@ def stale(
     """
     settings = existing(base=base, tenant=tenant)
 
-    async def ask(store: Store, desk: Desk) -> list[dict[str, Any]]:
+    async def ask(store: Store, tool_context: ToolContext) -> list[dict[str, Any]]:
         from tallystick.toolsets.knowledge.reverify import add_work
         from tallystick.toolsets.knowledge.stale import find_stale
 
         projects = await _projects(settings, store)
         project_id = None if project is None else _chosen(projects, project)
-        found = await find_stale(desk, store, principal(settings), project_id)
+        found = await find_stale(tool_context, store, principal(settings), project_id)
         if settings.stale_makes_work:
             for start in range(0, len(found), _NODES_AT_ONCE):
                 several = found[start : start + _NODES_AT_ONCE]
-                await add_work(desk, store, principal(settings), several, tool="knowledge_stale", most=len(several))
+                await add_work(
+                    tool_context, store, principal(settings), several, tool="knowledge_stale", most=len(several)
+                )
         return [atom | {"project": projects.get(atom["projectId"], atom["projectId"])} for atom in found]
 
     atoms = _asked(settings, repo, ask)
@@ -131,18 +133,18 @@ def stale(
 # -- asking
 
 
-def _asked(settings: Settings, repo: Path | None, ask: Callable[[Store, Desk], Awaitable[T]]) -> T:
+def _asked(settings: Settings, repo: Path | None, ask: Callable[[Store, ToolContext], Awaitable[T]]) -> T:
     from tallystick import app
-    from tallystick.toolsets.knowledge import make_desk
+    from tallystick.toolsets.knowledge import make_tool_context
     from tallystick.toolsets.knowledge.freshness import find_work_tree
 
-    desk = make_desk(repo=repo or (Path(settings.repo) if settings.repo else None), base=settings.base)
-    if find_work_tree(desk.repository.root.absolute()) is None:
-        note(f"there is no git work tree around {visible(str(desk.repository.root))}: paths are relative to it")
+    tool_context = make_tool_context(repo=repo or (Path(settings.repo) if settings.repo else None), base=settings.base)
+    if find_work_tree(tool_context.repository.root.absolute()) is None:
+        note(f"there is no git work tree around {visible(str(tool_context.repository.root))}: paths are relative to it")
 
     async def run() -> T:
         async with app.opened(settings) as store:
-            return await ask(store, desk)
+            return await ask(store, tool_context)
 
     return asyncio.run(run())
 
@@ -152,7 +154,7 @@ async def _projects(settings: Settings, store: Store) -> Projects:
     from tallystick.state.work.graph import WorkGraph
 
     def look(state: State) -> Projects:
-        return {board.id: board.name or board.id for board in state.aspect(WorkGraph).projects()}
+        return {board.id: board.name or board.id for board in state.derived(WorkGraph).projects()}
 
     return await store.read(principal(settings), Action.SEARCH, look)
 

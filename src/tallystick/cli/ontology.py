@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallystick.cli.asking import principal
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
 from tallystick.cli.output import counted, emit, note, say, table
+from tallystick.cli.tool_client import principal
 
 if TYPE_CHECKING:
     from tallystick.config import Settings

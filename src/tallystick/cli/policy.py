@@ -13,7 +13,7 @@ from tallystick.errors import InvalidArgument, NotFound
 
 if TYPE_CHECKING:
     from tallystick.policy import Request
-    from tallystick.policy.examination import Tested
+    from tallystick.policy.policy_tests import Tested
 
 commands = typer.Typer(
     help="Check, test, explain and try out policies.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
@@ -43,7 +43,7 @@ def check(file: File, json: Json = False) -> None:
     import msgspec
 
     from tallystick.policy.bundle import find_bundle
-    from tallystick.policy.examination import examine
+    from tallystick.policy.policy_tests import examine
 
     examined = examine(find_bundle(file))
     if json:
@@ -76,7 +76,7 @@ def run(
     import msgspec
 
     from tallystick.policy.bundle import SHIPPED, find_bundle
-    from tallystick.policy.examination import run_tests
+    from tallystick.policy.policy_tests import run_tests
 
     tested = [test for name in files or SHIPPED for test in run_tests(find_bundle(name))]
     passed = bool(tested) and all(test.passed for test in tested)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tallystick.cli.asking import ask
 from tallystick.cli.filters import parse_filters, parse_moment
 from tallystick.cli.options import Base, Json, Limit, Tenant, existing
 from tallystick.cli.output import Styled, emit, emit_json, note, say, table, visible, write
+from tallystick.cli.tool_client import ask
 from tallystick.errors import NotFound
 from tallystick.log import head_after
 
@@ -50,7 +50,7 @@ def log(
       tallystick log --entity task-7 --limit 5
       tallystick log --json --limit 100
     """
-    from tallystick.cli.newest import newest
+    from tallystick.cli.log_tail import newest
     from tallystick.log.files import FilesLog
 
     def wanted(commit: Commit) -> bool:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from tallystick.cli.asking import principal
 from tallystick.cli.options import Base, Json, Tenant, existing
 from tallystick.cli.output import emit, note, table
+from tallystick.cli.tool_client import principal
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ async def _recalls(settings: Settings) -> list[dict[str, Any]]:
     from tallystick.state.trust import Trust
 
     def look(state: State) -> list[dict[str, Any]]:
-        return [{"recall": each.id, "active": each.active, **each.attrs} for each in state.aspect(Trust).recalls()]
+        return [{"recall": each.id, "active": each.active, **each.attrs} for each in state.derived(Trust).recalls()]
 
     async with app.opened(settings) as store:
         return await store.read(principal(settings), Action.READ, look)

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from tallystick import strict_json
-from tallystick.cli.asking import principal, tool
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
 from tallystick.cli.output import counted, emit, note, progress
+from tallystick.cli.tool_client import principal, tool
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, TallystickError
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _copy_lines(log: Any, target: BinaryIO) -> tuple[int, int]:
 def _restore(settings: Settings, source: BinaryIO, size: int) -> dict[str, Any]:
     """Built beside and moved into place under the lock: a crash leaves the base as it was, or whole."""
     from tallystick.log.files import FilesLog
-    from tallystick.log.mark import Mark, sync_directory
+    from tallystick.log.head_file import HeadFile, sync_directory
 
     target = FilesLog(settings.system)
     _require_empty(settings, target.head())
@@ -155,7 +155,7 @@ def _restore(settings: Settings, source: BinaryIO, size: int) -> dict[str, Any]:
             _require_empty(settings, target.head())
             os.rename(beside / "log", settings.system / "log")
             sync_directory(settings.system)
-            mark = Mark(settings.system / "head")
+            mark = HeadFile(settings.system / "head")
             mark.write(head)
             mark.close()
         finally:
@@ -342,11 +342,11 @@ class _Turn:
     async def write_narrowed(self, principal: Any, action: Any, propose: Any, **where: Any) -> Any:
         from tallystick.commits import Commit
 
-        def in_turn(state: Any, sight: Any) -> Any:
+        def in_turn(state: Any, read_filter: Any) -> Any:
             self._proposed = None
             if self._before is not None and not self._before._leads_to(state.position):
                 raise _NotYet("the line before it is not written")
-            proposed = propose(state, sight)
+            proposed = propose(state, read_filter)
             self._proposed = -1 if isinstance(proposed, Commit) else state.position
             return proposed
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallystick.cli.asking import ask, principal
 from tallystick.cli.options import Base, Json, Tenant, existing
 from tallystick.cli.output import Styled, console, counted, drawn, emit, note, say, table, visible
+from tallystick.cli.tool_client import ask, principal
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, NotFound
 
@@ -266,10 +266,10 @@ def _draw_node(told: dict[str, Any]) -> None:
 
 async def _glance(settings: Settings) -> None:
     from tallystick import app
-    from tallystick.toolsets.work.watching import watch as look
+    from tallystick.toolsets.work.activity import watch as look
 
     async with app.opened(settings) as store:
-        console().print(_board(await look(_desk(settings), store, principal(settings))))
+        console().print(_board(await look(_tool_context(settings), store, principal(settings))))
 
 
 async def _watch(settings: Settings) -> None:
@@ -278,26 +278,26 @@ async def _watch(settings: Settings) -> None:
     from rich.live import Live
 
     from tallystick import app
-    from tallystick.toolsets.work.watching import watch as look
+    from tallystick.toolsets.work.activity import watch as look
 
-    desk, enough = _desk(settings), asyncio.Event()
+    tool_context, enough = _tool_context(settings), asyncio.Event()
     async with app.opened(settings) as store:
         with _keys(enough), Live(screen=True, auto_refresh=False) as live:
             while not enough.is_set():
-                live.update(_board(await look(desk, store, principal(settings))), refresh=True)
+                live.update(_board(await look(tool_context, store, principal(settings))), refresh=True)
                 try:
                     await asyncio.wait_for(enough.wait(), _REFRESH_SECONDS)
                 except TimeoutError:
                     continue
 
 
-def _desk(settings: Settings) -> Any:
+def _tool_context(settings: Settings) -> Any:
     from tallystick import app
-    from tallystick.toolsets.work.desk import Desk
+    from tallystick.toolsets.work.context import ToolContext
     from tallystick.toolsets.work.settings import read_settings
 
     work = read_settings(base=settings.base, working=Path.cwd(), environ=os.environ)
-    return Desk(settings=work, claims=app.claims_of(settings))
+    return ToolContext(settings=work, claims=app.claims_of(settings))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from pathlib import Path
 from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved, LogClosed, StorageRefused
 from tallystick.log import Entry, Head, are_new, check_chained, head_after, reached, verifier_after
-from tallystick.log.mark import Mark, sync_directory
+from tallystick.log.head_file import HeadFile, sync_directory
 from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_snapshots
 from tallystick.log.redaction_index import RedactionIndex
 from tallystick.log.segments import Segments
@@ -47,7 +47,7 @@ class FilesLog:
         self._writer = -1
         self._writer_path: Path | None = None
         self._lock = _open_lock(system)
-        self._mark = Mark(system / "head")
+        self._head_file = HeadFile(system / "head")
         self._masks = PendingMasks(system / "redaction.pending")
         self._segments = Segments(system / "log")
         self._redactions = RedactionIndex(self._segments.lines)
@@ -62,7 +62,7 @@ class FilesLog:
     # -- reading
 
     def head(self) -> Head:
-        return self._mark.read() or Head()
+        return self._head_file.read() or Head()
 
     def read(self, after: Head) -> Iterator[Entry]:
         verifier = verifier_after(after)
@@ -206,7 +206,7 @@ class FilesLog:
         self._writer = self._lock = -1
         self._closed = "the log was closed"
         self._segments.close()
-        self._mark.close()
+        self._head_file.close()
 
     # -- below
 
@@ -311,7 +311,7 @@ class FilesLog:
 
     def _move_mark(self, head: Head) -> None:
         try:
-            self._mark.write(head)
+            self._head_file.write(head)
         except OSError as error:
             raise self._close_writer(f"the position could not be kept: {error.strerror}") from error
 
@@ -340,7 +340,7 @@ class FilesLog:
         return self._ends_at_the_mark() and not self._masks.exist() and not self._masks.were_begun()
 
     def _ends_at_the_mark(self) -> bool:
-        marked = self._mark.read() or Head()
+        marked = self._head_file.read() or Head()
         if marked.end != self._segments.size:
             # Not necessarily a crash: another process may have started a segment.
             self._segments.refresh()
@@ -348,7 +348,7 @@ class FilesLog:
 
     def _recover(self) -> None:
         """Read all of the log; nothing is touched unless it is sound."""
-        marked = self._mark.read()
+        marked = self._head_file.read()
         if marked is None:
             logger.warning("no kept position beside the log in %s", self.system)
         head = recover(

@@ -17,7 +17,7 @@ import msgspec
 from tallystick.commits import chain
 from tallystick.errors import Corrupt
 from tallystick.log import Head, are_new, reached, verifier_after
-from tallystick.log.mark import Mark
+from tallystick.log.head_file import HeadFile
 from tallystick.log.segments import Segments
 
 Progress = Callable[[int, int], None]
@@ -47,18 +47,18 @@ class Proof(msgspec.Struct, frozen=True):
 
 def prove(system: Path, progress: Progress = lambda done, total: None) -> Proof:
     """Constant memory: it grows with redactions only."""
-    segments, mark = Segments(system / "log"), Mark(system / "head")
+    segments, head_file = Segments(system / "log"), HeadFile(system / "head")
     try:
-        return _Reading(segments, mark, system / "lock").prove(progress)
+        return _Reading(segments, head_file, system / "lock").prove(progress)
     finally:
         segments.close()
-        mark.close()
+        head_file.close()
 
 
 class _Reading:
-    def __init__(self, segments: Segments, mark: Mark, lock: Path) -> None:
+    def __init__(self, segments: Segments, head_file: HeadFile, lock: Path) -> None:
         self._segments = segments
-        self._mark = mark
+        self._head_file = head_file
         self._lock = lock
         self._verifier = verifier_after(Head())
         self._offset = 0
@@ -76,11 +76,13 @@ class _Reading:
 
     def _kept(self) -> Head | None:
         """The position kept apart from the log; None where nothing was ever written."""
-        kept = self._mark.read()
+        kept = self._head_file.read()
         # After the mark, and so with everything that it counts.
         self._segments.refresh()
         if kept is None and self._segments.size:
-            raise Corrupt(f"there are commits but no kept position in {self._mark.path}: the end may have been cut off")
+            raise Corrupt(
+                f"there are commits but no kept position in {self._head_file.path}: the end may have been cut off"
+            )
         return kept
 
     def _read(self, kept: Head, progress: Progress) -> None:
@@ -91,7 +93,7 @@ class _Reading:
         before, now = Head(), kept
         # Masked while we read, by a redaction that came after the position we began with: then it is in the log
         # by now. What was there before and is still unexplained is damage.
-        while are_new(self._verifier.unexplained, before) and (then := self._mark.read() or now) != now:
+        while are_new(self._verifier.unexplained, before) and (then := self._head_file.read() or now) != now:
             before, now = now, then
             self._segments.refresh()
             self._feed(min(self._segments.size, now.end), now, progress)
@@ -115,7 +117,7 @@ class _Reading:
             self._offset = offset
             if not is_whole:
                 raise Corrupt("the line has no end")
-            if offset == kept.end and self._mark.read() == kept:
+            if offset == kept.end and self._head_file.read() == kept:
                 raise Corrupt(
                     f"it lies behind position {kept.lamport}, the last that was acknowledged: either a writer died "
                     "before it could acknowledge this (opening the store settles it), or it was added by hand"

@@ -27,7 +27,7 @@ import msgspec
 from tallystick.commits import Commit, chain
 from tallystick.errors import Corrupt, StorageRefused
 from tallystick.log import Entry, Head, head_after, verifier_after
-from tallystick.log.mark import sync_directory
+from tallystick.log.head_file import sync_directory
 from tallystick.log.segments import Segments
 
 _RESTORE = "this is damage, not a crash: restore the segment from a backup; nothing was changed"

@@ -36,7 +36,7 @@ class Principal(msgspec.Struct, frozen=True):
     """Which of its conversations this is, where the door knows. No policy is told: it is nothing to judge by."""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class ResourceFacts(msgspec.Struct, frozen=True):
     """What the state says of a resource; nothing where there is none."""
 
     type: str | None = None

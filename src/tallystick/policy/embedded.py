@@ -16,8 +16,8 @@ import msgspec
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.policy import Action, Decision, Principal, Request, denial
 from tallystick.policy.bundle import Bundle, find_bundle
-from tallystick.policy.question import decision_of, input_of
 from tallystick.policy.rego import Engine, RegoError, engine_for, entry_of
+from tallystick.policy.rego_codec import decision_of, input_of
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ import msgspec
 
 from tallystick.policy import Decision, Request
 from tallystick.policy.bundle import Bundle, Module
-from tallystick.policy.question import decision_of, input_of
 from tallystick.policy.rego import Engine, Rule, engine_for, entry_of
+from tallystick.policy.rego_codec import decision_of, input_of
 
 _PROBE = "tallystick_probe"
 

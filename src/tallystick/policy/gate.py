@@ -1,10 +1,10 @@
 """The gate: ask the policy about a resource as it is, keep the answer for a while, write it down.
 
 A decision holds for the facts it was made with (type, owner, tenant), and these are known for
-certain only at the head of the log, where nothing can be awaited. So `Asking.decide` is called
+certain only at the head of the log, where nothing can be awaited. So `Authorization.decide` is called
 there, with the facts found there. An engine in process answers on the spot. A distant one has
-been asked beforehand; if it was not, or the facts have changed since, `Undecided` leaves the
-head without a trace, `Asking.through` asks about the new facts, and the attempt is made again.
+been asked beforehand; if it was not, or the facts have changed since, `DecisionPending` leaves the
+head without a trace, `Authorization.through` asks about the new facts, and the attempt is made again.
 
 The same goes for whatever else a draft would change, and for what an answer comes across, if
 the policy wants to be asked about it (`Decision.narrows`). What was changed is written down
@@ -24,17 +24,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from tallystick.audit import Decided, Incident, Narrowed, clipped
-from tallystick.audit.writer import Audit
+from tallystick.audit.writer import AuditWriter
 from tallystick.clock import Clock, to_text, wall_clock
-from tallystick.errors import Conflict, Denied, TooMuch
-from tallystick.policy import Action, Decision, DistantPolicy, Facts, Policy, Principal, Request, denial
+from tallystick.errors import Conflict, Denied, LimitExceeded
+from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request, ResourceFacts, denial
 from tallystick.policy.cache import Cache
-from tallystick.policy.telling import count, tell_decision
+from tallystick.policy.decision_telemetry import count, record_decision
 
 T = TypeVar("T")
-Thing = tuple[str, Facts]
+Resource = tuple[str, ResourceFacts]
 """An id, and what the state says of it."""
-Question = tuple[Action, str | None, Facts, str | None]
+Question = tuple[Action, str | None, ResourceFacts, str | None]
 """May the principal do this to a thing? Last the type that a WRITE gives it; None for the id where it is about that
 type alone."""
 
@@ -54,13 +54,13 @@ _WRITTEN_SECONDS_MAX = 1.0
 logger = logging.getLogger(__name__)
 
 
-class Undecided(Exception):
+class DecisionPending(Exception):
     """Not an error: the policy has to be asked about these before the attempt is made again.
 
     `facts` are those of the resource that the call itself is about.
     """
 
-    def __init__(self, questions: Sequence[Question] = (), facts: Facts | None = None) -> None:
+    def __init__(self, questions: Sequence[Question] = (), facts: ResourceFacts | None = None) -> None:
         super().__init__(questions, facts)
         self.questions = questions
         self.facts = facts
@@ -78,7 +78,7 @@ class Gate:
         self,
         policy: Policy | DistantPolicy,
         *,
-        audit: Audit | None = None,
+        audit: AuditWriter | None = None,
         cache: Cache | None = None,
         slo_ms: float = SLO_MS,
         strict_audit: bool = False,
@@ -100,14 +100,16 @@ class Gate:
     def is_distant(self) -> bool:
         return self._at_once is None
 
-    def asking(
+    def authorization(
         self, principal: Principal, action: Action, resource: str | None = None, written_type: str | None = None
-    ) -> Asking:
-        return Asking(self, principal, action, resource, written_type)
+    ) -> Authorization:
+        return Authorization(self, principal, action, resource, written_type)
 
     async def refuse_actor(self, principal: Principal, action: Action, resource: str | None, reason: str) -> None:
         """Write down that a call was denied before any policy was asked, because of whom it named as its author."""
-        made = _Made(self.request(principal, action, resource, Facts()), denial("actor", reason, "none"), 0.0, False)
+        made = _Made(
+            self.request(principal, action, resource, ResourceFacts()), denial("actor", reason, "none"), 0.0, False
+        )
         count(made.request, made.decision, made.latency_ms, source="none")
         await _written([self.record(made)])
 
@@ -126,7 +128,7 @@ class Gate:
         if isinstance(self._policy, DistantPolicy):
             await self._policy.close()
 
-    # -- for Asking
+    # -- for Authorization
 
     def find(self, request: Request) -> _Made | None:
         """Decided on the spot, or None where a distant policy has to be asked."""
@@ -154,7 +156,7 @@ class Gate:
 
     def record(self, made: _Made) -> Future[bool] | None:
         """Write a decision down; a denial's future tells when it is safe."""
-        tell_decision(made.request, made.decision, made.latency_ms, made.cache_hit)
+        record_decision(made.request, made.decision, made.latency_ms, made.cache_hit)
         if self._audit is None:
             return None
         tenant = made.request.principal.tenant
@@ -181,7 +183,12 @@ class Gate:
         self._audit.record(principal.tenant, event)
 
     def request(
-        self, principal: Principal, action: Action, resource: str | None, facts: Facts, written_type: str | None = None
+        self,
+        principal: Principal,
+        action: Action,
+        resource: str | None,
+        facts: ResourceFacts,
+        written_type: str | None = None,
     ) -> Request:
         now = to_text(self._clock())
         return Request(principal, action, resource, facts.type, facts.owner, facts.tenant, now, written_type)
@@ -235,7 +242,7 @@ class Gate:
         return unsaid
 
 
-class Asking:
+class Authorization:
     """One call on its way through the gate: the question itself, what else its draft touches, and what its answer
     comes across. However often something is decided on the way, it is written down once."""
 
@@ -247,7 +254,7 @@ class Asking:
         self._action = action
         self._resource = resource
         self._written_type = written_type
-        self._answers: dict[Facts, _Made] = {}
+        self._answers: dict[ResourceFacts, _Made] = {}
         """To the question itself, by what was found at the head."""
         self._made: _Made | None = None
         self._more: dict[Question, _Made] = {}
@@ -256,30 +263,33 @@ class Asking:
 
     # -- at the head, where nothing can be awaited
 
-    def decide(self, facts: Facts) -> Decision:
-        """The question itself. Raises Denied, or Undecided for `through` to see to."""
+    def decide(self, facts: ResourceFacts) -> Decision:
+        """The question itself. Raises Denied, or DecisionPending for `through` to see to."""
         made = self._answers.get(facts) or self._gate.find(self._question(facts))
         if made is None:
-            raise Undecided(facts=facts)
+            raise DecisionPending(facts=facts)
         self._answers[facts] = self._made = made
         if not made.decision.allowed:
             raise denied(made.request, made.decision, owned=self._tells_owner(facts))
         return made.decision
 
     def decide_all(self, touched: Sequence[Question]) -> None:
-        """Everything else that a draft would change: one denial refuses it whole. Raises Denied, Undecided, TooMuch."""
+        """Everything else that a draft would change; one denial refuses it whole.
+
+        Raises Denied, DecisionPending, LimitExceeded.
+        """
         self._touched = []
         if len(touched) > TOUCHED_MAX:
             raise _too_many(len(touched))
         unknown = [question for question in touched if self._find(question) is None]
         if unknown:
-            raise Undecided(unknown)
+            raise DecisionPending(unknown)
         for question in touched:
             if not self._more[question].decision.allowed:
                 raise self._refused(question)
         self._touched = [self._more[question] for question in touched]
 
-    def sees(self, thing: Thing) -> bool | None:
+    def allows(self, thing: Resource) -> bool | None:
         """Whether it may be READ (L33); None where the policy has to be asked first."""
         made = self._find((Action.READ, *thing, None))
         return None if made is None else made.decision.allowed
@@ -287,7 +297,7 @@ class Asking:
     # -- around it
 
     async def through(
-        self, attempt: Callable[[], Awaitable[T]], facts: Callable[[], Awaitable[Facts]] | None = None
+        self, attempt: Callable[[], Awaitable[T]], facts: Callable[[], Awaitable[ResourceFacts]] | None = None
     ) -> T:
         """Make the attempt, which decides at the head, until all its decisions are about what is true there.
 
@@ -307,21 +317,21 @@ class Asking:
             self._spent_ms = 0.0
             try:
                 done = await attempt()
-            except Undecided as undecided:
-                if undecided.facts is not None:
+            except DecisionPending as pending:
+                if pending.facts is not None:
                     changes += 1
-                    await self._ask(undecided.facts)
+                    await self._ask(pending.facts)
                 elif time.monotonic() > deadline:
                     raise _too_long() from None
                 else:
-                    await self._ask_all(undecided.questions)
+                    await self._ask_all(pending.questions)
             else:
                 if self._action is Action.WRITE or self._action is Action.DELETE:
                     self._forget()
                 return done
         raise Conflict(f"'{self._resource}' kept changing hands while the policy was asked about it", hint="try again")
 
-    async def _ask(self, facts: Facts) -> None:
+    async def _ask(self, facts: ResourceFacts) -> None:
         self._answers[facts] = self._made = await self._gate.ask(self._question(facts))
 
     async def _ask_all(self, questions: Sequence[Question]) -> None:
@@ -344,16 +354,16 @@ class Asking:
         readable = question[1] is None or self._reads(question[1], question[2])
         return denied(made.request, made.decision, named=readable)
 
-    def _tells_owner(self, facts: Facts) -> bool:
+    def _tells_owner(self, facts: ResourceFacts) -> bool:
         """Who may not read something is not told whose it is."""
         if self._resource is None or facts.owner is None or self._action is Action.READ:
             return False
         return self._reads(self._resource, facts)
 
-    def _reads(self, resource: str, facts: Facts) -> bool:
-        readable = self.sees((resource, facts))
+    def _reads(self, resource: str, facts: ResourceFacts) -> bool:
+        readable = self.allows((resource, facts))
         if readable is None:
-            raise Undecided([(Action.READ, resource, facts, None)])
+            raise DecisionPending([(Action.READ, resource, facts, None)])
         return readable
 
     # -- afterwards
@@ -373,10 +383,10 @@ class Asking:
                 self._gate.record_narrowed(self._principal, reads)
         return written
 
-    def _question(self, facts: Facts) -> Request:
+    def _question(self, facts: ResourceFacts) -> Request:
         return self._request(self._action, self._resource, facts, self._written_type)
 
-    def _request(self, action: Action, resource: str | None, facts: Facts, written_type: str | None) -> Request:
+    def _request(self, action: Action, resource: str | None, facts: ResourceFacts, written_type: str | None) -> Request:
         return self._gate.request(self._principal, action, resource, facts, written_type)
 
 
@@ -433,16 +443,16 @@ def event_of(request: Request, decision: Decision, latency_ms: float, cache_hit:
     )
 
 
-def _too_long() -> TooMuch:
-    return TooMuch(
+def _too_long() -> LimitExceeded:
+    return LimitExceeded(
         f"finding out what may be read or changed of it took longer than {PATIENCE_SECONDS:g} s",
         code="QUERY_TIMEOUT",
         hint="narrow it by id, type, an attribute or a time window, or take fewer hops",
     )
 
 
-def _too_many(count: int) -> TooMuch:
-    return TooMuch(
+def _too_many(count: int) -> LimitExceeded:
+    return LimitExceeded(
         f"this would change {count:,} things, and the policy is asked about {TOUCHED_MAX:,} at most",
         hint="do it in parts",
         details={"things": count, "things_max": TOUCHED_MAX},

@@ -62,7 +62,7 @@ class Engine:
 
     def __init__(self, modules: Sequence[Module], data: Sequence[Module] = ()) -> None:
         """Raises InvalidArgument for what does not parse or recurses."""
-        self._name, self._left = _own.take_in(regorus.Engine())
+        self._name, self._left = _own.load_into(regorus.Engine())
         self.rules, self.consulted = self._load(modules, data)
 
     def __del__(self) -> None:
@@ -117,7 +117,7 @@ class _Own(threading.local):
         self.engines: dict[int, Any] = {}
         self._left: deque[int] = deque()
 
-    def take_in(self, engine: Any) -> tuple[int, deque[int]]:
+    def load_into(self, engine: Any) -> tuple[int, deque[int]]:
         """Its name, and where to put that when it is not needed any more."""
         while self._left:
             self.engines.pop(self._left.popleft(), None)

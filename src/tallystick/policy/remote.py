@@ -18,7 +18,7 @@ from tallystick import strict_json
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Decision, Fault, Request, denial
 from tallystick.policy.breaker import Breaker
-from tallystick.policy.question import decision_of, input_of
+from tallystick.policy.rego_codec import decision_of, input_of
 
 PATH = "tallystick/rbac/decision"
 TIMEOUT_MS = 250.0

@@ -16,7 +16,7 @@ from tallystick.clock import from_text
 from tallystick.commits import REDACTIONS, Commit, Verb, chain
 from tallystick.errors import NotFound, TallystickError
 from tallystick.log import Head
-from tallystick.log.mark import Mark
+from tallystick.log.head_file import HeadFile
 from tallystick.log.segments import Segments
 from tallystick.projections.content import Contents, is_blob
 from tallystick.projections.views.documents import read_edge
@@ -100,7 +100,7 @@ def _leftovers(contents: Contents, named: _Named) -> Iterator[BlobProblem]:
 
 
 def _read(home: Path) -> _Named:
-    segments, mark = Segments(home / "_system" / "log"), Mark(home / "_system" / "head")
+    segments, mark = Segments(home / "_system" / "log"), HeadFile(home / "_system" / "head")
     named = _Named()
     try:
         kept = mark.read() or Head()

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import msgspec
 
 from tallystick.errors import InvalidArgument, TallystickError
-from tallystick.projections.confined import UNFINISHED, Confined, Parts
+from tallystick.projections.sandboxed_files import UNFINISHED, Parts, SandboxedFiles
 from tallystick.telemetry import metrics
 
 Kind = Literal["nodes", "connections"]
@@ -112,7 +112,7 @@ class Contents:
     """Under the home of one tenant; any number of processes may have it open."""
 
     def __init__(self, home: Path) -> None:
-        self.files = Confined(home)
+        self.files = SandboxedFiles(home)
 
     def prepare(self, kind: Kind, entity_id: str, format: str, encoding: str, data: bytes) -> Prepared:
         """Blocks for a sync or two. Raises with code FILE_CREATION_FAILED, and then nothing is left behind."""

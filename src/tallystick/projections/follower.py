@@ -25,7 +25,7 @@ from tallystick.errors import Corrupt, TallystickError
 from tallystick.log import Entry, Head, Log, head_after
 from tallystick.private_files import make_directory, write_file
 from tallystick.projections import Interrupted, Projection, Settling
-from tallystick.projections.fresh import Fresh
+from tallystick.projections.recent_entries import RecentEntries
 
 CHUNK_COMMITS = 2_000
 _PATIENCE_SECONDS = 30.0
@@ -63,7 +63,7 @@ def _trouble_path(lock: Path) -> Path:
 class Follower:
     """`open_log` gives a handle of the follower's own; it is opened at first use and only read from.
 
-    `lock` is the file to lock, or None for a projection that only this process has. `fresh` is what this process
+    `lock` is the file to lock, or None for a projection that only this process has. `recent` is what this process
     appends to the same log.
     """
 
@@ -73,10 +73,10 @@ class Follower:
         projection: Projection,
         *,
         lock: Path | None = None,
-        fresh: Fresh | None = None,
+        recent: RecentEntries | None = None,
     ) -> None:
         self.projection = projection
-        self._fresh = fresh or Fresh()
+        self._recent = recent or RecentEntries()
         self._open_log = open_log
         self._log: Log | None = None
         self._lock_path = lock
@@ -225,13 +225,13 @@ class Follower:
         return again
 
     def _read(self, log: Log, at: Head) -> Iterator[Entry]:
-        fresh = self._fresh.after(at)
-        yield from fresh
-        yield from log.read(head_after(fresh, at) if fresh else at)
+        recent = self._recent.after(at)
+        yield from recent
+        yield from log.read(head_after(recent, at) if recent else at)
 
     def _begin(self, log: Log) -> Head:
         at = self.projection.position()
-        if self._fresh.after(at) or _is_on(log, at):
+        if self._recent.after(at) or _is_on(log, at):
             return at
         logger.warning(
             "projection %s is at position %d, which is not on this log: it is rebuilt", self.projection.name, at.lamport
@@ -246,10 +246,10 @@ class Follower:
         if self._lock_path is None or trouble == self._noted:
             return
         path = _trouble_path(self._lock_path)
-        fresh = path.with_suffix(".trouble-new")
+        recent = path.with_suffix(".trouble-new")
         with suppress(OSError):
-            write_file(fresh, msgspec.json.encode(trouble))
-            fresh.rename(path)
+            write_file(recent, msgspec.json.encode(trouble))
+            recent.rename(path)
             self._noted = trouble
 
     def _position_told(self) -> int:

@@ -41,7 +41,7 @@ KindOf = Callable[[Commit], str]
 """The type of the node that a commit speaks of without telling its type: a deletion, a redaction."""
 
 
-class Telling:
+class EventBuilder:
     """Turns commits, oldest first, into events, and remembers which runs have been started."""
 
     def __init__(self, kind_of_other: KindOf, started: Iterable[UUID] = ()) -> None:
@@ -50,9 +50,9 @@ class Telling:
 
     def tell(self, commit: Commit) -> list[Event]:
         kind = kind_of(commit) or self._kind_of_other(commit)
-        return events_of(commit, kind=kind, starts=self.pass_by(commit))
+        return events_of(commit, kind=kind, starts=self.skip(commit))
 
-    def pass_by(self, commit: Commit) -> bool:
+    def skip(self, commit: Commit) -> bool:
         """Whether its run starts with it."""
         if not is_in_named_run(commit):
             # The commits of a draft stand together: nothing has to be remembered.

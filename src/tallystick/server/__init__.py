@@ -64,7 +64,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """Where the log stands, for /health."""
 
     def caller(self, request: Any, client: Client = NOBODY, *, writes: bool) -> Principal:
-        """Who calls, and counted. Raises Denied, or TooMuch(RATE_LIMITED)."""
+        """Who calls, and counted. Raises Denied, or LimitExceeded(RATE_LIMITED)."""
         principal = self.principal_of(request)
         if self.quotas is not None:
             self.quotas.check(principal, writes=writes)

@@ -22,7 +22,7 @@ STATUS_BY_CLASS: Mapping[type[errors.TallystickError], int] = {
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.Denied: 403,
-    errors.TooMuch: 413,
+    errors.LimitExceeded: 413,
     errors.LogError: 503,
     errors.TallystickError: 503,
 }

@@ -19,9 +19,9 @@ import orjson
 from pydantic import ValidationError
 
 from tallystick.audit import clipped
-from tallystick.errors import InvalidArgument, NotFound, TallystickError, TooMuch
+from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, TallystickError
 from tallystick.policy import Principal
-from tallystick.server.faults import oversized, sentences
+from tallystick.server.validation_messages import oversized, sentences
 from tallystick.telemetry import metrics, tracing
 from tallystick.toolsets import Answer, Tool, Toolset
 
@@ -61,7 +61,7 @@ class Broken(msgspec.Struct, frozen=True):
 Outcome = Done | Refused | Broken
 
 
-class Entry(msgspec.Struct, frozen=True):
+class OfferedTool(msgspec.Struct, frozen=True):
     toolset: Toolset
     tool: Tool
 
@@ -77,20 +77,20 @@ class Entry(msgspec.Struct, frozen=True):
 class Tools:
     """The tools that are on. Names may be dotted or underscored, always both."""
 
-    def __init__(self, entries: Iterable[Entry], *, known: Sequence[Toolset]) -> None:
+    def __init__(self, entries: Iterable[OfferedTool], *, known: Sequence[Toolset]) -> None:
         self.entries = tuple(entries)
         self.known = tuple(known)
         """Every toolset there is, on or off: to say where a tool that is off could be found."""
         self._by_name = _index(self.entries)
         self._known = _index(_entries(known))
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[OfferedTool]:
         return iter(self.entries)
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> OfferedTool | None:
         return self._by_name.get(underscored(name))
 
-    def get(self, name: str) -> Entry:
+    def get(self, name: str) -> OfferedTool:
         """Raises NotFound, telling the tools there are."""
         entry = self.find(name)
         if entry is None:
@@ -135,7 +135,7 @@ def choose(
 
 
 def call(
-    entry: Entry, arguments: Mapping[str, Any], store: Store, principal_of: Callable[[], Principal]
+    entry: OfferedTool, arguments: Mapping[str, Any], store: Store, principal_of: Callable[[], Principal]
 ) -> Coroutine[Any, Any, Outcome]:
     """Check the arguments, run the tool, and say what became of it. Raises nothing but cancellation."""
     if tracing.tracer is not None:
@@ -145,7 +145,7 @@ def call(
 
 async def _traced(
     tracer: tracing.Tracer,
-    entry: Entry,
+    entry: OfferedTool,
     arguments: Mapping[str, Any],
     store: Store,
     principal_of: Callable[[], Principal],
@@ -167,7 +167,7 @@ async def _traced(
 
 
 async def _counted(
-    entry: Entry, arguments: Mapping[str, Any], store: Store, principal_of: Callable[[], Principal]
+    entry: OfferedTool, arguments: Mapping[str, Any], store: Store, principal_of: Callable[[], Principal]
 ) -> Outcome:
     started = time.perf_counter()
     outcome: Outcome | None = None
@@ -234,16 +234,16 @@ def _done(answer: Answer, *, whole: bool) -> Done:
 
 def _check_size(size: int) -> None:
     if size > TOKENS_MAX * BYTES_PER_TOKEN:
-        raise TooMuch(
+        raise LimitExceeded(
             f"the answer has about {size // BYTES_PER_TOKEN} tokens, more than {TOKENS_MAX}:"
             " narrow the question, ask for fewer fields, or page with limit and offset",
             details={"tokens": size // BYTES_PER_TOKEN, "tokens_max": TOKENS_MAX},
         )
 
 
-def _refused(entry: Entry, error: TallystickError) -> Outcome:
+def _refused(entry: OfferedTool, error: TallystickError) -> Outcome:
     try:
-        return Refused(error, entry.toolset.say_error(error))
+        return Refused(error, entry.toolset.error_shape(error))
     except Exception:
         return broken(f"{entry.toolset.name}.say_error")
 
@@ -256,16 +256,16 @@ def _json_bytes(arguments: Mapping[str, Any]) -> tuple[bytes, list[str]]:
         return json.dumps(arguments).encode(), oversized(arguments)
 
 
-def _index(entries: Iterable[Entry]) -> dict[str, Entry]:
-    index: dict[str, Entry] = {}
+def _index(entries: Iterable[OfferedTool]) -> dict[str, OfferedTool]:
+    index: dict[str, OfferedTool] = {}
     for entry in entries:
         if index.setdefault(entry.underscored, entry) is not entry:
             raise ValueError(f"two tools are called {entry.underscored}")
     return index
 
 
-def _entries(toolsets: Iterable[Toolset]) -> Iterator[Entry]:
-    return (Entry(toolset, tool) for toolset in toolsets for tool in toolset.tools)
+def _entries(toolsets: Iterable[Toolset]) -> Iterator[OfferedTool]:
+    return (OfferedTool(toolset, tool) for toolset in toolsets for tool in toolset.tools)
 
 
 def _chosen_toolsets(toolsets: Sequence[Toolset], names: Sequence[str] | None) -> list[Toolset]:
@@ -278,7 +278,7 @@ def _chosen_toolsets(toolsets: Sequence[Toolset], names: Sequence[str] | None) -
     return [toolset for toolset in toolsets if toolset.name in names]
 
 
-def _chosen_tool(name: str, on: Sequence[Toolset], known: Sequence[Toolset], *, read_only: bool) -> Entry:
+def _chosen_tool(name: str, on: Sequence[Toolset], known: Sequence[Toolset], *, read_only: bool) -> OfferedTool:
     entry = _index(_entries(on)).get(name)
     if entry is None:
         elsewhere = _index(_entries(known)).get(name)

@@ -22,8 +22,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tallystick.errors import InvalidArgument
 from tallystick.server.answers import json_answer
 from tallystick.server.dispatch import broken
+from tallystick.server.jsonrpc import INVALID_REQUEST, WireFault, error_reply, parse_message
 from tallystick.server.request_id import Bounded
-from tallystick.server.wire import INVALID_REQUEST, WireFault, error_reply, parse_message
 
 Headers = list[tuple[bytes, bytes]]
 """As ASGI has them: names in lower case."""
@@ -76,10 +76,10 @@ class BugGuard:
             error_id = broken(scope.get("path", scope["type"])).error_id
             if started or scope["type"] != "http":
                 raise
-            await json_answer(bug_told(error_id), 500)(scope, receive, send)
+            await json_answer(internal_error(error_id), 500)(scope, receive, send)
 
 
-def bug_told(error_id: str) -> dict[str, str]:
+def internal_error(error_id: str) -> dict[str, str]:
     return {"error": "INTERNAL_ERROR", "message": "a bug of ours", "error_id": error_id}
 
 

@@ -18,9 +18,9 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from tallystick.server import Offer
+from tallystick.server.fast_path.http import FastPath, FastPathEndpoint, ShortCut
 from tallystick.server.guards import BodyGuard, BugGuard, NameGuard, Names, PageGuard
-from tallystick.server.lane.http import FastLane, LaneDoor, ShortCut
-from tallystick.server.mcp import http_doors
+from tallystick.server.mcp import http_transports
 from tallystick.server.protocol import Protocol
 from tallystick.server.rest import not_served, rest_calls, rest_routes
 
@@ -40,16 +40,16 @@ def http_app(
     origins: Sequence[str] = (),
     admission: Admission | None = None,
     more: Sequence[Route] = (),
-    lane: bool = True,
+    fast_path: bool = True,
 ) -> Starlette:
     """`hosts` are the names, besides loopback, that clients may call us by; `origins` the web pages that may.
 
     With an `admission` nobody is answered without a token, and `offer.principal_of` should be that of `oauth`.
-    Without the `lane` everything takes the long way: the answers are the same.
+    Without the `fast_path` everything takes the long way: the answers are the same.
     """
-    doors = http_doors(offer, messages_path=MESSAGES_PATH)
+    doors = http_transports(offer, messages_path=MESSAGES_PATH)
     names = Names(hosts=[*hosts, admission.host] if admission is not None else hosts, origins=origins)
-    fast, direct = FastLane(offer, doors.protocols), rest_calls(offer)
+    fast, direct = FastPath(offer, doors.protocols), rest_calls(offer)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -83,12 +83,12 @@ def http_app(
             *([admission.middleware()] if admission is not None else []),
             Middleware(BodyGuard, bytes_max=offer.body_bytes_max, rpc=RPC_PATHS),
             # Innermost: which lane a request takes is chosen when all guards are behind it.
-            *([Middleware(LaneDoor, lane=fast, path=MCP_PATH, direct=direct)] if lane else []),
+            *([Middleware(FastPathEndpoint, fast_path=fast, path=MCP_PATH, direct=direct)] if fast_path else []),
         ],
         exception_handlers={HTTPException: not_served},
         lifespan=lifespan,
     )
-    if lane:
+    if fast_path:
         app.state.short_cut = ShortCut(
             fast,
             path=MCP_PATH,

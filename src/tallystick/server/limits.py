@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from tallystick.config import TENANT_PATTERN
-from tallystick.errors import InvalidArgument, TooMuch
+from tallystick.errors import InvalidArgument, LimitExceeded
 from tallystick.policy import Principal
 
 WINDOW_SECONDS = 60.0
@@ -42,7 +42,7 @@ class Quotas:
         self._used_until: dict[tuple[str, bool], float] = {}
 
     def check(self, principal: Principal, *, writes: bool) -> None:
-        """Count one call. Raises TooMuch(RATE_LIMITED) with details {retry_after, status}; that call does not count."""
+        """Count one call. Raises LimitExceeded(RATE_LIMITED) with {retry_after, status}; that call does not count."""
         quota = self._overrides.get(principal.tenant, self._default)
         share = quota.writes if writes else quota.reads
         if share == 0:
@@ -83,9 +83,9 @@ def _is_share(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 10
 
 
-def _limited(tenant: str, share: int, wait: float, *, writes: bool) -> TooMuch:
+def _limited(tenant: str, share: int, wait: float, *, writes: bool) -> LimitExceeded:
     retry_after = max(1, math.ceil(wait))
-    return TooMuch(
+    return LimitExceeded(
         f"tenant '{tenant}' has used its {share} {'writes' if writes else 'reads'} a minute; wait {retry_after} s",
         code="RATE_LIMITED",
         details={"retry_after": retry_after, "status": 429},

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from tallystick.server import Offer
-from tallystick.server.dispatch import Entry
+from tallystick.server.dispatch import OfferedTool
 from tallystick.server.instructions import write_instructions
 from tallystick.server.names import listed_name
 from tallystick.server.schemas import output_schema, shown_schema
@@ -27,7 +27,7 @@ class Listing:
         return self._offer.instructions or write_instructions(self._offer.tools, self._offer.tool_names)
 
     @cached_property
-    def _tools(self) -> list[tuple[Entry, dict[str, Any]]]:
+    def _tools(self) -> list[tuple[OfferedTool, dict[str, Any]]]:
         return [(entry, _described(entry)) for entry in self._offer.tools]
 
     def tools(self, client: str | None) -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ class Listing:
         return next((described["inputSchema"] for known, described in self._tools if known is entry), None)
 
 
-def _described(entry: Entry) -> dict[str, Any]:
+def _described(entry: OfferedTool) -> dict[str, Any]:
     tool = entry.tool
     return {
         "name": tool.name,
@@ -52,7 +52,7 @@ def _described(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _annotations(entry: Entry) -> dict[str, bool]:
+def _annotations(entry: OfferedTool) -> dict[str, bool]:
     """Only what differs from what a client assumes of a tool that says nothing."""
     tool = entry.tool
     if tool.reads_only:

@@ -38,14 +38,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tallystick.errors import NotFound
 from tallystick.server import Client, Offer
-from tallystick.server.dispatch import Done, Entry, Outcome, Refused, broken, call
-from tallystick.server.faults import sentences
-from tallystick.server.lane import HANDSHAKE, Era, rpc_error
-from tallystick.server.lane.http import Protocols
-from tallystick.server.lane.stdio import StdioLane
+from tallystick.server.dispatch import Done, OfferedTool, Outcome, Refused, broken, call
+from tallystick.server.fast_path import HANDSHAKE, Era, rpc_error
+from tallystick.server.fast_path.http import Protocols
+from tallystick.server.fast_path.stdio import StdioFastPath
+from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from tallystick.server.listing import FRESH_MILLISECONDS, TITLE, Listing
 from tallystick.server.oauth import SCOPE_KEY, Identity
-from tallystick.server.wire import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from tallystick.server.validation_messages import sentences
 from tallystick.telemetry import tracing
 
 logger = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ def mcp_server(
 
 
 class Peer:
-    """The SDK's side of one conversation over stdio, for what the lane declines. `deliver` writes one message."""
+    """The SDK's side of one conversation over stdio, for what the fast path declines. `deliver` writes one message."""
 
     def __init__(
         self,
@@ -112,18 +112,18 @@ class Peer:
         *,
         deliver: Callable[[bytes], Awaitable[None]],
         answered: Callable[[str | int], None],
-        lane: StdioLane,
+        fast_path: StdioFastPath,
     ) -> None:
         self._server = mcp_server(
             offer,
             begun=self._begin,
-            client_of=lambda context: Client(_client_name(context), lane.client.session),
+            client_of=lambda context: Client(_client_name(context), fast_path.client.session),
         )
         self._modern = _modern_era(self._server)
         self._deliver = deliver
         self._answered = answered
-        self._lane = lane
-        lane.envelope = _is_envelope
+        self._fast_path = fast_path
+        fast_path.envelope = _is_envelope
         self._to_server, self._from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self._to_client, self._from_server = anyio.create_memory_object_stream[SessionMessage](0)
         self._repeated: asyncio.Event | None = None
@@ -166,17 +166,17 @@ class Peer:
         await self._deliver(message.model_dump_json(by_alias=True, exclude_unset=True).encode())
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
             self._answered(message.id)
-            self._lane.begun(message.id)
+            self._fast_path.begun(message.id)
 
     def _begin(self, context: Context) -> None:
-        self._lane.begun(context.request_id)
+        self._fast_path.begun(context.request_id)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            self._lane.introduced(self._modern, _client_name(context))
+            self._fast_path.introduced(self._modern, _client_name(context))
         elif context.session.client_params is not None:
-            self._lane.introduced(HANDSHAKE, _client_name(context))
+            self._fast_path.introduced(HANDSHAKE, _client_name(context))
 
 
-class HttpDoors(msgspec.Struct, frozen=True):
+class HttpTransports(msgspec.Struct, frozen=True):
     """ASGI applications, served while `run()` is entered. None of them checks Host or Origin: `guards` does."""
 
     run: Callable[[], AbstractAsyncContextManager[None]]
@@ -186,7 +186,7 @@ class HttpDoors(msgspec.Struct, frozen=True):
     protocols: Protocols
 
 
-def http_doors(offer: Offer, *, messages_path: str) -> HttpDoors:
+def http_transports(offer: Offer, *, messages_path: str) -> HttpTransports:
     sessions, listing = _Sessions(offer), Listing(offer)
     server = mcp_server(offer, begun=sessions.see, client_of=sessions.client_of, listing=listing)
     manager = StreamableHTTPSessionManager(server, json_response=True, max_request_body_size=offer.body_bytes_max)
@@ -212,7 +212,7 @@ def http_doors(offer: Offer, *, messages_path: str) -> HttpDoors:
             finally:
                 tending.cancel()
 
-    return HttpDoors(
+    return HttpTransports(
         run,
         _owned(sessions.ending(manager.handle_request)),
         _owned(sse),
@@ -227,8 +227,8 @@ def http_doors(offer: Offer, *, messages_path: str) -> HttpDoors:
 
 
 class _Sessions:
-    """The manager's sessions, for the fast lane. It has no public word for them, so this reads its private ones;
-    where they are missing the lane finds no session, and the SDK answers."""
+    """The manager's sessions, for the fast path. It has no public word for them, so this reads its private ones;
+    where they are missing the fast path finds no session, and the SDK answers."""
 
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
@@ -311,7 +311,7 @@ class _Sessions:
         session._requests_in_flight += 1
         session.idle_scope.deadline = math.inf
 
-    def let_go(self, session: StreamableHTTPServerTransport) -> None:
+    def release(self, session: StreamableHTTPServerTransport) -> None:
         session._requests_in_flight -= 1
         if not session._requests_in_flight and session.idle_scope is not None and session._idle_timeout is not None:
             session.idle_scope.deadline = asyncio.get_running_loop().time() + session._idle_timeout
@@ -385,14 +385,14 @@ def _sessionless(context: Context) -> Client:
     return Client(_client_name(context))
 
 
-def _entry(offer: Offer, name: str) -> Entry:
+def _entry(offer: Offer, name: str) -> OfferedTool:
     try:
         return offer.tools.get(name)
     except NotFound as error:
         raise MCPError(INVALID_PARAMS, f"Unknown tool: {error.message}", error.details) from None
 
 
-def _result(offer: Offer, entry: Entry, outcome: Outcome) -> types.CallToolResult:
+def _result(offer: Offer, entry: OfferedTool, outcome: Outcome) -> types.CallToolResult:
     error = rpc_error(offer, entry, outcome)
     if error is not None:
         raise MCPError(error.code, error.message, error.data)

@@ -8,7 +8,7 @@ name makes the client refuse the whole list. Calls are understood under both nam
 from __future__ import annotations
 
 from tallystick.server import ToolNames
-from tallystick.server.dispatch import Entry
+from tallystick.server.dispatch import OfferedTool
 
 CLIENTS_WITHOUT_DOTS = {
     "claude-ai": "Claude Desktop checks names against its provider's pattern and shows no tools",
@@ -25,7 +25,7 @@ CLIENTS_WITHOUT_DOTS = {
 """Part of a client's name, lower-cased, and what it does with dots. In doubt listed: underscores harm none."""
 
 
-def listed_name(entry: Entry, tool_names: ToolNames, client: str | None) -> str:
+def listed_name(entry: OfferedTool, tool_names: ToolNames, client: str | None) -> str:
     if tool_names == "dotted":
         return entry.dotted
     if tool_names == "underscore" or _refuses_dots(client):

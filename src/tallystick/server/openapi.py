@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.server import Offer
 from tallystick.server.answers import STATUS_WORDS
-from tallystick.server.dispatch import Entry
+from tallystick.server.dispatch import OfferedTool
 from tallystick.server.oauth.keys import metadata_urls
 from tallystick.server.schemas import Schema, compact, error_schema, input_schema, with_references
 
@@ -107,7 +107,7 @@ def _security(admission: Admission) -> dict[str, Any]:
     }
 
 
-def _operation(entry: Entry, schemas: dict[str, Schema], words: dict[int, str]) -> dict[str, Any]:
+def _operation(entry: OfferedTool, schemas: dict[str, Schema], words: dict[int, str]) -> dict[str, Any]:
     error = f"{entry.toolset.name}_error"
     schemas.setdefault(error, error_schema(entry.toolset))
     arguments = _shared(input_schema(entry.tool), entry.underscored, schemas)

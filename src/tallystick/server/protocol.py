@@ -3,7 +3,7 @@
 The short cut reads no HTTP of its own making. A head is read by llhttp, as uvicorn has it done, and a
 head of the same bytes but for the digits of its Content-Length says the same again. Whatever is odd in
 any way (chunked, pipelined, `Expect`, HTTP/1.0, another path, a client that does not read) is
-uvicorn's, from its first byte on; so are all requests that a guard or the lane would not let pass.
+uvicorn's, from its first byte on; so are all requests that a guard or the fast path would not let pass.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tallystick.server.answers import Header
 from tallystick.server.dispatch import broken
-from tallystick.server.guards import VARY, Headers, bug_told
-from tallystick.server.lane.http import Call, ShortCut, Way
+from tallystick.server.fast_path.http import Call, ShortCut, Way
+from tallystick.server.guards import VARY, Headers, internal_error
 
 HEADS_MAX = 4
 """Remembered for each connection: a client says much the same each time. With the connection they are forgotten."""
@@ -231,7 +231,7 @@ class Protocol(HttpToolsProtocol):
         try:
             status, body, more = await call
         except Exception:
-            status, body, more = 500, orjson.dumps(bug_told(broken(way.scope["path"]).error_id)), ()
+            status, body, more = 500, orjson.dumps(internal_error(broken(way.scope["path"]).error_id)), ()
         except asyncio.CancelledError:
             self._joined.close()
             raise

@@ -94,10 +94,10 @@ def _differ(one: Any, other: Any) -> bool:
 def _members_forwards(head: bytes) -> Iterator[Member]:
     depth = 0
     for match in _TOKEN.finditer(head):
-        opening = match[0]
-        if opening in b"[{":
+        handshake = match[0]
+        if handshake in b"[{":
             depth += 1
-        elif opening in b"]}":
+        elif handshake in b"]}":
             depth -= 1
             if depth == 0:
                 return
@@ -108,10 +108,10 @@ def _members_forwards(head: bytes) -> Iterator[Member]:
 def _members_backwards(tail: bytes) -> Iterator[Member]:
     depth = 0
     for match in _TOKEN_BACKWARDS.finditer(tail[::-1]):
-        opening = match[0]
-        if opening in b"]}":
+        handshake = match[0]
+        if handshake in b"]}":
             depth += 1
-        elif opening in b"[{":
+        elif handshake in b"[{":
             depth -= 1
             if depth == 0:
                 return

@@ -18,11 +18,11 @@ from tallystick.errors import NotFound
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.answers import Header, Reply, json_answer, send_json, status_of
-from tallystick.server.dispatch import Broken, Done, Entry, Outcome, Refused, call
+from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, call
 from tallystick.server.guards import BODY_KEY, Headers, find_header
+from tallystick.server.jsonrpc import WireFault, parse
 from tallystick.server.openapi import openapi
 from tallystick.server.schemas import error_schema, input_schema
-from tallystick.server.wire import WireFault, parse
 from tallystick.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def rest_calls(offer: Offer) -> dict[str, ToolCall]:
 class ToolCall(Response):
     """One tool's calls, behind the guard of bodies. As a Response it can be what a route answers with."""
 
-    def __init__(self, offer: Offer, entry: Entry) -> None:
+    def __init__(self, offer: Offer, entry: OfferedTool) -> None:
         self._offer = offer
         self._entry = entry
         self._writes = not entry.tool.reads_only
@@ -131,7 +131,7 @@ def _health(offer: Offer) -> dict[str, Any]:
     return health if offer.position is None else {**health, "position": offer.position()}
 
 
-def _listing(entry: Entry) -> dict[str, Any]:
+def _listing(entry: OfferedTool) -> dict[str, Any]:
     tool = entry.tool
     return {
         "name": tool.name,

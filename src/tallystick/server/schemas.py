@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tallystick import errors
-from tallystick.server.dispatch import Entry
+from tallystick.server.dispatch import OfferedTool
 from tallystick.toolsets import Tool, Toolset
 
 Schema = dict[str, Any]
@@ -38,7 +38,7 @@ def shown_schema(tool: Tool) -> Schema:
     return shown
 
 
-def output_schema(entry: Entry) -> Schema:
+def output_schema(entry: OfferedTool) -> Schema:
     """The answer's shape or the error's: TypeScript clients check structured content even beside isError."""
     success = compact(entry.tool.output)
     definitions = success.pop("$defs", None)
@@ -49,7 +49,7 @@ def output_schema(entry: Entry) -> Schema:
 
 def error_schema(toolset: Toolset) -> Schema:
     """Learnt from what the toolset says of each kind of error: its constant keys are required."""
-    shapes = [toolset.say_error(error) for error in _one_of_each()]
+    shapes = [toolset.error_shape(error) for error in _one_of_each()]
     required = [key for key in shapes[0] if all(key in shape for shape in shapes)]
     return {
         "type": "object",

@@ -1,7 +1,7 @@
 """The door on stdio: one client on two pipes, from its first line to its last.
 
-What is plain is answered here (`lane`). The SDK is loaded when something else is asked, told
-what was said before, and answers from then on whatever the lane declines.
+What is plain is answered here (`fast_path`). The SDK is loaded when something else is asked, told
+what was said before, and answers from then on whatever the fast path declines.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tallystick.server import Offer
-from tallystick.server.lane import cancel_key
-from tallystick.server.lane.opening import Opening, is_plain_envelope
-from tallystick.server.lane.stdio import StdioLane
-from tallystick.server.pipes import Inlet, Outlet, claimed_stdio
-from tallystick.server.wire import Lines, Overlong, WireFault, parse_message
+from tallystick.server.fast_path import cancel_key
+from tallystick.server.fast_path.handshake import Handshake, is_plain_envelope
+from tallystick.server.fast_path.stdio import StdioFastPath
+from tallystick.server.jsonrpc import Lines, Overlong, WireFault, parse_message
+from tallystick.server.stdio_streams import StdinReader, StdoutWriter, claimed_stdio
 
 if TYPE_CHECKING:
     from tallystick.server.mcp import Peer
@@ -34,23 +34,23 @@ async def serve_stdio(offer: Offer) -> None:
 
 
 async def serve_pipes(
-    offer: Offer, source: int, sink: int, *, drain_seconds: float = DRAIN_SECONDS, lane: bool = True
+    offer: Offer, source: int, sink: int, *, drain_seconds: float = DRAIN_SECONDS, fast_path: bool = True
 ) -> None:
     """What was asked before the end is still answered, for at most `drain_seconds`.
 
-    Without the `lane` the SDK answers everything.
+    Without the `fast_path` the SDK answers everything.
     """
-    inlet, outlet = Inlet(source), Outlet(sink)
-    client = _Client(offer, outlet, lane=lane)
+    stdin_reader, stdout_writer = StdinReader(source), StdoutWriter(sink)
+    client = _Client(offer, stdout_writer, fast_path=fast_path)
 
     async def read() -> None:
-        async for message in _messages(inlet, outlet, limit=offer.line_bytes_max):
+        async for message in _messages(stdin_reader, stdout_writer, limit=offer.line_bytes_max):
             await client.hear(message)
         await client.drain(drain_seconds)
         await client.end()
 
     try:
-        with suppress(_ClientGone), _stopping(inlet.stop):
+        with suppress(_ClientGone), _stopping(stdin_reader.stop):
             await _together(read, client.answer_by_sdk, client.answer_by_lane)
     finally:
         client.leave()
@@ -59,30 +59,30 @@ async def serve_pipes(
 class _Client:
     """Who answers what."""
 
-    def __init__(self, offer: Offer, outlet: Outlet, *, lane: bool) -> None:
+    def __init__(self, offer: Offer, stdout_writer: StdoutWriter, *, fast_path: bool) -> None:
         self._offer = offer
-        self._outlet = outlet
+        self._outlet = stdout_writer
         self._asked = _Asked()
         self._session = offer.sessions.begin()
-        self._lane = StdioLane(
+        self._fast_path = StdioFastPath(
             offer,
             deliver=self._deliver,
             answered=self._asked.see_reply,
             envelope=is_plain_envelope,
             session=self._session,
         )
-        self._is_laned = lane
-        self._opening = Opening(offer, self._lane) if lane else None
+        self._is_laned = fast_path
+        self._handshake = Handshake(offer, self._fast_path) if fast_path else None
         self._peer: asyncio.Future[Peer | None] = asyncio.get_running_loop().create_future()
         """The SDK's side, or None when the conversation ended without it."""
 
     async def hear(self, message: dict[str, Any]) -> None:
         self._asked.see_request(message)
-        if self._opening is not None and self._opening.takes(message):
+        if self._handshake is not None and self._handshake.takes(message):
             return
         peer = self._peer.result() if self._peer.done() else await self._call_sdk()
         assert peer is not None
-        if not (self._is_laned and self._lane.takes(message)):
+        if not (self._is_laned and self._fast_path.takes(message)):
             await peer.hear(message)
 
     async def answer_by_sdk(self) -> None:
@@ -95,7 +95,7 @@ class _Client:
             peer.end()
 
     async def answer_by_lane(self) -> None:
-        await self._lane.watch()
+        await self._fast_path.watch()
 
     async def drain(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -108,7 +108,7 @@ class _Client:
         peer = self._peer.result()
         if peer is not None:
             peer.end()
-        await self._lane.close()
+        await self._fast_path.close()
 
     def leave(self) -> None:
         """However the conversation ended: nobody goes on with what was claimed in it."""
@@ -117,12 +117,12 @@ class _Client:
     async def _call_sdk(self) -> Peer:
         # In a thread, since it takes a while: whoever is being served meanwhile should not wait for it.
         peer = (await asyncio.to_thread(_load_peer))(
-            self._offer, deliver=self._deliver, answered=self._asked.see_reply, lane=self._lane
+            self._offer, deliver=self._deliver, answered=self._asked.see_reply, fast_path=self._fast_path
         )
         self._peer.set_result(peer)
-        if self._opening is not None:
-            await peer.catch_up(self._opening.replay())
-            self._opening = None
+        if self._handshake is not None:
+            await peer.catch_up(self._handshake.replay())
+            self._handshake = None
         return peer
 
     async def _deliver(self, message: bytes) -> None:
@@ -138,17 +138,19 @@ def _load_peer() -> type[Peer]:
     return Peer
 
 
-async def _messages(inlet: Inlet, outlet: Outlet, *, limit: int) -> AsyncIterator[dict[str, Any]]:
+async def _messages(
+    stdin_reader: StdinReader, stdout_writer: StdoutWriter, *, limit: int
+) -> AsyncIterator[dict[str, Any]]:
     """The good messages; the bad ones are answered here and now."""
     lines = Lines(limit)
-    async for chunk in inlet:
-        for message in _understood(lines.feed(chunk), outlet):
+    async for chunk in stdin_reader:
+        for message in _understood(lines.feed(chunk), stdout_writer):
             yield message
-    for message in _understood(lines.close(), outlet):
+    for message in _understood(lines.close(), stdout_writer):
         yield message
 
 
-def _understood(lines: list[bytes | Overlong], outlet: Outlet) -> Iterator[dict[str, Any]]:
+def _understood(lines: list[bytes | Overlong], stdout_writer: StdoutWriter) -> Iterator[dict[str, Any]]:
     for line in lines:
         try:
             if isinstance(line, Overlong):
@@ -156,7 +158,7 @@ def _understood(lines: list[bytes | Overlong], outlet: Outlet) -> Iterator[dict[
             yield parse_message(line)
         except WireFault as fault:
             # Not awaited: a client that reads nothing until it has written everything must not stop us reading.
-            outlet.post(orjson.dumps(fault.reply()) + b"\n")
+            stdout_writer.post(orjson.dumps(fault.reply()) + b"\n")
 
 
 class _ClientGone(Exception):

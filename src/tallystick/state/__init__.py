@@ -97,7 +97,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     at: int | None = None
     entities_max: int = 100
     paths_max: int = 100
-    sees: Sees | None = None
+    allows: Sees | None = None
     """Nodes that it denies are not crossed and not counted."""
 
 

@@ -185,7 +185,7 @@ def clamped(columns: Columns, at: int | None) -> int:
     return columns.history.count if at is None else max(0, min(at, columns.history.count))
 
 
-class Moment:
+class AsOf:
     """The nodes after `at` commits, for a question that lets others write before it has its answer.
 
     The index knows the head only. For a node that no commit after `at` is about it is right,

@@ -14,7 +14,7 @@ from pyroaring import BitMap
 
 from tallystick.commits.mask import REDACTED
 from tallystick.state import Breathing
-from tallystick.state.order import Order
+from tallystick.state.sorted_values import Order
 
 TEXT_MAX = 128
 """Longer texts are not kept as values: whoever asks for them reads the document."""

@@ -59,11 +59,11 @@ def _upsert_node(columns: Columns, commit: Commit, offset: int) -> None:
     if handle is None:
         handle = nodes.add(document.id)
     actor = nodes.actors.number(commit.actor)
-    nodes.meet(handle, actor, seq)
+    nodes.note_actor(handle, actor, seq)
     if before is None:
         nodes.created[handle] = seq
         nodes.owner[handle] = actor
-    nodes.raise_(handle, document.type)
+    nodes.revive(handle, document.type)
     nodes.doc[handle] = seq
     columns.attributes.replace(handle, flatten(before.attrs) if before else {}, after)
     _add_node_row(columns, handle, commit, offset)
@@ -77,14 +77,14 @@ def _undo_upsert_node(columns: Columns, handle: int, seq: int) -> None:
     if prev == 0:
         return
     if before is None:
-        nodes.bury(handle)
+        nodes.mark_deleted(handle)
         former = life(columns, prev)
         nodes.created[handle] = former.created
         nodes.owner[handle] = nodes.actors.number(former.creator)
         nodes.type[handle] = nodes.types.number(former.type)
         nodes.doc[handle] = former.doc
     else:
-        nodes.raise_(handle, before.type)
+        nodes.revive(handle, before.type)
         nodes.doc[handle] = _doc_before(columns, prev)
 
 
@@ -100,8 +100,8 @@ def _delete_node(columns: Columns, commit: Commit, offset: int) -> None:
     if any(columns.edges.alive[edge] for edge in columns.edges.around(handle)):
         raise _corrupt(commit, f"it deletes node '{node_id}', which still has edges")
     before = version(columns, handle, columns.history.count)
-    columns.nodes.meet(handle, columns.nodes.actors.number(commit.actor), columns.history.count + 1)
-    columns.nodes.bury(handle)
+    columns.nodes.note_actor(handle, columns.nodes.actors.number(commit.actor), columns.history.count + 1)
+    columns.nodes.mark_deleted(handle)
     columns.attributes.replace(handle, flatten(before.attrs) if before else {}, {})
     _add_node_row(columns, handle, commit, offset)
 
@@ -109,7 +109,7 @@ def _delete_node(columns: Columns, commit: Commit, offset: int) -> None:
 def _undo_delete_node(columns: Columns, handle: int, seq: int) -> None:
     before = version(columns, handle, seq - 1)
     if before is not None:
-        columns.nodes.raise_(handle, before.type)
+        columns.nodes.revive(handle, before.type)
         columns.attributes.replace(handle, {}, flatten(before.attrs))
 
 
@@ -120,7 +120,7 @@ def _redact_node(columns: Columns, commit: Commit, offset: int) -> None:
         raise _corrupt(commit, f"it redacts node '{target.node_id}', which never was")
     paths = _paths(commit)
     before = version(columns, handle, columns.history.count)
-    columns.nodes.meet(handle, columns.nodes.actors.number(commit.actor), columns.history.count + 1)
+    columns.nodes.note_actor(handle, columns.nodes.actors.number(commit.actor), columns.history.count + 1)
     if _is_masked(columns, commit):
         for path in [None] if paths is None else paths:
             columns.attributes.sweep(handle, path)

@@ -17,14 +17,14 @@ from tallystick.commits.mask import REDACTED
 from tallystick.errors import InvalidArgument
 from tallystick.state import Breathing, Condition
 from tallystick.state.attributes import TEXT_MAX, Attributes, Flat, Postings, Scalar, at_path, flatten, scalar
-from tallystick.state.order import Bound, kind_of
 from tallystick.state.patterns import Pattern
+from tallystick.state.sorted_values import Bound, kind_of
 
 _BREATH = 4_096
 _BREATH_COST = 1_000_000
 
 
-class Facts:
+class NodeAttributes:
     """The attributes of one node, in both shapes."""
 
     __slots__ = ("attrs", "flat")
@@ -34,7 +34,7 @@ class Facts:
         self.flat: Flat = flatten(attrs)
 
 
-class Found(msgspec.Struct, frozen=True):
+class Candidates(msgspec.Struct, frozen=True):
     sure: BitMap
     perhaps: BitMap
 
@@ -44,13 +44,13 @@ class Criterion(Protocol):
 
     key: str
 
-    def holds(self, facts: Facts) -> bool: ...
+    def holds(self, facts: NodeAttributes) -> bool: ...
 
     def effort(self, attributes: Attributes) -> int:
         """Of `find`, where 1 is what it takes to look up one value."""
         ...
 
-    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Found]: ...
+    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Candidates]: ...
 
 
 def ready(condition: Condition) -> Criterion:
@@ -67,7 +67,7 @@ class Equal:
         self._whole = isinstance(value, list | tuple | dict)
         self._value: Any = list(value) if isinstance(value, tuple) else value
 
-    def holds(self, facts: Facts) -> bool:
+    def holds(self, facts: NodeAttributes) -> bool:
         if self._whole:
             return any(is_same(each, self._value) for each in at_path(facts.attrs, self.key))
         return scalar(self._value) in facts.flat.get(self.key, ())
@@ -75,14 +75,14 @@ class Equal:
     def effort(self, attributes: Attributes) -> int:
         return 1
 
-    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Found]:
+    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Candidates]:
         yield from ()
         postings = attributes.find(self.key)
         if self._whole:
-            return Found(BitMap(), self._holders(postings))
+            return Candidates(BitMap(), self._holders(postings))
         if _is_long(self._value):
-            return Found(BitMap(), postings.long.copy())
-        return Found(postings.members(scalar(self._value)).copy(), BitMap())
+            return Candidates(BitMap(), postings.long.copy())
+        return Candidates(postings.members(scalar(self._value)).copy(), BitMap())
 
     def _holders(self, postings: Postings) -> BitMap:
         """Who has the key, and every scalar of a wanted list under it."""
@@ -98,19 +98,19 @@ class Among:
         self.key = key
         self._options = [Equal(key, value) for value in values]
 
-    def holds(self, facts: Facts) -> bool:
+    def holds(self, facts: NodeAttributes) -> bool:
         return any(option.holds(facts) for option in self._options)
 
     def effort(self, attributes: Attributes) -> int:
         return len(self._options)
 
-    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Found]:
+    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Candidates]:
         sure, perhaps = BitMap(), BitMap()
         for option in self._options:
             found = yield from option.find(attributes, alive)
             sure |= found.sure
             perhaps |= found.perhaps
-        return Found(sure, perhaps - sure)
+        return Candidates(sure, perhaps - sure)
 
 
 class Different:
@@ -120,15 +120,15 @@ class Different:
         self.key = key
         self._equal = Equal(key, value)
 
-    def holds(self, facts: Facts) -> bool:
+    def holds(self, facts: NodeAttributes) -> bool:
         return self.key in facts.flat and not self._equal.holds(facts)
 
     def effort(self, attributes: Attributes) -> int:
         return 1
 
-    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Found]:
+    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Candidates]:
         found = yield from self._equal.find(attributes, alive)
-        return Found(attributes.find(self.key).present - found.sure - found.perhaps, found.perhaps)
+        return Candidates(attributes.find(self.key).present - found.sure - found.perhaps, found.perhaps)
 
 
 class Exists:
@@ -136,16 +136,16 @@ class Exists:
         self.key = key
         self._wanted = wanted
 
-    def holds(self, facts: Facts) -> bool:
+    def holds(self, facts: NodeAttributes) -> bool:
         return (self.key in facts.flat) is self._wanted
 
     def effort(self, attributes: Attributes) -> int:
         return 1
 
-    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Found]:
+    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Candidates]:
         yield from ()
         present = attributes.find(self.key).present
-        return Found(present.copy() if self._wanted else alive - present, BitMap())
+        return Candidates(present.copy() if self._wanted else alive - present, BitMap())
 
 
 class Range:
@@ -156,7 +156,7 @@ class Range:
         self._kind = kind_of(value)
         self._compare: Callable[[Any, Any], bool] = _COMPARE[test]
 
-    def holds(self, facts: Facts) -> bool:
+    def holds(self, facts: NodeAttributes) -> bool:
         return any(
             kind_of(each) is self._kind and self._compare(each, self._value) for each in facts.flat.get(self.key, ())
         )
@@ -166,12 +166,12 @@ class Range:
         order = postings.order
         return order.count(self._test, self._value) if order and order.ready else len(postings.values)
 
-    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Found]:
+    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Candidates]:
         order = yield from attributes.order(self.key)
         values = yield from order.values(self._test, self._value)
         sure = yield from _union(attributes.find(self.key), values)
         long = attributes.find(self.key).long if self._kind is str else BitMap()
-        return Found(sure, long - sure)
+        return Candidates(sure, long - sure)
 
 
 class Matching:
@@ -179,13 +179,13 @@ class Matching:
         self.key = key
         self._pattern = pattern
 
-    def holds(self, facts: Facts) -> bool:
+    def holds(self, facts: NodeAttributes) -> bool:
         return self._pattern.matches_any([each for each in facts.flat.get(self.key, ()) if isinstance(each, str)])
 
     def effort(self, attributes: Attributes) -> int:
         return 8 * len(attributes.find(self.key).values)
 
-    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Found]:
+    def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Candidates]:
         matching: list[Scalar] = []
         cost = 0
         for value in list(attributes.find(self.key).values):
@@ -198,7 +198,7 @@ class Matching:
                     yield
         postings = attributes.find(self.key)
         sure = yield from _union(postings, matching)
-        return Found(sure, postings.long - sure)
+        return Candidates(sure, postings.long - sure)
 
 
 def is_same(one: Any, other: Any) -> bool:

@@ -65,7 +65,7 @@ class Nodes:
 
     def pop(self) -> None:
         handle = len(self.ids) - 1
-        self.bury(handle)
+        self.mark_deleted(handle)
         for column in self.columns():
             column.pop()
         del self.handles[self.ids.pop()]
@@ -76,7 +76,7 @@ class Nodes:
     def owner_of(self, handle: int) -> str:
         return self.actors.texts[self.owner[handle]]
 
-    def raise_(self, handle: int, node_type: str) -> None:
+    def revive(self, handle: int, node_type: str) -> None:
         """Alive from now on, and of this type."""
         if handle in self.alive:
             if self.type_of(handle) == node_type:
@@ -89,7 +89,7 @@ class Nodes:
             members = self.by_type[node_type] = BitMap()
         members.add(handle)
 
-    def bury(self, handle: int) -> None:
+    def mark_deleted(self, handle: int) -> None:
         self._leave_type(handle)
         self.alive.discard(handle)
 
@@ -100,7 +100,7 @@ class Nodes:
         if not members:
             del self.by_type[name]
 
-    def meet(self, handle: int, actor: int, seq: int) -> None:
+    def note_actor(self, handle: int, actor: int, seq: int) -> None:
         """Note who writes; before the commit is counted and before `owner` changes."""
         met = self.extra_actors.get(handle)
         if met is None:
@@ -110,7 +110,7 @@ class Nodes:
         met.setdefault(actor, seq)
 
     def forget(self, handle: int, actor: int, seq: int) -> None:
-        """The inverse of `meet`."""
+        """The inverse of `note_actor`."""
         met = self.extra_actors.get(handle)
         if met is not None and met.get(actor) == seq:
             del met[actor]

@@ -27,19 +27,19 @@ def lineage(
     depth: Literal["direct", "full"],
     offset: int,
     limit: int,
-    sees: Sees | None = None,
+    allows: Sees | None = None,
 ) -> Lineage | None:
     """Also of what was deleted. `depth` full adds the commits on the edges of a node, dead ones included.
 
-    Edges with an end that `sees` denies are as good as unknown.
+    Edges with an end that `allows` denies are as good as unknown.
     """
     entity = find(columns, entity_id)
-    if entity is None or (entity & EDGE and sees is not None and not shows(columns, entity >> 1, sees)):
+    if entity is None or (entity & EDGE and allows is not None and not shows(columns, entity >> 1, allows)):
         return None
     seqs = _commits(columns, entity)
     if depth == "full" and not entity & EDGE:
         for edge in columns.edges.around(entity >> 1):
-            if sees is not None and not shows(columns, edge, sees):
+            if allows is not None and not shows(columns, edge, allows):
                 continue
             seqs += _commits(columns, edge << 1 | EDGE)
         seqs.sort()
@@ -71,11 +71,11 @@ def summary(columns: Columns, entity_id: str) -> Summary | None:
     )
 
 
-def shows(columns: Columns, edge: int, sees: Sees) -> bool:
+def shows(columns: Columns, edge: int, allows: Sees) -> bool:
     """Whether both its ends may be seen."""
     edges, ids = columns.edges, columns.nodes.ids
     # Both are asked about, whatever is said of the first: whoever cannot say yet can then find out about both at once.
-    return all([sees(ids[edges.source[edge]]), sees(ids[edges.target[edge]])])
+    return all([allows(ids[edges.source[edge]]), allows(ids[edges.target[edge]])])
 
 
 def find(columns: Columns, entity_id: str) -> int | None:

@@ -17,7 +17,7 @@ from tallystick.commits import Draft, Operation, Verb
 from tallystick.commits.canonical import INTEGER_MAX
 from tallystick.errors import Conflict, InvalidArgument
 from tallystick.state import Sees
-from tallystick.state.aspects import EdgeVersion, NodeVersion
+from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.state import State
 
 RESERVED = "ontology/"
@@ -214,10 +214,10 @@ _KINDS: dict[type, str] = {list: "an array", tuple: "an array", dict: "an object
 # -- every draft, whoever wrote it
 
 
-def check(state: State, draft: Draft, sees: Sees | None = None) -> None:
+def check(state: State, draft: Draft, allows: Sees | None = None) -> None:
     """Raises when the draft would leave something in the graph that the ontology forbids; of a connection to what the
     author may not see, no more than that there is one."""
-    judged = _Judged(state, state.aspect(Ontology), sees)
+    judged = _Judged(state, state.derived(Ontology), allows)
     for operation in draft.operations:
         _CHECKS[operation.verb](judged, operation.payload)
     judged.check_retyped()
@@ -226,10 +226,10 @@ def check(state: State, draft: Draft, sees: Sees | None = None) -> None:
 class _Judged:
     """The graph as the draft leaves it, operation by operation."""
 
-    def __init__(self, state: State, ontology: Ontology, sees: Sees | None) -> None:
+    def __init__(self, state: State, ontology: Ontology, allows: Sees | None) -> None:
         self.ontology = ontology
         self._state = state
-        self._sees = sees
+        self._sees = allows
         self._types: dict[str, str | None] = {}
         """Of the nodes that the draft wrote; None when it deleted them."""
         self._retyped: list[str] = []

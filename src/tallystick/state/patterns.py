@@ -6,7 +6,7 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]  # its author publishes no types
 
-from tallystick.errors import InvalidArgument, TooMuch
+from tallystick.errors import InvalidArgument, LimitExceeded
 
 LENGTH_MAX = 1_000
 _SIZE_MAX = 10_000
@@ -42,9 +42,9 @@ class Pattern:
         return bool(self._set.Match(text))
 
     def matches_any(self, texts: list[str]) -> bool:
-        """Raises TooMuch rather than hold everybody up."""
+        """Raises LimitExceeded rather than hold everybody up."""
         if sum(map(self.cost, texts)) > _COST_MAX:
-            raise TooMuch(
+            raise LimitExceeded(
                 f"the regular expression is too intricate for texts of {sum(map(len, texts))} characters",
                 code="PATTERN_TOO_COSTLY",
                 hint="use fewer or smaller repetitions, or narrow the search by type or by another attribute",

@@ -12,9 +12,9 @@ import msgspec
 from pyroaring import BitMap
 
 from tallystick.state import Breathing, Node, Page, Query
-from tallystick.state.asof import Moment, Version, node_at, version, window
+from tallystick.state.asof import AsOf, Version, node_at, version, window
 from tallystick.state.columns import Columns
-from tallystick.state.conditions import Criterion, Facts, Found, Matching, ready
+from tallystick.state.conditions import Candidates, Criterion, Matching, NodeAttributes, ready
 
 _DOCUMENTS = 256
 _ROWS = 20_000
@@ -26,7 +26,7 @@ class _Question(msgspec.Struct, frozen=True):
     columns: Columns
     query: Query
     criteria: list[Criterion]
-    moment: Moment
+    moment: AsOf
     window: range | None
 
     def holds(self, handle: int) -> bool:
@@ -44,7 +44,7 @@ class _Question(msgspec.Struct, frozen=True):
             return False
         if not self.criteria:
             return True
-        facts = Facts(found.attrs)
+        facts = NodeAttributes(found.attrs)
         return all(criterion.holds(facts) for criterion in self.criteria)
 
 
@@ -62,7 +62,7 @@ def search(columns: Columns, query: Query) -> Breathing[Page]:
 
 def _question(columns: Columns, query: Query) -> _Question:
     criteria = [ready(condition) for condition in query.conditions]
-    moment = Moment(columns, query.at)
+    moment = AsOf(columns, query.at)
     timed = query.since is not None or query.until is not None
     return _Question(
         columns, query, criteria, moment, window(columns, query.since, query.until, moment.at) if timed else None
@@ -82,7 +82,7 @@ def _sift(question: _Question) -> Breathing[tuple[BitMap, bool]]:
     return hits, not in_the_past and not found.perhaps
 
 
-def _ask_index(question: _Question) -> Breathing[Found]:
+def _ask_index(question: _Question) -> Breathing[Candidates]:
     """Cheapest first; what is left over is all that the dearer ones have to look at."""
     columns = question.columns
     left = _start(question)
@@ -98,7 +98,7 @@ def _ask_index(question: _Question) -> Breathing[Found]:
             doubtful |= found.perhaps
     if question.window is not None:
         left = yield from _in_window(question, left, question.window)
-    return Found(left - doubtful, left & doubtful)
+    return Candidates(left - doubtful, left & doubtful)
 
 
 def _start(question: _Question) -> BitMap:

@@ -35,8 +35,8 @@ from tallystick.state import (
     snapshot,
     walk,
 )
-from tallystick.state.aspects import A, Aspect, Aspects
 from tallystick.state.columns import Columns, Lines
+from tallystick.state.derived_index import A, DerivedIndex, DerivedIndexes
 from tallystick.state.graph import linked
 
 __all__ = ["Lines", "State"]
@@ -46,7 +46,7 @@ class State:
     def __init__(self, lines: Lines) -> None:
         self._columns = Columns(lines)
         self._head = Head()
-        self._aspects = Aspects(self._columns)
+        self._derived_indexes = DerivedIndexes(self._columns)
 
     # -- moving
 
@@ -63,7 +63,7 @@ class State:
         if end is None:
             end = offset + len(self._columns.lines(offset)) + 1
         changes.apply(self._columns, commit, offset)
-        self._aspects.tell()
+        self._derived_indexes.tell()
         self._head = Head(
             lamport=commit.lamport,
             count=self._columns.history.count,
@@ -81,7 +81,7 @@ class State:
         end = self._head.end
         for _ in range(commits):
             end = history.offset[history.count]
-            with self._aspects.told_back():
+            with self._derived_indexes.undoing():
                 changes.undo(self._columns)
         if history.count == 0:
             self._head = Head()
@@ -170,14 +170,14 @@ class State:
         direction: Direction = "both",
         at: int | None = None,
         limit: int | None = None,
-        sees: Sees | None = None,
+        allows: Sees | None = None,
     ) -> list[Edge]:
         """Oldest first, loops once. Reads a line for each: give a limit where that could be many."""
         found: list[Edge] = []
         for handle in self._around(node_id, direction):
             if limit is not None and len(found) >= limit:
                 break
-            if sees is not None and not lineage.shows(self._columns, handle, sees):
+            if allows is not None and not lineage.shows(self._columns, handle, allows):
                 continue
             edge = self._edge(handle, at)
             if edge is not None:
@@ -212,9 +212,9 @@ class State:
         depth: Literal["direct", "full"],
         offset: int,
         limit: int,
-        sees: Sees | None = None,
+        allows: Sees | None = None,
     ) -> Lineage | None:
-        return lineage.lineage(self._columns, entity_id, depth, offset, limit, sees)
+        return lineage.lineage(self._columns, entity_id, depth, offset, limit, allows)
 
     def created_at(self, node_id: str) -> str:
         """Of a living node, in its last life. Reads a line."""
@@ -249,13 +249,13 @@ class State:
             if found.masks:
                 yield self._edge_name(edge), found
 
-    def aspect(self, kind: type[A]) -> A:
+    def derived(self, kind: type[A]) -> A:
         """What this vocabulary makes of the graph; built at the first call, which reads all of its nodes."""
-        return self._aspects.get(kind)
+        return self._derived_indexes.get(kind)
 
-    def warmed(self, kind: type[Aspect]) -> Breathing[None]:
+    def warmed(self, kind: type[DerivedIndex]) -> Breathing[None]:
         """The same in slices: whatever is committed in between is told to it in the end."""
-        return self._aspects.building(kind)
+        return self._derived_indexes.building(kind)
 
     # -- cache
 
@@ -268,7 +268,7 @@ class State:
         """What `dump` wrote, in one piece. Raises ValueError for anything else: then replay the log."""
         state = cls(lines)
         state._columns, state._head = snapshot.load(data, lines)
-        state._aspects = Aspects(state._columns)
+        state._derived_indexes = DerivedIndexes(state._columns)
         return state
 
     # -- inside

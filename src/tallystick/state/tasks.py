@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from sortedcontainers import SortedList
 
-from tallystick.state.aspects import EdgeVersion, NodeVersion
-from tallystick.state.work import NODE, PROJECT, facts
+from tallystick.state.derived_index import EdgeVersion, NodeVersion
+from tallystick.state.work import NODE, PROJECT, attributes
 
 SECTION = "tasks/section"
 TEMPLATE = "tasks/template"
@@ -28,7 +28,7 @@ LOOSE = "tasks/loose"
 
 Kind = Literal["project", "feature", "task"]
 
-NEW, ACTIVE, CLOSED, WILL_NOT_IMPLEMENT = "NEW", "ACTIVE", facts.CLOSED, facts.WILL_NOT_IMPLEMENT
+NEW, ACTIVE, CLOSED, WILL_NOT_IMPLEMENT = "NEW", "ACTIVE", attributes.CLOSED, attributes.WILL_NOT_IMPLEMENT
 TERMINAL = frozenset({CLOSED, WILL_NOT_IMPLEMENT})
 CATALOGS: dict[str, tuple[str, ...]] = {
     "feature": (NEW, ACTIVE, "READY_TO_PROD", CLOSED),
@@ -255,7 +255,7 @@ def said_of(attrs: dict[str, Any]) -> dict[str, Any]:
 
 def _status(kind: str, said: Any, attrs: dict[str, Any]) -> str:
     if attrs.get("resolved") is True:
-        return WILL_NOT_IMPLEMENT if facts.is_dropped(attrs) else CLOSED
+        return WILL_NOT_IMPLEMENT if attributes.is_dropped(attrs) else CLOSED
     # Taken back by work after it was done: it begins again.
     return said if said in CATALOGS[kind] and said != CLOSED else NEW
 

@@ -15,7 +15,7 @@ import msgspec
 
 from tallystick.commits import Operation, Verb
 from tallystick.errors import Conflict, NotFound
-from tallystick.state.aspects import EdgeVersion, NodeVersion
+from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.state import State
 
 RESERVED = "trust/"
@@ -127,7 +127,7 @@ def recall(recall_id: str, reason: str, entities: Iterable[str], told: dict[str,
 
 def undo(state: State, recall_id: str, reason: str | None, entities: Sequence[str] = ()) -> tuple[Operation, ...]:
     """Trust again what it named, or these of it. Raises NotFound, or Conflict with code ALREADY_UNDONE."""
-    found = state.aspect(Trust).get(recall_id)
+    found = state.derived(Trust).get(recall_id)
     if not found.active:
         raise Conflict(f"recall '{recall_id}' was undone before", code="ALREADY_UNDONE")
     if entities:
@@ -138,7 +138,7 @@ def undo(state: State, recall_id: str, reason: str | None, entities: Sequence[st
 
 def redo(state: State, recall_id: str, entities: Sequence[str] = ()) -> tuple[Operation, ...]:
     """The inverse of `undo`. Raises NotFound, or Conflict with code NOT_UNDONE."""
-    found = state.aspect(Trust).get(recall_id)
+    found = state.derived(Trust).get(recall_id)
     if entities:
         return _clear(state, found, set(entities), cleared=False)
     if found.active:

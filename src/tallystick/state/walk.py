@@ -34,7 +34,7 @@ Explored = dict[int, list[_Link]]
 def walk(columns: Columns, asked: Walk) -> Breathing[Walked]:
     at = clamped(columns, asked.at)
     start = columns.nodes.handles.get(asked.start)
-    if start is None or (asked.sees is not None and not asked.sees(asked.start)):
+    if start is None or (asked.allows is not None and not asked.allows(asked.start)):
         return Walked([], [], 0, False)
     explored, reached, cut = yield from _explore(columns, asked, start, at)
     paths: list[Path] = []
@@ -73,7 +73,7 @@ def _explore(columns: Columns, asked: Walk, start: int, at: int) -> Breathing[tu
                 if looked % _BREATH == 0:
                     yield
                 seq = sieve.passes(edge)
-                if not seq or (asked.sees is not None and not asked.sees(columns.nodes.ids[other])):
+                if not seq or (asked.allows is not None and not asked.allows(columns.nodes.ids[other])):
                     continue
                 if other not in reached:
                     if len(reached) > asked.entities_max:

@@ -50,5 +50,5 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...]
     faults: Literal["rpc", "result"] = "result"
     """Where bad arguments are answered: as a JSON-RPC error, or as a result with isError."""
-    say_error: Callable[[TallystickError], dict[str, Any]]
+    error_shape: Callable[[TallystickError], dict[str, Any]]
     """An error in this vocabulary's own shape: the structured content beside isError."""

@@ -12,7 +12,7 @@ from tallystick.policy import Principal
 from tallystick.sessions import Sessions
 from tallystick.state.work import CLAIM, CLAIMED_AT, CLAIMED_BY, CLAIMED_SESSION
 from tallystick.state.work.board import Row
-from tallystick.state.work.claims import Moment
+from tallystick.state.work.claims import ClaimTime
 
 Properties = dict[str, Any]
 
@@ -24,9 +24,9 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds until one is stale."""
     sessions: Sessions = msgspec.field(default_factory=Sessions)
 
-    def moment(self, now: int) -> Moment:
+    def moment(self, now: int) -> ClaimTime:
         """For one call: of each session it is asked once whether it lives."""
-        return Moment(now, self.ttl, cache(self.sessions.is_alive))
+        return ClaimTime(now, self.ttl, cache(self.sessions.is_alive))
 
     def claimant(self, principal: Principal, now: int) -> Claimant:
         return Claimant(principal, self.moment(now), self.sessions)
@@ -36,7 +36,7 @@ class Claimant(msgspec.Struct, frozen=True):
     """A principal at one moment, who may want to claim something."""
 
     principal: Principal
-    moment: Moment
+    moment: ClaimTime
     sessions: Sessions
 
     def is_kept_from(self, row: Row) -> bool:

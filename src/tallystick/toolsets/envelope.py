@@ -31,7 +31,7 @@ def succeeded(data: dict[str, Any], message: str | None = None, *, exempt: bool 
     return Answer({"success": True, **said, "data": data}, exempt=exempt)
 
 
-def say_error(error: TallystickError) -> dict[str, Any]:
+def error_shape(error: TallystickError) -> dict[str, Any]:
     details = dict(error.details)
     if error.hint:
         details["hint"] = error.hint

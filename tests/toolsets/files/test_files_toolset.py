@@ -15,8 +15,8 @@ from tallystick.policy import Action, Decision, Request
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets.files import TOOLSET
 from tallystick.toolsets.files.viewing import ENTRIES_MAX
-from tests.projections.desk import DEFINITIONS, connection, memory, text
-from tests.toolsets.files.hand import Hand, working
+from tests.projections.workspace import DEFINITIONS, connection, memory, text
+from tests.toolsets.files.agents import Hand, working
 
 NODE = "_content/nodes/n.md"
 

@@ -13,12 +13,12 @@ import pytest
 
 from tallystick import config
 from tallystick.errors import InvalidArgument
-from tallystick.projections.confined import Confined
+from tallystick.projections.sandboxed_files import SandboxedFiles
 from tallystick.toolsets.files.reserved import Reserved
 from tallystick.toolsets.tasks.settings import find_file
 from tallystick.toolsets.work.settings import named_paths as named_by_work
 from tallystick.toolsets.work.settings import read_settings
-from tests.toolsets.files.hand import Hand, working
+from tests.toolsets.files.agents import Hand, working
 
 SECRET = "the secret\n"
 
@@ -209,7 +209,7 @@ def test_what_is_swapped_in_while_we_walk_is_known_by_what_it_is(tmp_path: Path)
     guard.check_changed(os.stat(put(tmp_path / "other")), ("other",))
     os.rename(tmp_path / "conf", tmp_path / "moved")
     assert not guard.hides(("moved", "policy.rego"), None)
-    files = Confined(tmp_path, guard)
+    files = SandboxedFiles(tmp_path, guard)
     for refused in (
         lambda: files.read(("moved", "policy.rego")),
         lambda: files.digest(("moved", "policy.rego")),

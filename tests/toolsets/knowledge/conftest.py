@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolsets.knowledge.librarian import Checkout, Librarian, keeping
+from tests.toolsets.knowledge.agents import Checkout, Librarian, keeping
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tallystick.config import load
 from tallystick.errors import TallystickError
 from tallystick.policy import Principal
 from tallystick.server.dispatch import prepare
-from tallystick.toolsets.envelope import say_error
+from tallystick.toolsets.envelope import error_shape
 from tallystick.toolsets.knowledge import TOOLSET
 
 QUERY, MANAGE, _ = TOOLSET.tools
@@ -34,7 +34,7 @@ async def race(base: Path, atom_id: str, name: str, rounds: int) -> list[list[ob
                 done = await MANAGE.call(store, who, prepare(MANAGE, asked | {"operation": "update"} | change))
                 told.append(["success", done.data["data"]["atom"]["version"]])
             except TallystickError as error:
-                said = say_error(error)["error"]
+                said = error_shape(error)["error"]
                 told.append([said["code"], said["details"]["currentVersion"]])
     return told
 

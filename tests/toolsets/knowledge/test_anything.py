@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.server.dispatch import Done, Entry, Refused, call
+from tallystick.server.dispatch import Done, OfferedTool, Refused, call
 from tallystick.toolsets.knowledge import TOOLSET
-from tests.toolsets.knowledge.librarian import LATER, OTHER, SHOP, TASK, Librarian
+from tests.toolsets.knowledge.agents import LATER, OTHER, SHOP, TASK, Librarian
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -39,7 +39,9 @@ def test_whatever_is_said_is_answered_or_refused_in_the_envelope(
     librarian: Librarian, said: tuple[int, dict[str, Any]]
 ) -> None:
     tool = list(librarian.tools.values())[said[0]]
-    outcome = librarian.run(call(Entry(librarian.toolset, tool), said[1], librarian.store, lambda: librarian.principal))
+    outcome = librarian.run(
+        call(OfferedTool(librarian.toolset, tool), said[1], librarian.store, lambda: librarian.principal)
+    )
     if isinstance(outcome, Done):
         assert outcome.data["success"] is True
     else:

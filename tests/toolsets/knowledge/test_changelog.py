@@ -9,7 +9,7 @@ import pytest
 
 from tallystick.clock import to_text
 from tests.toolsets.agent import NOON
-from tests.toolsets.knowledge.librarian import LATER, PLANNED, TASK, Librarian
+from tests.toolsets.knowledge.agents import LATER, PLANNED, TASK, Librarian
 
 NOBODY = "f" * 32
 

@@ -14,10 +14,10 @@ from tallystick import app, config
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.state.knowledge import ATOM
-from tallystick.toolsets.knowledge import freshness, make_desk, make_toolset
+from tallystick.toolsets.knowledge import freshness, make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.freshness import Pin, Repository
 from tallystick.toolsets.knowledge.stale import find_stale, repin
-from tests.toolsets.knowledge.librarian import OTHER, SHOP, Checkout, Librarian, keeping
+from tests.toolsets.knowledge.agents import OTHER, SHOP, Checkout, Librarian, keeping
 
 Said = dict[str, Any]
 
@@ -185,7 +185,7 @@ def test_without_git_nothing_is_said_and_a_pin_is_refused(librarian: Librarian, 
 
 def test_another_repository_has_nothing_to_say(in_repo: Librarian, tmp_path: Path) -> None:
     atom = in_repo.atom(pin=True)
-    elsewhere = make_toolset(make_desk(repo=Checkout(tmp_path / "other").root, clock=lambda: in_repo.now))
+    elsewhere = make_toolset(make_tool_context(repo=Checkout(tmp_path / "other").root, clock=lambda: in_repo.now))
     in_repo.tools = {tool.name: tool for tool in elsewhere.tools}
     assert told(in_repo, atom) == (None, None)
 
@@ -222,7 +222,7 @@ def test_everywhere_in_the_work_tree_the_same_is_fresh(
     """The pin is that of a server in the root; a colleague's server is started anywhere and has nothing set."""
     atom = in_repo.atom(pin=True)
     place = reach(checkout)
-    in_repo.tools = {tool.name: tool for tool in make_toolset(make_desk(clock=lambda: in_repo.now)).tools}
+    in_repo.tools = {tool.name: tool for tool in make_toolset(make_tool_context(clock=lambda: in_repo.now)).tools}
     directories = [place, place / "src", place / "src" / "checkout"]
 
     def seen() -> list[tuple[bool | None, list[str] | None]]:
@@ -433,22 +433,22 @@ def test_a_pin_that_makes_no_sense_is_none() -> None:
 def test_the_stale_are_listed_by_name_and_pinned_again_without_a_new_version(
     in_repo: Librarian, checkout: Checkout
 ) -> None:
-    desk = make_desk(repo=checkout.root, clock=lambda: in_repo.now)
+    tool_context = make_tool_context(repo=checkout.root, clock=lambda: in_repo.now)
     in_repo.atom("readme", "README.md", pin=True)
     old = in_repo.atom("Checkout", pin=True)
     in_repo.atom("also", "src/**", projectId=OTHER, pin=True)
-    assert in_repo.run(find_stale(desk, in_repo.store, in_repo.principal)) == []
+    assert in_repo.run(find_stale(tool_context, in_repo.store, in_repo.principal)) == []
     checkout.write("src/checkout/page.ts", "two")
-    found = in_repo.run(find_stale(desk, in_repo.store, in_repo.principal))
+    found = in_repo.run(find_stale(tool_context, in_repo.store, in_repo.principal))
     assert [(atom["name"], atom["projectId"], atom["changedFiles"]) for atom in found] == [
         ("also", OTHER, ["src/checkout/page.ts"]),
         ("Checkout", SHOP, ["src/checkout/page.ts"]),
     ]
-    [stale] = in_repo.run(find_stale(desk, in_repo.store, in_repo.principal, SHOP))
+    [stale] = in_repo.run(find_stale(tool_context, in_repo.store, in_repo.principal, SHOP))
     assert stale["id"] == old["id"]
     in_repo.now += 1_000
-    assert in_repo.run(repin(desk, in_repo.store, in_repo.principal, old["id"], tool="test")) is True
-    assert in_repo.run(find_stale(desk, in_repo.store, in_repo.principal, SHOP)) == []
+    assert in_repo.run(repin(tool_context, in_repo.store, in_repo.principal, old["id"], tool="test")) is True
+    assert in_repo.run(find_stale(tool_context, in_repo.store, in_repo.principal, SHOP)) == []
     now = in_repo.get(old)["atom"]
     assert (now["version"], now["updatedAt"] > old["updatedAt"]) == (1, True)
 
@@ -460,23 +460,23 @@ def test_of_the_stale_only_those_are_listed_that_may_be_read(checkout: Checkout)
             return Decision(mine or request.action is not Action.READ, "by the rule", "1")
 
     with keeping(Own(), repo=checkout.root) as librarian:
-        desk = make_desk(repo=checkout.root, clock=lambda: librarian.now)
+        tool_context = make_tool_context(repo=checkout.root, clock=lambda: librarian.now)
         other = Principal(actor="other")
         librarian.atom("mine", pin=True)
         me, librarian.principal = librarian.principal, other
         librarian.atom("theirs", pin=True)
         checkout.write(PAGE, "two")
         for principal, name in ((me, "mine"), (other, "theirs")):
-            found = librarian.run(find_stale(desk, librarian.store, principal))
+            found = librarian.run(find_stale(tool_context, librarian.store, principal))
             assert [atom["name"] for atom in found] == [name]
 
 
 def test_without_git_nothing_is_stale_and_nothing_is_pinned_again(librarian: Librarian) -> None:
     atom = librarian.atom()
     librarian.node(atom["id"], "knowledge/atom", projectId=SHOP, name="A", paths=["a"], version=1, pin={"hash": "x"})
-    desk = make_desk(repo=Path(os.devnull))
-    assert librarian.run(find_stale(desk, librarian.store, librarian.principal)) == []
-    assert librarian.run(repin(desk, librarian.store, librarian.principal, atom["id"], tool="test")) is False
+    tool_context = make_tool_context(repo=Path(os.devnull))
+    assert librarian.run(find_stale(tool_context, librarian.store, librarian.principal)) == []
+    assert librarian.run(repin(tool_context, librarian.store, librarian.principal, atom["id"], tool="test")) is False
 
 
 def test_wholesale_changes_are_told_in_few_words(in_repo: Librarian, checkout: Checkout) -> None:
@@ -536,8 +536,8 @@ def test_a_repository_that_must_be_named_is_not_the_one_around_us(
     assert unnamed.compare({1: (["**"], pinned)}) == {}
     assert Repository(checkout.root, falls_back=False).pin(["**"], "now") == pinned
 
-    desk = make_desk(repo_falls_back=False, clock=lambda: in_repo.now)
-    in_repo.tools = {tool.name: tool for tool in make_toolset(desk).tools}
+    tool_context = make_tool_context(repo_falls_back=False, clock=lambda: in_repo.now)
+    in_repo.tools = {tool.name: tool for tool in make_toolset(tool_context).tools}
     atom = in_repo.atom()
     named = {"entityType": "atom", "id": atom["id"], "version": 1, "lastTaskId": SHOP}
     refusal = in_repo.refusal("manage_graph", operation="update", **named, pin=True)
@@ -552,7 +552,7 @@ def test_with_an_issuer_the_repository_is_named_or_nothing_looks_at_files(
 
     def repository(**flags: Any) -> Repository:
         settings = config.load({"base": tmp_path / "base", "issuers": "https://login.example", **flags}, environ={})
-        return app._knowledge_desk(settings).repository
+        return app._knowledge_context(settings).repository
 
     assert repository().is_missing
     assert not repository(issuers="").is_missing

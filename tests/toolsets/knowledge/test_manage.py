@@ -11,7 +11,7 @@ from tallystick.clock import to_text
 from tallystick.commits import Operation, Verb
 from tallystick.policy import Action
 from tests.toolsets.agent import NOON
-from tests.toolsets.knowledge.librarian import LATER, OTHER, PLANNED, SHOP, TASK, Librarian
+from tests.toolsets.knowledge.agents import LATER, OTHER, PLANNED, SHOP, TASK, Librarian
 
 _READ = Action.READ
 NOBODY = "f" * 32

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tallystick.commits import Operation, Verb
-from tallystick.server.dispatch import Done, Entry, call
-from tallystick.store import Sight
+from tallystick.server.dispatch import Done, OfferedTool, call
+from tallystick.store import ReadFilter
 from tallystick.toolsets.knowledge.arguments import QueryArguments
-from tallystick.toolsets.knowledge.context import drained
+from tallystick.toolsets.knowledge.path_context import drained
 from tallystick.toolsets.knowledge.query import _found
-from tests.toolsets.knowledge.librarian import OTHER, SHOP, Librarian
+from tests.toolsets.knowledge.agents import OTHER, SHOP, Librarian
 
 NOBODY = "f" * 32
 
@@ -101,7 +101,7 @@ def test_an_atom_as_large_as_it_may_be_is_read_whole(librarian: Librarian) -> No
     for number in range(5):
         librarian.append(atom, f"{number}" + "é" * 2_000)
     said = {"operation": "get", "entityType": "atom", "id": atom["id"]}
-    entry = Entry(librarian.toolset, librarian.tools["query_graph"])
+    entry = OfferedTool(librarian.toolset, librarian.tools["query_graph"])
     outcome = librarian.run(call(entry, said, librarian.store, lambda: librarian.principal))
     assert isinstance(outcome, Done)
     assert outcome.data["data"]["atom"] == atom
@@ -230,7 +230,7 @@ def test_what_is_written_while_a_search_goes_on_is_not_found_by_it(librarian: Li
     atoms = [librarian.atom(f"{number:03}", knowledge="sought") for number in range(60)]
     asked = {"operation": "search", "entityType": "atom", "projectId": SHOP, "query": "sought", "limit": 100}
     state = librarian.partition._state
-    answer = _found(state, QueryArguments.model_validate(asked), Sight(state, "default", None), 50_000)
+    answer = _found(state, QueryArguments.model_validate(asked), ReadFilter(state, "default", None), 50_000)
     next(answer)
     librarian.delete(atoms[-1])
     librarian.update(atoms[-2], knowledge="something else")

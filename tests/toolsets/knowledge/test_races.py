@@ -15,7 +15,7 @@ from tallystick.config import load
 from tallystick.policy import Action, Principal
 from tallystick.server.dispatch import prepare
 from tallystick.state.state import State
-from tests.toolsets.knowledge.librarian import SHOP, TASK
+from tests.toolsets.knowledge.agents import SHOP, TASK
 from tests.toolsets.knowledge.racer import MANAGE, QUERY
 
 RACER = Path(__file__).with_name("racer.py")

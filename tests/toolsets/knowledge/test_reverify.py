@@ -12,13 +12,13 @@ from tallystick.partition import Receipt
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.server.dispatch import prepare
 from tallystick.store import Store
-from tallystick.toolsets.knowledge import make_desk, make_toolset
-from tallystick.toolsets.knowledge.context import NodeKnowledge
+from tallystick.toolsets.knowledge import make_tool_context, make_toolset
+from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 from tallystick.toolsets.knowledge.reverify import NODES_MAX, pin_resolved
 from tallystick.toolsets.tasks import toolset as tasks_toolset
 from tallystick.toolsets.work import toolset as work_toolset
 from tests.toolsets.agent import Agent, working
-from tests.toolsets.knowledge.librarian import Checkout
+from tests.toolsets.knowledge.agents import Checkout
 
 Said = dict[str, Any]
 PAGE = "src/checkout/page.ts"
@@ -39,16 +39,18 @@ class Keeper:
         """Without a checkout: wherever the working directory is."""
         self.agent = agent
         self.policy = Doorman()
-        desk = make_desk(repo=checkout.root if checkout else None, clock=lambda: agent.now, stale_makes_work=on)
+        tool_context = make_tool_context(
+            repo=checkout.root if checkout else None, clock=lambda: agent.now, stale_makes_work=on
+        )
 
         async def written(principal: Principal, receipt: Receipt) -> None:
-            await pin_resolved(desk, agent.store, principal, receipt)
+            await pin_resolved(tool_context, agent.store, principal, receipt)
 
         agent.store = Store(agent._open, self.policy, written=written)
         toolsets = (
-            make_toolset(desk),
-            work_toolset(clock=lambda: agent.now, knowledge=NodeKnowledge(desk)),
-            tasks_toolset(knowledge=desk, clock=lambda: agent.now),
+            make_toolset(tool_context),
+            work_toolset(clock=lambda: agent.now, knowledge=NodeKnowledge(tool_context)),
+            tasks_toolset(knowledge=tool_context, clock=lambda: agent.now),
         )
         self.tools = {tool.name: tool for toolset in toolsets for tool in toolset.tools}
         self.root = self.call("graph_open", project="shop", goal="sell")["root"]["id"]

@@ -10,12 +10,12 @@ import pytest
 
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets import Answer
-from tallystick.toolsets.knowledge import make_desk, make_toolset
-from tallystick.toolsets.knowledge.context import NodeKnowledge
+from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.context_files import context_files
+from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 from tallystick.toolsets.work import toolset as work_toolset
 from tests.toolsets.agent import Agent, working
-from tests.toolsets.knowledge.librarian import Checkout
+from tests.toolsets.knowledge.agents import Checkout
 
 Said = dict[str, Any]
 
@@ -25,10 +25,10 @@ class Developer:
 
     def __init__(self, agent: Agent, root: Path) -> None:
         self.agent = agent
-        desk = make_desk(repo=root, clock=lambda: agent.now)
+        tool_context = make_tool_context(repo=root, clock=lambda: agent.now)
         toolsets = (
-            make_toolset(desk),
-            work_toolset(clock=lambda: agent.now, knowledge=NodeKnowledge(desk)),
+            make_toolset(tool_context),
+            work_toolset(clock=lambda: agent.now, knowledge=NodeKnowledge(tool_context)),
         )
         self.tools = {tool.name: tool for toolset in toolsets for tool in toolset.tools}
 

@@ -13,8 +13,8 @@ from tallystick.log import Head
 from tallystick.policy import Decision, Principal, Request
 from tallystick.server.dispatch import prepare
 from tallystick.store import Store
-from tallystick.toolsets.knowledge import make_desk, make_toolset
-from tallystick.toolsets.knowledge.desk import TaskMaker
+from tallystick.toolsets.knowledge import make_tool_context, make_toolset
+from tallystick.toolsets.knowledge.context import TaskMaker
 from tallystick.toolsets.tasks import toolset as tasks_toolset
 from tallystick.toolsets.work import toolset as work_toolset
 from tests.toolsets.agent import Agent, working
@@ -28,9 +28,9 @@ class Worker:
 
     def __init__(self, agent: Agent, tasks_are_made_by: TaskMaker = "graph_plan") -> None:
         self.agent = agent
-        desk = make_desk(clock=lambda: agent.now, tasks_are_made_by=tasks_are_made_by)
+        tool_context = make_tool_context(clock=lambda: agent.now, tasks_are_made_by=tasks_are_made_by)
         toolsets = (
-            make_toolset(desk),
+            make_toolset(tool_context),
             work_toolset(clock=lambda: agent.now),
             tasks_toolset(clock=lambda: agent.now),
         )

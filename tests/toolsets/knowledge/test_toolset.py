@@ -8,14 +8,14 @@ import jsonschema
 import msgspec
 import pytest
 
-from tallystick.errors import Conflict, Denied, InvalidArgument, LogClosed, NotFound, TooMuch
+from tallystick.errors import Conflict, Denied, InvalidArgument, LimitExceeded, LogClosed, NotFound
 from tallystick.policy import Action, Decision, Request
 from tallystick.server.schemas import error_schema, input_schema
 from tallystick.toolsets import Tool
-from tallystick.toolsets.envelope import find_uuid, say_error
+from tallystick.toolsets.envelope import error_shape, find_uuid
 from tallystick.toolsets.knowledge import TOOLSET
-from tallystick.toolsets.knowledge.desk import project_deletion
-from tests.toolsets.knowledge.librarian import OTHER, SHOP, TASK, Librarian, keeping
+from tallystick.toolsets.knowledge.context import project_deletion
+from tests.toolsets.knowledge.agents import OTHER, SHOP, TASK, Librarian, keeping
 
 each_tool = pytest.mark.parametrize("tool", TOOLSET.tools, ids=lambda tool: tool.name)
 
@@ -95,12 +95,12 @@ def test_calls_and_answers_fit_the_schemas(librarian: Librarian) -> None:
         ),
         (Conflict("no", code="HAS_CHILDREN"), {"code": "HAS_CHILDREN", "message": "no"}),
         (Denied("no"), {"code": "AUTHORIZATION_DENIED", "message": "no"}),
-        (TooMuch("no"), {"code": "TOO_MUCH", "message": "no"}),
+        (LimitExceeded("no"), {"code": "TOO_MUCH", "message": "no"}),
         (LogClosed("no"), {"code": "LOG_CLOSED", "message": "no"}),
     ],
 )
 def test_every_error_has_the_same_envelope(error: Any, said: dict[str, Any]) -> None:
-    shape = say_error(error)
+    shape = error_shape(error)
     assert shape == {"success": False, "message": error.message, "error": said}
     jsonschema.validate(shape, error_schema(TOOLSET), jsonschema.Draft202012Validator)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolsets.ontology.keeper import Keeper, keeping
+from tests.toolsets.ontology.agents import Keeper, keeping
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tallystick.errors import TallystickError
 from tallystick.state.ontology import Ontology, check_properties, check_required, check_topology
 from tallystick.state.state import State
-from tests.toolsets.ontology.keeper import Keeper, keeping
+from tests.toolsets.ontology.agents import Keeper, keeping
 
 Call = tuple[str, dict[str, Any]]
 
@@ -114,7 +114,7 @@ def _say(keeper: Keeper, tool: str, arguments: dict[str, Any], named: dict[str, 
     try:
         answer = keeper.answer(tool, arguments).data
     except TallystickError as error:
-        orjson.dumps(keeper.tools[tool][0].say_error(error))
+        orjson.dumps(keeper.tools[tool][0].error_shape(error))
         assert keeper.log.head() == before
         return
     orjson.dumps(answer)
@@ -133,7 +133,7 @@ def _with_ids(value: Any, named: dict[str, str]) -> Any:
 
 def broken_rules(state: State) -> list[str]:
     """What no sequence of calls may leave behind. Nodes and edges from before their type was named may be odd."""
-    ontology, broken = state.aspect(Ontology), []
+    ontology, broken = state.derived(Ontology), []
     first = {"A", "B"}
     columns = state._columns
     for node in filter(None, map(state.node, columns.nodes.ids)):

@@ -16,7 +16,7 @@ from tallystick.projections.content import INLINE_BYTES_MAX, Contents, Prepared
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets.ontology import make_toolset
 from tallystick.toolsets.ontology.arguments import CreateNode
-from tests.toolsets.ontology.keeper import GTD, Keeper, keeping
+from tests.toolsets.ontology.agents import GTD, Keeper, keeping
 
 BLOB = random.Random(1).randbytes(300_000)
 

@@ -11,7 +11,7 @@ from tallystick.policy import Action, Decision, Request
 from tallystick.toolsets.ontology import violations
 from tallystick.toolsets.ontology.definitions import presets, use_preset
 from tallystick.toolsets.ontology.violations import SHOWN_MAX
-from tests.toolsets.ontology.keeper import GTD, Keeper, keeping
+from tests.toolsets.ontology.agents import GTD, Keeper, keeping
 
 
 def test_the_ontology_comes_back_in_the_order_and_shape_it_was_given(keeper: Keeper) -> None:

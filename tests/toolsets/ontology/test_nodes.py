@@ -10,7 +10,7 @@ import pytest
 
 from tallystick.server.dispatch import prepare
 from tests.toolsets.agent import NOON
-from tests.toolsets.ontology.keeper import Keeper
+from tests.toolsets.ontology.agents import Keeper
 
 KITCHEN = "# Kitchen Renovation\n\nBudget: $50k"
 
@@ -41,7 +41,7 @@ def test_no_two_nodes_have_one_id(gtd: Keeper) -> None:
 
 def test_an_id_that_is_taken_is_not_given_again(gtd: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
     letters = iter("a" * 12 + "a" * 12 + "b" * 12)
-    monkeypatch.setattr("tallystick.toolsets.ontology.desk.secrets.choice", lambda _: next(letters))
+    monkeypatch.setattr("tallystick.toolsets.ontology.context.secrets.choice", lambda _: next(letters))
     first = gtd.make("Action", "one")
     gtd.call("delete_node", node_id=first)
     assert (first, gtd.make("Action", "two")) == ("mem_aaaaaa_aaaaaa", "mem_bbbbbb_bbbbbb")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.toolsets.ontology import queries
-from tests.toolsets.ontology.keeper import Keeper
+from tests.toolsets.ontology.agents import Keeper
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from tallystick.errors import Conflict, InvalidArgument
 from tallystick.server.dispatch import choose
 from tallystick.server.schemas import input_schema, output_schema
 from tallystick.toolsets import Tool
-from tallystick.toolsets.coded import say_error
+from tallystick.toolsets.error_shape import error_shape
 from tallystick.toolsets.ontology import make_toolset
-from tests.toolsets.ontology.keeper import Keeper
+from tests.toolsets.ontology.agents import Keeper
 
 TOOLSET = make_toolset(None, None)
 each_tool = pytest.mark.parametrize("tool", TOOLSET.tools, ids=lambda tool: tool.name)
@@ -90,8 +90,8 @@ def test_calls_answers_and_errors_fit_the_schemas(gtd: Keeper) -> None:
 
 
 def test_an_error_is_a_code_a_message_and_details_where_there_are_any() -> None:
-    assert say_error(Conflict("no", code="TYPE_ALREADY_EXISTS")) == {"code": "TYPE_ALREADY_EXISTS", "message": "no"}
-    assert say_error(InvalidArgument("a; b", problems=["a", "b"], hint="do", details={"x": 1})) == {
+    assert error_shape(Conflict("no", code="TYPE_ALREADY_EXISTS")) == {"code": "TYPE_ALREADY_EXISTS", "message": "no"}
+    assert error_shape(InvalidArgument("a; b", problems=["a", "b"], hint="do", details={"x": 1})) == {
         "code": "INVALID_ARGUMENT",
         "message": "a; b",
         "details": {"x": 1, "hint": "do", "problems": ["a", "b"]},

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.toolsets.tasks.crew import Crew, gathered
+from tests.toolsets.tasks.agents import Crew, gathered
 
 
 @pytest.fixture

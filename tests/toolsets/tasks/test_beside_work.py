@@ -12,7 +12,7 @@ from tallystick.log import Head
 from tallystick.policy import Decision, Request
 from tallystick.state.state import State
 from tallystick.state.tasks import Sections, TaskCards
-from tests.toolsets.tasks.crew import Crew, Said, gathered
+from tests.toolsets.tasks.agents import Crew, Said, gathered
 
 
 def planned(crew: Crew, *nodes: Said) -> dict[str, str]:
@@ -232,31 +232,31 @@ def test_what_is_built_anew_is_what_was_kept(crew: Crew, kind: type[TaskCards] |
     project = crew.project(tags="x")
     feature = crew.feature(projectId=project["id"])
     task, gone = crew.task(featureId=feature["id"], tags="a"), crew.task("gone", tags="b")
-    crew.aspect(kind)
+    crew.derived(kind)
     crew.section(task)
     crew.section(gone)
     crew.step("advance", task)
     crew.update(project, name="Store")
     crew.data("manage_template", operation="create", name="T", description="d", targetEntityType="TASK")
     crew.data("manage_container", operation="delete", containerType="task", id=gone["id"], cascade=True)
-    kept = crew.aspect(kind)
+    kept = crew.derived(kind)
     state = State(crew.log.line)
-    empty = _contents(state.aspect(kind))
+    empty = _contents(state.derived(kind))
     for entry in crew.log.read(Head()):
         state.apply(entry.commit, entry.offset)
-    followed = state.aspect(kind)
+    followed = state.derived(kind)
     assert empty != _contents(followed) == _contents(kept)
     half = state.count // 2
     state.undo(state.count - half)
-    back = _contents(state.aspect(kind))
+    back = _contents(state.derived(kind))
     again = State(crew.log.line)
     for entry in list(crew.log.read(Head()))[:half]:
         again.apply(entry.commit, entry.offset)
-    assert back == _contents(again.aspect(kind))
+    assert back == _contents(again.derived(kind))
 
 
-def _contents(aspect: TaskCards | Sections) -> dict[str, Any]:
-    return {name: list(value) if name == "fresh" else value for name, value in deepcopy(vars(aspect)).items()}
+def _contents(derived: TaskCards | Sections) -> dict[str, Any]:
+    return {name: list(value) if name == "fresh" else value for name, value in deepcopy(vars(derived)).items()}
 
 
 def test_the_history_of_a_task_tells_title_status_and_why_it_was_given_up(crew: Crew) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.tasks.crew import Crew
+from tests.toolsets.tasks.agents import Crew
 
 
 def test_blockers_are_added_once(crew: Crew) -> None:

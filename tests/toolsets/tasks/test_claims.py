@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tallystick.state.tasks import Pipelines
-from tests.toolsets.tasks.crew import Crew, Said, gathered
+from tests.toolsets.tasks.agents import Crew, Said, gathered
 
 HOUR = 3_600_000
 

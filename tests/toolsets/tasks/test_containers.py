@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.tasks.crew import Crew, kind_of
+from tests.toolsets.tasks.agents import Crew, kind_of
 
 NO_SUCH = "0" * 32
 

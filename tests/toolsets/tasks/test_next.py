@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.toolsets.tasks.crew import Crew
+from tests.toolsets.tasks.agents import Crew
 
 
 def next_task(crew: Crew, **asked: Any) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.tasks.crew import Crew
+from tests.toolsets.tasks.agents import Crew
 
 # -- sections
 

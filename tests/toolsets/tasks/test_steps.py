@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.state.tasks import Pipelines
-from tests.toolsets.tasks.crew import Crew, gathered
+from tests.toolsets.tasks.agents import Crew, gathered
 
 
 def test_a_task_goes_to_its_end_step_by_step(crew: Crew) -> None:

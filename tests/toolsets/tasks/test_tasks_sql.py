@@ -13,8 +13,8 @@ from tallystick.commits import Operation
 from tallystick.log.files import FilesLog
 from tallystick.projections.follower import Follower
 from tallystick.projections.sql import SqlProjection
-from tests.making import append, draft
-from tests.projections.desk import gone, memory
+from tests.commits_by_hand import append, draft
+from tests.projections.workspace import gone, memory
 
 
 class Mirror:

@@ -16,7 +16,7 @@ from tallystick.server.schemas import input_schema
 from tallystick.state.tasks import Pipelines
 from tallystick.toolsets.tasks import TOOLSET
 from tallystick.toolsets.tasks.settings import read_pipelines
-from tests.toolsets.tasks.crew import Crew
+from tests.toolsets.tasks.agents import Crew
 
 TOOLS = {
     "manage_container", "query_container", "query_sections", "manage_sections", "get_next_task", "get_next_feature",
@@ -31,8 +31,8 @@ def test_every_tool_of_the_contract_is_there() -> None:
 
 
 def test_reading_tools_are_the_ones_that_ask() -> None:
-    asking = {tool.name for tool in TOOLSET.tools if tool.reads_only}
-    assert asking == {name for name in TOOLS if re.match(r"query_|get_|list_", name)}
+    authorization = {tool.name for tool in TOOLSET.tools if tool.reads_only}
+    assert authorization == {name for name in TOOLS if re.match(r"query_|get_|list_", name)}
 
 
 def test_what_is_needed_is_required_in_the_schema() -> None:

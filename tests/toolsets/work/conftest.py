@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.toolsets.work.team import Team, working
+from tests.toolsets.work.agents import Team, working
 
 
 @pytest.fixture

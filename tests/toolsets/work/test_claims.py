@@ -13,7 +13,7 @@ from tallystick.log import Head
 from tallystick.sessions import Sessions
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work.settings import WorkSettings
-from tests.toolsets.work.team import MINUTE, Team, working
+from tests.toolsets.work.agents import MINUTE, Team, working
 
 Said = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.work.team import Team, summaries
+from tests.toolsets.work.agents import Team, summaries
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.policy import Action, Principal
-from tallystick.toolsets.fitting import fair_share, shortened, size_of
-from tests.toolsets.work.team import Team
+from tallystick.toolsets.truncation import fair_share, shortened, size_of
+from tests.toolsets.work.agents import Team
 
 
 def changes_of(event: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.work.team import MINUTE, Links, Team, working
+from tests.toolsets.work.agents import MINUTE, Links, Team, working
 
 
 def test_actionable_is_unresolved_without_open_children_and_with_every_dependency_resolved(team: Team) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.toolsets.work.team import Team, summaries, working
+from tests.toolsets.work.agents import Team, summaries, working
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from tallystick.commits import Draft, Operation, Verb
 from tallystick.policy import Action, Principal
 from tallystick.state.work import NODE, PROJECT
 from tallystick.state.work.graph import WorkGraph
-from tests.toolsets.work.team import Team, working
+from tests.toolsets.work.agents import Team, working
 
 
 def test_without_arguments_all_projects_are_listed_with_their_counts(team: Team) -> None:
@@ -111,7 +111,7 @@ def put(team: Team, operations: tuple[Operation, ...]) -> None:
 
 def test_a_project_is_one_entity_with_a_uuid_for_its_id(team: Team) -> None:
     state = team.partition._state
-    (board,) = state.aspect(WorkGraph).projects()
+    (board,) = state.derived(WorkGraph).projects()
     assert re.fullmatch("[0-9a-f]{32}", board.id)
     project = state.node(board.id)
     assert project is not None

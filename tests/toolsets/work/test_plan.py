@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.work.team import Team, working
+from tests.toolsets.work.agents import Team, working
 
 
 def test_nodes_are_created_unresolved_with_what_was_said_of_them(team: Team) -> None:
@@ -239,5 +239,5 @@ def test_depending_on_an_ancestor_or_a_descendant_is_allowed_and_told(team: Team
 
 def test_an_id_that_turns_out_to_be_taken_is_never_used_twice(team: Team) -> None:
     taken = team.plan({"ref": "a"})["a"]
-    team.desk.ids = lambda: taken
+    team.tool_context.ids = lambda: taken
     assert team.refusal("graph_plan", nodes=[{"ref": "b", "summary": "b"}])["error"] == "id_taken"

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.toolsets.work.team import MINUTE, Team, summaries
+from tests.toolsets.work.agents import MINUTE, Team, summaries
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_pages_follow_each_other_without_gap_or_repetition(
     team: Team, monkeypatch: pytest.MonkeyPatch, sort: str, few: int
 ) -> None:
     """Whether the few are sorted when asked, or the kept order is walked along."""
-    monkeypatch.setattr("tallystick.state.work.questions._FEW", few)
+    monkeypatch.setattr("tallystick.state.work.queries._FEW", few)
     ids = team.plan(
         *(
             {"ref": str(number), "properties": {"priority": number % 3}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.work.team import Team, summaries
+from tests.toolsets.work.agents import Team, summaries
 
 
 @pytest.fixture
@@ -270,7 +270,7 @@ def test_mistakes_are_named(team: Team, operations: list[dict[str, Any]], senten
 
 
 def test_more_than_can_be_done_at_once_is_refused(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallystick.state.work.sketch.OPERATIONS_MAX", 3)
+    monkeypatch.setattr("tallystick.state.work.draft_builder.OPERATIONS_MAX", 3)
     team.plan(*({"ref": ref} for ref in "abc"))
     drop = {"op": "drop", "node_id": team.open(), "reason": "no"}
     assert team.refusal("graph_restructure", operations=[drop])["error"] == "too_large"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.toolsets.work.settings import WorkSettings
-from tests.toolsets.work.team import Team, summaries, working
+from tests.toolsets.work.agents import Team, summaries, working
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tallystick.policy import Action, Decision, Request
 from tallystick.server.dispatch import choose
 from tallystick.server.schemas import input_schema, output_schema
 from tallystick.toolsets.work import TOOLSET
-from tests.toolsets.work.team import Team, working
+from tests.toolsets.work.agents import Team, working
 
 NAMES = "open plan next context update connect query restructure history onboard"
 

@@ -20,8 +20,8 @@ import msgspec
 from tallystick.errors import TallystickError
 from tallystick.projections.database import Connection, Damaged, Reader
 from tallystick.projections.text import ranking
-from tallystick.projections.text.folded import Mapped, folded
 from tallystick.projections.text.projection import DATABASE, At, TextProjection, read_place
+from tallystick.projections.text.substring_index import Mapped, folded
 
 Mode = Literal["substring", "ranked"]
 RANKED_LIMIT = 20
@@ -38,7 +38,7 @@ class Hit(msgspec.Struct, frozen=True):
     """Ranked only: some of the text around the words that were found."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class TextMatches(msgspec.Struct, frozen=True):
     hits: list[Hit]
     """By substring: as the nodes were made. Ranked: those with all words, then those with any, best first."""
     skipped: list[str]
@@ -61,11 +61,11 @@ class TextIndex:
         self._used = used
         self._threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="text")
         self._own = threading.local()
-        self._eyes: list[_Eyes] = []
+        self._eyes: list[_ThreadReader] = []
 
     async def search(
         self, query: str, *, node_type: str | None = None, limit: int | None = None, mode: Mode = "substring"
-    ) -> Found:
+    ) -> TextMatches:
         """Includes everything that was committed before it was called. Without a limit: all, or the best 20."""
         look = asyncio.get_running_loop().run_in_executor
         with self._used():
@@ -76,7 +76,7 @@ class TextIndex:
         for eyes in self._eyes:
             eyes.close()
 
-    def _search(self, query: str, node_type: str | None, limit: int | None, mode: Mode) -> Found:
+    def _search(self, query: str, node_type: str | None, limit: int | None, mode: Mode) -> TextMatches:
         damage = 0
         for _ in range(_ATTEMPTS):
             try:
@@ -92,16 +92,16 @@ class TextIndex:
                 return found
         raise TallystickError("the text index is being rewritten", code="PROJECTION_BUSY", hint="try again")
 
-    def _pair(self) -> _Eyes:
+    def _pair(self) -> _ThreadReader:
         """This thread's own."""
-        eyes: _Eyes | None = getattr(self._own, "eyes", None)
+        eyes: _ThreadReader | None = getattr(self._own, "eyes", None)
         if eyes is None:
-            eyes = self._own.eyes = _Eyes(self._projection)
+            eyes = self._own.eyes = _ThreadReader(self._projection)
             self._eyes.append(eyes)
         return eyes
 
 
-class _Eyes:
+class _ThreadReader:
     """What one thread looks with: a connection and the mapped files."""
 
     def __init__(self, projection: TextProjection) -> None:
@@ -109,7 +109,7 @@ class _Eyes:
         self._reader = Reader(projection.directory / DATABASE)
         self._mapped: Mapped | None = None
 
-    def look(self, query: str, node_type: str | None, limit: int | None, mode: Mode) -> Found | None:
+    def look(self, query: str, node_type: str | None, limit: int | None, mode: Mode) -> TextMatches | None:
         """None when texts were moved or wiped meanwhile."""
         with self._reader.snapshot() as db:
             at = read_place(db)
@@ -117,17 +117,17 @@ class _Eyes:
                 return None
             type_number = _type_number(db, node_type)
             if type_number == 0:
-                return Found([], [])
+                return TextMatches([], [])
             skipped = _skipped(db, type_number)
             if mode == "ranked":
-                return Found(_ranked(db, query, type_number, limit), skipped)
+                return TextMatches(_ranked(db, query, type_number, limit), skipped)
             try:
                 hits = self._substring(db, at, query, type_number, limit)
             except FileNotFoundError:
                 return None
         with self._reader.snapshot() as db:
             now = read_place(db)
-        return Found(hits, skipped) if (now.generation, now.rewrites) == (at.generation, at.rewrites) else None
+        return TextMatches(hits, skipped) if (now.generation, now.rewrites) == (at.generation, at.rewrites) else None
 
     def close(self) -> None:
         self._reader.close()

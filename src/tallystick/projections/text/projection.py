@@ -25,7 +25,15 @@ from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
 from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged, Database, check_follows
-from tallystick.projections.text.folded import LATE, ORDERED, TRAILER_BYTES, Place, Shelf, folded_pieces, path_of
+from tallystick.projections.text.substring_index import (
+    LATE,
+    ORDERED,
+    TRAILER_BYTES,
+    Place,
+    SubstringWriter,
+    folded_pieces,
+    path_of,
+)
 from tallystick.projections.views.documents import NodePayload, read_extent, read_node, read_target
 
 DATABASE = "text.db"
@@ -117,11 +125,11 @@ class TextProjection:
         return self._database.position(self._checked_head)
 
     def apply(self, entries: Sequence[Entry], head: Head) -> None:
-        with self._changing() as (db, at, shelf):
+        with self._changing() as (db, at, substrings):
             check_follows(at.head, entries, head)
             nodes, erased = _outcome(db, entries, head.count - len(entries))
             for node_id, node in sorted(nodes.items(), key=lambda item: item[1].number if item[1] else 0):
-                self._put(db, at, shelf, node_id, node)
+                self._put(db, at, substrings, node_id, node)
             at.head = msgspec.json.encode(head).decode()
             at.scrub = at.scrub or int(erased)
 
@@ -129,8 +137,8 @@ class TextProjection:
         with self._database.guarded() as db:
             at = read_place(db)
             if db.execute("SELECT 1 FROM wipes").fetchone():
-                with self._shelf(at) as shelf:
-                    self._wipe(db, shelf)
+                with self._substrings(at) as substrings:
+                    self._wipe(db, substrings)
             self._read_the_unread(db)
         if at.scrub:
             return self._scrub()
@@ -158,7 +166,7 @@ class TextProjection:
 
     # -- one text
 
-    def _put(self, db: Connection, at: At, shelf: Shelf, node_id: str, node: _Node | None) -> None:
+    def _put(self, db: Connection, at: At, substrings: SubstringWriter, node_id: str, node: _Node | None) -> None:
         row = _find(db, node_id)
         if node is None:
             if row is not None:
@@ -171,15 +179,17 @@ class TextProjection:
                 return
             _let_go(db, at, row)
             db.execute("DELETE FROM texts WHERE number = ?", (row.number,))
-        self._add(db, at, shelf, node_id, node, type_number)
+        self._add(db, at, substrings, node_id, node, type_number)
 
-    def _add(self, db: Connection, at: At, shelf: Shelf, node_id: str, node: _Node, type_number: int) -> None:
+    def _add(
+        self, db: Connection, at: At, substrings: SubstringWriter, node_id: str, node: _Node, type_number: int
+    ) -> None:
         place = unread = None
         file = ORDERED if node.number > at.newest else LATE
         try:
             text = self._text(node.content)
             if text:
-                place = shelf.put(file, folded_pieces(text), node.number, type_number)
+                place = substrings.put(file, folded_pieces(text), node.number, type_number)
         except (TallystickError, UnicodeDecodeError) as error:
             logger.warning("the content of '%s' cannot be searched: %s", node_id, error)
             unread = msgspec.json.encode(node.content).decode()
@@ -211,48 +221,48 @@ class TextProjection:
                 self._text(content).decode()
             except (TallystickError, UnicodeDecodeError):
                 continue
-            with self._changing() as (db, at, shelf):
+            with self._changing() as (db, at, substrings):
                 db.execute("DELETE FROM texts WHERE number = ?", (number,))
-                self._add(db, at, shelf, node_id, _Node(number, "", content), type_number)
+                self._add(db, at, substrings, node_id, _Node(number, "", content), type_number)
 
     # -- files and transactions
 
     @contextmanager
-    def _changing(self) -> Iterator[tuple[Connection, At, Shelf]]:
+    def _changing(self) -> Iterator[tuple[Connection, At, SubstringWriter]]:
         """A transaction over rows and files. What the rows let go of is wiped when it is committed."""
-        with self._database.guarded() as db, self._shelf(at := read_place(db)) as shelf:
+        with self._database.guarded() as db, self._substrings(at := read_place(db)) as substrings:
             with self._database.transaction():
-                yield db, at, shelf
-                at.ordered_end, at.late_end = shelf.ends
+                yield db, at, substrings
+                at.ordered_end, at.late_end = substrings.ends
                 _write_place(db, at)
-            self._wipe(db, shelf)
+            self._wipe(db, substrings)
 
     @contextmanager
-    def _shelf(self, at: At) -> Iterator[Shelf]:
+    def _substrings(self, at: At) -> Iterator[SubstringWriter]:
         try:
-            shelf = Shelf(self.directory, at.generation, list(at.ends))
+            substrings = SubstringWriter(self.directory, at.generation, list(at.ends))
             try:
-                yield shelf
+                yield substrings
             finally:
-                shelf.close()
+                substrings.close()
         except OSError as error:
             raise StorageRefused(
                 f"the text index could not be written: {error.strerror}", hint="free some space; the log has everything"
             ) from error
 
-    def _wipe(self, db: Connection, shelf: Shelf) -> None:
+    def _wipe(self, db: Connection, substrings: SubstringWriter) -> None:
         wipes = db.execute("SELECT file, start, bytes FROM wipes").fetchall()
         for file, start, size in wipes:
-            shelf.wipe(file, start, size)
+            substrings.wipe(file, start, size)
         if wipes:
             db.execute("DELETE FROM wipes")
 
     def _scrub(self) -> float | None:
         """The words of what was redacted are in the ranked index's older pages, its bytes in files and free pages."""
-        with self._database.guarded() as db, self._shelf(at := read_place(db)) as shelf:
-            self._wipe(db, shelf)
-            shelf.wipe_debris()
-            shelf.sync()
+        with self._database.guarded() as db, self._substrings(at := read_place(db)) as substrings:
+            self._wipe(db, substrings)
+            substrings.wipe_debris()
+            substrings.sync()
         self._drop_others(at.generation)
         self._optimize()
         if not self._database.scrub():
@@ -271,7 +281,7 @@ class TextProjection:
         with self._database.guarded() as db:
             at = read_place(db)
         fresh = msgspec.structs.replace(at, generation=at.generation + 1, ordered_end=0, late_end=0, newest=0, wiped=0)
-        with self._shelf(at) as old, self._shelf(fresh) as new, self._database.transaction():
+        with self._substrings(at) as old, self._substrings(fresh) as new, self._database.transaction():
             for number, type_number, *where in db.execute(
                 "SELECT number, type, file, start, bytes, crc FROM texts WHERE file IS NOT NULL ORDER BY number"
             ).fetchall():
@@ -305,12 +315,12 @@ class TextProjection:
     def _check(self, db: Connection, at: At) -> None:
         """Once after a boot. Raises Damaged."""
         self._drop_others(at.generation)
-        with self._shelf(at) as shelf:
-            self._wipe(db, shelf)
+        with self._substrings(at) as substrings:
+            self._wipe(db, substrings)
             for number, *where in db.execute(
                 "SELECT number, file, start, bytes, crc FROM texts WHERE file IS NOT NULL"
             ):
-                if not shelf.is_sound(Place(*where), number):
+                if not substrings.is_sound(Place(*where), number):
                     raise Damaged(f"the text of node number {number} is not what it was")
         db.execute("UPDATE place SET boot = ?", (_boot(),))
 

@@ -3,7 +3,7 @@
 `_system/registry.json`, `_system/ontology.yaml`, `_content/nodes/*` and
 `_content/connections/*` show the nodes whose types the ontology names, and the connections
 between them. Nothing reads them but people: the log alone is the truth, and all of them may
-be deleted. `table` is what was applied, `shelf` the content files, `published` the two files
+be deleted. `table` is what was applied, `content_files` the content files, `published` the two files
 that are rewritten whole.
 """
 
@@ -29,8 +29,9 @@ from tallystick.log import Entry, Head, Log
 from tallystick.projections.content import Contents, Kind, is_blob, path_of
 from tallystick.projections.database import Damaged, Database, Reader
 from tallystick.projections.follower import Follower
-from tallystick.projections.fresh import Fresh
+from tallystick.projections.recent_entries import RecentEntries
 from tallystick.projections.views import ontology
+from tallystick.projections.views.content_files import ContentFiles, Edit
 from tallystick.projections.views.documents import (
     Content,
     EdgePayload,
@@ -41,8 +42,7 @@ from tallystick.projections.views.documents import (
     read_target,
 )
 from tallystick.projections.views.published import Published
-from tallystick.projections.views.shelf import Edit, Shelf
-from tallystick.projections.views.table import ConnectionRow, FileRow, Table, prepare
+from tallystick.projections.views.views_db import ConnectionRow, FileRow, ViewsDb, prepare
 
 T = TypeVar("T")
 
@@ -63,12 +63,12 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def follow(
-    home: Path, open_log: Callable[[], Log], *, fresh: Fresh | None = None, repairs: bool = False
+    home: Path, open_log: Callable[[], Log], *, recent: RecentEntries | None = None, repairs: bool = False
 ) -> tuple[Views, Follower]:
     """The views of a tenant's home and what keeps them up to date; closing the follower closes both."""
     opened = cache(open_log)
     views = Views(home, lambda offset: opened().line(offset), repairs=repairs)
-    return views, Follower(opened, views, lock=home / "_system" / "views.lock", fresh=fresh)
+    return views, Follower(opened, views, lock=home / "_system" / "views.lock", recent=recent)
 
 
 class Views:
@@ -89,12 +89,12 @@ class Views:
         self._line = line
         self._seconds = seconds
         self._database = Database(home / "_system" / "views.db", prepare, keeps_rejected=False)
-        self._table = Table(self._database)
+        self._table = ViewsDb(self._database)
         contents = Contents(home)
-        self._shelf = Shelf(self._table, contents, line, clock, repairs=repairs)
+        self._content_files = ContentFiles(self._table, contents, line, clock, repairs=repairs)
         self._registry = Published("registry.json", self._table, contents.files, clock)
         self._ontology = Published("ontology.yaml", self._table, contents.files, clock)
-        self._known = ontology.Known()
+        self._known = ontology.OntologyDocument()
         self._strangers: set[str] = set()
         # Where the two above come from; None when they have to be loaded again.
         self._at: Head | None = None
@@ -113,7 +113,7 @@ class Views:
         at = self._table.position()
         if at != self._at:
             # Another process was here since.
-            self._known = ontology.Known(self._table.definitions())
+            self._known = ontology.OntologyDocument(self._table.definitions())
             self._strangers = self._table.strangers()
             self._at = at
         return at
@@ -143,8 +143,8 @@ class Views:
         if not self._checked or self._table.has_due():
             with self._table.changed():
                 if not self._checked:
-                    self._shelf.check()
-                self._shelf.settle()
+                    self._content_files.check()
+                self._content_files.settle()
         again = self._publish(final=final)
         self._checked = True
         if self._is_erasing():
@@ -173,16 +173,16 @@ class Views:
     def looks_edited(self, kind: Kind, entity_id: str) -> bool:
         """A quick look at one file, from any thread: whether `edits` should have a closer one."""
         row = self._look(lambda table: table.file_of(kind, entity_id))
-        return row is not None and self._shelf.looks_edited(row)
+        return row is not None and self._content_files.looks_edited(row)
 
-    def _look(self, ask: Callable[[Table], T]) -> T | None:
+    def _look(self, ask: Callable[[ViewsDb], T]) -> T | None:
         """None while there is nothing to look at."""
         with self._reading:
             if not self._database.path.exists():
                 return None
             try:
                 with self._reader.snapshot() as connection:
-                    return ask(Table(connection))
+                    return ask(ViewsDb(connection))
             except Damaged:
                 return None
 
@@ -190,14 +190,14 @@ class Views:
         """What people wrote into content files. The caller has the turn, as for `apply`, and the views are settled."""
         with self._table.changed():
             if only is None:
-                return self._shelf.edits()
-            found = self._shelf.edit_of(*only)
+                return self._content_files.edits()
+            found = self._content_files.edit_of(*only)
             return [] if found is None else [found]
 
     def report(self, edit: Edit, problem: str) -> None:
         """Unless it is not there any more. The caller has the turn."""
         row = self._table.file_at(edit.path)
-        if row is not None and self._shelf.looks_edited(row):
+        if row is not None and self._content_files.looks_edited(row):
             with self._table.changed():
                 self._table.set_problem(edit.path, problem)
 

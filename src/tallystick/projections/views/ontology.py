@@ -26,7 +26,7 @@ class ConnectionType(msgspec.Struct, frozen=True):
     required_properties: list[str] = []
 
 
-class Known:
+class OntologyDocument:
     """The definitions so far, in the order in which they were made."""
 
     def __init__(self, definitions: Iterable[tuple[str, dict[str, Any]]] = ()) -> None:
@@ -45,7 +45,7 @@ class Known:
             self.connection_types[defined.name] = defined
 
 
-def to_yaml(known: Known) -> bytes:
+def to_yaml(known: OntologyDocument) -> bytes:
     lines = [*_listed("node_types", list(known.node_types), 0), ""]
     if not known.connection_types:
         return "\n".join([*lines, "connection_types: []", ""]).encode()

@@ -15,8 +15,8 @@ import msgspec
 
 from tallystick.clock import Clock, to_text
 from tallystick.errors import NotFound, TallystickError
-from tallystick.projections.confined import Confined, Parts
-from tallystick.projections.views.table import Table
+from tallystick.projections.sandboxed_files import Parts, SandboxedFiles
+from tallystick.projections.views.views_db import ViewsDb
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class _Left(msgspec.Struct, frozen=True):
 
 
 class Published:
-    def __init__(self, name: str, table: Table, files: Confined, clock: Clock) -> None:
+    def __init__(self, name: str, table: ViewsDb, files: SandboxedFiles, clock: Clock) -> None:
         self.parts: Parts = ("_system", name)
         self._table = table
         self._files = files

@@ -22,9 +22,9 @@ from tallystick.server.answers import json_answer
 from tallystick.server.guards import is_loopback
 from tallystick.server.oauth import SCOPE_KEY, Identity
 from tallystick.server.oauth.claims import Expectations
+from tallystick.server.oauth.http_client import HttpClient
 from tallystick.server.oauth.introspection import Client, Introspection
 from tallystick.server.oauth.keys import Issuer
-from tallystick.server.oauth.outside import Outside
 from tallystick.server.oauth.tokens import TOKEN_BYTES_MAX, Tokens
 from tallystick.telemetry.metrics import refused
 
@@ -176,11 +176,11 @@ def build_admission(
     introspect_as: Client | None = None,
     introspection_seconds: int = 60,
     now: Callable[[], float] = time.time,
-    outside: Callable[[str], Outside] = Outside,
+    http_client: Callable[[str], HttpClient] = HttpClient,
 ) -> Admission:
     """`public_url` is where clients find us, without /mcp; tokens must be issued for it or for one of `audience`."""
     trusted = {
-        url: Issuer(url, outside(url), fresh_seconds=jwks_seconds, stale_seconds=jwks_stale_seconds, now=now)
+        url: Issuer(url, http_client(url), fresh_seconds=jwks_seconds, stale_seconds=jwks_stale_seconds, now=now)
         for url in issuers
     }
     public_url = _checked_url(public_url)

@@ -11,8 +11,8 @@ import msgspec
 
 from tallystick.errors import Denied, InvalidArgument
 from tallystick.server.oauth.claims import Claims
+from tallystick.server.oauth.http_client import Unreachable
 from tallystick.server.oauth.keys import Issuer, unreachable
-from tallystick.server.oauth.outside import Unreachable
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class Client(msgspec.Struct, frozen=True):
         return f"Client({self.id!r})"
 
 
-class Word(msgspec.Struct, frozen=True):
+class IntrospectionResult(msgspec.Struct, frozen=True):
     """What the issuer said."""
 
     until: float
@@ -47,8 +47,8 @@ class Introspection:
         self._client = client
         self._remember_seconds = remember_seconds
         self._now = now
-        self._remembered: dict[bytes, Word] = {}
-        self._asking: dict[bytes, asyncio.Task[Word]] = {}
+        self._remembered: dict[bytes, IntrospectionResult] = {}
+        self._authorization: dict[bytes, asyncio.Task[IntrospectionResult]] = {}
 
     async def ask(self, token: bytes, digest: bytes) -> tuple[float, Claims]:
         """The claims, and until when they hold. Raises Denied, or TallystickError(ISSUER_UNREACHABLE)."""
@@ -59,26 +59,30 @@ class Introspection:
             raise Denied("Access token was revoked, or is none", code="INVALID_TOKEN")
         return word.until, word.claims
 
-    async def _ask_once(self, token: bytes, digest: bytes) -> Word:
-        asking = self._asking.get(digest)
-        if asking is None:
-            asking = self._asking[digest] = asyncio.ensure_future(self._ask(token))
-            asking.add_done_callback(lambda _: self._asking.pop(digest, None))
-        word = await asyncio.shield(asking)
+    async def _ask_once(self, token: bytes, digest: bytes) -> IntrospectionResult:
+        authorization = self._authorization.get(digest)
+        if authorization is None:
+            authorization = self._authorization[digest] = asyncio.ensure_future(self._ask(token))
+            authorization.add_done_callback(lambda _: self._authorization.pop(digest, None))
+        word = await asyncio.shield(authorization)
         if digest not in self._remembered and len(self._remembered) >= REMEMBERED_MAX:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[digest] = word
         return word
 
-    async def _ask(self, token: bytes) -> Word:
+    async def _ask(self, token: bytes) -> IntrospectionResult:
         url = await self.issuer.endpoint("introspection_endpoint")
         form = {"token": token.decode("ascii"), "token_type_hint": "access_token"}
         try:
-            answer = await self.issuer.outside.post_form(url, form, client=self._client.id, secret=self._client.secret)
+            answer = await self.issuer.http_client.post_form(
+                url, form, client=self._client.id, secret=self._client.secret
+            )
         except Unreachable as error:
             logger.warning("a token could not be introspected: %s", error)
             raise unreachable(RETRY_SECONDS) from None
-        return Word(self._now() + self._remember_seconds, answer if answer.get("active") is True else None)
+        return IntrospectionResult(
+            self._now() + self._remember_seconds, answer if answer.get("active") is True else None
+        )
 
 
 def find_client(id: str, secret_file: str) -> Client | None:

@@ -15,7 +15,7 @@ from joserfc.jwk import ECKey, RSAKey
 
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.server.guards import is_loopback
-from tallystick.server.oauth.outside import Outside, Unreachable
+from tallystick.server.oauth.http_client import HttpClient, Unreachable
 
 logger = logging.getLogger(__name__)
 
@@ -37,14 +37,14 @@ class Issuer:
     def __init__(
         self,
         url: str,
-        outside: Outside,
+        http_client: HttpClient,
         *,
         fresh_seconds: float,
         stale_seconds: float,
         now: Callable[[], float],
     ) -> None:
         self.url = _checked(url)
-        self.outside = outside
+        self.http_client = http_client
         self._fresh_seconds = fresh_seconds
         self._stale_seconds = stale_seconds
         self._now = now
@@ -89,11 +89,11 @@ class Issuer:
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])
-        await self.outside.close()
+        await self.http_client.close()
 
     def _find(self, algorithm: str, id: str | None) -> list[Key]:
-        fitting = [key for key in self._keys if key.algorithm == algorithm]
-        return fitting if id is None else [key for key in fitting if key.id == id]
+        that_fit = [key for key in self._keys if key.algorithm == algorithm]
+        return that_fit if id is None else [key for key in that_fit if key.id == id]
 
     def _age(self) -> float:
         return self._now() - self._renewed_at
@@ -121,7 +121,7 @@ class Issuer:
 
     async def _fetch_metadata(self) -> dict[str, Any]:
         for url in metadata_urls(self.url):
-            metadata = await self.outside.find_json(url)
+            metadata = await self.http_client.find_json(url)
             if metadata is None:
                 continue
             if metadata.get("issuer") != self.url:
@@ -134,7 +134,7 @@ class Issuer:
         url = metadata.get("jwks_uri")
         if not isinstance(url, str) or not self._is_safe(url):
             raise Unreachable("its metadata names no jwks_uri that may be asked")
-        document = await self.outside.find_json(url)
+        document = await self.http_client.find_json(url)
         listed = (document or {}).get("keys")
         keys = [key for jwk in listed[:KEYS_MAX] if (key := read_key(jwk))] if isinstance(listed, list) else []
         if not keys:

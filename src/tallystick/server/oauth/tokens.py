@@ -20,6 +20,7 @@ from joserfc.errors import JoseError
 from joserfc.jws import JWSRegistry, deserialize_compact
 
 from tallystick.errors import Denied
+from tallystick.server.jsonrpc import WireFault, parse
 from tallystick.server.oauth import Identity
 from tallystick.server.oauth.claims import (
     Claims,
@@ -32,7 +33,6 @@ from tallystick.server.oauth.claims import (
 )
 from tallystick.server.oauth.introspection import Introspection
 from tallystick.server.oauth.keys import Issuer
-from tallystick.server.wire import WireFault, parse
 
 ALGORITHMS = ("RS256", "ES256")
 TOKEN_BYTES_MAX = 16 * 1024

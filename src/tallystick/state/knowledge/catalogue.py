@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import msgspec
 
 from tallystick.errors import InvalidArgument
-from tallystick.state.aspects import EdgeVersion, NodeVersion
+from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
 from tallystick.state.knowledge.globs import Route, parse
 from tallystick.state.knowledge.index import GlobIndex
@@ -40,7 +40,7 @@ class Atom(msgspec.Struct, frozen=True, gc=False):
     routes: tuple[Route, ...]
 
 
-class Shelf:
+class ProjectKnowledge:
     """One project."""
 
     def __init__(self) -> None:
@@ -55,15 +55,15 @@ class Knowledge:
     def __init__(self) -> None:
         self.molecules: dict[str, Molecule] = {}
         self.atoms: dict[str, Atom] = {}
-        self._shelves: dict[str, Shelf] = {}
+        self._by_project: dict[str, ProjectKnowledge] = {}
         self._members: dict[str, dict[str, Atom]] = {}
         self._entries: dict[tuple[str, str], list[tuple[int, str]]] = {}
         """Of each parent, oldest first: when an entry was made, and its id."""
 
     # -- what is known
 
-    def shelf(self, project_id: str) -> Shelf:
-        return self._shelves.get(project_id) or Shelf()
+    def of_project(self, project_id: str) -> ProjectKnowledge:
+        return self._by_project.get(project_id) or ProjectKnowledge()
 
     def members(self, molecule_id: str) -> list[Atom]:
         return in_order(self._members.get(molecule_id, {}).values())
@@ -97,7 +97,7 @@ class Knowledge:
     def _forget_molecule(self, version: NodeVersion) -> None:
         molecule = self.molecules.pop(version.id)
         if molecule.project is not None:
-            del self._shelves[molecule.project].molecules[molecule.id]
+            del self._by_project[molecule.project].molecules[molecule.id]
             self._close(molecule.project)
 
     def _learn_atom(self, version: NodeVersion) -> None:
@@ -106,9 +106,9 @@ class Knowledge:
         if atom.molecule is not None:
             self._members.setdefault(atom.molecule, {})[atom.id] = atom
         if atom.project is not None:
-            shelf = self._open(atom.project)
-            shelf.atoms[atom.id] = atom
-            shelf.globs.add(atom.id, atom.routes)
+            of_project = self._open(atom.project)
+            of_project.atoms[atom.id] = atom
+            of_project.globs.add(atom.id, atom.routes)
 
     def _forget_atom(self, version: NodeVersion) -> None:
         atom = self.atoms.pop(version.id)
@@ -117,9 +117,9 @@ class Knowledge:
             if not self._members[atom.molecule]:
                 del self._members[atom.molecule]
         if atom.project is not None:
-            shelf = self._shelves[atom.project]
-            shelf.globs.remove(atom.id, atom.routes)
-            del shelf.atoms[atom.id]
+            of_project = self._by_project[atom.project]
+            of_project.globs.remove(atom.id, atom.routes)
+            del of_project.atoms[atom.id]
             self._close(atom.project)
 
     def _learn_entry(self, version: NodeVersion) -> None:
@@ -132,16 +132,16 @@ class Knowledge:
         if not entries:
             del self._entries[parent]
 
-    def _open(self, project_id: str) -> Shelf:
-        shelf = self._shelves.get(project_id)
-        if shelf is None:
-            shelf = self._shelves[project_id] = Shelf()
-        return shelf
+    def _open(self, project_id: str) -> ProjectKnowledge:
+        of_project = self._by_project.get(project_id)
+        if of_project is None:
+            of_project = self._by_project[project_id] = ProjectKnowledge()
+        return of_project
 
     def _close(self, project_id: str) -> None:
-        shelf = self._shelves[project_id]
-        if not shelf.atoms and not shelf.molecules:
-            del self._shelves[project_id]
+        of_project = self._by_project[project_id]
+        if not of_project.atoms and not of_project.molecules:
+            del self._by_project[project_id]
 
 
 _LEARN = {

@@ -90,7 +90,7 @@ class _Place(Generic[K]):
         self.literals: dict[str, _Place[K]] | None = None
         self.any: _Place[K] | None = None
         self.deep: _Place[K] | None = None
-        self.wild: _Shelf[K] | None = None
+        self.wild: _Buckets[K] | None = None
         self.owners: dict[K, None] | None = None
         """Whose patterns end here."""
 
@@ -104,7 +104,7 @@ class _Place(Generic[K]):
         if self.any is not None:
             yield self.any
         if self.wild is not None:
-            yield from self.wild.fitting(name)
+            yield from self.wild.that_fit(name)
 
     def everyone(self) -> Iterator[K]:
         """Whose patterns end here or further on."""
@@ -154,7 +154,7 @@ class _Place(Generic[K]):
             self.literals = self.literals if self.literals is not None else {}
             self.literals[segment] = child
         elif isinstance(segment, Wild):
-            self.wild = self.wild if self.wild is not None else _Shelf()
+            self.wild = self.wild if self.wild is not None else _Buckets()
             self.wild.put(segment, child)
         elif segment is Special.ANY:
             self.any = child
@@ -165,7 +165,7 @@ class _Place(Generic[K]):
 _Bucket = dict[Wild, _Place[K]]
 
 
-class _Shelf(Generic[K]):
+class _Buckets(Generic[K]):
     """The wild segments at one place, in buckets by what their names must begin or end with."""
 
     __slots__ = ("by_head", "by_tail", "size")
@@ -176,7 +176,7 @@ class _Shelf(Generic[K]):
         self.by_tail: dict[int, dict[str, _Bucket[K]]] = {}
         self.size = 0
 
-    def fitting(self, name: str) -> Iterator[_Place[K]]:
+    def that_fit(self, name: str) -> Iterator[_Place[K]]:
         for length, heads in self.by_head.items():
             for segment, child in heads.get(name[:length], _NOTHING).items():
                 if segment.fits(name):

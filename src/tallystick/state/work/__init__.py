@@ -2,7 +2,7 @@
 
 `facts` reads a work node's attributes, `graph` keeps everything that follows from them up to
 date commit by commit, `cycles` finds the way from one node to another along dependencies,
-`questions` answers filters, `claims` says when a node is somebody's, and `sketch` tries a draft
+`questions` answers filters, `claims` says when a node is somebody's, and `builder` tries a draft
 out before it is handed in. Nothing here knows a clock: who asks says what time it is.
 
 A project is a node of type `work/project`: {name, root, summary}. A work node is of type

@@ -17,7 +17,7 @@ def _unknown(session: str) -> bool | None:
     return None
 
 
-class Moment(msgspec.Struct, frozen=True):
+class ClaimTime(msgspec.Struct, frozen=True):
     """When it is, in milliseconds, and who lives."""
 
     now: int

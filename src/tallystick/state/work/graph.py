@@ -12,12 +12,12 @@ from unicodedata import normalize
 
 from pyroaring import BitMap
 
-from tallystick.state.aspects import EdgeVersion, NodeVersion
 from tallystick.state.attributes import Postings
+from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
+from tallystick.state.work.attributes import WorkAttributes, read
 from tallystick.state.work.board import Board, Rank, Row, put, rank_of
 from tallystick.state.work.cycles import lift
-from tallystick.state.work.facts import Facts, read
 
 
 class WorkGraph:
@@ -274,7 +274,7 @@ class WorkGraph:
 
     # -- what is searched by
 
-    def _index(self, row: Row, facts: Facts) -> None:
+    def _index(self, row: Row, facts: WorkAttributes) -> None:
         board, number = row.board, row.created
         if board is None:
             return

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallystick.toolsets import Tool, Toolset
-from tallystick.toolsets.coded import say_error
-from tallystick.toolsets.files import arguments, editing, plain, viewing
-from tallystick.toolsets.files.desk import FILE_BYTES_MAX, Desk
+from tallystick.toolsets.error_shape import error_shape
+from tallystick.toolsets.files import arguments, editing, plain_files, viewing
+from tallystick.toolsets.files.context import FILE_BYTES_MAX, ToolContext
 
 if TYPE_CHECKING:
     from tallystick.projections.content import Kind
@@ -39,18 +39,18 @@ def make_toolset(
     is awaited after a commit. Without a home the toolset is only for showing. Nobody gets at what is `reserved`,
     nor at what the store keeps for itself below the `base`.
     """
-    desk = Desk(home, views, adopt, published, file_bytes_max, tuple(reserved), base)
+    tool_context = ToolContext(home, views, adopt, published, file_bytes_max, tuple(reserved), base)
     return Toolset(
         name="files",
         summary="plain text files in the base directory, and the content files of typed memories, edited as text",
         faults="result",
-        say_error=say_error,
-        tools=tuple(_tool(desk, **row) for row in _TOOLS),
+        error_shape=error_shape,
+        tools=tuple(_tool(tool_context, **row) for row in _TOOLS),
     )
 
 
-def _tool(desk: Desk, *, call: Any, **row: Any) -> Tool:
-    return Tool(call=partial(call, desk), **row)
+def _tool(tool_context: ToolContext, *, call: Any, **row: Any) -> Tool:
+    return Tool(call=partial(call, tool_context), **row)
 
 
 _TEXT = {"type": "string"}
@@ -97,7 +97,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         " overwrite is true.",
         "input": arguments.Create,
         "output": _answer("ok path lines"),
-        "call": plain.create,
+        "call": plain_files.create,
         "reads_only": False,
         "destructive": True,
     },
@@ -128,7 +128,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         " this cannot be undone.",
         "input": arguments.Delete,
         "output": _answer("ok path"),
-        "call": plain.delete,
+        "call": plain_files.delete,
         "reads_only": False,
         "destructive": True,
     },
@@ -138,7 +138,7 @@ _TOOLS: tuple[dict[str, Any], ...] = (
         "description": "Rename or move a file or directory. Refuses a name that is taken.",
         "input": arguments.Rename,
         "output": _answer("ok path"),
-        "call": plain.rename,
+        "call": plain_files.rename,
         "reads_only": False,
     },
 )

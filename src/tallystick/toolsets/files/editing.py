@@ -11,8 +11,9 @@ from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Principal
 from tallystick.toolsets import Answer
 from tallystick.toolsets.files.arguments import Insert, StrReplace
-from tallystick.toolsets.files.desk import (
-    Desk,
+from tallystick.toolsets.files.content_edits import rewrite
+from tallystick.toolsets.files.context import (
+    ToolContext,
     alone,
     around,
     check_shown,
@@ -23,8 +24,7 @@ from tallystick.toolsets.files.desk import (
     on_disk,
     read_text,
 )
-from tallystick.toolsets.files.places import Place, check_plain
-from tallystick.toolsets.files.rewriting import rewrite
+from tallystick.toolsets.files.paths import Place, check_plain
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -40,12 +40,12 @@ class Edited(msgspec.Struct, frozen=True):
     """Lines that are new."""
 
 
-async def str_replace(desk: Desk, store: Store, principal: Principal, asked: StrReplace) -> Answer:
-    return await _edit(desk, store, principal, asked.path, "str_replace", lambda text: replaced(text, asked))
+async def str_replace(tool_context: ToolContext, store: Store, principal: Principal, asked: StrReplace) -> Answer:
+    return await _edit(tool_context, store, principal, asked.path, "str_replace", lambda text: replaced(text, asked))
 
 
-async def insert(desk: Desk, store: Store, principal: Principal, asked: Insert) -> Answer:
-    return await _edit(desk, store, principal, asked.path, "insert", lambda text: inserted(text, asked))
+async def insert(tool_context: ToolContext, store: Store, principal: Principal, asked: Insert) -> Answer:
+    return await _edit(tool_context, store, principal, asked.path, "insert", lambda text: inserted(text, asked))
 
 
 def replaced(text: str, asked: StrReplace) -> Edited:
@@ -88,53 +88,60 @@ def inserted(text: str, asked: Insert) -> Edited:
 
 
 async def _edit(
-    desk: Desk, store: Store, principal: Principal, path: str, tool: str, change: Callable[[str], Edited]
+    tool_context: ToolContext, store: Store, principal: Principal, path: str, tool: str, change: Callable[[str], Edited]
 ) -> Answer:
-    place = await located(desk, store, principal, path)
+    place = await located(tool_context, store, principal, path)
     if place.rule == "content":
-        edited = await _edit_content(desk, store, principal, place, tool, change)
+        edited = await _edit_content(tool_context, store, principal, place, tool, change)
     else:
         check_plain(place, "edited")
         # An edit tells what is there, if only by its refusals.
         for action in (Action.WRITE, Action.READ):
             await decided(store, principal, action, place)
-        edited = await on_disk(lambda: _edit_plain(desk, principal, place, change), "written")
+        edited = await on_disk(lambda: _edit_plain(tool_context, principal, place, change), "written")
     return Answer(
         {"ok": True, "path": place.path, "line": edited.line, "lines": len(lines_of(edited.text))},
         text=f"{place.path}:\n{around(edited.text, edited.line, edited.count)}"[:4000],
     )
 
 
-def _edit_plain(desk: Desk, principal: Principal, place: Place, change: Callable[[str], Edited]) -> Edited:
-    files = desk.files_of(principal)
+def _edit_plain(
+    tool_context: ToolContext, principal: Principal, place: Place, change: Callable[[str], Edited]
+) -> Edited:
+    files = tool_context.files_of(principal)
     with alone(files.root):
-        edited = change(read_text(files, place, desk.file_bytes_max))
-        files.write(place.parts, desk.check_size(edited.text), sync=True, sync_name=True)
+        edited = change(read_text(files, place, tool_context.file_bytes_max))
+        files.write(place.parts, tool_context.check_size(edited.text), sync=True, sync_name=True)
     return edited
 
 
 async def _edit_content(
-    desk: Desk, store: Store, principal: Principal, place: Place, tool: str, change: Callable[[str], Edited]
+    tool_context: ToolContext,
+    store: Store,
+    principal: Principal,
+    place: Place,
+    tool: str,
+    change: Callable[[str], Edited],
 ) -> Edited:
     """Not through the file: the new content is committed, and the view follows."""
     if place.entity is None:
         raise no_content(place)
     await check_shown(store, principal, place)
     kind, entity_id = place.entity
-    if desk.adopt is not None:
-        await desk.adopt(principal.tenant, kind, entity_id)
+    if tool_context.adopt is not None:
+        await tool_context.adopt(principal.tenant, kind, entity_id)
     made: list[Edited] = []
 
     def changed(text: str) -> str:
         edited = change(text)
-        desk.check_size(edited.text)
+        tool_context.check_size(edited.text)
         made[:] = [edited]
         return edited.text
 
-    contents = desk.contents_of(principal)
+    contents = tool_context.contents_of(principal)
     position = await rewrite(store, principal, contents, kind, entity_id, changed, tool=tool)
-    if position is not None and desk.published is not None:
-        await desk.published(principal.tenant, position)
+    if position is not None and tool_context.published is not None:
+        await tool_context.published(principal.tenant, position)
     return made[0]
 
 

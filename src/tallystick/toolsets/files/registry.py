@@ -10,13 +10,13 @@ import orjson
 
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Principal
-from tallystick.projections.confined import Parts
+from tallystick.projections.sandboxed_files import Parts
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
-from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.read_filter import AnswerFilter
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 REGISTRY: Parts = ("_system", "registry.json")
 Entities = dict[str, dict[str, Any]]
@@ -30,19 +30,19 @@ class _Registry(msgspec.Struct):
 async def told(store: Store, principal: Principal, text: str) -> tuple[str, list[str]]:
     """What may be read of it, and the ids in it that were recalled. As it is where neither can be."""
 
-    def needs(state: State, sight: Sight) -> tuple[bool, bool]:
-        return sight.narrows, bool(state.aspect(Trust).recalls())
+    def needs(state: State, read_filter: ReadFilter) -> tuple[bool, bool]:
+        return read_filter.narrows, bool(state.derived(Trust).recalls())
 
     narrows, recalls = await store.narrowed(principal, Action.READ, needs)
     if not narrows and not recalls:
         return text, []
     nodes, connections = await asyncio.to_thread(_parsed, text)
 
-    def look(state: State, sight: Sight) -> tuple[list[str], list[str], list[str]]:
-        seen = {each: None for each in nodes if sight.sees(each)}
+    def look(state: State, read_filter: ReadFilter) -> tuple[list[str], list[str], list[str]]:
+        seen = {each: None for each in nodes if read_filter.allows(each)}
         # It shows a connection only with both its ends.
         joined = [name for name, each in connections.items() if each["from"] in seen and each["to"] in seen]
-        return list(seen), joined, Discretion(state, sight).untrusted((*seen, *joined))
+        return list(seen), joined, AnswerFilter(state, read_filter).untrusted((*seen, *joined))
 
     seen, joined, untrusted = await store.narrowed(principal, Action.READ, look)
     if len(seen) < len(nodes) or len(joined) < len(connections):

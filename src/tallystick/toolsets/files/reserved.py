@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import InvalidArgument
-from tallystick.projections.confined import Parts
-from tallystick.toolsets.files.places import folded, is_own
+from tallystick.projections.sandboxed_files import Parts
+from tallystick.toolsets.files.paths import folded, is_own
 
 Identity = tuple[int, int]
 
@@ -31,7 +31,7 @@ _TOO_MANY: Identity = (-1, -1)
 
 
 class Reserved:
-    """A guard for one call's `Confined`: what is there is looked at when it is first needed."""
+    """A guard for one call's `SandboxedFiles`: what is there is looked at when it is first needed."""
 
     def __init__(self, root: Path, named: Sequence[Path], base: Path | None = None) -> None:
         """`base` is what holds all homes: the store's own files in it are reserved too, under whatever name."""

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.policy import Action, Principal
-from tallystick.projections.confined import Confined, Parts
+from tallystick.projections.sandboxed_files import Parts, SandboxedFiles
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.files.arguments import View
-from tallystick.toolsets.files.desk import (
-    Desk,
+from tallystick.toolsets.files.context import (
+    ToolContext,
     check_shown,
     decided,
     entities_at,
@@ -27,11 +26,12 @@ from tallystick.toolsets.files.desk import (
     read_text,
     shows,
 )
-from tallystick.toolsets.files.places import Place, is_own
+from tallystick.toolsets.files.paths import Place, is_own
 from tallystick.toolsets.files.registry import REGISTRY, named_in, told
+from tallystick.toolsets.read_filter import AnswerFilter
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 PAGE_BYTES_MAX = 48 << 10
 ENTRIES_MAX = 400
@@ -42,19 +42,19 @@ _CONTENT_SHOWN = ("connections", "nodes")
 _MARKS = {"directory": "/", "file": ""}
 
 
-async def view(desk: Desk, store: Store, principal: Principal, asked: View) -> Answer:
-    place = await located(desk, store, principal, asked.path)
+async def view(tool_context: ToolContext, store: Store, principal: Principal, asked: View) -> Answer:
+    place = await located(tool_context, store, principal, asked.path)
     if place.rule == "content" and place.entity is None:
         # Nobody could say whether this principal may read it.
         raise no_content(place)
     await check_shown(store, principal, place)
     warning = await decided(store, principal, Action.READ, place)
-    files = desk.files_of(principal)
+    files = tool_context.files_of(principal)
     found = await on_disk(lambda: files.find(place.parts), "read")
     if found is not None and stat.S_ISDIR(found.st_mode):
         if asked.view_range is not None:
             raise InvalidArgument(f"'{place.path}' is a directory: view_range is for files")
-        return await _directory(desk, store, principal, place)
+        return await _directory(tool_context, store, principal, place)
     if found is None and not place.parts:
         return _listing(place, [])
     text = await on_disk(lambda: read_text(files, place, VIEWED_BYTES_MAX), "read")
@@ -116,27 +116,27 @@ def _fitting(lines: list[str]) -> list[str]:
     return lines
 
 
-async def _directory(desk: Desk, store: Store, principal: Principal, place: Place) -> Answer:
+async def _directory(tool_context: ToolContext, store: Store, principal: Principal, place: Place) -> Answer:
     """What may be read of it. A content is its memory's, a plain file is asked about by its path."""
-    files = desk.files_of(principal)
-    narrows = await store.narrowed(principal, Action.READ, lambda state, sight: sight.narrows)
+    files = tool_context.files_of(principal)
+    narrows = await store.narrowed(principal, Action.READ, lambda state, read_filter: read_filter.narrows)
     # Where something may be withheld, all are looked through: how many there are on a page is not known before.
     most = None if narrows else ENTRIES_MAX + 1
     listed = await on_disk(lambda: list(islice(_below(files, place.parts, _DEPTH), most)), "read")
     contents = [entry["path"] for entry in listed if _is_content(entry)]
-    owners = await entities_at(desk, principal, contents)
+    owners = await entities_at(tool_context, principal, contents)
 
-    def look(state: State, sight: Sight) -> list[dict[str, Any]]:
-        discretion = Discretion(state, sight)
+    def look(state: State, read_filter: ReadFilter) -> list[dict[str, Any]]:
+        answer_filter = AnswerFilter(state, read_filter)
 
-        def sees(entry: dict[str, Any]) -> bool:
+        def allows(entry: dict[str, Any]) -> bool:
             owner = owners.get(entry["path"])
             if owner is not None:
-                return shows(state, sight, owner)
-            return not _is_content(entry) and sight.sees_file(f"file:{entry['path']}")
+                return shows(state, read_filter, owner)
+            return not _is_content(entry) and read_filter.sees_file(f"file:{entry['path']}")
 
-        shown = discretion.first(listed, sees, ENTRIES_MAX + 1)
-        return [discretion.warned(owners.get(entry["path"], ("nodes", ""))[1], entry) for entry in shown]
+        shown = answer_filter.first(listed, allows, ENTRIES_MAX + 1)
+        return [answer_filter.warned(owners.get(entry["path"], ("nodes", ""))[1], entry) for entry in shown]
 
     entries = await store.narrowed(principal, Action.READ, look)
     return _listing(place, entries[:ENTRIES_MAX], truncated=len(entries) > ENTRIES_MAX)
@@ -155,7 +155,7 @@ def _listing(place: Place, entries: list[dict[str, Any]], *, truncated: bool = F
     return Answer(data, text="\n".join(lines) or "(the directory is empty)")
 
 
-def _below(files: Confined, parts: Parts, depth: int) -> Iterator[dict[str, Any]]:
+def _below(files: SandboxedFiles, parts: Parts, depth: int) -> Iterator[dict[str, Any]]:
     try:
         seen = files.list(parts)
     except NotFound:

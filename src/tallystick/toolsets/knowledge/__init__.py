@@ -12,17 +12,17 @@ from typing import Any
 
 from tallystick.clock import Clock, wall_clock
 from tallystick.toolsets import Tool, Toolset
-from tallystick.toolsets.envelope import OUTPUT, say_error
+from tallystick.toolsets.envelope import OUTPUT, error_shape
 from tallystick.toolsets.knowledge.arguments import ChangelogArguments, ManageArguments, QueryArguments
 from tallystick.toolsets.knowledge.changelog import manage_changelog
-from tallystick.toolsets.knowledge.desk import Desk, TaskMaker
+from tallystick.toolsets.knowledge.context import TaskMaker, ToolContext
 from tallystick.toolsets.knowledge.freshness import Repository
 from tallystick.toolsets.knowledge.manage import manage_graph
 from tallystick.toolsets.knowledge.query import query_graph
-from tallystick.toolsets.work.desk import Desk as WorkDesk
+from tallystick.toolsets.work.context import ToolContext as WorkDesk
 
 
-def make_desk(
+def make_tool_context(
     *,
     repo: Path | None = None,
     base: Path | None = None,
@@ -32,10 +32,10 @@ def make_desk(
     work: WorkDesk | None = None,
     tasks_are_made_by: TaskMaker = "graph_plan",
     clock: Clock = wall_clock,
-) -> Desk:
+) -> ToolContext:
     """`repo` is what paths are relative to; None: the root of the work tree around the working directory, unless it
     must not fall back on that. What lies in the `base` is never looked at."""
-    return Desk(
+    return ToolContext(
         repository=Repository(repo, base=base, falls_back=repo_falls_back),
         pin_knowledge=pin_knowledge,
         stale_makes_work=stale_makes_work,
@@ -45,19 +45,19 @@ def make_desk(
     )
 
 
-def make_toolset(desk: Desk | None = None) -> Toolset:
-    desk = desk or make_desk()
+def make_toolset(tool_context: ToolContext | None = None) -> Toolset:
+    tool_context = tool_context or make_tool_context()
     return Toolset(
         name="knowledge",
         summary="what to know before touching files: knowledge tied to glob patterns, with its history",
         faults="result",
-        say_error=say_error,
-        tools=tuple(_tool(desk, **row) for row in _TOOLS),
+        error_shape=error_shape,
+        tools=tuple(_tool(tool_context, **row) for row in _TOOLS),
     )
 
 
-def _tool(desk: Desk, *, call: Any, **row: Any) -> Tool:
-    return Tool(name=call.__name__, call=partial(call, desk), output=OUTPUT, **row)
+def _tool(tool_context: ToolContext, *, call: Any, **row: Any) -> Tool:
+    return Tool(name=call.__name__, call=partial(call, tool_context), output=OUTPUT, **row)
 
 
 _TOOLS: tuple[dict[str, Any], ...] = (

@@ -19,11 +19,10 @@ from tallystick.state.knowledge.catalogue import Knowledge, Parent
 from tallystick.state.knowledge.globs import normalised
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion, itself
 from tallystick.toolsets.envelope import check, check_version, succeeded, violated
 from tallystick.toolsets.knowledge.answers import Said, entity_of, listed, text
 from tallystick.toolsets.knowledge.arguments import ManageArguments, check_manage, knowledge_problems, related
-from tallystick.toolsets.knowledge.desk import Desk, Operations, deletion, put
+from tallystick.toolsets.knowledge.context import Operations, ToolContext, deletion, put
 from tallystick.toolsets.knowledge.freshness import Pin, read_pin
 from tallystick.toolsets.knowledge.lookup import (
     TYPES,
@@ -34,6 +33,7 @@ from tallystick.toolsets.knowledge.lookup import (
     version_of,
 )
 from tallystick.toolsets.knowledge.task_reference import get_task, task_of_creation
+from tallystick.toolsets.read_filter import AnswerFilter, itself
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -41,26 +41,26 @@ if TYPE_CHECKING:
 TOOL = "manage_graph"
 
 
-async def manage_graph(desk: Desk, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+async def manage_graph(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
     check_manage(asked)
-    return await _OPERATIONS[asked.operation](desk, store, principal, asked)
+    return await _OPERATIONS[asked.operation](tool_context, store, principal, asked)
 
 
 # -- create
 
 
-async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+async def _create(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
     entity_id = uuid.uuid4().hex
     patterns = _patterns(asked) or []
-    pin = await _pin(desk, asked, patterns) if asked.entityType == "atom" else None
+    pin = await _pin(tool_context, asked, patterns) if asked.entityType == "atom" else None
     task = asked.createdByTaskId
 
-    def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
+    def draw(state: State, operations: Operations, answer_filter: AnswerFilter) -> Said:
         nonlocal task
         check_unused(state, entity_id)
-        now = desk.now(state)
-        project = get_project(state, discretion, asked.projectId or "")
-        task = task_of_creation(desk, state, discretion, principal, project, asked.createdByTaskId)
+        now = tool_context.now(state)
+        project = get_project(state, answer_filter, asked.projectId or "")
+        task = task_of_creation(tool_context, state, answer_filter, principal, project, asked.createdByTaskId)
         attrs: Said = {
             "projectId": project,
             "name": (asked.name or "").strip(),
@@ -72,16 +72,16 @@ async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageA
             "updatedAt": now,
         }
         if asked.entityType == "atom":
-            _check_molecule(state, discretion, asked.moleculeId, project)
+            _check_molecule(state, answer_filter, asked.moleculeId, project)
             attrs["moleculeId"] = asked.moleculeId
             attrs["paths"] = patterns
             attrs["relatedAtoms"] = related(asked.relatedAtoms or [], "atomId")
             attrs |= _pinned(pin)
         else:
             attrs["relatedMolecules"] = related(asked.relatedMolecules or [], "moleculeId")
-        return _put(state, operations, discretion, asked, entity_id, attrs)
+        return _put(state, operations, answer_filter, asked, entity_id, attrs)
 
-    entity = await desk.write(store, principal, TOOL, draw, resource=entity_id, task=lambda: task)
+    entity = await tool_context.write(store, principal, TOOL, draw, resource=entity_id, task=lambda: task)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} created", exempt=True)
 
 
@@ -89,40 +89,42 @@ def _patterns(asked: ManageArguments) -> list[str] | None:
     return None if asked.paths is None else [normalised(pattern) for pattern in asked.paths]
 
 
-def _check_molecule(state: State, discretion: Discretion, molecule_id: str | None, project_id: str) -> None:
+def _check_molecule(state: State, answer_filter: AnswerFilter, molecule_id: str | None, project_id: str) -> None:
     if molecule_id is None:
         return
-    if get_entity(state, discretion, "molecule", molecule_id).attrs.get("projectId") != project_id:
+    if get_entity(state, answer_filter, "molecule", molecule_id).attrs.get("projectId") != project_id:
         raise violated(f"molecule '{molecule_id}' belongs to another project", moleculeId=molecule_id)
 
 
 def _put(
     state: State,
     operations: Operations,
-    discretion: Discretion,
+    answer_filter: AnswerFilter,
     asked: ManageArguments,
     entity_id: str,
     attrs: Said,
 ) -> Said:
     operations.append(put(entity_id, TYPES[asked.entityType], attrs))
-    return entity_of(state.aspect(Knowledge), discretion, asked.entityType, entity_id, attrs)
+    return entity_of(state.derived(Knowledge), answer_filter, asked.entityType, entity_id, attrs)
 
 
 # -- pins
 
 
-async def _pin(desk: Desk, asked: ManageArguments, patterns: list[str], instead_of: Pin | None = None) -> Pin | None:
+async def _pin(
+    tool_context: ToolContext, asked: ManageArguments, patterns: list[str], instead_of: Pin | None = None
+) -> Pin | None:
     """None where none is wanted. Raises InvalidArgument where one was asked for and git cannot tell.
 
     Who asks for it means this repository, whatever it was pinned in before.
     """
-    if asked.pin and desk.repository.is_missing:
+    if asked.pin and tool_context.repository.is_missing:
         raise InvalidArgument(
             "pin needs a repository, and the server's settings name none",
             hint="where tokens are asked for, the setting 'repo' must name the work tree; or leave out 'pin'",
         )
-    wanted = desk.pin_knowledge if asked.pin is None else asked.pin
-    pin = await desk.pin(patterns, instead_of=None if asked.pin else instead_of) if wanted else None
+    wanted = tool_context.pin_knowledge if asked.pin is None else asked.pin
+    pin = await tool_context.pin(patterns, instead_of=None if asked.pin else instead_of) if wanted else None
     if asked.pin and pin is None:
         raise InvalidArgument(
             "pin needs a git work tree that can be read in time",
@@ -138,28 +140,28 @@ def _pinned(pin: Pin | None) -> Said:
 # -- update
 
 
-async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+async def _update(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
     entity_id = asked.id or ""
     pin = None
-    if asked.entityType == "atom" and (asked.pin or (desk.pin_knowledge and asked.pin is None)):
-        pin = await _pin(desk, asked, *await _pinned_at_head(store, principal, asked))
+    if asked.entityType == "atom" and (asked.pin or (tool_context.pin_knowledge and asked.pin is None)):
+        pin = await _pin(tool_context, asked, *await _pinned_at_head(store, principal, asked))
 
-    def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
-        before = _checked(state, discretion, asked)
+    def draw(state: State, operations: Operations, answer_filter: AnswerFilter) -> Said:
+        before = _checked(state, answer_filter, asked)
         project = str(before.get("projectId"))
-        _check_project(state, discretion, asked, project)
-        task = get_task(desk, state, discretion, asked.lastTaskId) if asked.lastTaskId is not None else None
-        now = desk.now(state)
-        attrs = before | _changes(state, discretion, asked, before, project, now, task) | _pinned(pin)
+        _check_project(state, answer_filter, asked, project)
+        task = get_task(tool_context, state, answer_filter, asked.lastTaskId) if asked.lastTaskId is not None else None
+        now = tool_context.now(state)
+        attrs = before | _changes(state, answer_filter, asked, before, project, now, task) | _pinned(pin)
         attrs |= {"lastTaskId": task} if task else {}
         if asked.pin is False:
             attrs.pop("pin", None)
         if is_same(attrs, before):
-            return entity_of(state.aspect(Knowledge), discretion, asked.entityType, entity_id, before)
+            return entity_of(state.derived(Knowledge), answer_filter, asked.entityType, entity_id, before)
         attrs |= {"version": version_of(attrs) + 1, "updatedAt": now}
-        return _put(state, operations, discretion, asked, entity_id, attrs)
+        return _put(state, operations, answer_filter, asked, entity_id, attrs)
 
-    entity = await desk.write(store, principal, TOOL, draw, resource=entity_id, task=lambda: asked.lastTaskId)
+    entity = await tool_context.write(store, principal, TOOL, draw, resource=entity_id, task=lambda: asked.lastTaskId)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} updated", exempt=True)
 
 
@@ -177,21 +179,21 @@ async def _pinned_at_head(store: Store, principal: Principal, asked: ManageArgum
     return listed(attrs, "paths") if given is None else given, read_pin(attrs)
 
 
-def _checked(state: State, discretion: Discretion, asked: ManageArguments) -> Said:
+def _checked(state: State, answer_filter: AnswerFilter, asked: ManageArguments) -> Said:
     """A copy of what it is now, if it is there and as old as the caller believes."""
-    attrs = get_entity(state, discretion, asked.entityType, asked.id or "").attrs
+    attrs = get_entity(state, answer_filter, asked.entityType, asked.id or "").attrs
     check_version(asked.version or 0, version_of(attrs))
     return dict(attrs)
 
 
-def _check_project(state: State, discretion: Discretion, asked: ManageArguments, project: str) -> None:
-    if asked.projectId is not None and get_project(state, discretion, asked.projectId) != project:
+def _check_project(state: State, answer_filter: AnswerFilter, asked: ManageArguments, project: str) -> None:
+    if asked.projectId is not None and get_project(state, answer_filter, asked.projectId) != project:
         raise violated(f"projectId cannot be changed: this {asked.entityType} belongs to project '{project}'")
 
 
 def _changes(
     state: State,
-    discretion: Discretion,
+    answer_filter: AnswerFilter,
     asked: ManageArguments,
     attrs: Said,
     project: str,
@@ -206,7 +208,7 @@ def _changes(
     if asked.paths is not None:
         changes["paths"] = _patterns(asked)
     if asked.entityType == "atom" and asked.has("moleculeId"):
-        _check_molecule(state, discretion, asked.moleculeId, project)
+        _check_molecule(state, answer_filter, asked.moleculeId, project)
         changes["moleculeId"] = asked.moleculeId
     if asked.relatedAtoms is not None:
         changes["relatedAtoms"] = related(asked.relatedAtoms, "atomId")
@@ -228,11 +230,11 @@ def _knowledge(asked: ManageArguments, before: str, now: str, task: str | None) 
 # -- delete
 
 
-async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
-    def draw(state: State, operations: Operations, discretion: Discretion) -> Said:
-        attrs = _checked(state, discretion, asked)
+async def _delete(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+    def draw(state: State, operations: Operations, answer_filter: AnswerFilter) -> Said:
+        attrs = _checked(state, answer_filter, asked)
         task = (
-            get_task(desk, state, discretion, asked.lastTaskId)
+            get_task(tool_context, state, answer_filter, asked.lastTaskId)
             if asked.lastTaskId is not None
             else attrs.get("lastTaskId")
         )
@@ -241,15 +243,15 @@ async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageA
         data: Said = {"deleted": True, "id": asked.id}
         if asked.entityType == "molecule" and asked.cascade:
             gone += [("atom", atom_id) for atom_id in members]
-            data["deletedAtoms"] = len(discretion.seen(members, itself))
+            data["deletedAtoms"] = len(answer_filter.seen(members, itself))
         elif asked.entityType == "molecule":
             for atom_id in members:
-                _orphan(state, operations, atom_id, desk.now(state), task)
-            data["orphanedAtoms"] = len(discretion.seen(members, itself))
+                _orphan(state, operations, atom_id, tool_context.now(state), task)
+            data["orphanedAtoms"] = len(answer_filter.seen(members, itself))
         operations += deletion(state, gone)
         return data
 
-    data = await desk.write(
+    data = await tool_context.write(
         store, principal, TOOL, draw, action=Action.DELETE, resource=asked.id, task=lambda: asked.lastTaskId
     )
     return succeeded(data, f"{asked.entityType.capitalize()} deleted")
@@ -258,7 +260,7 @@ async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageA
 def _members(state: State, asked: ManageArguments) -> list[str]:
     if asked.entityType == "atom":
         return []
-    return [atom.id for atom in state.aspect(Knowledge).members(asked.id or "")]
+    return [atom.id for atom in state.derived(Knowledge).members(asked.id or "")]
 
 
 def _orphan(state: State, operations: Operations, atom_id: str, now: str, task: str | None) -> None:

@@ -10,9 +10,7 @@ from tallystick.state import Breathing, Node
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.envelope import clamped, succeeded
-from tallystick.toolsets.fitting import cut_short, fitting, room_for, size_of
 from tallystick.toolsets.knowledge.answers import (
     ANSWER_BYTES_MAX,
     Said,
@@ -24,22 +22,24 @@ from tallystick.toolsets.knowledge.answers import (
     text,
 )
 from tallystick.toolsets.knowledge.arguments import INLINE_DEFAULT, PAGE_DEFAULT, QueryArguments, check_query
-from tallystick.toolsets.knowledge.context import Context, add_freshness, context
-from tallystick.toolsets.knowledge.desk import Desk, Pins, sparing
+from tallystick.toolsets.knowledge.context import Pins, ToolContext, compact_freshness
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity, get_project
+from tallystick.toolsets.knowledge.path_context import Context, add_freshness, context
 from tallystick.toolsets.knowledge.reverify import add_work
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.truncation import cut_short, room_for, size_of, that_fit
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 OFFSET_MAX = 1 << 53
 _BREATH = 50
 
 
-async def query_graph(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+async def query_graph(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
     check_query(asked)
-    return await _OPERATIONS[asked.operation](desk, store, principal, asked)
+    return await _OPERATIONS[asked.operation](tool_context, store, principal, asked)
 
 
 def _inline(asked: QueryArguments) -> int:
@@ -47,52 +47,52 @@ def _inline(asked: QueryArguments) -> int:
     return 0 if asked.includeChangelog is False else clamped(asked.changelogLimit, INLINE_DEFAULT, least=0)
 
 
-async def _freshness(desk: Desk, store: Store, principal: Principal, pins: Pins) -> Mapping[str, Said]:
-    found = await desk.compare(pins)
-    if desk.stale_makes_work:
+async def _freshness(tool_context: ToolContext, store: Store, principal: Principal, pins: Pins) -> Mapping[str, Said]:
+    found = await tool_context.compare(pins)
+    if tool_context.stale_makes_work:
         stale = [{"id": atom_id, **said} for atom_id, said in found.items() if said["fresh"] is False]
-        await add_work(desk, store, principal, stale, tool="query_graph")
-    return sparing(found)
+        await add_work(tool_context, store, principal, stale, tool="query_graph")
+    return compact_freshness(found)
 
 
 # -- get
 
 
-async def _get(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+async def _get(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
     entity_id = asked.id or ""
 
-    def look(state: State, sight: Sight) -> Context:
-        node = get_entity(state, Discretion(state, sight), asked.entityType or "", entity_id)
+    def look(state: State, read_filter: ReadFilter) -> Context:
+        node = get_entity(state, AnswerFilter(state, read_filter), asked.entityType or "", entity_id)
         tell = _molecule if asked.entityType == "molecule" else _atom
-        return tell(state, Discretion(state, sight), node, asked)
+        return tell(state, AnswerFilter(state, read_filter), node, asked)
 
-    found: Context = await desk.narrowed(store, principal, Action.READ, look, resource=entity_id)
-    fresh = await _freshness(desk, store, principal, found.pins)
+    found: Context = await tool_context.narrowed(store, principal, Action.READ, look, resource=entity_id)
+    fresh = await _freshness(tool_context, store, principal, found.pins)
     for atom in [found.data["atom"]] if "atom" in found.data else found.data["atoms"]:
         atom |= fresh.get(atom["id"], {})
     return succeeded(found.data, exempt=True)
 
 
-def _atom(state: State, discretion: Discretion, node: Node, asked: QueryArguments) -> Context:
-    knowledge = state.aspect(Knowledge)
-    data: Said = {"atom": entity_of(knowledge, discretion, "atom", node.id, node.attrs)}
+def _atom(state: State, answer_filter: AnswerFilter, node: Node, asked: QueryArguments) -> Context:
+    knowledge = state.derived(Knowledge)
+    data: Said = {"atom": entity_of(knowledge, answer_filter, "atom", node.id, node.attrs)}
     if asked.includeChangelog is not False:
-        data["changelog"] = changelog_of(state, knowledge, discretion, "atom", node.id, _inline(asked))
+        data["changelog"] = changelog_of(state, knowledge, answer_filter, "atom", node.id, _inline(asked))
     pins: Pins = {}
     _note_pin(node, pins)
     return Context(data, pins)
 
 
-def _molecule(state: State, discretion: Discretion, node: Node, asked: QueryArguments) -> Context:
-    knowledge = state.aspect(Knowledge)
-    data: Said = {"molecule": entity_of(knowledge, discretion, "molecule", node.id, node.attrs), "atoms": []}
+def _molecule(state: State, answer_filter: AnswerFilter, node: Node, asked: QueryArguments) -> Context:
+    knowledge = state.derived(Knowledge)
+    data: Said = {"molecule": entity_of(knowledge, answer_filter, "molecule", node.id, node.attrs), "atoms": []}
     if asked.includeChangelog is not False:
-        data["changelog"] = changelog_of(state, knowledge, discretion, "molecule", node.id, _inline(asked))
-    members = discretion.seen(knowledge.members(node.id), lambda member: member.id)
+        data["changelog"] = changelog_of(state, knowledge, answer_filter, "molecule", node.id, _inline(asked))
+    members = answer_filter.seen(knowledge.members(node.id), lambda member: member.id)
     left = ANSWER_BYTES_MAX - size_of(data)
     pins: Pins = {}
     for member in members:
-        atom = _whole(state, discretion, member, asked, pins)
+        atom = _whole(state, answer_filter, member, asked, pins)
         left -= size_of(atom) + 1
         if left < 0 and data["atoms"]:
             pins.pop(member.id, None)
@@ -106,22 +106,22 @@ def _molecule(state: State, discretion: Discretion, node: Node, asked: QueryArgu
 
 def _whole(
     state: State,
-    discretion: Discretion,
+    answer_filter: AnswerFilter,
     entry: Atom | Molecule,
     asked: QueryArguments,
     pins: Pins,
     at: int | None = None,
 ) -> Said:
     """As it is listed: with its changelog, if that was asked for."""
-    knowledge = state.aspect(Knowledge)
+    knowledge = state.derived(Knowledge)
     kind: Parent = "atom" if isinstance(entry, Atom) else "molecule"
     node = state.node(entry.id, at)
     assert node is not None, "what is in the catalogue is in the graph"
     if kind == "atom":
         _note_pin(node, pins)
-    said = entity_of(knowledge, discretion, kind, node.id, node.attrs)
+    said = entity_of(knowledge, answer_filter, kind, node.id, node.attrs)
     if asked.includeChangelog is not False:
-        said["changelog"] = changelog_of(state, knowledge, discretion, kind, node.id, _inline(asked), at)
+        said["changelog"] = changelog_of(state, knowledge, answer_filter, kind, node.id, _inline(asked), at)
     return said
 
 
@@ -134,24 +134,24 @@ def _note_pin(node: Node, pins: Pins) -> None:
 # -- search
 
 
-async def _search(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
-    def look(state: State, sight: Sight) -> Breathing[Said]:
-        return _found(state, asked, sight, room_for(principal, ANSWER_BYTES_MAX))
+async def _search(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[Said]:
+        return _found(state, asked, read_filter, room_for(principal, ANSWER_BYTES_MAX))
 
-    found: Said = await desk.narrowed(store, principal, Action.SEARCH, look)
+    found: Said = await tool_context.narrowed(store, principal, Action.SEARCH, look)
     return succeeded(found)
 
 
-def _found(state: State, asked: QueryArguments, sight: Sight, bytes_max: int) -> Breathing[Said]:
+def _found(state: State, asked: QueryArguments, read_filter: ReadFilter, bytes_max: int) -> Breathing[Said]:
     # While many are looked through others may write: all of it is as it was when it was asked for.
-    discretion, at = Discretion(state, sight), state.count
+    answer_filter, at = AnswerFilter(state, read_filter), state.count
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
-    hits = yield from _holding(state, at, _candidates(state, discretion, asked), (asked.query or "").strip())
-    if sight.narrows:
-        hits = [entry for entry in hits if sight.sees(entry.id)]
-    page = (_listed(state, discretion, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
-    items = fitting(page, bytes_max)
+    hits = yield from _holding(state, at, _candidates(state, answer_filter, asked), (asked.query or "").strip())
+    if read_filter.narrows:
+        hits = [entry for entry in hits if read_filter.allows(entry.id)]
+    page = (_listed(state, answer_filter, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
+    items = that_fit(page, bytes_max)
     data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
     data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
     if items and offset + len(items) < len(hits):
@@ -159,18 +159,20 @@ def _found(state: State, asked: QueryArguments, sight: Sight, bytes_max: int) ->
     return data
 
 
-def _candidates(state: State, discretion: Discretion, asked: QueryArguments) -> Sequence[Atom | Molecule]:
-    knowledge = state.aspect(Knowledge)
-    shelf = knowledge.shelf(get_project(state, discretion, asked.projectId or ""))
+def _candidates(state: State, answer_filter: AnswerFilter, asked: QueryArguments) -> Sequence[Atom | Molecule]:
+    knowledge = state.derived(Knowledge)
+    of_project = knowledge.of_project(get_project(state, answer_filter, asked.projectId or ""))
     if asked.entityType == "molecule":
-        return in_order(shelf.molecules.values())
+        return in_order(of_project.molecules.values())
     if asked.moleculeId is not None:
-        return [atom for atom in knowledge.members(asked.moleculeId) if atom.id in shelf.atoms]
+        return [atom for atom in knowledge.members(asked.moleculeId) if atom.id in of_project.atoms]
     if not asked.orphansOnly:
-        return in_order(shelf.atoms.values())
+        return in_order(of_project.atoms.values())
     # A molecule that may not be read is none.
     return in_order(
-        atom for atom in shelf.atoms.values() if knowledge.is_orphan(atom) or not discretion.sees(atom.molecule or "")
+        atom
+        for atom in of_project.atoms.values()
+        if knowledge.is_orphan(atom) or not answer_filter.allows(atom.molecule or "")
     )
 
 
@@ -196,9 +198,9 @@ def _knowledge(state: State, at: int, entry: Atom | Molecule) -> str:
 
 
 def _listed(
-    state: State, discretion: Discretion, asked: QueryArguments, entry: Atom | Molecule, at: int, bytes_max: int
+    state: State, answer_filter: AnswerFilter, asked: QueryArguments, entry: Atom | Molecule, at: int, bytes_max: int
 ) -> Said:
-    said = _whole(state, discretion, entry, asked, {}, at)
+    said = _whole(state, answer_filter, entry, asked, {}, at)
     if size_of(said) > bytes_max:
         # By itself more than a page holds: whoever wants all of it gets it by its id.
         cut_list(said, "changelog", 0)
@@ -211,13 +213,13 @@ def _listed(
 # -- context
 
 
-async def _context(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
-    def look(state: State, sight: Sight) -> Breathing[Context]:
-        project = get_project(state, Discretion(state, sight), asked.projectId or "")
-        return context(state, project, asked.paths or [], Discretion(state, sight), changelog=_inline(asked))
+async def _context(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[Context]:
+        project = get_project(state, AnswerFilter(state, read_filter), asked.projectId or "")
+        return context(state, project, asked.paths or [], AnswerFilter(state, read_filter), changelog=_inline(asked))
 
-    found: Context = await desk.narrowed(store, principal, Action.READ, look)
-    fresh = await _freshness(desk, store, principal, found.pins)
+    found: Context = await tool_context.narrowed(store, principal, Action.READ, look)
+    fresh = await _freshness(tool_context, store, principal, found.pins)
     add_freshness(found, fresh)
     return succeeded(found.data)
 

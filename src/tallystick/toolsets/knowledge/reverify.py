@@ -17,12 +17,12 @@ from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.state import State
+from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.board import Row
-from tallystick.state.work.facts import is_dropped
+from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets.knowledge.answers import Said
-from tallystick.toolsets.knowledge.desk import Desk
+from tallystick.toolsets.knowledge.context import ToolContext
 from tallystick.toolsets.knowledge.stale import repin
 
 if TYPE_CHECKING:
@@ -38,7 +38,13 @@ logger = logging.getLogger(__name__)
 
 
 async def add_work(
-    desk: Desk, store: Store, principal: Principal, stale: Sequence[Said], *, tool: str, most: int = NODES_MAX
+    tool_context: ToolContext,
+    store: Store,
+    principal: Principal,
+    stale: Sequence[Said],
+    *,
+    tool: str,
+    most: int = NODES_MAX,
 ) -> int:
     """Nodes to verify those of these atoms ({id, pinnedAt, changedFiles?}) that have none yet; how many were added.
 
@@ -47,13 +53,13 @@ async def add_work(
     """
     changed = [atom for atom in stale if atom.get("changedFiles") != []]
     try:
-        return await _add(desk, store, principal, changed, tool, most)
+        return await _add(tool_context, store, principal, changed, tool, most)
     except TallystickError as error:
         logger.info("no work was made of stale knowledge: %s", error.message)
         return 0
 
 
-async def pin_resolved(desk: Desk, store: Store, principal: Principal, receipt: Receipt) -> None:
+async def pin_resolved(tool_context: ToolContext, store: Store, principal: Principal, receipt: Receipt) -> None:
     """Pin the atoms again whose nodes were resolved by what was just written; not those whose nodes were given up."""
     written = {commit.lamport for commit in receipt.commits if _MARK in commit.payload and _DONE in commit.payload}
     if not written or receipt.duplicate:
@@ -61,7 +67,7 @@ async def pin_resolved(desk: Desk, store: Store, principal: Principal, receipt: 
     tool = receipt.commits[0].tool
     try:
         for atom_id in await store.read(principal, Action.READ, lambda state: _verified(state, receipt, written)):
-            await _repin(desk, store, principal, atom_id, tool)
+            await _repin(tool_context, store, principal, atom_id, tool)
     except TallystickError as error:
         logger.warning("what was verified could not be looked up: %s", error.message)
 
@@ -70,9 +76,9 @@ _MARK = f'"{VERIFIES}":'.encode()
 _DONE = b'"resolved":true'
 
 
-async def _repin(desk: Desk, store: Store, principal: Principal, atom_id: str, tool: str) -> None:
+async def _repin(tool_context: ToolContext, store: Store, principal: Principal, atom_id: str, tool: str) -> None:
     try:
-        if not await repin(desk, store, principal, atom_id, tool=tool):
+        if not await repin(tool_context, store, principal, atom_id, tool=tool):
             logger.warning("atom '%s' was verified, but git could not tell the state of its files", atom_id)
     except TallystickError as error:
         logger.warning("atom '%s' was verified, but not pinned again: %s", atom_id, error.message)
@@ -81,30 +87,32 @@ async def _repin(desk: Desk, store: Store, principal: Principal, atom_id: str, t
 # -- adding
 
 
-async def _add(desk: Desk, store: Store, principal: Principal, stale: Sequence[Said], tool: str, most: int) -> int:
+async def _add(
+    tool_context: ToolContext, store: Store, principal: Principal, stale: Sequence[Said], tool: str, most: int
+) -> int:
     def look(state: State) -> list[Said]:
-        return [atom for atom in stale if _place(state, state.aspect(WorkGraph), atom) is not None][:most]
+        return [atom for atom in stale if _place(state, state.derived(WorkGraph), atom) is not None][:most]
 
     wanted: list[Said] = await store.read(principal, Action.SEARCH, look) if stale else []
     if not wanted:
         return 0
-    ids = [desk.work.ids() for _ in wanted]
+    ids = [tool_context.work.ids() for _ in wanted]
 
-    def draw(sketch: Sketch) -> int:
-        return sum(_draw(sketch, node_id, atom) for node_id, atom in zip(ids, wanted, strict=True))
+    def draw(builder: DraftBuilder) -> int:
+        return sum(_draw(builder, node_id, atom) for node_id, atom in zip(ids, wanted, strict=True))
 
-    added, _ = await desk.work.write(
+    added, _ = await tool_context.work.write(
         store, principal, tool, draw, reason="files changed since this knowledge was pinned"
     )
     return added
 
 
-def _draw(sketch: Sketch, node_id: str, stale: Said) -> bool:
+def _draw(builder: DraftBuilder, node_id: str, stale: Said) -> bool:
     # Asked again here, at the head: another process may have been first.
-    root = _place(sketch.state, sketch.graph, stale)
-    if root is None or root.board is None or sketch.state.summary(node_id) is not None:
+    root = _place(builder.state, builder.graph, stale)
+    if root is None or root.board is None or builder.state.summary(node_id) is not None:
         return False
-    atom = sketch.state.aspect(Knowledge).atoms[stale["id"]]
+    atom = builder.state.derived(Knowledge).atoms[stale["id"]]
     attrs: dict[str, Any] = {
         "project": root.board.id,
         "parent": root.id,
@@ -115,13 +123,13 @@ def _draw(sketch: Sketch, node_id: str, stale: Said) -> bool:
     }
     if stale.get("changedFiles"):
         attrs["context_links"] = list(stale["changedFiles"])
-    sketch.put(node_id, attrs)
+    builder.put(node_id, attrs)
     return True
 
 
 def _place(state: State, graph: WorkGraph, stale: Said) -> Row | None:
     """The root to add a node under; None where it has one, is not wanted, or there is no project to add it to."""
-    atom = state.aspect(Knowledge).atoms.get(stale["id"])
+    atom = state.derived(Knowledge).atoms.get(stale["id"])
     board = graph.boards.get(atom.project or "") if atom is not None else None
     if board is None or board.name is None or board.root is None:
         return None
@@ -151,7 +159,7 @@ def _verified(state: State, receipt: Receipt, written: set[int]) -> Sequence[str
         atom_id = _properties(attrs).get(VERIFIES)
         if was_open and attrs.get("resolved") is True and isinstance(atom_id, str) and not is_dropped(attrs):
             atoms[atom_id] = None
-    known = state.aspect(Knowledge).atoms
+    known = state.derived(Knowledge).atoms
     return [atom_id for atom_id in atoms if atom_id in known]
 
 

@@ -15,33 +15,35 @@ from tallystick.state import Breathing
 from tallystick.state.knowledge import ATOM
 from tallystick.state.knowledge.catalogue import Knowledge, in_order
 from tallystick.state.state import State
-from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.knowledge.answers import Said, listed, text
-from tallystick.toolsets.knowledge.desk import Desk, Operations, Pins, put
+from tallystick.toolsets.knowledge.context import Operations, Pins, ToolContext, put
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity
+from tallystick.toolsets.read_filter import AnswerFilter
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 _BREATH = 50
 
 
-async def find_stale(desk: Desk, store: Store, principal: Principal, project_id: str | None = None) -> list[Said]:
+async def find_stale(
+    tool_context: ToolContext, store: Store, principal: Principal, project_id: str | None = None
+) -> list[Said]:
     """{id, name, projectId, lastTaskId, fresh: false, pinnedAt, changedFiles?, matchesNothing?} of each, by name; all
     projects' if none is named. Nothing where git cannot tell."""
 
-    def look(state: State, sight: Sight) -> Breathing[tuple[list[Said], Pins]]:
-        return _pinned(state, Discretion(state, sight), project_id)
+    def look(state: State, read_filter: ReadFilter) -> Breathing[tuple[list[Said], Pins]]:
+        return _pinned(state, AnswerFilter(state, read_filter), project_id)
 
-    found: tuple[list[Said], Pins] = await desk.narrowed(store, principal, Action.SEARCH, look)
+    found: tuple[list[Said], Pins] = await tool_context.narrowed(store, principal, Action.SEARCH, look)
     atoms, pins = found
-    fresh = await desk.compare(pins)
+    fresh = await tool_context.compare(pins)
     told = [atom | fresh.get(str(atom["id"]), {}) for atom in atoms]
     return [atom for atom in told if atom.get("fresh") is False]
 
 
-async def repin(desk: Desk, store: Store, principal: Principal, atom_id: str, *, tool: str) -> bool:
+async def repin(tool_context: ToolContext, store: Store, principal: Principal, atom_id: str, *, tool: str) -> bool:
     """Note the files as they are now: somebody saw that the knowledge still holds. False where git cannot tell, or
     tells of another repository than the one that it was pinned in.
 
@@ -50,39 +52,41 @@ async def repin(desk: Desk, store: Store, principal: Principal, atom_id: str, *,
     attrs = await store.read(
         principal,
         Action.READ,
-        lambda state: get_entity(state, Discretion(state), "atom", atom_id).attrs,
+        lambda state: get_entity(state, AnswerFilter(state), "atom", atom_id).attrs,
         resource=atom_id,
     )
     patterns = listed(attrs, "paths")
-    pin = await desk.pin(patterns, instead_of=read_pin(attrs))
+    pin = await tool_context.pin(patterns, instead_of=read_pin(attrs))
     if pin is None:
         return False
 
-    def draw(state: State, operations: Operations, discretion: Discretion) -> None:
-        attrs = get_entity(state, discretion, "atom", atom_id).attrs
+    def draw(state: State, operations: Operations, answer_filter: AnswerFilter) -> None:
+        attrs = get_entity(state, answer_filter, "atom", atom_id).attrs
         if listed(attrs, "paths") != patterns:
             raise Conflict(f"the paths of atom '{atom_id}' were changed meanwhile", hint="try again")
-        operations.append(put(atom_id, ATOM, attrs | {"pin": msgspec.to_builtins(pin), "updatedAt": desk.now(state)}))
+        operations.append(
+            put(atom_id, ATOM, attrs | {"pin": msgspec.to_builtins(pin), "updatedAt": tool_context.now(state)})
+        )
 
-    await desk.write(store, principal, tool, draw, resource=atom_id)
+    await tool_context.write(store, principal, tool, draw, resource=atom_id)
     return True
 
 
-def _pinned(state: State, discretion: Discretion, project_id: str | None) -> Breathing[tuple[list[Said], Pins]]:
-    knowledge, at = state.aspect(Knowledge), state.count
-    rows = knowledge.atoms if project_id is None else knowledge.shelf(project_id).atoms
+def _pinned(state: State, answer_filter: AnswerFilter, project_id: str | None) -> Breathing[tuple[list[Said], Pins]]:
+    knowledge, at = state.derived(Knowledge), state.count
+    rows = knowledge.atoms if project_id is None else knowledge.of_project(project_id).atoms
     atoms: list[Said] = []
     pins: Pins = {}
     pinned = in_order(row for row in rows.values() if row.pinned)
-    for number, row in enumerate(discretion.seen(pinned, lambda row: row.id)):
+    for number, row in enumerate(answer_filter.seen(pinned, lambda row: row.id)):
         node = state.node(row.id, at)
         attrs = node.attrs if node is not None else {}
         pin = read_pin(attrs)
         if pin is not None:
             pins[row.id] = (listed(attrs, "paths"), pin)
-            last, project = (discretion.reference(each) for each in (text(attrs, "lastTaskId"), row.project))
+            last, project = (answer_filter.reference(each) for each in (text(attrs, "lastTaskId"), row.project))
             atom = {"id": row.id, "name": row.name, "projectId": project, "lastTaskId": last}
-            atoms.append(discretion.warned(row.id, atom))
+            atoms.append(answer_filter.warned(row.id, atom))
         if number % _BREATH == 0:
             yield
     return atoms, pins

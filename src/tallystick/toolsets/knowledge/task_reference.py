@@ -8,31 +8,36 @@ from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
 from tallystick.state.state import State
 from tallystick.state.work.graph import WorkGraph
-from tallystick.toolsets.discretion import Discretion
 from tallystick.toolsets.envelope import not_found
-from tallystick.toolsets.knowledge.desk import Desk
+from tallystick.toolsets.knowledge.context import ToolContext
 from tallystick.toolsets.knowledge.lookup import find_task
-from tallystick.toolsets.work.held import held_by
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.work.held_claims import held_by
 
 _CLAIMS_NAMED = 20
 
 
-def get_task(desk: Desk, state: State, discretion: Discretion, reference: str) -> str:
-    found = find_task(state, discretion, reference)
+def get_task(tool_context: ToolContext, state: State, answer_filter: AnswerFilter, reference: str) -> str:
+    found = find_task(state, answer_filter, reference)
     if found is None:
-        raise not_found("task", reference, f"{desk.tasks_are_made_by} makes tasks")
+        raise not_found("task", reference, f"{tool_context.tasks_are_made_by} makes tasks")
     return found
 
 
 def task_of_creation(
-    desk: Desk, state: State, discretion: Discretion, principal: Principal, project_id: str, reference: str | None
+    tool_context: ToolContext,
+    state: State,
+    answer_filter: AnswerFilter,
+    principal: Principal,
+    project_id: str,
+    reference: str | None,
 ) -> str:
     if reference is not None:
-        return get_task(desk, state, discretion, reference)
-    graph = state.aspect(WorkGraph)
+        return get_task(tool_context, state, answer_filter, reference)
+    graph = state.derived(WorkGraph)
     board = graph.boards.get(project_id)
-    held = held_by(desk.work, graph, board, principal) if board is not None else iter(())
-    claims = [row.id for row in islice((row for row in held if discretion.sees(row.id)), _CLAIMS_NAMED)]
+    held = held_by(tool_context.work, graph, board, principal) if board is not None else iter(())
+    claims = [row.id for row in islice((row for row in held if answer_filter.allows(row.id)), _CLAIMS_NAMED)]
     if len(claims) == 1:
         return claims[0]
     if claims:
@@ -41,14 +46,14 @@ def task_of_creation(
             hint="say which of them this comes from",
             details={"claims": claims},
         )
-    root = discretion.reference(board.root) if board is not None else None
+    root = answer_filter.reference(board.root) if board is not None else None
     raise InvalidArgument(
-        "createdByTaskId is required for create operation", hint=_how_to_make_one(desk, project_id, root)
+        "createdByTaskId is required for create operation", hint=_how_to_make_one(tool_context, project_id, root)
     )
 
 
-def _how_to_make_one(desk: Desk, project_id: str, root: str | None) -> str:
-    if desk.tasks_are_made_by == "graph_plan":
+def _how_to_make_one(tool_context: ToolContext, project_id: str, root: str | None) -> str:
+    if tool_context.tasks_are_made_by == "graph_plan":
         parent = f'"parent_ref": "{root}", ' if root else ""
         call = f'graph_plan {{"nodes": [{{"ref": "1", {parent}"summary": "…"}}]}}'
     else:

@@ -17,7 +17,7 @@ from tallystick.toolsets.memory import lineage, read, search, write
 from tallystick.toolsets.memory.arguments import LineageArguments, ReadArguments, SearchArguments, WriteArguments
 
 
-def say_error(error: TallystickError) -> dict[str, Any]:
+def error_shape(error: TallystickError) -> dict[str, Any]:
     hint = {"hint": error.hint} if error.hint else {}
     problems = {"validation_errors": error.problems} if isinstance(error, InvalidArgument) else {}
     return {**error.details, "error": error.code, "message": error.message, **hint, **problems}
@@ -86,7 +86,7 @@ TOOLSET = Toolset(
     summary="a versioned graph of entities: write nodes and edges, read and search them now or as of any"
     " past moment, and prove who changed what",
     faults="rpc",
-    say_error=say_error,
+    error_shape=error_shape,
     tools=(
         Tool(
             name="memory.write",

@@ -10,7 +10,7 @@ from typing import Any
 
 from tallystick.state import Edge, Node, Path, Provenance
 from tallystick.state.trust import Trust
-from tallystick.toolsets.fitting import size_of
+from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.trust import warned
 
 ANSWER_BYTES_MAX = 50_000

@@ -20,14 +20,14 @@ from tallystick.state import Lineage, Sees, Step
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
-from tallystick.toolsets.fitting import room_for, size_of, while_fitting
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, pagination, slim
 from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, LineageArguments, agree, refuse
+from tallystick.toolsets.truncation import room_for, size_of, while_fitting
 from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
-    from tallystick.projections.openlineage import Telling
-    from tallystick.store import Sight, Store
+    from tallystick.projections.openlineage import EventBuilder
+    from tallystick.store import ReadFilter, Store
 
 STEPS = 250
 _BREATH_SECONDS = 0.005
@@ -35,7 +35,7 @@ _BREATH_SECONDS = 0.005
 T = TypeVar("T")
 
 Depth = Literal["direct", "full"]
-Told = Generator[None, None, "dict[str, Any] | Page"]
+AnswerBuilder = Generator[None, None, "dict[str, Any] | Page"]
 Shape = Callable[["Page"], Awaitable[dict[str, Any]]]
 
 
@@ -45,7 +45,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     depth: Depth
     offset: int
     limit: int
-    sees: Sees | None
+    allows: Sees | None
     bytes_max: int
 
 
@@ -55,7 +55,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Wanted
     found: Lineage
     entity: dict[str, Any]
-    telling: Telling | None
+    telling: EventBuilder | None
     """For events: knows the runs that started on earlier pages."""
 
     def pagination(self, shown: int) -> dict[str, Any]:
@@ -76,15 +76,15 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments) -
 
     bytes_max = room_for(principal, ANSWER_BYTES_MAX)
 
-    def look(state: State, sight: Sight) -> dict[str, Any] | Page | Told:
-        sees = sight.sees if sight.narrows else None
+    def look(state: State, read_filter: ReadFilter) -> dict[str, Any] | Page | AnswerBuilder:
+        allows = read_filter.allows if read_filter.narrows else None
         if asked.depth == "summary":
-            return _summary(state, asked.entity_id, sees, bytes_max)
+            return _summary(state, asked.entity_id, allows, bytes_max)
         wanted = Wanted(
             depth=asked.depth,
             offset=asked.offset or 0,
             limit=PAGE_DEFAULT if asked.limit is None else asked.limit,
-            sees=sees,
+            allows=allows,
             bytes_max=bytes_max,
         )
         return _history(state, asked.entity_id, wanted, has_runs=form == "openlineage_v1")
@@ -93,17 +93,17 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments) -
     return Answer(await SHAPES[form](told) if isinstance(told, Page) else told)
 
 
-def _history(state: State, entity_id: str, wanted: Wanted, *, has_runs: bool) -> Told:
-    found = state.lineage(entity_id, wanted.depth, wanted.offset, wanted.limit, wanted.sees)
+def _history(state: State, entity_id: str, wanted: Wanted, *, has_runs: bool) -> AnswerBuilder:
+    found = state.lineage(entity_id, wanted.depth, wanted.offset, wanted.limit, wanted.allows)
     if found is None:
         raise _unknown(entity_id)
     telling = (yield from _earlier(state, found, wanted)) if has_runs else None
     return Page(wanted=wanted, found=found, entity=_entity(state, found, wanted.bytes_max), telling=telling)
 
 
-def _summary(state: State, entity_id: str, sees: Sees | None, bytes_max: int) -> dict[str, Any]:
+def _summary(state: State, entity_id: str, allows: Sees | None, bytes_max: int) -> dict[str, Any]:
     summary = state.summary(entity_id)
-    found = state.lineage(entity_id, "direct", 0, 1, sees)
+    found = state.lineage(entity_id, "direct", 0, 1, allows)
     if summary is None or found is None:
         raise _unknown(entity_id)
     return {"entity": _entity(state, found, bytes_max), "summary": msgspec.to_builtins(summary)}
@@ -131,7 +131,7 @@ async def _as_json(page: Page) -> dict[str, Any]:
 def _entity(state: State, found: Lineage, bytes_max: int) -> dict[str, Any]:
     current = entity_of(found.current) if found.current else edge_of(found.edge) if found.edge else None
     shown = slim(current, "attrs", bytes_max // 4) if current else None
-    return warned(state.aspect(Trust), found.id, {"id": found.id, "type": found.type, "current_state": shown})
+    return warned(state.derived(Trust), found.id, {"id": found.id, "type": found.type, "current_state": shown})
 
 
 def record_of(step: Step, bytes_max: int) -> dict[str, Any]:
@@ -236,15 +236,15 @@ async def _as_openlineage(page: Page) -> dict[str, Any]:
     }
 
 
-def _earlier(state: State, found: Lineage, wanted: Wanted) -> Generator[None, None, Telling]:
+def _earlier(state: State, found: Lineage, wanted: Wanted) -> Generator[None, None, EventBuilder]:
     """A run starts with its first commit on this entity, also when that is on an earlier page."""
-    from tallystick.projections.openlineage import Telling
+    from tallystick.projections.openlineage import EventBuilder
 
-    telling = Telling(lambda commit: found.type)
+    telling = EventBuilder(lambda commit: found.type)
     for start in range(0, wanted.offset, STEPS):
-        earlier = state.lineage(found.id, wanted.depth, start, min(STEPS, wanted.offset - start), wanted.sees)
+        earlier = state.lineage(found.id, wanted.depth, start, min(STEPS, wanted.offset - start), wanted.allows)
         for step in earlier.steps if earlier else ():
-            telling.pass_by(step.commit)
+            telling.skip(step.commit)
         yield
     return telling
 

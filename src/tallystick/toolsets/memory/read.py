@@ -11,13 +11,13 @@ from tallystick.state import Edge, Provenance
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
-from tallystick.toolsets.fitting import fitting, room_for
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, only, provenance_of, slim
 from tallystick.toolsets.memory.arguments import ReadArguments, agree, check_fields, refuse, required
+from tallystick.toolsets.truncation import room_for, that_fit
 from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 EDGES_MAX = 100
 STEPS = 100
@@ -37,31 +37,31 @@ async def read(store: Store, principal: Principal, asked: ReadArguments) -> Answ
 
     bytes_max = room_for(principal, ANSWER_BYTES_MAX)
 
-    def look(state: State, sight: Sight) -> dict[str, Any]:
+    def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
         if asked.if_position == state.position:
             return {"unchanged": True, "position": state.position}
-        return _looked(state, str(entity_id), kind, asked, sight, bytes_max)
+        return _looked(state, str(entity_id), kind, asked, read_filter, bytes_max)
 
     data = await store.narrowed(principal, Action.READ, look, resource=entity_id, min_position=asked.min_lamport)
     return Answer(data, exempt=True)
 
 
 def _looked(
-    state: State, entity_id: str, kind: str | None, asked: ReadArguments, sight: Sight, bytes_max: int
+    state: State, entity_id: str, kind: str | None, asked: ReadArguments, read_filter: ReadFilter, bytes_max: int
 ) -> dict[str, Any]:
     started = time.perf_counter()
     at = state.resolve(asked.as_of) if asked.as_of is not None else None
-    entity, provenance = _find(state, entity_id, kind, at, sight)
-    trust = state.aspect(Trust)
+    entity, provenance = _find(state, entity_id, kind, at, read_filter)
+    trust = state.derived(Trust)
     answer: dict[str, Any] = {
         "entity": warned(trust, entity_id, only(asked.fields, entity)) if entity else None,
         "provenance": provenance,
         "position": state.position,
     }
     if asked.include_edges:
-        sees = sight.sees if sight.narrows else None
+        allows = read_filter.allows if read_filter.narrows else None
         around = entity and "type" in entity
-        edges = state.edges(entity_id, at=at, limit=EDGES_MAX + 1, sees=sees) if around else []
+        edges = state.edges(entity_id, at=at, limit=EDGES_MAX + 1, allows=allows) if around else []
         answer |= _edges(edges, trust, bytes_max)
     answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
     answer["cache_hit"] = at is None
@@ -72,13 +72,17 @@ Found = tuple[dict[str, Any] | None, dict[str, Any] | None]
 NOTHING: Found = (None, None)
 
 
-def _find(state: State, entity_id: str, kind: str | None, at: int | None, sight: Sight) -> Found:
+def _find(state: State, entity_id: str, kind: str | None, at: int | None, read_filter: ReadFilter) -> Found:
     """A node, or an edge by its id, if both its ends may be read; where both have the id, the node."""
     node = state.node(entity_id, at)
     if node is not None:
         return (entity_of(node), provenance_of(node.provenance)) if kind in (None, node.type) else NOTHING
     edge = state.edge_by_id(entity_id, at)
-    if edge is None or kind not in (None, edge.rel) or not all([sight.sees(edge.source), sight.sees(edge.target)]):
+    if (
+        edge is None
+        or kind not in (None, edge.rel)
+        or not all([read_filter.allows(edge.source), read_filter.allows(edge.target)])
+    ):
         return NOTHING
     provenance = _provenance_of_edge(state, edge)
     authors = {key: provenance[key] for key in ("created_by", "updated_by")} if provenance else {}
@@ -106,5 +110,5 @@ def _provenance(commit: Commit, created_by: str) -> Provenance:
 
 def _edges(found: list[Edge], trust: Trust, bytes_max: int) -> dict[str, Any]:
     told = (warned(trust, edge.id, slim(edge_of(edge), "attrs", bytes_max)) for edge in found[:EDGES_MAX])
-    shown = fitting(told, bytes_max)
+    shown = that_fit(told, bytes_max)
     return {"edges": shown, "edges_truncated": len(shown) < len(found)}

@@ -17,7 +17,6 @@ from tallystick.state import Condition, Node, Page, Path, Query, Test, Walk, Wal
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
-from tallystick.toolsets.fitting import fitting, room_for, size_of
 from tallystick.toolsets.memory.answers import (
     ANSWER_BYTES_MAX,
     entity_of,
@@ -37,10 +36,11 @@ from tallystick.toolsets.memory.arguments import (
     check_fields,
     refuse,
 )
+from tallystick.toolsets.truncation import room_for, size_of, that_fit
 from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 HOPS_MAX = 3
 REACHED_MAX = 100
@@ -51,7 +51,7 @@ CHOICES_MAX = 1000
 Looked = Generator[None, None, dict[str, Any]]
 
 
-class Sought(msgspec.Struct, frozen=True, kw_only=True):
+class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """One question, whichever of its shapes the caller chose."""
 
     entity_id: str | None
@@ -70,12 +70,12 @@ async def search(store: Store, principal: Principal, asked: SearchArguments, *, 
     sought = understand(asked, room_for(principal, ANSWER_BYTES_MAX))
     find = _searched if sought.traversal is None else partial(_walked, hops_max=hops_max)
 
-    def look(state: State, sight: Sight) -> Looked:
+    def look(state: State, read_filter: ReadFilter) -> Looked:
         position = state.position
         if asked.if_position == position:
             return {"unchanged": True, "position": position}
         started = time.perf_counter()
-        answer = yield from find(state, sought, asked, sight)
+        answer = yield from find(state, sought, asked, read_filter)
         answer["position"] = position
         answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
         return answer
@@ -86,7 +86,7 @@ async def search(store: Store, principal: Principal, asked: SearchArguments, *, 
 # -- what is asked
 
 
-def understand(asked: SearchArguments, bytes_max: int) -> Sought:
+def understand(asked: SearchArguments, bytes_max: int) -> SearchQuery:
     problems: list[str] = []
     nested = asked.filters or SearchFilters()
     window, inner = asked.time_window or TimeWindow(), nested.time_window or TimeWindow()
@@ -108,7 +108,7 @@ def understand(asked: SearchArguments, bytes_max: int) -> Sought:
         problems, id=asked.id, entity_id=asked.entity_id, filters__id=nested.id, filters__entity_id=nested.entity_id
     )
     limit = agree(problems, limit=asked.limit, filters__limit=nested.limit)
-    sought = Sought(
+    sought = SearchQuery(
         entity_id=entity_id,
         type=agree(problems, type=asked.type, filters__type=nested.type),
         conditions=conditions_of(problems, agree(problems, attrs=asked.attrs, filters__attrs=nested.attrs) or {}),
@@ -125,7 +125,7 @@ def understand(asked: SearchArguments, bytes_max: int) -> Sought:
     return sought
 
 
-def _check_together(problems: list[str], sought: Sought) -> None:
+def _check_together(problems: list[str], sought: SearchQuery) -> None:
     if sought.since is not None and sought.until is not None and sought.until < sought.since:
         problems.append("field 'until' must not be before 'since'")
     traversal = sought.traversal
@@ -201,7 +201,7 @@ def _fits(operator: str, operand: Any) -> bool:
 # -- what is found
 
 
-def _searched(state: State, sought: Sought, asked: SearchArguments, sight: Sight) -> Looked:
+def _searched(state: State, sought: SearchQuery, asked: SearchArguments, read_filter: ReadFilter) -> Looked:
     page = yield from _readable(
         state,
         Query(
@@ -214,38 +214,40 @@ def _searched(state: State, sought: Sought, asked: SearchArguments, sight: Sight
             offset=sought.offset,
             limit=sought.limit,
         ),
-        sight,
+        read_filter,
     )
-    answer = _listed(state.aspect(Trust), page.nodes, page.total, sought, asked.fields, sought.bytes_max)
+    answer = _listed(state.derived(Trust), page.nodes, page.total, sought, asked.fields, sought.bytes_max)
     return answer | {"cache_hit": page.indexed and asked.as_of is None}
 
 
-def _readable(state: State, query: Query, sight: Sight) -> Generator[None, None, Page]:
+def _readable(state: State, query: Query, read_filter: ReadFilter) -> Generator[None, None, Page]:
     """The page of what the principal may read.
 
     Looked through from the start, only as far as the page needs: the total is then one more than the page
     ends at, and exact when the page is the last. How much was withheld shows nowhere.
     """
-    if not sight.narrows:
+    if not read_filter.narrows:
         return (yield from state.search(query))
     end = query.offset + query.limit
     taken = end + 1
     while True:
         page: Page = yield from state.search(msgspec.structs.replace(query, offset=0, limit=taken))
-        seen = [node for node in page.nodes if sight.sees(node.id)]
-        if len(seen) > end or taken >= page.total or not sight.is_clear:
+        seen = [node for node in page.nodes if read_filter.allows(node.id)]
+        if len(seen) > end or taken >= page.total or not read_filter.is_clear:
             return Page(seen[query.offset : end], min(len(seen), end + 1), page.indexed)
         taken *= 4
 
 
-def _walked(state: State, sought: Sought, asked: SearchArguments, sight: Sight, *, hops_max: int) -> Looked:
+def _walked(
+    state: State, sought: SearchQuery, asked: SearchArguments, read_filter: ReadFilter, *, hops_max: int
+) -> Looked:
     at = _moment(state, asked)
     traversal = sought.traversal or Traversal()
-    walked = yield from state.walk(_walk_of(sought, traversal, at, hops_max, sight))
+    walked = yield from state.walk(_walk_of(sought, traversal, at, hops_max, read_filter))
     nodes, paths = yield from _narrowed(state, sought, at, walked)
-    trust = state.aspect(Trust)
+    trust = state.derived(Trust)
     half = sought.bytes_max // 2
-    shown = fitting((slim(path_of(path, trust), "edges", half) for path in paths), half)
+    shown = that_fit((slim(path_of(path, trust), "edges", half) for path in paths), half)
     reached = nodes[sought.offset : sought.offset + sought.limit]
     left = sought.bytes_max - size_of(shown)
     return _listed(trust, reached, len(nodes), sought, asked.fields, left) | {
@@ -262,7 +264,7 @@ def _moment(state: State, asked: SearchArguments) -> int:
     return state.count if asked.as_of is None else state.resolve(asked.as_of)
 
 
-def _walk_of(sought: Sought, traversal: Traversal, at: int, hops_max: int, sight: Sight) -> Walk:
+def _walk_of(sought: SearchQuery, traversal: Traversal, at: int, hops_max: int, read_filter: ReadFilter) -> Walk:
     return Walk(
         start=sought.entity_id or "",
         hops=min(traversal.hops, hops_max),
@@ -274,12 +276,12 @@ def _walk_of(sought: Sought, traversal: Traversal, at: int, hops_max: int, sight
         at=at,
         entities_max=REACHED_MAX,
         paths_max=PATHS_MAX,
-        sees=sight.sees if sight.narrows else None,
+        allows=read_filter.allows if read_filter.narrows else None,
     )
 
 
 def _narrowed(
-    state: State, sought: Sought, at: int, walked: Walked
+    state: State, sought: SearchQuery, at: int, walked: Walked
 ) -> Generator[None, None, tuple[list[Node], list[Path]]]:
     """With a type or attributes asked for: the entities that have them, and the paths that end in one."""
     if sought.type is None and not sought.conditions:
@@ -292,10 +294,10 @@ def _narrowed(
 
 
 def _listed(
-    trust: Trust, nodes: list[Node], total: int, sought: Sought, fields: list[str] | None, bytes_max: int
+    trust: Trust, nodes: list[Node], total: int, sought: SearchQuery, fields: list[str] | None, bytes_max: int
 ) -> dict[str, Any]:
     told = (warned(trust, node.id, _result_of(node, fields, bytes_max)) for node in nodes)
-    entities = fitting(told, bytes_max)
+    entities = that_fit(told, bytes_max)
     newest = max(nodes[: len(entities)], key=lambda node: node.provenance.lamport, default=None)
     return {
         "entities": entities,

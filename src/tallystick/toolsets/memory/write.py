@@ -10,7 +10,7 @@ import msgspec
 from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.commits.chain import content_hash
-from tallystick.errors import Conflict, NotFound, TooMuch
+from tallystick.errors import Conflict, LimitExceeded, NotFound
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.documents import edge_name
@@ -19,7 +19,7 @@ from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.arguments import EdgeArgument, WriteArguments, refuse, required
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 TOOL = "memory.write"
 PAYLOAD_BYTES_MAX = 1024 * 1024
@@ -35,16 +35,16 @@ async def write(store: Store, principal: Principal, asked: WriteArguments) -> An
     check_size(payload)
     told: list[bool] = []
 
-    def propose(state: State, sight: Sight) -> Draft | Commit:
+    def propose(state: State, read_filter: ReadFilter) -> Draft | Commit:
         written = find_written(state, author.actor, asked, payload)
         if written is not None:
-            told[:] = [False] if sight.narrows else []
+            told[:] = [False] if read_filter.narrows else []
             return written
         if asked.op in EDGE_CHECKS:
-            EDGE_CHECKS[asked.op](state, sight, asked)
-        check_not_reserved(state, sight, asked, payload)
+            EDGE_CHECKS[asked.op](state, read_filter, asked)
+        check_not_reserved(state, read_filter, asked, payload)
         draft = DRAFTS[asked.op](state, author.actor, asked, payload)
-        told[:] = [_is_told(sight, operation) for operation in draft.operations] if sight.narrows else []
+        told[:] = [_is_told(read_filter, operation) for operation in draft.operations] if read_filter.narrows else []
         return draft
 
     receipt = await store.write_narrowed(
@@ -174,7 +174,7 @@ PAYLOADS: dict[str, Callable[[WriteArguments], Payload]] = {
 def check_size(payload: Payload) -> None:
     size = len(canonical_bytes(payload))
     if size > PAYLOAD_BYTES_MAX:
-        raise TooMuch(
+        raise LimitExceeded(
             f"the payload has {size:,} bytes, the limit is {PAYLOAD_BYTES_MAX:,}",
             code="PAYLOAD_TOO_LARGE",
             hint="keep large content elsewhere and write a reference to it, or split it over several nodes",
@@ -188,7 +188,7 @@ RESERVED = ("work/", "knowledge/", "tasks/", "trust/")
 """Types whose rules live elsewhere; the ontology's own are guarded wherever they are written."""
 
 
-def check_not_reserved(state: State, sight: Sight, asked: WriteArguments, payload: Payload) -> None:
+def check_not_reserved(state: State, read_filter: ReadFilter, asked: WriteArguments, payload: Payload) -> None:
     """Reading and lineage are for every entity; writing goes by the rules of its own vocabulary. Erasure must not."""
     if asked.op.startswith("REDACT"):
         return
@@ -196,7 +196,7 @@ def check_not_reserved(state: State, sight: Sight, asked: WriteArguments, payloa
     for node_id in (said[name] for name in ("id", "node_id", "from") if name in said):
         known = state.owner(node_id)
         if known is not None and known[0].startswith(RESERVED):
-            raise _reserved(known[0]) if sight.sees(node_id) else _taken(node_id)
+            raise _reserved(known[0]) if read_filter.allows(node_id) else _taken(node_id)
     if payload.get("type", "").startswith(RESERVED):
         raise _reserved(payload["type"])
 
@@ -248,11 +248,11 @@ def _upsert_node(state: State, actor: str, asked: WriteArguments, payload: Paylo
     return _draft(actor, asked, Operation(Verb.UPSERT_NODE, payload, nonce=asked.nonce))
 
 
-def _check_ends(state: State, sight: Sight, asked: WriteArguments) -> None:
+def _check_ends(state: State, read_filter: ReadFilter, asked: WriteArguments) -> None:
     """What may not be read is missing, too."""
     assert asked.edge is not None
     ends = dict.fromkeys((asked.edge.source, asked.edge.to))
-    missing = [each for each in ends if state.owner(each) is None or not sight.sees(each)]
+    missing = [each for each in ends if state.owner(each) is None or not read_filter.allows(each)]
     if missing:
         raise NotFound(
             "no node " + " and no node ".join(f"'{node_id}'" for node_id in missing),
@@ -261,13 +261,13 @@ def _check_ends(state: State, sight: Sight, asked: WriteArguments) -> None:
         )
 
 
-def _check_joins(state: State, sight: Sight, asked: WriteArguments) -> None:
+def _check_joins(state: State, read_filter: ReadFilter, asked: WriteArguments) -> None:
     """An edge to what may not be read is not there."""
-    if not sight.joins(resource_of(asked)):
+    if not read_filter.joins(resource_of(asked)):
         raise _no_edge(asked)
 
 
-EDGE_CHECKS: dict[str, Callable[[State, Sight, WriteArguments], None]] = {
+EDGE_CHECKS: dict[str, Callable[[State, ReadFilter, WriteArguments], None]] = {
     "UPSERT_EDGE": _check_ends,
     "DELETE_EDGE": _check_joins,
     "REDACT_EDGE": _check_joins,
@@ -379,10 +379,10 @@ def _draft(actor: str, asked: WriteArguments, *operations: Operation) -> Draft:
 # -- what is answered
 
 
-def _is_told(sight: Sight, operation: Operation) -> bool:
+def _is_told(read_filter: ReadFilter, operation: Operation) -> bool:
     """Whether the caller may know of it: not of an edge to what may not be read, which goes with its other end."""
     said = operation.payload
-    return "from" not in said or all([sight.sees(said["from"]), sight.sees(said["to"])])
+    return "from" not in said or all([read_filter.allows(said["from"]), read_filter.allows(said["to"])])
 
 
 def receipt_of(receipt: Receipt, told: Sequence[bool]) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tallystick.toolsets import Tool, Toolset
-from tallystick.toolsets.coded import say_error
+from tallystick.toolsets.error_shape import error_shape
 from tallystick.toolsets.ontology import arguments, connections, definitions, nodes, queries
-from tallystick.toolsets.ontology.desk import CONTENT_BYTES_MAX, Adopt, Desk, Published
+from tallystick.toolsets.ontology.context import CONTENT_BYTES_MAX, Adopt, Published, ToolContext
 
 if TYPE_CHECKING:
     from tallystick.projections.content import Contents
@@ -30,19 +30,19 @@ def make_toolset(
 ) -> Toolset:
     """`contents` and `text` by tenant. For those who look at the files, `published` is awaited after each write
     and `adopt` before a content is read or replaced."""
-    desk = Desk(contents, text, published, adopt, content_bytes_max)
+    tool_context = ToolContext(contents, text, published, adopt, content_bytes_max)
     return Toolset(
         name="ontology",
         summary="typed memories and connections under an ontology that you define, with content that people can"
         " open as files",
         faults="result",
-        say_error=say_error,
-        tools=tuple(_tool(desk, **row) for row in _TOOLS),
+        error_shape=error_shape,
+        tools=tuple(_tool(tool_context, **row) for row in _TOOLS),
     )
 
 
-def _tool(desk: Desk, *, call: Any, **row: Any) -> Tool:
-    return Tool(name=call.__name__, call=partial(call, desk), **row)
+def _tool(tool_context: ToolContext, *, call: Any, **row: Any) -> Tool:
+    return Tool(name=call.__name__, call=partial(call, tool_context), **row)
 
 
 _TEXT = {"type": "string"}

@@ -16,10 +16,10 @@ from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import CreateConnection, DeleteConnection, GetConnection, UpdateConnection
-from tallystick.toolsets.ontology.desk import (
+from tallystick.toolsets.ontology.context import (
     DEFAULT_FORMAT,
-    Desk,
     Outdated,
+    ToolContext,
     Writing,
     check_free,
     check_size,
@@ -32,20 +32,22 @@ from tallystick.toolsets.ontology.desk import (
 from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 _STEPS = 100
 
 
-async def create_connection(desk: Desk, store: Store, principal: Principal, asked: CreateConnection) -> Answer:
+async def create_connection(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: CreateConnection
+) -> Answer:
     if asked.format is not None and asked.content is None:
         raise InvalidArgument("format is given without content")
-    writing = Writing(desk, store, principal, "create_connection", written_type=asked.type)
+    writing = Writing(tool_context, store, principal, "create_connection", written_type=asked.type)
     attrs = asked.properties or {}
 
-    def judge(state: State, sight: Sight) -> None:
+    def judge(state: State, read_filter: ReadFilter) -> None:
         kind = lookup.get_connection_type(lookup.get_ontology(state), asked.type)
-        from_type, to_type = (lookup.get_end(state, sight, end) for end in (asked.from_node_id, asked.to_node_id))
+        from_type, to_type = (lookup.get_end(state, read_filter, end) for end in (asked.from_node_id, asked.to_node_id))
         check_connection(kind, from_type, to_type, attrs)
         check_size(attrs)
 
@@ -55,8 +57,8 @@ async def create_connection(desk: Desk, store: Store, principal: Principal, aske
         prepared = await _prepared(writing, connection_id, asked.content, asked.format or DEFAULT_FORMAT)
         name = {"id": connection_id, "from": asked.from_node_id, "rel": asked.type, "to": asked.to_node_id}
 
-        def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
-            judge(state, sight)
+        def propose(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
+            judge(state, read_filter)
             check_free(state, connection_id)
             return (_written(name, attrs, prepared.content if prepared else None),)
 
@@ -66,13 +68,13 @@ async def create_connection(desk: Desk, store: Store, principal: Principal, aske
     return await repeated(attempt)
 
 
-async def get_connection(desk: Desk, store: Store, principal: Principal, asked: GetConnection) -> Answer:
-    def look(state: State, sight: Sight) -> tuple[Edge, str, dict[str, Any]]:
-        edge = lookup.get_connection(state, sight, asked.connection_id)
-        return edge, _created(state, edge), warned(state.aspect(Trust), edge.id, {})
+async def get_connection(tool_context: ToolContext, store: Store, principal: Principal, asked: GetConnection) -> Answer:
+    def look(state: State, read_filter: ReadFilter) -> tuple[Edge, str, dict[str, Any]]:
+        edge = lookup.get_connection(state, read_filter, asked.connection_id)
+        return edge, _created(state, edge), warned(state.derived(Trust), edge.id, {})
 
     if asked.include_content:
-        await desk.adopt_edit(principal, "connections", asked.connection_id)
+        await tool_context.adopt_edit(principal, "connections", asked.connection_id)
     edge, created, warning = await store.narrowed(principal, Action.READ, look, resource=asked.connection_id)
     answer = {
         "id": edge.id,
@@ -86,17 +88,19 @@ async def get_connection(desk: Desk, store: Store, principal: Principal, asked: 
         **warning,
     }
     if asked.include_content:
-        answer |= await _content_of(desk, principal, edge)
+        answer |= await _content_of(tool_context, principal, edge)
     return Answer(answer, exempt=True)
 
 
-async def update_connection(desk: Desk, store: Store, principal: Principal, asked: UpdateConnection) -> Answer:
+async def update_connection(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: UpdateConnection
+) -> Answer:
     if asked.properties is None and asked.content is None and asked.format is None:
         raise InvalidArgument("nothing to update: give properties, content or format")
-    writing = Writing(desk, store, principal, "update_connection")
+    writing = Writing(tool_context, store, principal, "update_connection")
 
-    def judge(state: State, sight: Sight) -> Edge:
-        edge = lookup.get_connection(state, sight, asked.connection_id)
+    def judge(state: State, read_filter: ReadFilter) -> Edge:
+        edge = lookup.get_connection(state, read_filter, asked.connection_id)
         check_properties(asked.properties or {})
         check_size(edge.attrs | (asked.properties or {}))
         if asked.format is not None and asked.content is None and edge.content is None:
@@ -104,14 +108,14 @@ async def update_connection(desk: Desk, store: Store, principal: Principal, aske
         return edge
 
     if asked.content is not None:
-        await desk.adopt_edit(principal, "connections", asked.connection_id)
+        await tool_context.adopt_edit(principal, "connections", asked.connection_id)
 
     async def attempt() -> Answer:
         seen: Edge = await writing.look(judge, asked.connection_id)
         prepared = await _prepared(writing, seen.id, asked.content, asked.format or _format_of(seen))
 
-        def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
-            edge = judge(state, sight)
+        def propose(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
+            edge = judge(state, read_filter)
             name = state.edge_name(edge.id) or {}
             return (_written(name, edge.attrs | (asked.properties or {}), _content_after(edge, asked, prepared)),)
 
@@ -121,14 +125,16 @@ async def update_connection(desk: Desk, store: Store, principal: Principal, aske
     return await repeated(attempt)
 
 
-async def delete_connection(desk: Desk, store: Store, principal: Principal, asked: DeleteConnection) -> Answer:
-    writing = Writing(desk, store, principal, "delete_connection", Action.DELETE)
+async def delete_connection(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: DeleteConnection
+) -> Answer:
+    writing = Writing(tool_context, store, principal, "delete_connection", Action.DELETE)
 
-    def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
-        edge = lookup.get_connection(state, sight, asked.connection_id)
+    def propose(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
+        edge = lookup.get_connection(state, read_filter, asked.connection_id)
         return (Operation(Verb.DELETE_EDGE, state.edge_name(edge.id) or {}),)
 
-    await desk.adopt_edit(principal, "connections", asked.connection_id)
+    await tool_context.adopt_edit(principal, "connections", asked.connection_id)
     await writing.commit(propose, asked.connection_id)
     return done("delete_connection")
 
@@ -136,7 +142,7 @@ async def delete_connection(desk: Desk, store: Store, principal: Principal, aske
 async def _prepared(writing: Writing, connection_id: str, content: str | None, format: str) -> Prepared | None:
     if content is None:
         return None
-    data = await decoded(writing.desk, content, "utf-8")
+    data = await decoded(writing.tool_context, content, "utf-8")
     return await writing.prepare("connections", connection_id, format, "utf-8", data)
 
 
@@ -150,10 +156,10 @@ def _content_after(edge: Edge, asked: UpdateConnection, prepared: Prepared | Non
     return {**edge.content, "format": asked.format}
 
 
-async def _content_of(desk: Desk, principal: Principal, edge: Edge) -> dict[str, Any]:
+async def _content_of(tool_context: ToolContext, principal: Principal, edge: Edge) -> dict[str, Any]:
     if edge.content is None:
         return {"content": None, "content_format": None}
-    data = await asyncio.to_thread(desk.contents_of(principal).read, edge.content)
+    data = await asyncio.to_thread(tool_context.contents_of(principal).read, edge.content)
     return {"content": await encoded(data, "utf-8"), "content_format": _format_of(edge)}
 
 

@@ -33,11 +33,11 @@ from tallystick.toolsets.ontology.arguments import (
     GetOntology,
     ValidateConnection,
 )
-from tallystick.toolsets.ontology.desk import Desk, Writing, done
+from tallystick.toolsets.ontology.context import ToolContext, Writing, done
 from tallystick.toolsets.ontology.violations import Rules, rules_of, violations
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 Propose = Callable[[State], tuple[Operation, ...]]
 
@@ -45,14 +45,16 @@ ONTOLOGY = "ontology"
 """As policy knows it: what is written is the schema, whichever type it is."""
 
 
-async def create_ontology(desk: Desk, store: Store, principal: Principal, asked: CreateOntology) -> Answer:
+async def create_ontology(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: CreateOntology
+) -> Answer:
     kinds = [
         connection_type(each.name, each.from_types, each.to_types, each.required_properties)
         for each in asked.connection_types
     ]
 
     def propose(state: State) -> tuple[Operation, ...]:
-        if state.aspect(Ontology).exists:
+        if state.derived(Ontology).exists:
             raise Conflict(
                 "an ontology exists already",
                 code="ONTOLOGY_ALREADY_EXISTS",
@@ -62,19 +64,21 @@ async def create_ontology(desk: Desk, store: Store, principal: Principal, asked:
         names = map(define_node_type, dict.fromkeys(asked.node_types))
         return (define_ontology(), *names, *map(define_connection_type, kinds))
 
-    return await _define(desk, store, principal, "create_ontology", propose)
+    return await _define(tool_context, store, principal, "create_ontology", propose)
 
 
-async def add_node_type(desk: Desk, store: Store, principal: Principal, asked: AddNodeType) -> Answer:
+async def add_node_type(tool_context: ToolContext, store: Store, principal: Principal, asked: AddNodeType) -> Answer:
     def propose(state: State) -> tuple[Operation, ...]:
         if lookup.get_ontology(state).has_node_type(asked.type_name):
             raise _exists("Node", asked.type_name)
         return (define_node_type(asked.type_name),)
 
-    return await _define(desk, store, principal, "add_node_type", propose)
+    return await _define(tool_context, store, principal, "add_node_type", propose)
 
 
-async def add_connection_type(desk: Desk, store: Store, principal: Principal, asked: AddConnectionType) -> Answer:
+async def add_connection_type(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: AddConnectionType
+) -> Answer:
     kind = connection_type(asked.type_name, asked.from_types, asked.to_types, asked.required_properties)
 
     def propose(state: State) -> tuple[Operation, ...]:
@@ -82,17 +86,19 @@ async def add_connection_type(desk: Desk, store: Store, principal: Principal, as
             raise _exists("Connection", kind.name)
         return (define_connection_type(kind),)
 
-    return await _define(desk, store, principal, "add_connection_type", propose)
+    return await _define(tool_context, store, principal, "add_connection_type", propose)
 
 
-async def get_ontology(desk: Desk, store: Store, principal: Principal, asked: GetOntology) -> Answer:
+async def get_ontology(tool_context: ToolContext, store: Store, principal: Principal, asked: GetOntology) -> Answer:
     def look(state: State) -> dict[str, Any]:
         return described(lookup.get_ontology(state))
 
     return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY, is_entity=False), exempt=True)
 
 
-async def validate_connection(desk: Desk, store: Store, principal: Principal, asked: ValidateConnection) -> Answer:
+async def validate_connection(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: ValidateConnection
+) -> Answer:
     def look(state: State) -> dict[str, Any]:
         ontology = lookup.get_ontology(state)
         try:
@@ -105,8 +111,8 @@ async def validate_connection(desk: Desk, store: Store, principal: Principal, as
     return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY, is_entity=False))
 
 
-async def _define(desk: Desk, store: Store, principal: Principal, tool: str, propose: Propose) -> Answer:
-    found = await _commit(Writing(desk, store, principal, tool), propose)
+async def _define(tool_context: ToolContext, store: Store, principal: Principal, tool: str, propose: Propose) -> Answer:
+    found = await _commit(Writing(tool_context, store, principal, tool), propose)
     return Answer({"ok": True, **found}) if found else done(tool)
 
 
@@ -114,7 +120,7 @@ async def _commit(writing: Writing, propose: Propose) -> dict[str, Any]:
     """What stood before and violates what is now defined."""
     rules: list[Rules] = []
 
-    def noted(state: State, sight: Sight) -> tuple[Operation, ...]:
+    def noted(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
         operations = propose(state)
         found = rules_of(operations)
         rules[:] = [found] if found.have_members(state) else []
@@ -182,14 +188,14 @@ async def use_preset(store: Store, principal: Principal, name: str) -> dict[str,
     added: list[str] = []
 
     def propose(state: State) -> tuple[Operation, ...]:
-        operations = _lacking(state.aspect(Ontology), preset)
+        operations = _lacking(state.derived(Ontology), preset)
         added[:] = [operation.payload["attrs"]["name"] for operation in operations if operation.payload["attrs"]]
         if not operations:
             raise _NothingToDo
         return tuple(operations)
 
     try:
-        found = await _commit(Writing(Desk(None, None), store, principal, "ontology use"), propose)
+        found = await _commit(Writing(ToolContext(None, None), store, principal, "ontology use"), propose)
     except _NothingToDo:
         return {"added": []}
     return {"added": added, **found}

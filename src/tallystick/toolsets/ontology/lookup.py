@@ -10,11 +10,11 @@ from tallystick.state.ontology import ConnectionType, Ontology, listed
 from tallystick.state.state import State
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight
+    from tallystick.store import ReadFilter
 
 
 def get_ontology(state: State) -> Ontology:
-    ontology = state.aspect(Ontology)
+    ontology = state.derived(Ontology)
     if not ontology.exists:
         raise NotFound(
             "there is no ontology yet",
@@ -53,19 +53,19 @@ def get_type(state: State, node_id: str) -> str:
     return known[0]
 
 
-def get_end(state: State, sight: Sight, node_id: str) -> str:
+def get_end(state: State, read_filter: ReadFilter, node_id: str) -> str:
     """The type of a node to connect, if it may be read."""
-    if not sight.sees(node_id):
+    if not read_filter.allows(node_id):
         raise no_node(node_id)
     return get_type(state, node_id)
 
 
-def get_node(state: State, sight: Sight, node_id: str) -> Node:
+def get_node(state: State, read_filter: ReadFilter, node_id: str) -> Node:
     """A typed memory that may be read. Nodes whose type is not in the ontology belong to other toolsets."""
-    if not sight.sees(node_id):
+    if not read_filter.allows(node_id):
         raise no_node(node_id)
     known = state.owner(node_id)
-    if known is not None and not state.aspect(Ontology).has_node_type(known[0]):
+    if known is not None and not state.derived(Ontology).has_node_type(known[0]):
         raise no_node(node_id, f", only a ledger entity of type {known[0]}, which is not in the ontology")
     node = state.node(node_id)
     if node is None:
@@ -73,16 +73,16 @@ def get_node(state: State, sight: Sight, node_id: str) -> Node:
     return node
 
 
-def get_connection(state: State, sight: Sight, connection_id: str) -> Edge:
+def get_connection(state: State, read_filter: ReadFilter, connection_id: str) -> Edge:
     """One both of whose ends may be read."""
     edge = state.edge_by_id(connection_id)
-    if edge is None or not sight.joins(connection_id) or not _is_connection(state, edge):
+    if edge is None or not read_filter.joins(connection_id) or not _is_connection(state, edge):
         raise no_connection(connection_id)
     return edge
 
 
 def _is_connection(state: State, edge: Edge) -> bool:
-    kind = state.aspect(Ontology).find_connection_type(edge.rel)
+    kind = state.derived(Ontology).find_connection_type(edge.rel)
     return kind is not None and kind.governs(get_type(state, edge.source), get_type(state, edge.target))
 
 

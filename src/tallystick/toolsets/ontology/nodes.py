@@ -16,10 +16,10 @@ from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import CreateNode, GetNode, UpdateNode
-from tallystick.toolsets.ontology.desk import (
+from tallystick.toolsets.ontology.context import (
     DEFAULT_FORMAT,
-    Desk,
     Outdated,
+    ToolContext,
     Writing,
     check_encoding,
     check_free,
@@ -33,14 +33,14 @@ from tallystick.toolsets.ontology.desk import (
 from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 
-async def create_node(desk: Desk, store: Store, principal: Principal, asked: CreateNode) -> Answer:
-    writing = Writing(desk, store, principal, "create_node", written_type=asked.type)
+async def create_node(tool_context: ToolContext, store: Store, principal: Principal, asked: CreateNode) -> Answer:
+    writing = Writing(tool_context, store, principal, "create_node", written_type=asked.type)
     attrs = asked.properties or {}
 
-    def judge(state: State, sight: Sight) -> None:
+    def judge(state: State, read_filter: ReadFilter) -> None:
         lookup.check_node_type(lookup.get_ontology(state), asked.type)
         check_encoding(asked.encoding)
         check_properties(attrs)
@@ -49,11 +49,11 @@ async def create_node(desk: Desk, store: Store, principal: Principal, asked: Cre
     async def attempt() -> Answer:
         node_id = fresh_id("mem")
         await writing.look(judge, node_id)
-        data = await decoded(desk, asked.content, asked.encoding)
+        data = await decoded(tool_context, asked.content, asked.encoding)
         prepared = await writing.prepare("nodes", node_id, asked.format, asked.encoding, data)
 
-        def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
-            judge(state, sight)
+        def propose(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
+            judge(state, read_filter)
             check_free(state, node_id)
             return (_written(node_id, asked.type, attrs, prepared.content),)
 
@@ -63,9 +63,9 @@ async def create_node(desk: Desk, store: Store, principal: Principal, asked: Cre
     return await repeated(attempt)
 
 
-async def get_node(desk: Desk, store: Store, principal: Principal, asked: GetNode) -> Answer:
-    def look(state: State, sight: Sight) -> dict[str, Any]:
-        node = lookup.get_node(state, sight, asked.node_id)
+async def get_node(tool_context: ToolContext, store: Store, principal: Principal, asked: GetNode) -> Answer:
+    def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
+        node = lookup.get_node(state, read_filter, asked.node_id)
         times = state.summary(node.id)
         told = {
             "id": node.id,
@@ -75,45 +75,45 @@ async def get_node(desk: Desk, store: Store, principal: Principal, asked: GetNod
             "properties": node.attrs,
             "content_format": _format_of(node),
         }
-        return warned(state.aspect(Trust), node.id, told)
+        return warned(state.derived(Trust), node.id, told)
 
     return Answer(await store.narrowed(principal, Action.READ, look, resource=asked.node_id), exempt=True)
 
 
-async def get_node_content(desk: Desk, store: Store, principal: Principal, asked: GetNode) -> Answer:
-    def look(state: State, sight: Sight) -> tuple[Node, dict[str, Any]]:
-        return lookup.get_node(state, sight, asked.node_id), warned(state.aspect(Trust), asked.node_id, {})
+async def get_node_content(tool_context: ToolContext, store: Store, principal: Principal, asked: GetNode) -> Answer:
+    def look(state: State, read_filter: ReadFilter) -> tuple[Node, dict[str, Any]]:
+        return lookup.get_node(state, read_filter, asked.node_id), warned(state.derived(Trust), asked.node_id, {})
 
-    await desk.adopt_edit(principal, "nodes", asked.node_id)
+    await tool_context.adopt_edit(principal, "nodes", asked.node_id)
     node, warning = await store.narrowed(principal, Action.READ, look, resource=asked.node_id)
     content = node.content or {"text": ""}
     encoding = content.get("encoding", "utf-8")
-    data = await asyncio.to_thread(desk.contents_of(principal).read, content)
+    data = await asyncio.to_thread(tool_context.contents_of(principal).read, content)
     text = await encoded(data, encoding)
     answer = {"content": text, "encoding": encoding, "format": _format_of(node), **warning}
     return Answer(answer, text=text, exempt=True)
 
 
-async def update_node(desk: Desk, store: Store, principal: Principal, asked: UpdateNode) -> Answer:
+async def update_node(tool_context: ToolContext, store: Store, principal: Principal, asked: UpdateNode) -> Answer:
     if asked.properties is None and asked.content is None and asked.format is None and asked.encoding is None:
         raise InvalidArgument("nothing to update: give properties, content or format")
-    writing = Writing(desk, store, principal, "update_node")
+    writing = Writing(tool_context, store, principal, "update_node")
 
-    def judge(state: State, sight: Sight) -> Node:
-        node = lookup.get_node(state, sight, asked.node_id)
+    def judge(state: State, read_filter: ReadFilter) -> Node:
+        node = lookup.get_node(state, read_filter, asked.node_id)
         _check_update(asked)
         check_size(node.attrs | (asked.properties or {}))
         return node
 
     if asked.content is not None:
-        await desk.adopt_edit(principal, "nodes", asked.node_id)
+        await tool_context.adopt_edit(principal, "nodes", asked.node_id)
 
     async def attempt() -> Answer:
         seen: Node = await writing.look(judge, asked.node_id)
         prepared = await _prepared(writing, asked, seen)
 
-        def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
-            node = judge(state, sight)
+        def propose(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
+            node = judge(state, read_filter)
             attrs = node.attrs | (asked.properties or {})
             return (_written(node.id, node.type, attrs, _content_after(node, asked, prepared)),)
 
@@ -123,15 +123,15 @@ async def update_node(desk: Desk, store: Store, principal: Principal, asked: Upd
     return await repeated(attempt)
 
 
-async def delete_node(desk: Desk, store: Store, principal: Principal, asked: GetNode) -> Answer:
-    writing = Writing(desk, store, principal, "delete_node", Action.DELETE)
+async def delete_node(tool_context: ToolContext, store: Store, principal: Principal, asked: GetNode) -> Answer:
+    writing = Writing(tool_context, store, principal, "delete_node", Action.DELETE)
 
-    def propose(state: State, sight: Sight) -> tuple[Operation, ...]:
-        node = lookup.get_node(state, sight, asked.node_id)
+    def propose(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
+        node = lookup.get_node(state, read_filter, asked.node_id)
         edges = (Operation(Verb.DELETE_EDGE, name) for name in state.edge_names(node.id))
         return (*edges, Operation(Verb.DELETE_NODE, {"node_id": node.id}))
 
-    await desk.adopt_edit(principal, "nodes", asked.node_id)
+    await tool_context.adopt_edit(principal, "nodes", asked.node_id)
     await writing.commit(propose, asked.node_id)
     return done("delete_node")
 
@@ -147,7 +147,7 @@ def _check_update(asked: UpdateNode) -> None:
 async def _prepared(writing: Writing, asked: UpdateNode, node: Node) -> Prepared | None:
     if asked.content is None or asked.encoding is None:
         return None
-    data = await decoded(writing.desk, asked.content, asked.encoding)
+    data = await decoded(writing.tool_context, asked.content, asked.encoding)
     format = asked.format or _format_of(node) or DEFAULT_FORMAT
     return await writing.prepare("nodes", node.id, format, asked.encoding, data)
 

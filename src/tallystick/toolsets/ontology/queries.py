@@ -15,18 +15,18 @@ import msgspec
 from tallystick.policy import Action, Principal
 from tallystick.projections.text import RANKED_LIMIT, Hit
 from tallystick.state import Breathing
-from tallystick.state.members import Found, find_connections, find_neighbours, find_nodes
 from tallystick.state.ontology import ConnectionType, Ontology, check_properties
 from tallystick.state.state import State
+from tallystick.state.type_members import IdPage, find_connections, find_neighbours, find_nodes
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion, readable_of
-from tallystick.toolsets.fitting import cut_short, room_for
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import GetConnectedNodes, QueryConnections, QueryNodes, SearchContent
-from tallystick.toolsets.ontology.desk import Desk
+from tallystick.toolsets.ontology.context import ToolContext
+from tallystick.toolsets.read_filter import AnswerFilter, readable_of
+from tallystick.toolsets.truncation import cut_short, room_for
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 Said = dict[str, Any]
 PAGE_BYTES_MAX = 50_000
@@ -34,21 +34,23 @@ PAGE_IDS_MAX = 5_000
 SKIPPED_MAX = 100
 
 
-async def query_nodes(desk: Desk, store: Store, principal: Principal, asked: QueryNodes) -> Answer:
+async def query_nodes(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryNodes) -> Answer:
     check_properties(asked.properties or {})
 
-    def look(state: State, sight: Sight) -> Breathing[Said]:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[Said]:
         find = partial(find_nodes, state, _types(state, asked.type), asked.properties or {})
-        found = yield from _readable(find, sight, sight.sees, asked.offset or 0, _limit(asked.limit))
-        return _page("node_ids", found, asked.offset or 0, Discretion(state, sight), principal)
+        found = yield from _readable(find, read_filter, read_filter.allows, asked.offset or 0, _limit(asked.limit))
+        return _page("node_ids", found, asked.offset or 0, AnswerFilter(state, read_filter), principal)
 
     return Answer(await store.narrowed(principal, Action.SEARCH, look))
 
 
-async def query_connections(desk: Desk, store: Store, principal: Principal, asked: QueryConnections) -> Answer:
+async def query_connections(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: QueryConnections
+) -> Answer:
     check_properties(asked.properties or {})
 
-    def look(state: State, sight: Sight) -> Breathing[Said]:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[Said]:
         find = partial(
             find_connections,
             state,
@@ -57,35 +59,39 @@ async def query_connections(desk: Desk, store: Store, principal: Principal, aske
             source=asked.from_node_id,
             target=asked.to_node_id,
         )
-        found = yield from _readable(find, sight, sight.joins, asked.offset or 0, _limit(asked.limit))
-        return _page("connection_ids", found, asked.offset or 0, Discretion(state, sight), principal)
+        found = yield from _readable(find, read_filter, read_filter.joins, asked.offset or 0, _limit(asked.limit))
+        return _page("connection_ids", found, asked.offset or 0, AnswerFilter(state, read_filter), principal)
 
     return Answer(await store.narrowed(principal, Action.SEARCH, look))
 
 
-async def get_connected_nodes(desk: Desk, store: Store, principal: Principal, asked: GetConnectedNodes) -> Answer:
+async def get_connected_nodes(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: GetConnectedNodes
+) -> Answer:
     offset = asked.offset or 0
 
-    def look(state: State, sight: Sight) -> Said:
+    def look(state: State, read_filter: ReadFilter) -> Said:
         lookup.get_type(state, asked.node_id)
-        if not sight.sees(asked.node_id):
+        if not read_filter.allows(asked.node_id):
             raise lookup.no_node(asked.node_id)
         kinds = _kinds(state, asked.connection_type)
-        found = [each for each in find_neighbours(state, asked.node_id, kinds, asked.direction) if sight.sees(each)]
-        page = Found(found[offset : offset + _limit(asked.limit)], len(found))
-        return _page("node_ids", page, offset, Discretion(state, sight), principal)
+        found = [
+            each for each in find_neighbours(state, asked.node_id, kinds, asked.direction) if read_filter.allows(each)
+        ]
+        page = IdPage(found[offset : offset + _limit(asked.limit)], len(found))
+        return _page("node_ids", page, offset, AnswerFilter(state, read_filter), principal)
 
     return Answer(await store.narrowed(principal, Action.SEARCH, look, resource=asked.node_id))
 
 
-async def search_content(desk: Desk, store: Store, principal: Principal, asked: SearchContent) -> Answer:
+async def search_content(tool_context: ToolContext, store: Store, principal: Principal, asked: SearchContent) -> Answer:
     """The index holds the contents of every toolset; what is no typed memory is left out here."""
     ranked = asked.mode == "ranked"
     offset, limit = asked.offset or 0, _limit(asked.limit or (RANKED_LIMIT if ranked else None))
     most = offset + limit + 1
     await store.read(principal, Action.SEARCH, lambda state: None)  # Who may not search does not reach the index.
     while True:
-        found = await desk.text_of(principal).search(
+        found = await tool_context.text_of(principal).search(
             asked.query, node_type=asked.node_type, limit=most, mode=asked.mode
         )
         look = partial(_typed, hits=found.hits, ranked=ranked, start=offset, stop=offset + limit)
@@ -114,21 +120,21 @@ def _hit(hit: Hit) -> Said:
 
 
 def _typed(
-    state: State, sight: Sight, *, hits: list[Hit], ranked: bool, start: int, stop: int
+    state: State, read_filter: ReadFilter, *, hits: list[Hit], ranked: bool, start: int, stop: int
 ) -> tuple[list[Hit], list[str], bool]:
     """Those that are typed memories and may be read; which of them were recalled; whether the page would be the
     same if there were more hits behind these."""
-    ontology = state.aspect(Ontology)
+    ontology = state.derived(Ontology)
     types = ((hit, state.owner(hit.node_id)) for hit in hits)
     typed = [hit for hit, known in types if known is not None and ontology.has_node_type(known[0])]
-    seen = [hit for hit in typed if sight.sees(hit.node_id)]
-    if sight.narrows:
+    seen = [hit for hit in typed if read_filter.allows(hit.node_id)]
+    if read_filter.narrows:
         # Words weigh by how common they are in the whole memory, so a score tells of what may not be read.
         seen = [msgspec.structs.replace(hit, score=None) for hit in seen]
     end = stop
     if not ranked:
         seen, end = _by_creation(state, seen, start, stop)
-    return seen, Discretion(state, sight).untrusted(hit.node_id for hit in seen), end < len(seen)
+    return seen, AnswerFilter(state, read_filter).untrusted(hit.node_id for hit in seen), end < len(seen)
 
 
 def _by_creation(state: State, hits: list[Hit], start: int, stop: int) -> tuple[list[Hit], int]:
@@ -144,18 +150,22 @@ def _by_creation(state: State, hits: list[Hit], start: int, stop: int) -> tuple[
 
 
 def _readable(
-    find: Callable[..., Breathing[Found]], sight: Sight, shows: Callable[[str], bool], offset: int, limit: int
-) -> Breathing[Found]:
+    find: Callable[..., Breathing[IdPage]],
+    read_filter: ReadFilter,
+    shows: Callable[[str], bool],
+    offset: int,
+    limit: int,
+) -> Breathing[IdPage]:
     """The page of what may be read; where something may be withheld the total tells only whether there is more."""
-    if not sight.narrows:
+    if not read_filter.narrows:
         return (yield from find(offset=offset, limit=limit))
     end = offset + limit
     taken = end + 1
     while True:
-        found: Found = yield from find(offset=0, limit=taken)
+        found: IdPage = yield from find(offset=0, limit=taken)
         seen = [each for each in found.ids if shows(each)]
-        if len(seen) > end or taken >= found.total or not sight.is_clear:
-            return Found(seen[offset:end], min(len(seen), end + 1))
+        if len(seen) > end or taken >= found.total or not read_filter.is_clear:
+            return IdPage(seen[offset:end], min(len(seen), end + 1))
         taken *= 4
 
 
@@ -166,23 +176,23 @@ def _fitting_hits(hits: list[Hit], bytes_max: int, *, ranked: bool) -> list[Hit]
 
 def _types(state: State, wanted: str | None) -> list[str]:
     """Those of the ontology; a type that it does not name has no members."""
-    return [name for name in state.aspect(Ontology).node_types if wanted in (None, name)]
+    return [name for name in state.derived(Ontology).node_types if wanted in (None, name)]
 
 
 def _kinds(state: State, wanted: str | None) -> list[ConnectionType]:
-    return [kind for kind in state.aspect(Ontology).connection_types if wanted in (None, kind.name)]
+    return [kind for kind in state.derived(Ontology).connection_types if wanted in (None, kind.name)]
 
 
 def _limit(asked: int | None) -> int:
     return min(asked or PAGE_IDS_MAX, PAGE_IDS_MAX)
 
 
-def _page(key: str, found: Found, offset: int, discretion: Discretion, principal: Principal) -> Said:
+def _page(key: str, found: IdPage, offset: int, answer_filter: AnswerFilter, principal: Principal) -> Said:
     shown = _fitting(found.ids, room_for(principal, PAGE_BYTES_MAX))
     end = offset + len(shown)
     more: Said = {"next_offset": end, "total": found.total} if shown and end < found.total else {}
     more |= cut_short(len(shown), limit=len(found.ids), left=len(found.ids))
-    if untrusted := discretion.untrusted(shown):
+    if untrusted := answer_filter.untrusted(shown):
         more["untrusted"] = untrusted
     return {key: shown, **more}
 

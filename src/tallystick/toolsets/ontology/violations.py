@@ -16,7 +16,6 @@ from tallystick.commits import Operation
 from tallystick.errors import Conflict, Denied, InvalidArgument, TallystickError
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
-from tallystick.state.members import find_connections, find_nodes, may_have_members
 from tallystick.state.ontology import (
     CONNECTION_TYPE,
     NODE_TYPE,
@@ -26,9 +25,10 @@ from tallystick.state.ontology import (
     check_properties,
 )
 from tallystick.state.state import State
+from tallystick.state.type_members import find_connections, find_nodes, may_have_members
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 SHOWN_MAX = 20
 LOOKED_AT_MAX = 100_000
@@ -38,7 +38,7 @@ _AT_ONCE = 500
 Said = dict[str, Any]
 Members = tuple[list[str], list[str], bool]
 """Ids of nodes, ids of connections, and whether these are all."""
-Judge = Callable[["State", "Sight", str], Said | None]
+Judge = Callable[["State", "ReadFilter", str], Said | None]
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ async def _told(store: Store, principal: Principal, rules: Rules) -> Said:
     found: list[Said] = []
     total = 0
 
-    def members(state: State, sight: Sight) -> Breathing[Members]:
+    def members(state: State, read_filter: ReadFilter) -> Breathing[Members]:
         return _members(state, rules)
 
     there: Members = await store.narrowed(principal, Action.SEARCH, members)
@@ -90,10 +90,10 @@ async def _told(store: Store, principal: Principal, rules: Rules) -> Said:
 
 
 async def _violating(store: Store, principal: Principal, judge: Judge, ids: list[str]) -> list[Said]:
-    def look(state: State, sight: Sight) -> Breathing[list[Said]]:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[list[Said]]:
         wrong = []
         for entity_id in ids:
-            if (said := judge(state, sight, entity_id)) is not None:
+            if (said := judge(state, read_filter, entity_id)) is not None:
                 wrong.append(said)
             yield
         return wrong
@@ -107,24 +107,24 @@ def _members(state: State, rules: Rules) -> Breathing[Members]:
     return nodes.ids, edges.ids, max(nodes.total, edges.total) <= LOOKED_AT_MAX
 
 
-def _judge_node(state: State, sight: Sight, node_id: str) -> Said | None:
+def _judge_node(state: State, read_filter: ReadFilter, node_id: str) -> Said | None:
     node = state.node(node_id)
     fault = None if node is None else _fault(partial(check_properties, node.attrs))
-    if fault is None or not sight.sees(node_id):
+    if fault is None or not read_filter.allows(node_id):
         return None
     return {"node_id": node_id, "code": fault.code, "reason": fault.message}
 
 
-def _judge_connection(state: State, sight: Sight, edge_id: str) -> Said | None:
+def _judge_connection(state: State, read_filter: ReadFilter, edge_id: str) -> Said | None:
     fault = _fault(partial(_check_edge, state, edge_id))
-    if fault is None or not sight.joins(edge_id):
+    if fault is None or not read_filter.joins(edge_id):
         return None
     return {"connection_id": edge_id, "code": fault.code, "reason": fault.message}
 
 
 def _check_edge(state: State, edge_id: str) -> None:
     edge = state.edge_by_id(edge_id)
-    kind = None if edge is None else state.aspect(Ontology).find_connection_type(edge.rel)
+    kind = None if edge is None else state.derived(Ontology).find_connection_type(edge.rel)
     if edge is not None and kind is not None:
         source, target = state.owner(edge.source), state.owner(edge.target)
         if source is not None and target is not None:

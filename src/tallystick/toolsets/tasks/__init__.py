@@ -14,12 +14,12 @@ from tallystick.clock import Clock, wall_clock
 from tallystick.state.tasks import Pipelines
 from tallystick.toolsets import Tool, Toolset
 from tallystick.toolsets.claims import Claims
-from tallystick.toolsets.envelope import OUTPUT, say_error
-from tallystick.toolsets.knowledge.desk import Desk as KnowledgeDesk
+from tallystick.toolsets.envelope import OUTPUT, error_shape
+from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 from tallystick.toolsets.tasks import arguments
 from tallystick.toolsets.tasks.blocks import block, manage_dependency, query_dependencies, unblock
 from tallystick.toolsets.tasks.containers import manage_container
-from tallystick.toolsets.tasks.desk import Desk
+from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.next import (
     NULLABLE,
     get_blocked_features,
@@ -30,44 +30,46 @@ from tallystick.toolsets.tasks.next import (
 )
 from tallystick.toolsets.tasks.queries import query_container
 from tallystick.toolsets.tasks.sections import manage_sections, query_sections
-from tallystick.toolsets.tasks.steps import advance, revert, terminate
 from tallystick.toolsets.tasks.tags import get_tag_usage, list_tags, rename_tag
 from tallystick.toolsets.tasks.templates import apply_template, manage_template, query_templates
+from tallystick.toolsets.tasks.transitions import advance, revert, terminate
 
 
 def toolset(
     *,
     pipelines: Pipelines | None = None,
-    knowledge: KnowledgeDesk | None = None,
+    knowledge: KnowledgeContext | None = None,
     claims: Claims | None = None,
     clock: Clock = wall_clock,
 ) -> Toolset:
     """`pipelines` are those of `settings.read_pipelines`; `knowledge` tells whether atoms are fresh."""
-    desk = Desk(pipelines=pipelines or Pipelines(), knowledge=knowledge, claims=claims or Claims(), clock=clock)
-    return at_desk(desk)
+    tool_context = ToolContext(
+        pipelines=pipelines or Pipelines(), knowledge=knowledge, claims=claims or Claims(), clock=clock
+    )
+    return toolset_with(tool_context)
 
 
-def at_desk(desk: Desk) -> Toolset:
+def toolset_with(tool_context: ToolContext) -> Toolset:
     return Toolset(
         name="tasks",
         summary="projects, features and tasks with sections, priorities and blocks, advanced step by step",
         faults="result",
-        say_error=say_error,
-        tools=tuple(_tool(desk, *row) for row in _TABLE),
+        error_shape=error_shape,
+        tools=tuple(_tool(tool_context, *row) for row in _TABLE),
     )
 
 
 _Row = tuple[Any, type[Any], str, str, str]
 
 
-def _tool(desk: Desk, call: Any, takes: type[Any], traits: str, title: str, words: str) -> Tool:
+def _tool(tool_context: ToolContext, call: Any, takes: type[Any], traits: str, title: str, words: str) -> Tool:
     return Tool(
         name=call.__name__,
         title=title,
         description=words,
         input=takes,
         output=NULLABLE if "n" in traits else OUTPUT,
-        call=partial(call, desk),
+        call=partial(call, tool_context),
         reads_only="r" in traits,
         destructive="d" in traits,
         idempotent="i" in traits,

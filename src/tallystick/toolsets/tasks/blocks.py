@@ -13,21 +13,21 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import NO_OP, Card
 from tallystick.state.work.cycles import find_way
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import itself
 from tallystick.toolsets.envelope import check, not_found, succeeded
-from tallystick.toolsets.fitting import listing
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
+from tallystick.toolsets.read_filter import itself
 from tallystick.toolsets.tasks.arguments import Block, ManageDependency, QueryDependencies, Unblock
-from tallystick.toolsets.tasks.desk import Desk
+from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import entity_of
 from tallystick.toolsets.tasks.view import RELATES_TO, Said, View, check_open, invalid
-from tallystick.toolsets.work.faults import shortened
+from tallystick.toolsets.truncation import listing
+from tallystick.toolsets.work.errors import shortened
 
 if TYPE_CHECKING:
     from tallystick.store import Store
 
 
-async def block(desk: Desk, store: Store, principal: Principal, asked: Block) -> Answer:
+async def block(tool_context: ToolContext, store: Store, principal: Principal, asked: Block) -> Answer:
     references = _references(asked)
     if NO_OP in references and not asked.blockedReason:
         raise invalid("blockedReason is required when blockedBy is NO_OP")
@@ -45,7 +45,7 @@ async def block(desk: Desk, store: Store, principal: Principal, asked: Block) ->
         entity = entity_of(view, card)
         return {card.kind: entity, "addedBlockers": added, "totalBlockers": len(entity["blockedBy"])}
 
-    data = await desk.write(store, principal, "block", draw, resource=asked.id)
+    data = await tool_context.write(store, principal, "block", draw, resource=asked.id)
     return succeeded(data, f"{asked.containerType} blocked by {data['totalBlockers']}", exempt=True)
 
 
@@ -69,7 +69,7 @@ def _blocker(view: View, card: Card, reference: str) -> Card:
 def _wait(view: View, card: Card, blocker_id: str) -> None:
     way = find_way(view.graph, view.row(blocker_id), view.row(card.id))
     if way is not None:
-        path = shortened(view.discretion.seen([card.id, *(row.id for row in way)], itself))
+        path = shortened(view.answer_filter.seen([card.id, *(row.id for row in way)], itself))
         raise Conflict(
             f"this would close a circle: {' waits for '.join(path)}",
             code="CIRCULAR_DEPENDENCY",
@@ -86,7 +86,7 @@ def _note_block(view: View, card: Card, added: list[str], reason: str | None) ->
     return view.revise(card, changes, **(view.released(card) if added else {})) if added or changes else card
 
 
-async def unblock(desk: Desk, store: Store, principal: Principal, asked: Unblock) -> Answer:
+async def unblock(tool_context: ToolContext, store: Store, principal: Principal, asked: Unblock) -> Answer:
     references = _references(asked)
 
     def draw(view: View) -> Said:
@@ -103,7 +103,7 @@ async def unblock(desk: Desk, store: Store, principal: Principal, asked: Unblock
             "isFullyUnblocked": not view.blockers(card),
         }
 
-    data = await desk.write(store, principal, "unblock", draw, resource=asked.id)
+    data = await tool_context.write(store, principal, "unblock", draw, resource=asked.id)
     left = "fully unblocked" if data["isFullyUnblocked"] else f"still blocked by {len(data['remainingBlockers'])}"
     return succeeded(data, f"{asked.containerType} {left}", exempt=True)
 
@@ -123,7 +123,9 @@ def _release(view: View, card: Card, removed: list[str]) -> Card:
 # -- dependencies
 
 
-async def manage_dependency(desk: Desk, store: Store, principal: Principal, asked: ManageDependency) -> Answer:
+async def manage_dependency(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: ManageDependency
+) -> Answer:
     kind = asked.type or "BLOCKS"
 
     def draw(view: View) -> Said:
@@ -139,7 +141,7 @@ async def manage_dependency(desk: Desk, store: Store, principal: Principal, aske
         told = {"dependency": _line(kind, view.get(source.kind, source.id), view.get(target.kind, target.id))}
         return told | {"changed": changed}
 
-    data = await desk.write(store, principal, "manage_dependency", draw, resource=asked.toId)
+    data = await tool_context.write(store, principal, "manage_dependency", draw, resource=asked.toId)
     return succeeded(data, "Dependency created" if asked.operation == "create" else "Dependency deleted")
 
 
@@ -167,7 +169,7 @@ def _relates(view: View, source: Card, target: Card, creates: bool) -> bool:
     if (target.id in view.related(source.id)) == creates:
         return False
     if creates:
-        view.sketch.link({"from": source.id, "rel": RELATES_TO, "to": target.id})
+        view.builder.link({"from": source.id, "rel": RELATES_TO, "to": target.id})
     else:
         view.unlink(source.id, RELATES_TO, target.id)
         view.unlink(target.id, RELATES_TO, source.id)
@@ -176,7 +178,9 @@ def _relates(view: View, source: Card, target: Card, creates: bool) -> bool:
     return True
 
 
-async def query_dependencies(desk: Desk, store: Store, principal: Principal, asked: QueryDependencies) -> Answer:
+async def query_dependencies(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: QueryDependencies
+) -> Answer:
     def look(view: View) -> Said:
         card = view.get(asked.containerType or "", asked.id)
         found: list[Said] = []
@@ -190,12 +194,12 @@ async def query_dependencies(desk: Desk, store: Store, principal: Principal, ask
         found += [_warned(view, each, _line("RELATES_TO", card, each)) for each in related if each is not None]
         return listing("dependencies", found, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
 
-    return succeeded(await desk.read(store, principal, Action.READ, look, resource=asked.id))
+    return succeeded(await tool_context.read(store, principal, Action.READ, look, resource=asked.id))
 
 
 def _warned(view: View, other: Card, line: Said) -> Said:
     """Of the one that was asked about its readers know; of the other end this is all they see."""
-    return view.discretion.warned(other.id, line)
+    return view.answer_filter.warned(other.id, line)
 
 
 def _line(kind: str, source: Card, target: Card) -> Said:

@@ -11,12 +11,12 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import LOOSE, WEIGHTS, Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, succeeded
-from tallystick.toolsets.fitting import size_of
-from tallystick.toolsets.knowledge.desk import project_deletion
+from tallystick.toolsets.knowledge.context import project_deletion
 from tallystick.toolsets.tasks.arguments import ManageContainer, differing, missing, unchanging
-from tallystick.toolsets.tasks.desk import Desk, check_unused, said
+from tallystick.toolsets.tasks.context import ToolContext, check_unused, said
 from tallystick.toolsets.tasks.entities import entity_of
 from tallystick.toolsets.tasks.view import RELATES_TO, Said, View, invalid, invalid_operation
+from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 TOOL = "manage_container"
 
 
-async def manage_container(desk: Desk, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
+async def manage_container(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: ManageContainer
+) -> Answer:
     check(_problems(asked))
-    return await _OPERATIONS[asked.operation](desk, store, principal, asked)
+    return await _OPERATIONS[asked.operation](tool_context, store, principal, asked)
 
 
 def _problems(asked: ManageContainer) -> Iterator[str]:
@@ -63,9 +65,9 @@ def _title(asked: ManageContainer) -> str | None:
 # -- create
 
 
-async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
+async def _create(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
     kind = asked.containerType or ""
-    entity_id, root_id = desk.ids(), desk.ids()
+    entity_id, root_id = tool_context.ids(), tool_context.ids()
 
     def draw(view: View) -> Said:
         check_unused(view.state, [entity_id, root_id])
@@ -77,7 +79,7 @@ async def _create(desk: Desk, store: Store, principal: Principal, asked: ManageC
             view.job = entity_id
         return {kind: entity_of(view, view.get(kind, entity_id))}
 
-    data = await desk.write(store, principal, TOOL, draw)
+    data = await tool_context.write(store, principal, TOOL, draw)
     return succeeded(data, f"{kind.capitalize()} created", exempt=True)
 
 
@@ -95,7 +97,7 @@ def _check_name(view: View, name: str, own: str | None = None) -> None:
             f"there is a project '{name}' already",
             code="DUPLICATE_NAME",
             hint="use it, or choose another name: graph_open knows projects by their names",
-            details={"id": view.discretion.reference(board.id)},
+            details={"id": view.answer_filter.reference(board.id)},
         )
 
 
@@ -168,7 +170,7 @@ def _check_size(attrs: Said) -> None:
 # -- update
 
 
-async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
+async def _update(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
     kind = asked.containerType or ""
 
     def draw(view: View) -> Said:
@@ -180,7 +182,7 @@ async def _update(desk: Desk, store: Store, principal: Principal, asked: ManageC
             card = _update_node(view, asked, card)
         return {kind: entity_of(view, card)}
 
-    data = await desk.write(store, principal, TOOL, draw, resource=asked.id)
+    data = await tool_context.write(store, principal, TOOL, draw, resource=asked.id)
     return succeeded(data, f"{kind.capitalize()} updated", exempt=True)
 
 
@@ -190,7 +192,7 @@ def _update_project(view: View, asked: ManageContainer, card: Card) -> Card:
         _check_name(view, changes["name"], card.id)
     root = _root(view, card) if "summary" in changes else None
     if root is not None:
-        view.sketch.revise(root, summary=changes["summary"])
+        view.builder.revise(root, summary=changes["summary"])
     task = differing(view.said(card.id), _given(description=asked.description, tags=asked.tags))
     return view.revise(card, task, **changes) if task or changes else card
 
@@ -207,7 +209,7 @@ def _update_node(view: View, asked: ManageContainer, card: Card) -> Card:
     _check_size(view.attrs(card.id))
     if "project" in moves:
         for each in list(view.row(card.id).below()):
-            view.sketch.revise(each.id, project=moves["project"])
+            view.builder.revise(each.id, project=moves["project"])
     return card
 
 
@@ -272,14 +274,14 @@ def _relate(view: View, card: Card, references: list[str]) -> bool:
             view.unlink(each, RELATES_TO, card.id)
     for each in wanted:
         if each not in before:
-            view.sketch.link({"from": card.id, "rel": RELATES_TO, "to": each})
+            view.builder.link({"from": card.id, "rel": RELATES_TO, "to": each})
     return wanted.keys() != set(before)
 
 
 # -- delete
 
 
-async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
+async def _delete(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
     kind = asked.containerType or ""
 
     def draw(view: View) -> Said:
@@ -291,7 +293,7 @@ async def _delete(desk: Desk, store: Store, principal: Principal, asked: ManageC
         _remove(view, card, contained)
         return {"deleted": True, "id": card.id} | said(deletedChildren=told)
 
-    data = await desk.write(store, principal, TOOL, draw, action=Action.DELETE, resource=asked.id)
+    data = await tool_context.write(store, principal, TOOL, draw, action=Action.DELETE, resource=asked.id)
     return succeeded(data, f"{kind.capitalize()} deleted")
 
 
@@ -317,19 +319,19 @@ def _remove(view: View, card: Card, contained: list[Card]) -> None:
     gone = list(dict.fromkeys([*nodes, card.id]))
     edges = {tuple(sorted(name.items())): name for each in gone for name in view.state.edge_names(each)}
     for name in edges.values():
-        view.sketch.unlink(dict(name))
+        view.builder.unlink(dict(name))
     for each in gone:
         for section_id in view.all_sections(each):
             view.delete_other(section_id)
     if card.kind == "project":
-        view.sketch.operations.extend(project_deletion(view.state, card.id))
+        view.builder.operations.extend(project_deletion(view.state, card.id))
     # From below: a node is never without the one above it.
     for each in sorted(nodes, key=lambda node_id: -view.row(node_id).depth):
         view.forget(each)
-        view.sketch.delete(each)
+        view.builder.delete(each)
     if card.kind == "project":
         view.forget(card.id)
-        view.sketch.operations.append(Operation(Verb.DELETE_NODE, {"node_id": card.id}))
+        view.builder.operations.append(Operation(Verb.DELETE_NODE, {"node_id": card.id}))
 
 
 _OPERATIONS = {"create": _create, "update": _update, "delete": _delete}

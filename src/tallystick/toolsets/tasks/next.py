@@ -9,12 +9,12 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import ACTIVE, NEW, Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import OUTPUT, succeeded
-from tallystick.toolsets.fitting import listing
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import Blocked, NextFeature, NextTask, WorkflowState
-from tallystick.toolsets.tasks.desk import Desk
+from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import entity_of, title_of
 from tallystick.toolsets.tasks.view import Said, View, invalid
+from tallystick.toolsets.truncation import listing
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -26,24 +26,24 @@ NULLABLE: dict[str, Any] = {
 """Where there may be nothing to hand out."""
 
 
-async def get_next_task(desk: Desk, store: Store, principal: Principal, asked: NextTask) -> Answer:
+async def get_next_task(tool_context: ToolContext, store: Store, principal: Principal, asked: NextTask) -> Answer:
     def look(view: View) -> Said | None:
         within = _within(view, asked.projectId, asked.featureId)
         # In their order: the first that fits is the one.
         fresh = (view.card(task_id) for _, task_id in view.shelf.fresh)
         return _first(view, (card for card in fresh if card is not None and within(card)), asked.priority)
 
-    return _handed_out("task", await desk.read(store, principal, Action.READ, look))
+    return _handed_out("task", await tool_context.read(store, principal, Action.READ, look))
 
 
-async def get_next_feature(desk: Desk, store: Store, principal: Principal, asked: NextFeature) -> Answer:
+async def get_next_feature(tool_context: ToolContext, store: Store, principal: Principal, asked: NextFeature) -> Answer:
     def look(view: View) -> Said | None:
         within = _within(view, asked.projectId, None)
         open_ = [card for card in view.shelf.by_kind["feature"].values() if card.status in (NEW, ACTIVE)]
         open_.sort(key=lambda card: (card.status != ACTIVE, card.order[0], card.created))
         return _first(view, (card for card in open_ if within(card)), asked.priority)
 
-    return _handed_out("feature", await desk.read(store, principal, Action.READ, look))
+    return _handed_out("feature", await tool_context.read(store, principal, Action.READ, look))
 
 
 def _within(view: View, project_id: str | None, feature_id: str | None) -> Callable[[Card], bool]:
@@ -62,7 +62,7 @@ def _within(view: View, project_id: str | None, feature_id: str | None) -> Calla
 def _first(view: View, cards: Iterator[Card], priority: str | None) -> Said | None:
     wanted = (each for each in cards if priority is None or each.priority == priority)
     fits = (each for each in wanted if not view.is_taken(each) and not view.blockers(each))
-    for card in view.discretion.first(fits, lambda each: view.discretion.sees(each.id), 1):
+    for card in view.answer_filter.first(fits, lambda each: view.answer_filter.allows(each.id), 1):
         return {card.kind: entity_of(view, card)}
     return None
 
@@ -77,15 +77,15 @@ def _handed_out(kind: str, data: Said | None) -> Answer:
 # -- blocked
 
 
-async def get_blocked_tasks(desk: Desk, store: Store, principal: Principal, asked: Blocked) -> Answer:
-    return await _blocked(desk, store, principal, asked, "task")
+async def get_blocked_tasks(tool_context: ToolContext, store: Store, principal: Principal, asked: Blocked) -> Answer:
+    return await _blocked(tool_context, store, principal, asked, "task")
 
 
-async def get_blocked_features(desk: Desk, store: Store, principal: Principal, asked: Blocked) -> Answer:
-    return await _blocked(desk, store, principal, asked, "feature")
+async def get_blocked_features(tool_context: ToolContext, store: Store, principal: Principal, asked: Blocked) -> Answer:
+    return await _blocked(tool_context, store, principal, asked, "feature")
 
 
-async def _blocked(desk: Desk, store: Store, principal: Principal, asked: Blocked, kind: str) -> Answer:
+async def _blocked(tool_context: ToolContext, store: Store, principal: Principal, asked: Blocked, kind: str) -> Answer:
     def look(view: View) -> Said:
         within = _within(view, asked.projectId, asked.featureId if kind == "task" else None)
         cards = (view.card(each) for each in view.shelf.by_kind[kind])
@@ -95,13 +95,15 @@ async def _blocked(desk: Desk, store: Store, principal: Principal, asked: Blocke
         entities = (entity_of(view, card) for card in found)
         return listing(f"{kind}s", entities, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
 
-    return succeeded(await desk.read(store, principal, Action.SEARCH, look))
+    return succeeded(await tool_context.read(store, principal, Action.SEARCH, look))
 
 
 # -- workflow
 
 
-async def query_workflow_state(desk: Desk, store: Store, principal: Principal, asked: WorkflowState) -> Answer:
+async def query_workflow_state(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: WorkflowState
+) -> Answer:
     if asked.containerType == "project":
         raise invalid("projects have no workflow: ask for a feature or a task")
 
@@ -120,11 +122,11 @@ async def query_workflow_state(desk: Desk, store: Store, principal: Principal, a
             "pipelinePosition": view.pipelines.position(card.kind, card.status),
             "relatedEntities": [_related(view, each) for each in related if each is not None],
         }
-        return view.discretion.warned(card.id, told)
+        return view.answer_filter.warned(card.id, told)
 
-    return succeeded(await desk.read(store, principal, Action.READ, look, resource=asked.id))
+    return succeeded(await tool_context.read(store, principal, Action.READ, look, resource=asked.id))
 
 
 def _related(view: View, card: Card) -> Said:
     told = {"id": card.id, "type": card.kind, "title": title_of(view, card), "status": card.status}
-    return view.discretion.warned(card.id, told)
+    return view.answer_filter.warned(card.id, told)

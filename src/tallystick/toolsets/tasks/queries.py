@@ -10,13 +10,13 @@ from tallystick.state import Breathing
 from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, clamped, succeeded
-from tallystick.toolsets.fitting import cut_short, fitting, listing, room_for
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
-from tallystick.toolsets.knowledge.context import Context, add_freshness, context
+from tallystick.toolsets.knowledge.path_context import Context, add_freshness, context
 from tallystick.toolsets.tasks.arguments import KNOWN, PAGE_DEFAULT, QueryContainer, missing, split_words
-from tallystick.toolsets.tasks.desk import Desk
+from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import counts_of, entity_of, files_of, sections_of, text, title_of
 from tallystick.toolsets.tasks.view import Said, View
+from tallystick.toolsets.truncation import cut_short, listing, room_for, that_fit
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -25,17 +25,21 @@ OFFSET_MAX = 1 << 53
 _BREATH = 50
 
 
-async def query_container(desk: Desk, store: Store, principal: Principal, asked: QueryContainer) -> Answer:
+async def query_container(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: QueryContainer
+) -> Answer:
     check(_problems(asked))
     if asked.operation == "search" or asked.id is None:
         room = room_for(principal, ANSWER_BYTES_MAX)
-        found: Said = await desk.read(store, principal, Action.SEARCH, lambda view: _found(view, asked, room))
+        found: Said = await tool_context.read(store, principal, Action.SEARCH, lambda view: _found(view, asked, room))
         return succeeded(found)
     if asked.operation == "overview":
         return succeeded(
-            await desk.read(store, principal, Action.READ, lambda view: _overview(view, asked), resource=asked.id)
+            await tool_context.read(
+                store, principal, Action.READ, lambda view: _overview(view, asked), resource=asked.id
+            )
         )
-    return await _get(desk, store, principal, asked)
+    return await _get(tool_context, store, principal, asked)
 
 
 def _problems(asked: QueryContainer) -> Iterator[str]:
@@ -50,23 +54,23 @@ def _problems(asked: QueryContainer) -> Iterator[str]:
 # -- get
 
 
-async def _get(desk: Desk, store: Store, principal: Principal, asked: QueryContainer) -> Answer:
+async def _get(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryContainer) -> Answer:
     def look(view: View) -> Breathing[tuple[Said, Context | None]]:
         card = view.get(asked.containerType or "", asked.id)
         data: Said = {card.kind: entity_of(view, card)}
         if asked.includeSections:
             data["sections"] = sections_of(view, view.sections(card.id))
         if card.kind != "task":
-            data["taskCounts"] = counts_of(view.told_below(card, "task"))
+            data["taskCounts"] = counts_of(view.visible_below(card, "task"))
         if card.kind != "task" or not asked.includeGraphContext:
             return data, None
         known = yield from _known(view, card)
         return data | {"graphContext": known.data}, known
 
-    found: tuple[Said, Context | None] = await desk.read(store, principal, Action.READ, look, resource=asked.id)
+    found: tuple[Said, Context | None] = await tool_context.read(store, principal, Action.READ, look, resource=asked.id)
     data, known = found
-    if desk.knowledge is not None and known is not None:
-        add_freshness(known, await desk.knowledge.freshness(known.pins))
+    if tool_context.knowledge is not None and known is not None:
+        add_freshness(known, await tool_context.knowledge.freshness(known.pins))
     return succeeded(data, exempt=True)
 
 
@@ -75,7 +79,7 @@ def _known(view: View, card: Card) -> Breathing[Context]:
     files = files_of(view, card)
     if card.project is None:
         return Context({"molecules": [], "orphanAtoms": [], "unmatchedPaths": files})
-    found = yield from context(view.state, card.project, files, view.discretion)
+    found = yield from context(view.state, card.project, files, view.answer_filter)
     return found
 
 
@@ -87,15 +91,15 @@ def _overview(view: View, asked: QueryContainer) -> Said:
     data: Said = {card.kind: entity_of(view, card)}
     if card.kind == "task":
         return data
-    data["taskCounts"] = counts_of(view.told_below(card, "task"))
+    data["taskCounts"] = counts_of(view.visible_below(card, "task"))
     within = "feature" if card.kind == "project" else "task"
-    cards = view.told_below(card, within)
+    cards = view.visible_below(card, within)
     data |= listing(f"{within}s", (_line(view, each) for each in cards), len(cards), ANSWER_BYTES_MAX)
     return data | ({"hint": "search pages through all of them"} if "omitted" in data else {})
 
 
 def _line(view: View, card: Card) -> Said:
-    counts = {"taskCounts": counts_of(view.told_below(card, "task"))} if card.kind == "feature" else {}
+    counts = {"taskCounts": counts_of(view.visible_below(card, "task"))} if card.kind == "feature" else {}
     return entity_of(view, card) | counts
 
 
@@ -109,7 +113,7 @@ def _found(view: View, asked: QueryContainer, bytes_max: int) -> Breathing[Said]
     fitting_cards.sort(key=lambda card: card.updated if card.kind == "project" else card.created, reverse=True)
     holding = yield from _holding(view, fitting_cards, (asked.query or "").strip().casefold())
     hits = view.visible(holding)
-    items = fitting((entity_of(view, card) for card in hits[offset : offset + limit]), bytes_max)
+    items = that_fit((entity_of(view, card) for card in hits[offset : offset + limit]), bytes_max)
     data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
     data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
     if items and offset + len(items) < len(hits):
@@ -122,9 +126,9 @@ def _candidates(view: View, asked: QueryContainer) -> Iterable[Card]:
     if asked.featureId is not None:
         feature = view.get("feature", asked.featureId)
         project = view.get("project", asked.projectId).id if asked.projectId is not None else feature.project
-        return view.told_below(feature, kind) if feature.project == project else []
+        return view.visible_below(feature, kind) if feature.project == project else []
     if asked.projectId is not None:
-        return view.told_below(view.get("project", asked.projectId), kind)
+        return view.visible_below(view.get("project", asked.projectId), kind)
     cards = (view.card(each) for each in view.shelf.by_kind[kind])
     return [card for card in cards if card is not None]
 

@@ -11,9 +11,9 @@ from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state.tasks import SECTION, Card
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import itself
 from tallystick.toolsets.envelope import check, check_version, find_uuid, not_found, succeeded
 from tallystick.toolsets.knowledge.lookup import version_of
+from tallystick.toolsets.read_filter import itself
 from tallystick.toolsets.tasks.arguments import (
     ManageSections,
     QuerySections,
@@ -22,7 +22,7 @@ from tallystick.toolsets.tasks.arguments import (
     missing,
     unchanging,
 )
-from tallystick.toolsets.tasks.desk import Desk, check_unused
+from tallystick.toolsets.tasks.context import ToolContext, check_unused
 from tallystick.toolsets.tasks.entities import section_of, sections_of, text
 from tallystick.toolsets.tasks.view import Said, View, invalid
 
@@ -37,7 +37,7 @@ _WRITTEN = ("title", "usageDescription", "content", "contentFormat")
 # -- query
 
 
-async def query_sections(desk: Desk, store: Store, principal: Principal, asked: QuerySections) -> Answer:
+async def query_sections(tool_context: ToolContext, store: Store, principal: Principal, asked: QuerySections) -> Answer:
     def look(view: View) -> Said:
         card = get_entity(view, asked.entityType, asked.entityId)
         wanted = {find_uuid(each) or each for each in asked.sectionIds or ()}
@@ -50,7 +50,7 @@ async def query_sections(desk: Desk, store: Store, principal: Principal, asked: 
         found = sections_of(view, ids, with_content=asked.includeContent is not False)
         return {"sections": found, "count": len(found)}
 
-    return succeeded(await desk.read(store, principal, Action.READ, look, resource=asked.entityId), exempt=True)
+    return succeeded(await tool_context.read(store, principal, Action.READ, look, resource=asked.entityId), exempt=True)
 
 
 def get_entity(view: View, entity_type: str | None, reference: str | None) -> Card:
@@ -64,11 +64,13 @@ def _tags(view: View, section_id: str) -> list[str]:
 # -- manage
 
 
-async def manage_sections(desk: Desk, store: Store, principal: Principal, asked: ManageSections) -> Answer:
+async def manage_sections(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: ManageSections
+) -> Answer:
     check(_problems(asked))
     draw, message, action = _OPERATIONS[asked.operation]
-    ids = [desk.ids() for _ in (asked.sections if asked.operation == "bulkCreate" else None) or (1,)]
-    data = await desk.write(
+    ids = [tool_context.ids() for _ in (asked.sections if asked.operation == "bulkCreate" else None) or (1,)]
+    data = await tool_context.write(
         store,
         principal,
         TOOL,
@@ -199,7 +201,7 @@ def _get(view: View, reference: str | None) -> tuple[str, Said]:
 def _find(view: View, reference: str) -> tuple[str, Said] | None:
     for section_id in (reference, find_uuid(reference)):
         known = view.state.owner(section_id) if section_id else None
-        if section_id and known is not None and known[0] == SECTION and view.discretion.sees(section_id):
+        if section_id and known is not None and known[0] == SECTION and view.answer_filter.allows(section_id):
             return section_id, view.attrs(section_id)
     return None
 
@@ -229,7 +231,7 @@ def _reorder(view: View, asked: ManageSections, ids: list[str]) -> Said:
     left_out = [each for each in there if each not in wanted]
     if left_out or len(set(wanted)) < len(wanted):
         raise invalid(
-            "orderedIds must name every section of the entity once", missing=view.discretion.seen(left_out, itself)
+            "orderedIds must name every section of the entity once", missing=view.answer_filter.seen(left_out, itself)
         )
     for ordinal, section_id in enumerate(wanted):
         if _ordinal(view, section_id) != ordinal:

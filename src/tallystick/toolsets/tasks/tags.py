@@ -8,18 +8,18 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, succeeded
-from tallystick.toolsets.fitting import listing
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import TAG_CHARACTERS_MAX, ListTags, RenameTag, TagUsage
-from tallystick.toolsets.tasks.desk import Desk
+from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import title_of
 from tallystick.toolsets.tasks.view import Said, View
+from tallystick.toolsets.truncation import listing
 
 if TYPE_CHECKING:
     from tallystick.store import Store
 
 
-async def list_tags(desk: Desk, store: Store, principal: Principal, asked: ListTags) -> Answer:
+async def list_tags(tool_context: ToolContext, store: Store, principal: Principal, asked: ListTags) -> Answer:
     def look(view: View) -> Said:
         kind = asked.entityType.lower() if asked.entityType else None
         counts = {tag: len(_bearers(view, tag, kind)) for tag in view.shelf.tagged}
@@ -27,10 +27,10 @@ async def list_tags(desk: Desk, store: Store, principal: Principal, asked: ListT
         tags.sort(key=lambda each: (-counts[str(each["tag"])], each["tag"]))
         return listing("tags", tags, len(tags), ANSWER_BYTES_MAX) | {"count": len(tags)}
 
-    return succeeded(await desk.read(store, principal, Action.SEARCH, look))
+    return succeeded(await tool_context.read(store, principal, Action.SEARCH, look))
 
 
-async def get_tag_usage(desk: Desk, store: Store, principal: Principal, asked: TagUsage) -> Answer:
+async def get_tag_usage(tool_context: ToolContext, store: Store, principal: Principal, asked: TagUsage) -> Answer:
     tag = (asked.tag or "").lower()
 
     def look(view: View) -> Said:
@@ -38,10 +38,10 @@ async def get_tag_usage(desk: Desk, store: Store, principal: Principal, asked: T
         lines = ({**_line(view, card), "title": title_of(view, card)} for card in cards)
         return {"tag": tag, "count": len(cards), **listing("entities", lines, len(cards), ANSWER_BYTES_MAX)}
 
-    return succeeded(await desk.read(store, principal, Action.SEARCH, look))
+    return succeeded(await tool_context.read(store, principal, Action.SEARCH, look))
 
 
-async def rename_tag(desk: Desk, store: Store, principal: Principal, asked: RenameTag) -> Answer:
+async def rename_tag(tool_context: ToolContext, store: Store, principal: Principal, asked: RenameTag) -> Answer:
     old, new = (asked.oldTag or "").lower(), (asked.newTag or "").lower()
     check(_problems(old, new))
 
@@ -54,9 +54,9 @@ async def rename_tag(desk: Desk, store: Store, principal: Principal, asked: Rena
         return {"affected": len(cards), **listing("entities", lines, len(cards), ANSWER_BYTES_MAX)}
 
     if asked.dryRun:
-        data = await desk.read(store, principal, Action.SEARCH, draw)
+        data = await tool_context.read(store, principal, Action.SEARCH, draw)
         return succeeded(data, f"{data['affected']} would be changed")
-    data = await desk.write(store, principal, "rename_tag", draw)
+    data = await tool_context.write(store, principal, "rename_tag", draw)
     return succeeded(data, f"Tag '{old}' renamed to '{new}' on {data['affected']}")
 
 
@@ -75,4 +75,4 @@ def _bearers(view: View, tag: str, kind: str | None = None) -> list[Card]:
 
 
 def _line(view: View, card: Card) -> Said:
-    return view.discretion.warned(card.id, {"id": card.id, "entityType": card.kind.upper()})
+    return view.answer_filter.warned(card.id, {"id": card.id, "entityType": card.kind.upper()})

@@ -10,7 +10,6 @@ from tallystick.policy import Action, Principal
 from tallystick.state.tasks import TEMPLATE
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, find_uuid, not_found, succeeded
-from tallystick.toolsets.fitting import listing
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.lookup import version_of
 from tallystick.toolsets.tasks.arguments import (
@@ -22,10 +21,11 @@ from tallystick.toolsets.tasks.arguments import (
     missing,
     unchanging,
 )
-from tallystick.toolsets.tasks.desk import Desk, check_unused
+from tallystick.toolsets.tasks.context import ToolContext, check_unused
 from tallystick.toolsets.tasks.entities import sections_of, stamped, text
 from tallystick.toolsets.tasks.sections import FORMAT_DEFAULT, get_entity, put_sections
 from tallystick.toolsets.tasks.view import Said, View, invalid
+from tallystick.toolsets.truncation import listing
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -38,7 +38,9 @@ TEMPLATE_BYTES_MAX = 262_144
 # -- query
 
 
-async def query_templates(desk: Desk, store: Store, principal: Principal, asked: QueryTemplates) -> Answer:
+async def query_templates(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: QueryTemplates
+) -> Answer:
     if asked.operation == "get":
         check(missing(asked, ("id",), "get operation"))
 
@@ -47,11 +49,11 @@ async def query_templates(desk: Desk, store: Store, principal: Principal, asked:
             return {"template": template_of(view, _get(view, asked.id)[0], with_sections=True)}
         ids = sorted(view.shelf.templates, key=view.shelf.templates.__getitem__)
         fits = [each for each in (template_of(view, each) for each in ids) if _fits(each, asked)]
-        found = view.discretion.seen(fits, lambda template: str(template["id"]))
+        found = view.answer_filter.seen(fits, lambda template: str(template["id"]))
         return listing("templates", found, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
 
     action = Action.READ if asked.operation == "get" else Action.SEARCH
-    return succeeded(await desk.read(store, principal, action, look, resource=asked.id), exempt=True)
+    return succeeded(await tool_context.read(store, principal, action, look, resource=asked.id), exempt=True)
 
 
 def _fits(template: Said, asked: QueryTemplates) -> bool:
@@ -79,7 +81,7 @@ def _sections(attrs: Said) -> list[Said]:
 
 def _get(view: View, reference: str | None) -> tuple[str, Said]:
     for template_id in (reference, find_uuid(reference or "")):
-        if template_id and template_id in view.shelf.templates and view.discretion.sees(template_id):
+        if template_id and template_id in view.shelf.templates and view.answer_filter.allows(template_id):
             return template_id, view.attrs(template_id)
     raise not_found("template", reference or "")
 
@@ -87,12 +89,14 @@ def _get(view: View, reference: str | None) -> tuple[str, Said]:
 # -- manage
 
 
-async def manage_template(desk: Desk, store: Store, principal: Principal, asked: ManageTemplate) -> Answer:
+async def manage_template(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: ManageTemplate
+) -> Answer:
     check(_problems(asked))
     draw, message = _OPERATIONS[asked.operation]
-    new = desk.ids()
+    new = tool_context.ids()
     action = Action.DELETE if asked.operation == "delete" else Action.WRITE
-    data = await desk.write(
+    data = await tool_context.write(
         store, principal, TOOL, lambda view: draw(view, asked, new), action=action, resource=asked.id
     )
     return succeeded(data, message, exempt=True)
@@ -140,7 +144,7 @@ def _check_name(view: View, name: str, own: str | None = None) -> None:
         raise Conflict(
             f"there is a template '{name}' already",
             code="DUPLICATE_NAME",
-            details={"id": view.discretion.reference(other)},
+            details={"id": view.answer_filter.reference(other)},
         )
 
 
@@ -212,8 +216,8 @@ _OPERATIONS = {
 # -- apply
 
 
-async def apply_template(desk: Desk, store: Store, principal: Principal, asked: ApplyTemplate) -> Answer:
-    ids = [desk.ids() for _ in range(SECTIONS_MAX)]
+async def apply_template(tool_context: ToolContext, store: Store, principal: Principal, asked: ApplyTemplate) -> Answer:
+    ids = [tool_context.ids() for _ in range(SECTIONS_MAX)]
 
     def draw(view: View) -> Said:
         template_id, attrs = _get(view, asked.templateId)
@@ -233,7 +237,7 @@ async def apply_template(desk: Desk, store: Store, principal: Principal, asked: 
         put_sections(view, card, made, copies)
         return {"templateId": template_id, "sections": sections_of(view, made), "createdCount": len(made)}
 
-    data = await desk.write(store, principal, "apply_template", draw, resource=asked.entityId)
+    data = await tool_context.write(store, principal, "apply_template", draw, resource=asked.entityId)
     return succeeded(data, f"Template applied: {data['createdCount']} sections", exempt=True)
 
 

@@ -27,15 +27,15 @@ from tallystick.state.tasks import (
 )
 from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
 from tallystick.state.work.board import Row
+from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.sketch import Sketch, revision
 from tallystick.toolsets.claims import Claimant, released
-from tallystick.toolsets.discretion import Discretion, itself
 from tallystick.toolsets.envelope import check_version, find_uuid, not_found
+from tallystick.toolsets.read_filter import AnswerFilter, itself
 from tallystick.toolsets.work.projects import found
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight
+    from tallystick.store import ReadFilter
 
 Said = dict[str, Any]
 RELATES_TO = "relates_to"
@@ -47,20 +47,20 @@ class View:
         state: State,
         pipelines: Pipelines,
         claimant: Claimant,
-        sketch: Sketch | None = None,
+        builder: DraftBuilder | None = None,
         *,
-        sight: Sight | None = None,
+        read_filter: ReadFilter | None = None,
         now: str = "",
     ) -> None:
         self.state = state
-        self.discretion = Discretion(state, sight)
-        self.graph = state.aspect(WorkGraph)
-        self.shelf = state.aspect(TaskCards)
+        self.answer_filter = AnswerFilter(state, read_filter)
+        self.graph = state.derived(WorkGraph)
+        self.shelf = state.derived(TaskCards)
         self.pipelines = self.shelf.pipelines or pipelines
         self.job: str | None = None
         """The feature or task that the draft is about."""
         self.claimant = claimant
-        self._sketch = sketch
+        self._builder = builder
         self._now = now
         self._cards: dict[str, Card | None] = {}
         self._others: dict[str, Said | None] = {}
@@ -86,7 +86,7 @@ class View:
 
     def shows(self, card: Card) -> bool:
         """Whether it may be told of; what is being drawn may be."""
-        return card.id in self._cards or self.discretion.sees(card.id)
+        return card.id in self._cards or self.answer_filter.allows(card.id)
 
     def card(self, entity_id: str) -> Card | None:
         return self._cards[entity_id] if entity_id in self._cards else self.shelf.find(entity_id)
@@ -95,7 +95,7 @@ class View:
         """Of what is known to be there."""
         if entity_id in self._others:
             found = self._others[entity_id]
-        elif self._sketch is not None and (drawn := self._sketch.find(entity_id)) is not None:
+        elif self._builder is not None and (drawn := self._builder.find(entity_id)) is not None:
             found = drawn
         else:
             node = self.state.node(entity_id)
@@ -134,7 +134,7 @@ class View:
         return feature if feature is not None and self.shows(feature) else None
 
     def below(self, card: Card, kind: str) -> list[Card]:
-        """What a project, feature or task holds, oldest first. All of it: `told_below` is for answers."""
+        """What a project, feature or task holds, oldest first. All of it: `visible_below` is for answers."""
         if card.kind == "project":
             board = self.graph.boards.get(card.id)
             ids = [self.graph.by_number[number].id for number in board.members] if board is not None else []
@@ -145,20 +145,20 @@ class View:
         found = [each for each in cards if each is not None and each.kind == kind]
         return sorted(found, key=lambda c: c.created)
 
-    def told_below(self, card: Card, kind: str) -> list[Card]:
+    def visible_below(self, card: Card, kind: str) -> list[Card]:
         return self.visible(self.below(card, kind))
 
     def visible(self, cards: Iterable[Card]) -> list[Card]:
         """Those that may be told of."""
-        return self.discretion.seen(cards, lambda card: card.id)
+        return self.answer_filter.seen(cards, lambda card: card.id)
 
     def sections(self, entity_id: str) -> list[str]:
         """In order, as far as they may be told of."""
-        return self.discretion.seen(self.all_sections(entity_id), itself)
+        return self.answer_filter.seen(self.all_sections(entity_id), itself)
 
     def all_sections(self, entity_id: str) -> list[str]:
         """Also those that may not be told of."""
-        return self.state.aspect(Sections).of(entity_id)
+        return self.state.derived(Sections).of(entity_id)
 
     # -- who waits for whom
 
@@ -168,7 +168,7 @@ class View:
         row = self.graph.find(card.id)
         waits_for = dict.fromkeys(each.id for each in row.depends_on if each.board is not None) if row else {}
         blocking = [each for each in waits_for if self._blocks(each)]
-        return self.discretion.seen(blocking, itself) + ([NO_OP] if card.no_op else [])
+        return self.answer_filter.seen(blocking, itself) + ([NO_OP] if card.no_op else [])
 
     def _blocks(self, entity_id: str) -> bool:
         card = self.card(entity_id)
@@ -184,35 +184,35 @@ class View:
     def related(self, entity_id: str) -> list[str]:
         """Read from both ends, as far as they may be told of."""
         links = (
-            [(link["from"], link["rel"], link["to"]) for link in self._sketch.links(entity_id)]
-            if self._sketch is not None
+            [(link["from"], link["rel"], link["to"]) for link in self._builder.links(entity_id)]
+            if self._builder is not None
             else self.state.triples(entity_id)
         )
         others = (to if source == entity_id else source for source, rel, to in links if rel == RELATES_TO)
-        return self.discretion.seen((each for each in dict.fromkeys(others) if self.card(each) is not None), itself)
+        return self.answer_filter.seen((each for each in dict.fromkeys(others) if self.card(each) is not None), itself)
 
     # -- drawing
 
     @property
-    def sketch(self) -> Sketch:
-        if self._sketch is None:
+    def builder(self) -> DraftBuilder:
+        if self._builder is None:
             raise TypeError("a view for reading cannot be drawn on")
-        return self._sketch
+        return self._builder
 
     def found(self, project_id: str, root_id: str, *, name: str, goal: str, task: Said) -> Card:
         """As work founds projects; what only tasks say goes into the same statement."""
-        found(self.sketch, project_id=project_id, root_id=root_id, name=name, goal=goal)
-        for number, operation in enumerate(self.sketch.operations):
+        found(self.builder, project_id=project_id, root_id=root_id, name=name, goal=goal)
+        for number, operation in enumerate(self.builder.operations):
             if operation.payload.get("id") == project_id:
                 payload = operation.payload
                 attrs = payload["attrs"] | ({"task": task} if task else {})
-                self.sketch.operations[number] = Operation(Verb.UPSERT_NODE, payload | {"attrs": attrs})
+                self.builder.operations[number] = Operation(Verb.UPSERT_NODE, payload | {"attrs": attrs})
                 self._others[project_id] = attrs
         return self._note(project_id, PROJECT, self._others[project_id] or {})
 
     def put_node(self, node_id: str, attrs: Said) -> None:
         self.lock_pipelines()
-        self.sketch.put(node_id, attrs)
+        self.builder.put(node_id, attrs)
         self._note(node_id, NODE, attrs)
 
     def revise(self, card: Card, task: Said | None = None, **changes: Any) -> Card:
@@ -226,8 +226,8 @@ class View:
         self.lock_pipelines()
         if task is not None:
             changes["task"] = merged | {"kind": card.kind}
-        self.sketch.revise(card.id, **changes)
-        return self._note(card.id, NODE, self.sketch.attrs(card.id))
+        self.builder.revise(card.id, **changes)
+        return self._note(card.id, NODE, self.builder.attrs(card.id))
 
     def set_status(self, card: Card, status: str, **changes: Any) -> Card:
         """Nobody works on what is over."""
@@ -266,7 +266,7 @@ class View:
         return found if isinstance(found, dict) else {}
 
     def block(self, card: Card, blocker_id: str) -> None:
-        self.sketch.link({"from": card.id, "rel": DEPENDS_ON, "to": blocker_id})
+        self.builder.link({"from": card.id, "rel": DEPENDS_ON, "to": blocker_id})
 
     def unblock(self, card: Card, blocker_id: str) -> bool:
         return self.unlink(card.id, DEPENDS_ON, blocker_id)
@@ -274,11 +274,11 @@ class View:
     def unlink(self, source: str, rel: str, target: str) -> bool:
         links = [
             link
-            for link in self.sketch.links(source)
+            for link in self.builder.links(source)
             if (link["from"], link["rel"], link["to"]) == (source, rel, target)
         ]
         for link in links:
-            self.sketch.unlink(link)
+            self.builder.unlink(link)
         return bool(links)
 
     def lock_pipelines(self) -> None:
@@ -289,13 +289,13 @@ class View:
         self.put_other(PIPELINES_ID, PIPELINES, attrs)
 
     def put_other(self, node_id: str, node_type: str, attrs: Said) -> None:
-        self.sketch.put_beside(node_id, node_type, attrs)
+        self.builder.put_beside(node_id, node_type, attrs)
         self._others[node_id] = attrs
 
     def delete_other(self, node_id: str) -> None:
         for name in self.state.edge_names(node_id):
-            self.sketch.operations.append(Operation(Verb.DELETE_EDGE, name))
-        self.sketch.operations.append(Operation(Verb.DELETE_NODE, {"node_id": node_id}))
+            self.builder.operations.append(Operation(Verb.DELETE_EDGE, name))
+        self.builder.operations.append(Operation(Verb.DELETE_NODE, {"node_id": node_id}))
         self._others[node_id] = None
 
     def forget(self, entity_id: str) -> None:
@@ -303,7 +303,7 @@ class View:
         self._cards[entity_id] = None
 
     def _note(self, node_id: str, node_type: str, attrs: Said) -> Card:
-        number = self.state.count + len(self.sketch.operations)
+        number = self.state.count + len(self.builder.operations)
         before = self.card(node_id)
         card = read_card(node_id, node_type, attrs, before.created if before else number, number)
         self._cards[node_id] = card

@@ -1,7 +1,7 @@
 """The work vocabulary: a graph of work that hands out the next task.
 
 Ten words. This file is their table; `arguments` says what may be asked, `answers` what is
-said back, `desk` how a draft is sketched and handed in, and each tool has a file of its own.
+said back, `tool_context` how a draft is sketched and handed in, and each tool has a file of its own.
 Answers have no envelope, and ids are short: agents read every character.
 """
 
@@ -17,9 +17,9 @@ from tallystick.toolsets import Answer, Tool, Toolset
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work import (
     connect,
-    context,
     history,
     next,
+    node_context,
     onboard,
     plan,
     projects,
@@ -39,11 +39,11 @@ from tallystick.toolsets.work.arguments import (
     RestructureArguments,
     UpdateArguments,
 )
-from tallystick.toolsets.work.desk import Desk, Knowledge, new_id
+from tallystick.toolsets.work.context import Knowledge, ToolContext, new_id
 from tallystick.toolsets.work.settings import WorkSettings
 
 
-def say_error(error: TallystickError) -> dict[str, Any]:
+def error_shape(error: TallystickError) -> dict[str, Any]:
     code = "validation_error" if error.code == "INVALID_ARGUMENT" else error.code.lower()
     hint = {"hint": error.hint} if error.hint else {}
     return {"error": code, "message": error.message, **hint, **error.details}
@@ -58,26 +58,33 @@ def toolset(
     ids: Callable[[], str] = new_id,
 ) -> Toolset:
     """`knowledge` tells what is known of the files of a node."""
-    return at_desk(Desk(clock=clock, settings=settings, knowledge=knowledge, claims=claims, ids=ids))
+    return toolset_with(ToolContext(clock=clock, settings=settings, knowledge=knowledge, claims=claims, ids=ids))
 
 
-def at_desk(desk: Desk) -> Toolset:
+def toolset_with(tool_context: ToolContext) -> Toolset:
     return Toolset(
         name="work",
         summary="plan projects as trees of tasks with dependencies, get the next task and claim it, resolve it"
         " with evidence, and see what that unblocks",
         faults="result",
-        say_error=say_error,
-        tools=tuple(_tool(desk, *row) for row in _TABLE),
+        error_shape=error_shape,
+        tools=tuple(_tool(tool_context, *row) for row in _TABLE),
     )
 
 
-_Call = Callable[[Desk, Any, Any, Any], Awaitable[Answer]]
+_Call = Callable[[ToolContext, Any, Any, Any], Awaitable[Answer]]
 _Row = tuple[str, _Call, type[Any], str, str, str, str]
 
 
 def _tool(
-    desk: Desk, name: str, call: _Call, arguments: type[Any], traits: str, title: str, words: str, keys: str
+    tool_context: ToolContext,
+    name: str,
+    call: _Call,
+    arguments: type[Any],
+    traits: str,
+    title: str,
+    words: str,
+    keys: str,
 ) -> Tool:
     return Tool(
         name=name,
@@ -85,7 +92,7 @@ def _tool(
         description=words,
         input=arguments,
         output=_output(keys),
-        call=partial(call, desk),
+        call=partial(call, tool_context),
         reads_only="r" in traits,
         destructive="d" in traits,
         idempotent="i" in traits,
@@ -171,7 +178,7 @@ _TABLE: tuple[_Row, ...] = (
     ),
     (
         "graph_context",
-        context.context,
+        node_context.context,
         ContextArguments,
         "ri",
         "Around a work node",

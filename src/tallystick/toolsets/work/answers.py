@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from tallystick.clock import to_text
 from tallystick.state import Node
 from tallystick.state.state import State
+from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.board import Board, Row
-from tallystick.state.work.facts import is_dropped
+from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.questions import readiness, visible
-from tallystick.state.work.sketch import Sketch, revision
-from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import fitting
+from tallystick.state.work.queries import readiness, visible
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.truncation import that_fit
 
 T = TypeVar("T")
 Said = dict[str, Any]
@@ -28,7 +28,7 @@ _MEMBERS_COUNTED = 1_000
 _NEWLY_COUNTED = 500
 
 
-def node_of(state: State, node: Node, tell: Discretion) -> Said:
+def node_of(state: State, node: Node, tell: AnswerFilter) -> Said:
     """A work node as the spec draws it."""
     said = node.attrs
     lived = state.summary(node.id)
@@ -87,16 +87,16 @@ def properties_of(attrs: Said) -> Said:
     return found if isinstance(found, dict) else {}
 
 
-def ancestors_of(row: Row, tell: Discretion) -> tuple[list[Row], int]:
+def ancestors_of(row: Row, tell: AnswerFilter) -> tuple[list[Row], int]:
     """Root first, down to the parent; of a very long line the root and the nearest, and how many were left out."""
-    line = [each for each in row.above() if tell.sees(each.id)]
+    line = [each for each in row.above() if tell.allows(each.id)]
     line.reverse()
     if len(line) <= ANCESTORS_SHOWN:
         return line, 0
     return [line[0], *line[-ANCESTORS_SHOWN + 1 :]], len(line) - ANCESTORS_SHOWN
 
 
-def children_of(row: Row, tell: Discretion, most: int) -> tuple[list[Row], int]:
+def children_of(row: Row, tell: AnswerFilter, most: int) -> tuple[list[Row], int]:
     """The oldest, and how many there are in all; where some may be withheld, no more are counted than are shown."""
     if not tell.narrows:
         return oldest(row.children, most), len(row.children)
@@ -104,14 +104,14 @@ def children_of(row: Row, tell: Discretion, most: int) -> tuple[list[Row], int]:
     return found[:most], len(found)
 
 
-def counts_of(graph: WorkGraph, board: Board, tell: Discretion) -> Said:
+def counts_of(graph: WorkGraph, board: Board, tell: AnswerFilter) -> Said:
     """Of the nodes that may be told of. Of many only the first are asked about, and `partial` says so."""
     if not tell.narrows:
         return dict(board.counts())
     members = board.members[:_MEMBERS_COUNTED]
-    seen = visible(graph, members, tell.sees)
+    seen = visible(graph, members, tell.allows)
     resolved, dropped = len(seen & board.resolved), len(seen & board.dropped)
-    stands = readiness(graph, board, tell.sees, seen)
+    stands = readiness(graph, board, tell.allows, seen)
     counts: Said = {
         "total": len(seen),
         "resolved": resolved,
@@ -123,9 +123,9 @@ def counts_of(graph: WorkGraph, board: Board, tell: Discretion) -> Said:
     return counts | ({"partial": True} if len(members) < len(board.members) else {})
 
 
-def first(tell: Discretion, rows: Iterable[Row], count: int) -> list[Row]:
+def first(tell: AnswerFilter, rows: Iterable[Row], count: int) -> list[Row]:
     """So many of them that may be told of."""
-    return tell.first(rows, lambda row: tell.sees(row.id), count)
+    return tell.first(rows, lambda row: tell.allows(row.id), count)
 
 
 def oldest(rows: Sequence[Row], count: int) -> list[Row]:
@@ -136,13 +136,13 @@ def evidence_entry(kind: str, ref: str, agent: str, milliseconds: int) -> Said:
     return {"type": kind, "ref": ref, "agent": agent, "timestamp": to_text(milliseconds)}
 
 
-def newly_actionable(sketch: Sketch, tell: Discretion) -> Said:
+def newly_actionable(builder: DraftBuilder, tell: AnswerFilter) -> Said:
     """The key and, when they are too many to be told, how many were left out."""
-    rows = sketch.newly_actionable()
+    rows = builder.newly_actionable()
     if tell.narrows:
         rows = first(tell, rows, _NEWLY_COUNTED)
-    told = (tell.warned(row.id, {"id": row.id, "summary": sketch.attrs(row.id).get("summary")}) for row in rows)
-    shown = fitting(told, PART_BYTES_MAX * 2)
+    told = (tell.warned(row.id, {"id": row.id, "summary": builder.attrs(row.id).get("summary")}) for row in rows)
+    shown = that_fit(told, PART_BYTES_MAX * 2)
     omitted = len(rows) - len(shown)
     return {"newly_actionable": shown} | ({"newly_actionable_omitted": omitted} if omitted else {})
 
@@ -152,7 +152,7 @@ def newly_actionable(sketch: Sketch, tell: Discretion) -> Said:
 
 def newest_fitting(items: list[T], bytes_max: int) -> tuple[list[T], int]:
     """The last ones that fit, in their order, and how many were left out."""
-    found = fitting(reversed(items), bytes_max)
+    found = that_fit(reversed(items), bytes_max)
     found.reverse()
     return found, len(items) - len(found)
 

@@ -8,17 +8,17 @@ from tallystick.policy import Principal
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row
 from tallystick.state.work.cycles import find_way
-from tallystick.state.work.sketch import Sketch
+from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import size_of
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, newly_actionable
 from tallystick.toolsets.work.arguments import ConnectArguments, EdgeArgument
-from tallystick.toolsets.work.desk import Desk, Told
-from tallystick.toolsets.work.faults import shortened, unknown_node
+from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
+from tallystick.toolsets.work.errors import shortened, unknown_node
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 TOOL = "graph_connect"
 PARENTAL = frozenset({"parent", "child"})
@@ -27,13 +27,13 @@ Rejection = tuple[str, str]
 """The reason, and what stands behind it."""
 
 
-async def connect(desk: Desk, store: Store, principal: Principal, asked: ConnectArguments) -> Answer:
-    def draw(sketch: Sketch, sight: Sight) -> Told:
-        tell = Discretion(sketch.state, sight)
+async def connect(tool_context: ToolContext, store: Store, principal: Principal, asked: ConnectArguments) -> Answer:
+    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
+        tell = AnswerFilter(builder.state, read_filter)
         rejected: list[Said] = []
-        told = Told({"applied": 0})
+        told = AnswerBuilder({"applied": 0})
         for edge in asked.edges:
-            refusal = _apply(sketch, edge, told.warnings, tell)
+            refusal = _apply(builder, edge, told.warnings, tell)
             if refusal is None:
                 told.data["applied"] += 1
             else:
@@ -41,47 +41,47 @@ async def connect(desk: Desk, store: Store, principal: Principal, asked: Connect
                 rejected.append({"from": edge.source, "to": edge.to, "reason": reason, "detail": detail})
         if rejected:
             told.data |= _shown(rejected)
-        newly = newly_actionable(sketch, tell)
-        return Told(told.data | (newly if newly["newly_actionable"] else {}), told.warnings)
+        newly = newly_actionable(builder, tell)
+        return AnswerBuilder(told.data | (newly if newly["newly_actionable"] else {}), told.warnings)
 
     sources = {edge.source for edge in asked.edges}
     only = sources.pop() if len(sources) == 1 else None
-    told, _ = await desk.write_narrowed(store, principal, TOOL, draw, resource=only)
+    told, _ = await tool_context.write_narrowed(store, principal, TOOL, draw, resource=only)
     return Answer(told.complete())
 
 
-def _apply(sketch: Sketch, asked: EdgeArgument, warnings: list[str], tell: Discretion) -> Rejection | None:
+def _apply(builder: DraftBuilder, asked: EdgeArgument, warnings: list[str], tell: AnswerFilter) -> Rejection | None:
     if asked.type in PARENTAL:
         return "parent_edges_not_allowed", "the tree is changed by graph_restructure, op move"
-    source, target = sketch.graph.find(asked.source), sketch.graph.find(asked.to)
-    if source is None or target is None or not all([tell.sees(source.id), tell.sees(target.id)]):
-        missing = asked.source if source is None or not tell.sees(source.id) else asked.to
-        return "node_not_found", unknown_node(sketch.state, tell, missing).message
-    return _remove(sketch, asked) if asked.remove else _add(sketch, asked, source, target, warnings, tell)
+    source, target = builder.graph.find(asked.source), builder.graph.find(asked.to)
+    if source is None or target is None or not all([tell.allows(source.id), tell.allows(target.id)]):
+        missing = asked.source if source is None or not tell.allows(source.id) else asked.to
+        return "node_not_found", unknown_node(builder.state, tell, missing).message
+    return _remove(builder, asked) if asked.remove else _add(builder, asked, source, target, warnings, tell)
 
 
-def _remove(sketch: Sketch, asked: EdgeArgument) -> Rejection | None:
-    link = sketch.find_link(asked.source, asked.type, asked.to)
+def _remove(builder: DraftBuilder, asked: EdgeArgument) -> Rejection | None:
+    link = builder.find_link(asked.source, asked.type, asked.to)
     if link is None:
         return "edge_not_found", f"'{asked.source}' has no edge {asked.type} to '{asked.to}'"
-    sketch.unlink(link)
+    builder.unlink(link)
     return None
 
 
 def _add(
-    sketch: Sketch, asked: EdgeArgument, source: Row, target: Row, warnings: list[str], tell: Discretion
+    builder: DraftBuilder, asked: EdgeArgument, source: Row, target: Row, warnings: list[str], tell: AnswerFilter
 ) -> Rejection | None:
     if source.board is not target.board:
         return "cross_project", f"'{source.id}' and '{target.id}' are in different projects"
-    if sketch.find_link(source.id, asked.type, target.id) is not None:
+    if builder.find_link(source.id, asked.type, target.id) is not None:
         return "duplicate_edge", f"'{source.id}' has an edge {asked.type} to '{target.id}' already"
     if asked.type == DEPENDS_ON:
-        way = find_way(sketch.graph, target, source)
+        way = find_way(builder.graph, target, source)
         if way is not None:
             path = shortened([source.id, *(row.id for row in way)], tell)
             return "cycle_detected", f"Dependency cycle detected: {' -> '.join(path)}"
         warnings += deadlocks(source, target)
-    sketch.link({"from": source.id, "rel": asked.type, "to": target.id})
+    builder.link({"from": source.id, "rel": asked.type, "to": target.id})
     return None
 
 

@@ -1,137 +1,199 @@
-"""graph_context: a node and everything around it."""
+"""The desk that the work tools share: the clock, the settings, and the way a draft is sketched and handed in."""
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import msgspec
+
+from tallystick.clock import Clock, to_text, wall_clock
+from tallystick.commits import Draft
+from tallystick.errors import Conflict
+from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
-from tallystick.state.documents import edge_name
 from tallystick.state.state import State
-from tallystick.state.work import DEPENDS_ON
-from tallystick.state.work.board import Row
+from tallystick.state.work.claims import ClaimTime
+from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
-from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import fitting, size_of
-from tallystick.toolsets.work.answers import (
-    PART_BYTES_MAX,
-    Said,
-    ancestors_of,
-    children_of,
-    first,
-    get_node,
-    node_of,
-    standing,
-    summary_of,
-)
-from tallystick.toolsets.work.arguments import DEPTH_MAX, ContextArguments
-from tallystick.toolsets.work.desk import Desk
-from tallystick.toolsets.work.faults import get_row
-from tallystick.toolsets.work.next import Seen, freshened, known_of
-from tallystick.toolsets.work.task_texts import sections_of, task_of
+from tallystick.toolsets.claims import Claimant, Claims
+from tallystick.toolsets.truncation import that_fit
+from tallystick.toolsets.work.settings import WorkSettings
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
-TREE_BYTES_MAX = 2 * PART_BYTES_MAX
-_NEIGHBOURS_SHOWN = 50
-_EDGES_READ = 200
+T = TypeVar("T")
 
 
-async def context(desk: Desk, store: Store, principal: Principal, asked: ContextArguments) -> Answer:
-    seen = await desk.read(
-        store,
-        principal,
-        Action.READ,
-        lambda state, graph, sight: _seen(desk, state, graph, asked, sight),
-        resource=asked.node_id,
-    )
-    return await freshened(desk, seen)
+class OntologyDocument(Protocol):
+    @property
+    def data(self) -> dict[str, Any]:
+        """As it is told; empty when nothing is known."""
+        ...
 
 
-def _seen(desk: Desk, state: State, graph: WorkGraph, asked: ContextArguments, sight: Sight) -> Seen:
-    tell = Discretion(state, sight)
-    row = get_row(state, graph, tell, asked.node_id)
-    node, sections = get_node(state, row.id), sections_of(state, row.id, tell)
-    line, omitted = ancestors_of(row, tell)
-    answer: Said = {
-        "node": node_of(state, node, tell),
-        **task_of(node, sections, tell),
-        "ancestors": [_ancestor(state, each, tell) for each in line],
-        "children": tree_of(state, row, min(asked.depth, DEPTH_MAX), tell),
-    }
-    if omitted:
-        answer["ancestors_omitted"] = omitted
-    answer |= _neighbours(state, "depends_on", row.depends_on, None, tell)
-    answer |= _neighbours(state, "depended_by", row.dependents, row.resolved, tell)
-    answer |= _edges(state, row, tell)
-    known = known_of(desk, state, row.board, row, sections, tell, sight) if row.board is not None else None
-    return Seen(answer | {"knowledge": known.data}, [known]) if known is not None else Seen(answer)
+class Knowledge(Protocol):
+    """What is known of the files of a node."""
+
+    def find(
+        self,
+        state: State,
+        project_id: str,
+        links: Sequence[str],
+        sections: Sequence[tuple[str, str]],
+        *,
+        read_filter: ReadFilter,
+    ) -> OntologyDocument:
+        """Of what its links point to, and of what its sections, by title and content, list as its files."""
+        ...
+
+    async def add_freshness(self, found: Sequence[Any]) -> None:
+        """To the data of those that were found. Asks git, so it may take a while."""
+        ...
 
 
-def _ancestor(state: State, row: Row, tell: Discretion) -> Said:
-    return tell.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
+WARNINGS_BYTES_MAX = 12_500
+_LETTERS = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
+_SIGNS = _LETTERS + "23456789"
+_ID_CHARACTERS = 10
+_REMEMBERED = 1_000
 
 
-def tree_of(state: State, row: Row, depth: int, tell: Discretion, bytes_max: int = TREE_BYTES_MAX) -> Said:
-    """Level by level, oldest first. What does not fit is counted: `child_count` says how many there are in all."""
-    root = _leaf(state, row, tell)
-    left = bytes_max - size_of(root)
-    waiting = deque([(row, root, depth)])
-    while waiting:
-        parent, shown, levels = waiting.popleft()
-        if not parent.children:
-            continue
-        children: list[Said] = []
-        rows, count = children_of(parent, tell, bytes_max // 40 if levels > 0 and left > 0 else 0)
-        for child in rows:
-            leaf = _leaf(state, child, tell)
-            left -= size_of(leaf) + 1
-            if left < 0:
-                break
-            children.append(leaf)
-            waiting.append((child, leaf, levels - 1))
-        if children:
-            shown["children"] = children
-        if len(children) < count:
-            shown["child_count"] = count
-    return root
+def new_id() -> str:
+    """Ten characters that nobody mistakes for another, the first a letter: never taken for a number."""
+    return secrets.choice(_LETTERS) + "".join(secrets.choice(_SIGNS) for _ in range(_ID_CHARACTERS - 1))
 
 
-def _leaf(state: State, row: Row, tell: Discretion) -> Said:
-    attrs = get_node(state, row.id).attrs
-    answer: Said = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
-    return tell.warned(row.id, answer | ({"state": attrs["state"]} if attrs.get("state") is not None else {}))
+class Unwritten(Exception):
+    """Nothing has to be written, and that is no error."""
 
 
-def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None, tell: Discretion) -> Said:
-    """`satisfied` None: each by itself. Edges to what is no work node are not dependencies of work."""
-    unique = [each for each in dict.fromkeys(rows) if each.board is not None]
-    if tell.narrows:
-        unique = first(tell, unique, _NEIGHBOURS_SHOWN + 1)
-    shown = fitting(
-        (
-            {
-                "node": node_of(state, get_node(state, each.id), tell),
-                "satisfied": each.resolved if satisfied is None else satisfied,
-            }
-            for each in unique[:_NEIGHBOURS_SHOWN]
-        ),
-        PART_BYTES_MAX,
-    )
-    omitted = len(unique) - len(shown)
-    return {key: shown} | ({f"{key}_omitted": omitted} if omitted else {})
+class ToolContext:
+    def __init__(
+        self,
+        *,
+        clock: Clock = wall_clock,
+        settings: WorkSettings | None = None,
+        knowledge: Knowledge | None = None,
+        claims: Claims | None = None,
+        ids: Callable[[], str] = new_id,
+    ) -> None:
+        self.clock = clock
+        self.settings = settings or WorkSettings()
+        self.knowledge = knowledge
+        self.claims = claims or Claims(ttl=self.settings.claim_ttl_milliseconds)
+        self.ids = ids
+        self._opened: OrderedDict[tuple[str, str, str | None], str] = OrderedDict()
 
+    # -- time
 
-def _edges(state: State, row: Row, tell: Discretion) -> Said:
-    """All but dependencies: relates_to, and what agents call their own."""
-    triples = (triple for triple in state.triples(row.id) if triple[1] != DEPENDS_ON)
-    others = [
-        tell.warned(edge_name(*triple), {"from": triple[0], "to": triple[2], "type": triple[1]})
-        for triple in tell.first(
-            triples, lambda triple: all([tell.sees(triple[0]), tell.sees(triple[2])]), _EDGES_READ + 1
+    def moment(self) -> ClaimTime:
+        return self.claims.moment(self.clock())
+
+    def claimant(self, principal: Principal) -> Claimant:
+        return self.claims.claimant(principal, self.clock())
+
+    def stamp(self) -> str:
+        return to_text(self.clock())
+
+    # -- the project that an agent opened last, in each of its sessions
+
+    def remember(self, principal: Principal, project_id: str) -> None:
+        key = principal.tenant, principal.actor, principal.session
+        self._opened[key] = project_id
+        self._opened.move_to_end(key)
+        if len(self._opened) > _REMEMBERED:
+            self._opened.popitem(last=False)
+
+    def opened(self, principal: Principal) -> str | None:
+        return self._opened.get((principal.tenant, principal.actor, principal.session))
+
+    # -- writing
+
+    async def write(
+        self,
+        store: Store,
+        principal: Principal,
+        tool: str,
+        draw: Callable[[DraftBuilder], T],
+        *,
+        action: Action = Action.WRITE,
+        resource: str | None = None,
+        reason: str | None = None,
+    ) -> tuple[T, Receipt | None]:
+        """What `draw` answers at the head, with the receipt if it sketched anything."""
+
+        def unfiltered(builder: DraftBuilder, read_filter: ReadFilter) -> T:
+            return draw(builder)
+
+        return await self.write_narrowed(
+            store, principal, tool, unfiltered, action=action, resource=resource, reason=reason
         )
-    ]
-    shown = fitting(others[:_EDGES_READ], PART_BYTES_MAX) if others else []
-    return ({"edges": shown} if shown else {}) | ({"edges_truncated": True} if len(shown) < len(others) else {})
+
+    async def write_narrowed(
+        self,
+        store: Store,
+        principal: Principal,
+        tool: str,
+        draw: Callable[[DraftBuilder, ReadFilter], T],
+        *,
+        action: Action = Action.WRITE,
+        resource: str | None = None,
+        reason: str | None = None,
+    ) -> tuple[T, Receipt | None]:
+        """`write` for answers that come across other nodes than those that were asked for."""
+        drawn: list[T] = []
+
+        def propose(state: State, read_filter: ReadFilter) -> Draft:
+            drawn.clear()
+            with DraftBuilder(state, read_filter.allows if read_filter.narrows else None) as builder:
+                drawn.append(draw(builder, read_filter))
+                if not builder.operations:
+                    raise Unwritten
+                return Draft(tuple(builder.operations), actor=principal.actor, tool=tool, reason=reason)
+
+        try:
+            receipt = await store.write_narrowed(principal, action, propose, resource=resource)
+        except Unwritten:
+            return drawn[0], None
+        return drawn[0], receipt
+
+    async def read(
+        self,
+        store: Store,
+        principal: Principal,
+        action: Action,
+        look: Callable[[State, WorkGraph, ReadFilter], T],
+        *,
+        resource: str | None = None,
+    ) -> T:
+        """`look` tells what it sees, and may be called several times."""
+        return await store.narrowed(
+            principal,
+            action,
+            lambda state, read_filter: look(state, state.derived(WorkGraph), read_filter),
+            resource=resource,
+        )
+
+
+def check_unused(state: State, ids: list[str]) -> None:
+    """An id that was ever used keeps its history, so it is not used again."""
+    if any(state.summary(node_id) is not None for node_id in ids):
+        raise Conflict("a new id turned out to be taken", code="id_taken", hint="nothing was written: call again")
+
+
+class AnswerBuilder(msgspec.Struct):
+    """An answer in the making, and what the agent should be warned of."""
+
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
+    warnings: list[str] = msgspec.field(default_factory=list)
+
+    def complete(self) -> dict[str, Any]:
+        if not self.warnings:
+            return self.data
+        shown = that_fit(self.warnings, WARNINGS_BYTES_MAX)
+        more = [f"and {len(self.warnings) - len(shown)} more"] if len(shown) < len(self.warnings) else []
+        return {**self.data, "warnings": shown + more}

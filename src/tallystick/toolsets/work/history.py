@@ -17,19 +17,19 @@ from tallystick.state.conditions import is_same
 from tallystick.state.state import State
 from tallystick.state.tasks import read_card, said_of
 from tallystick.state.work import NODE
-from tallystick.state.work.facts import is_dropped
+from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import fair_share, room_for, shortened, size_of
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.truncation import fair_share, room_for, shortened, size_of
 from tallystick.toolsets.work import next as claiming
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX, Said, entries
 from tallystick.toolsets.work.arguments import LIMIT_MAX, HistoryArguments
-from tallystick.toolsets.work.desk import Desk
-from tallystick.toolsets.work.faults import invalid, unknown_node
+from tallystick.toolsets.work.context import ToolContext
+from tallystick.toolsets.work.errors import invalid, unknown_node
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 _STEPS_READ = 500
 _ABSENT: Said = {"resolved": False, "properties": {}, "context_links": [], "evidence": []}
@@ -39,26 +39,26 @@ _OF_TASKS = ("title", "status", "description", "complexity", "tags", "blockedRea
 _PREFIX = "h"
 
 
-async def history(desk: Desk, store: Store, principal: Principal, asked: HistoryArguments) -> Answer:
+async def history(tool_context: ToolContext, store: Store, principal: Principal, asked: HistoryArguments) -> Answer:
     end = _place(asked.cursor) if asked.cursor is not None else None
 
-    def look(state: State, sight: Sight) -> Generator[None, None, Said]:
-        state.aspect(WorkGraph)
-        return (yield from _told(state, asked, end, Discretion(state, sight), principal))
+    def look(state: State, read_filter: ReadFilter) -> Generator[None, None, Said]:
+        state.derived(WorkGraph)
+        return (yield from _told(state, asked, end, AnswerFilter(state, read_filter), principal))
 
     return Answer(await store.narrowed(principal, Action.READ, look, resource=asked.node_id))
 
 
 def _told(
-    state: State, asked: HistoryArguments, end: int | None, tell: Discretion, reader: Principal
+    state: State, asked: HistoryArguments, end: int | None, tell: AnswerFilter, reader: Principal
 ) -> Generator[None, None, Said]:
-    sees = tell.sees if tell.narrows else None
-    found = state.lineage(asked.node_id, "full", 0, 0, sees)
+    allows = tell.allows if tell.narrows else None
+    found = state.lineage(asked.node_id, "full", 0, 0, allows)
     if found is None or found.type != NODE:
         raise unknown_node(state, tell, asked.node_id)
     place = found.total if end is None else min(end, found.total)
     start = max(place - _STEPS_READ, 0)
-    part = state.lineage(asked.node_id, "full", start, place - start, sees)
+    part = state.lineage(asked.node_id, "full", start, place - start, allows)
     events: list[Said] = []
     left, event_bytes_max = room_for(reader, ANSWER_BYTES_MAX), room_for(reader, PART_BYTES_MAX)
     for step in reversed(part.steps if part is not None else []):
@@ -84,7 +84,7 @@ def _place(cursor: str) -> int:
 # -- events
 
 
-def _event(state: State, node_id: str, step: Step, tell: Discretion) -> Said | None:
+def _event(state: State, node_id: str, step: Step, tell: AnswerFilter) -> Said | None:
     """None for what is no event of this node: the far end of an edge, and the grave of a merged one."""
     if step.commit.operation in EDGE_VERBS:
         told = _edge_event(node_id, step)
@@ -103,10 +103,10 @@ def _event(state: State, node_id: str, step: Step, tell: Discretion) -> Said | N
     return event | {"changes": changes}
 
 
-Told = tuple[str, list[Said]]
+AnswerBuilder = tuple[str, list[Said]]
 
 
-def _edge_event(node_id: str, step: Step) -> Told | None:
+def _edge_event(node_id: str, step: Step) -> AnswerBuilder | None:
     edge = step.commit.document()
     if edge["from"] != node_id or step.action in ("UPDATE_EDGE", "REDACT_EDGE"):
         return None
@@ -115,7 +115,7 @@ def _edge_event(node_id: str, step: Step) -> Told | None:
     return "edge_removed", [_change(edge["rel"], edge["to"], None)]
 
 
-def _node_event(state: State, node_id: str, step: Step, tell: Discretion) -> Told:
+def _node_event(state: State, node_id: str, step: Step, tell: AnswerFilter) -> AnswerBuilder:
     after = _readable(step.commit.document()["attrs"], tell)
     now = _fields(after)
     if step.action == "CREATE_NODE":
@@ -142,7 +142,7 @@ def _fields(attrs: Said) -> Said:
     return fields
 
 
-def _readable(attrs: Said, tell: Discretion) -> Said:
+def _readable(attrs: Said, tell: AnswerFilter) -> Said:
     """Without the names of nodes that may not be read."""
     if not tell.narrows:
         return attrs
@@ -161,7 +161,7 @@ def _action(tool: str, before: Said, after: Said) -> str:
     return "moved" if before.get("parent") != after.get("parent") else "updated"
 
 
-def _merged(state: State, before: Said, after: Said, step: Step, tell: Discretion) -> list[Said] | None:
+def _merged(state: State, before: Said, after: Said, step: Step, tell: AnswerFilter) -> list[Said] | None:
     """What the node became part of; or what it absorbed, as that was last."""
     if after.get("merged_into") is not None and before.get("merged_into") is None:
         return [_change("merged_into", None, after["merged_into"])]

@@ -11,14 +11,14 @@ from tallystick.policy import Action, Principal
 from tallystick.state import Node
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
-from tallystick.state.work.claims import Moment
+from tallystick.state.work.claims import ClaimTime
+from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.questions import ranked, ranked_among, with_properties
-from tallystick.state.work.sketch import Sketch
+from tallystick.state.work.queries import ranked, ranked_among, with_properties
 from tallystick.toolsets import Answer
 from tallystick.toolsets.claims import Claimant
-from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import fitting, listing, size_of
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.truncation import listing, size_of, that_fit
 from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
     PART_BYTES_MAX,
@@ -33,12 +33,12 @@ from tallystick.toolsets.work.answers import (
     summary_of,
 )
 from tallystick.toolsets.work.arguments import COUNT_MAX, NextArguments
-from tallystick.toolsets.work.desk import Desk, Known
-from tallystick.toolsets.work.faults import cross_project, get_project, get_row
+from tallystick.toolsets.work.context import OntologyDocument, ToolContext
+from tallystick.toolsets.work.errors import cross_project, get_project, get_row
 from tallystick.toolsets.work.task_texts import sections_of, task_of
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 TOOL = "graph_next"
 _DEPENDENCIES_SHOWN = 20
@@ -46,64 +46,68 @@ _DEPENDENCIES_SHOWN = 20
 
 class Seen(msgspec.Struct):
     answer: Said
-    known: Sequence[Known] = ()
+    known: Sequence[OntologyDocument] = ()
     """What of it is knowledge, to be told whether it is fresh: outside the look, since git is asked."""
 
 
-async def next_(desk: Desk, store: Store, principal: Principal, asked: NextArguments) -> Answer:
+async def next_(tool_context: ToolContext, store: Store, principal: Principal, asked: NextArguments) -> Answer:
     if not asked.claim:
-        seen = await desk.read(
+        seen = await tool_context.read(
             store,
             principal,
             Action.READ,
-            lambda state, graph, sight: _seen(desk, state, graph, desk.claimant(principal), asked, sight),
+            lambda state, graph, read_filter: _seen(
+                tool_context, state, graph, tool_context.claimant(principal), asked, read_filter
+            ),
         )
-        return await freshened(desk, seen)
+        return await freshened(tool_context, seen)
 
-    def draw(sketch: Sketch, sight: Sight) -> Seen:
-        claimant = desk.claimant(principal)
-        seen = _seen(desk, sketch.state, sketch.graph, claimant, asked, sight)
+    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> Seen:
+        claimant = tool_context.claimant(principal)
+        seen = _seen(tool_context, builder.state, builder.graph, claimant, asked, read_filter)
         for entry in seen.answer["nodes"]:
             node = entry["node"]
-            entry |= _claim(sketch, node["id"], claimant)
-            attrs = sketch.attrs(node["id"])
+            entry |= _claim(builder, node["id"], claimant)
+            attrs = builder.attrs(node["id"])
             node["rev"], node["properties"] = attrs["rev"], attrs["properties"]
         return seen
 
-    seen, receipt = await desk.write_narrowed(store, principal, TOOL, draw)
+    seen, receipt = await tool_context.write_narrowed(store, principal, TOOL, draw)
     for entry in seen.answer["nodes"] if receipt is not None else ():
         entry["node"]["updated_at"] = receipt.commits[0].timestamp  # type: ignore[union-attr]  # it is not None here
-    return await freshened(desk, seen)
+    return await freshened(tool_context, seen)
 
 
-async def freshened(desk: Desk, seen: Seen) -> Answer:
-    if desk.knowledge is not None and seen.known:
-        await desk.knowledge.add_freshness(seen.known)
+async def freshened(tool_context: ToolContext, seen: Seen) -> Answer:
+    if tool_context.knowledge is not None and seen.known:
+        await tool_context.knowledge.add_freshness(seen.known)
     return Answer(seen.answer)
 
 
-def _claim(sketch: Sketch, node_id: str, claimant: Claimant) -> Said:
+def _claim(builder: DraftBuilder, node_id: str, claimant: Claimant) -> Said:
     """What there is to say of it."""
-    row = sketch.graph.find(node_id)
+    row = builder.graph.find(node_id)
     over = claimant.takes_over(row) if row is not None else None
-    sketch.revise(node_id, properties=claimant.take(properties_of(sketch.attrs(node_id))))
+    builder.revise(node_id, properties=claimant.take(properties_of(builder.attrs(node_id))))
     return {} if over is None else {"taken_over": over}
 
 
 def _seen(
-    desk: Desk,
+    tool_context: ToolContext,
     state: State,
     graph: WorkGraph,
     claimant: Claimant,
     asked: NextArguments,
-    sight: Sight,
+    read_filter: ReadFilter,
 ) -> Seen:
-    tell = Discretion(state, sight)
+    tell = AnswerFilter(state, read_filter)
     board = get_project(graph, tell, asked.project)
     free = (row for row in _candidates(state, graph, board, asked, tell) if not claimant.is_kept_from(row))
     rows = first(tell, free, min(max(asked.count, 1), COUNT_MAX))
-    known: dict[str, Known] = {}
-    nodes = fitting((_entry(desk, state, board, row, tell, sight, known) for row in rows), ANSWER_BYTES_MAX)
+    known: dict[str, OntologyDocument] = {}
+    nodes = that_fit(
+        (_entry(tool_context, state, board, row, tell, read_filter, known) for row in rows), ANSWER_BYTES_MAX
+    )
     if not nodes:
         return Seen({"nodes": [], "hint": _why_nothing(graph, board, asked, tell, claimant.moment)})
     ids = [entry["node"]["id"] for entry in nodes]
@@ -111,7 +115,9 @@ def _seen(
     return Seen({"nodes": nodes, **omitted}, [known[each] for each in ids if each in known])
 
 
-def _candidates(state: State, graph: WorkGraph, board: Board, asked: NextArguments, tell: Discretion) -> Iterator[Row]:
+def _candidates(
+    state: State, graph: WorkGraph, board: Board, asked: NextArguments, tell: AnswerFilter
+) -> Iterator[Row]:
     hits = None
     if asked.scope is not None:
         scope = get_row(state, graph, tell, asked.scope, "scope")
@@ -125,10 +131,10 @@ def _candidates(state: State, graph: WorkGraph, board: Board, asked: NextArgumen
             asked.filter,
             lambda node_id: properties_of(get_node(state, node_id).attrs),
         )
-    return ranked_among(graph, board, hits, tell.sees) if tell.narrows else ranked(graph, board, hits)
+    return ranked_among(graph, board, hits, tell.allows) if tell.narrows else ranked(graph, board, hits)
 
 
-def _why_nothing(graph: WorkGraph, board: Board, asked: NextArguments, tell: Discretion, moment: Moment) -> str:
+def _why_nothing(graph: WorkGraph, board: Board, asked: NextArguments, tell: AnswerFilter, moment: ClaimTime) -> str:
     if tell.narrows:
         return "nothing to hand out among the nodes that you may read"
     counts = board.counts()
@@ -143,7 +149,13 @@ def _why_nothing(graph: WorkGraph, board: Board, asked: NextArguments, tell: Dis
 
 
 def _entry(
-    desk: Desk, state: State, board: Board, row: Row, tell: Discretion, sight: Sight, known: dict[str, Known]
+    tool_context: ToolContext,
+    state: State,
+    board: Board,
+    row: Row,
+    tell: AnswerFilter,
+    read_filter: ReadFilter,
+    known: dict[str, OntologyDocument],
 ) -> Said:
     """What is known of its files is noted in `known` too."""
     node, sections = get_node(state, row.id), sections_of(state, row.id, tell)
@@ -157,14 +169,14 @@ def _entry(
     }
     if omitted:
         answer["ancestors_omitted"] = omitted
-    found = known_of(desk, state, board, row, sections, tell, sight)
+    found = known_of(tool_context, state, board, row, sections, tell, read_filter)
     if found is not None:
         known[row.id] = found
         answer["knowledge"] = found.data
     return answer
 
 
-def links_of(row: Row, tell: Discretion) -> Said:
+def links_of(row: Row, tell: AnswerFilter) -> Said:
     """Its own, and what it inherits from above: root first, the nearest kept when they are too many."""
     inherited = [{"node_id": each.id, "links": list(each.links)} for each in _linked(row, tell)]
     answer = listing("inherited", inherited, len(inherited), PART_BYTES_MAX, note="inherited_omitted")
@@ -172,12 +184,12 @@ def links_of(row: Row, tell: Discretion) -> Said:
     return {"self": list(row.links), **answer}
 
 
-def _linked(row: Row, tell: Discretion) -> list[Row]:
+def _linked(row: Row, tell: AnswerFilter) -> list[Row]:
     """Those above it that have links."""
-    return [each for each in row.above() if each.links and tell.sees(each.id)]
+    return [each for each in row.above() if each.links and tell.allows(each.id)]
 
 
-def _dependencies(state: State, row: Row, tell: Discretion) -> Said:
+def _dependencies(state: State, row: Row, tell: AnswerFilter) -> Said:
     unique = list(dict.fromkeys(each for each in row.depends_on if each.board is not None))
     if tell.narrows:
         unique = first(tell, unique, _DEPENDENCIES_SHOWN + 1)
@@ -194,14 +206,20 @@ def _dependency(state: State, row: Row) -> Said:
 
 
 def known_of(
-    desk: Desk, state: State, board: Board, row: Row, sections: Sequence[Node], tell: Discretion, sight: Sight
-) -> Known | None:
+    tool_context: ToolContext,
+    state: State,
+    board: Board,
+    row: Row,
+    sections: Sequence[Node],
+    tell: AnswerFilter,
+    read_filter: ReadFilter,
+) -> OntologyDocument | None:
     """What is known of the things that the node's links point to, and of its context files; None for nothing."""
     links = list(row.links) + [link for each in _linked(row, tell) for link in each.links]
-    if desk.knowledge is None or not (links or sections):
+    if tool_context.knowledge is None or not (links or sections):
         return None
     texts = [(str(section.attrs.get("title")), str(section.attrs.get("content"))) for section in sections]
-    known = desk.knowledge.find(state, board.id, list(dict.fromkeys(links)), texts, sight=sight)
+    known = tool_context.knowledge.find(state, board.id, list(dict.fromkeys(links)), texts, read_filter=read_filter)
     if size_of(known.data) > 2 * PART_BYTES_MAX:
         known.data.clear()
         known.data["truncated"] = True

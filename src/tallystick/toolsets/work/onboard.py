@@ -17,11 +17,11 @@ from tallystick.state import Node
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.questions import ranked, ranked_among
+from tallystick.state.work.queries import ranked, ranked_among
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import characters_of, cut_text, shortened
 from tallystick.toolsets.memory.arguments import NAME_CHARACTERS_MAX
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.truncation import characters_of, cut_text, shortened
 from tallystick.toolsets.work.answers import (
     Said,
     children_of,
@@ -35,12 +35,12 @@ from tallystick.toolsets.work.answers import (
     summary_of,
 )
 from tallystick.toolsets.work.arguments import OnboardArguments
-from tallystick.toolsets.work.desk import Desk
-from tallystick.toolsets.work.faults import get_project, named, projects_of
-from tallystick.toolsets.work.held import held_by
+from tallystick.toolsets.work.context import ToolContext
+from tallystick.toolsets.work.errors import get_project, named, projects_of
+from tallystick.toolsets.work.held_claims import held_by
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 TOKENS_MAX = 600
 CHARACTERS_MAX = 4 * TOKENS_MAX
@@ -54,18 +54,18 @@ _ROWS_READ = 50
 _DOCUMENTS_READ = 1_000
 
 
-async def onboard(desk: Desk, store: Store, principal: Principal, asked: OnboardArguments) -> Answer:
-    def look(state: State, graph: WorkGraph, sight: Sight) -> tuple[str, Said]:
-        tell = Discretion(state, sight)
+async def onboard(tool_context: ToolContext, store: Store, principal: Principal, asked: OnboardArguments) -> Answer:
+    def look(state: State, graph: WorkGraph, read_filter: ReadFilter) -> tuple[str, Said]:
+        tell = AnswerFilter(state, read_filter)
         board = _board(graph, tell, asked.project)
-        return board.id, _seen(desk, state, graph, board, tell, principal, asked.evidence_limit)
+        return board.id, _seen(tool_context, state, graph, board, tell, principal, asked.evidence_limit)
 
-    board_id, answer = await desk.read(store, principal, Action.READ, look)
-    desk.remember(principal, board_id)
+    board_id, answer = await tool_context.read(store, principal, Action.READ, look)
+    tool_context.remember(principal, board_id)
     return Answer(answer)
 
 
-def _board(graph: WorkGraph, tell: Discretion, name: str | None) -> Board:
+def _board(graph: WorkGraph, tell: AnswerFilter, name: str | None) -> Board:
     if name is not None:
         return get_project(graph, tell, name)
     boards = projects_of(graph, tell)
@@ -80,22 +80,22 @@ def _board(graph: WorkGraph, tell: Discretion, name: str | None) -> Board:
 
 
 def _seen(
-    desk: Desk,
+    tool_context: ToolContext,
     state: State,
     graph: WorkGraph,
     board: Board,
-    tell: Discretion,
+    tell: AnswerFilter,
     principal: Principal,
     evidence_limit: int,
 ) -> Said:
     root = graph.find(board.root) if board.root is not None else None
-    goal = summary_of(state, root) if root is not None and tell.sees(root.id) else None
-    mine = [row.id for row in first(tell, held_by(desk, graph, board, principal), _ROWS_READ)]
+    goal = summary_of(state, root) if root is not None and tell.allows(root.id) else None
+    mine = [row.id for row in first(tell, held_by(tool_context, graph, board, principal), _ROWS_READ)]
     parts = [
         _tree(state, root, tell),
         _listed("recent_evidence", 3, _evidence(state, graph, board, tell, evidence_limit)),
         _listed("context_links", 2, *_links(graph, board, tell)),
-        _listed("actionable", 3, _actionable(desk, state, graph, board, tell)),
+        _listed("actionable", 3, _actionable(tool_context, state, graph, board, tell)),
         _listed("your_claims", 1, mine),
     ]
     return _fitted(_head(board, goal, counts_of(graph, board, tell)), parts)
@@ -185,7 +185,7 @@ def _cut(said: Any, width: int) -> Any:
 # -- what there is
 
 
-def _tree(state: State, root: Row | None, tell: Discretion) -> _Part:
+def _tree(state: State, root: Row | None, tell: AnswerFilter) -> _Part:
     """The root's children and theirs, oldest first; all children before the first of theirs."""
     children, count = children_of(root, tell, _ROWS_READ) if root is not None else ([], 0)
     below = {child: children_of(child, tell, _ROWS_READ) for child in children}
@@ -213,11 +213,11 @@ def _tree(state: State, root: Row | None, tell: Discretion) -> _Part:
     return _Part("tree", 4, total, len(rows), shown)
 
 
-def _leaf(state: State, row: Row, tell: Discretion) -> Said:
+def _leaf(state: State, row: Row, tell: AnswerFilter) -> Said:
     return tell.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
 
 
-def _evidence(state: State, graph: WorkGraph, board: Board, tell: Discretion, limit: int) -> list[Said]:
+def _evidence(state: State, graph: WorkGraph, board: Board, tell: AnswerFilter, limit: int) -> list[Said]:
     """Of resolved nodes, newest first. No entry is newer than its node, so the newest nodes are enough."""
     found: list[Said] = []
     rows = (graph.by_update[updated] for updated in reversed(board.updates))
@@ -236,7 +236,7 @@ def _is_enough(found: list[Said], limit: int, node: Node) -> bool:
     return len(found) >= limit and bool(found[-1]["timestamp"] > node.provenance.timestamp)
 
 
-def _told(node: Node, tell: Discretion) -> list[Said]:
+def _told(node: Node, tell: AnswerFilter) -> list[Said]:
     return [
         tell.warned(
             node.id,
@@ -254,7 +254,7 @@ def _told(node: Node, tell: Discretion) -> list[Said]:
     ]
 
 
-def _links(graph: WorkGraph, board: Board, tell: Discretion) -> tuple[list[str], int]:
+def _links(graph: WorkGraph, board: Board, tell: AnswerFilter) -> tuple[list[str], int]:
     """The first of them, sorted, and how many there are."""
     links = set(board.links)
     if tell.narrows:
@@ -264,15 +264,17 @@ def _links(graph: WorkGraph, board: Board, tell: Discretion) -> tuple[list[str],
     return nsmallest(_ROWS_READ, links), len(links)
 
 
-def _actionable(desk: Desk, state: State, graph: WorkGraph, board: Board, tell: Discretion) -> list[Said]:
+def _actionable(
+    tool_context: ToolContext, state: State, graph: WorkGraph, board: Board, tell: AnswerFilter
+) -> list[Said]:
     """In graph_next's order, without what somebody works on."""
-    moment = desk.moment()
-    ready = ranked_among(graph, board, None, tell.sees) if tell.narrows else ranked(graph, board)
+    moment = tool_context.moment()
+    ready = ranked_among(graph, board, None, tell.allows) if tell.narrows else ranked(graph, board)
     free = (row for row in ready if not moment.is_claimed(row))
     return [_open(state, row, tell) for row in first(tell, free, _ACTIONABLE_SHOWN)]
 
 
-def _open(state: State, row: Row, tell: Discretion) -> Said:
+def _open(state: State, row: Row, tell: AnswerFilter) -> Said:
     attrs = get_node(state, row.id).attrs
     answer = {"id": row.id, "summary": attrs.get("summary"), "properties": properties_of(attrs)}
     return tell.warned(row.id, answer)

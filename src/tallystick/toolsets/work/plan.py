@@ -13,18 +13,18 @@ from tallystick.policy import Principal
 from tallystick.state.state import State
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Board, Row
+from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import size_of
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX, PlanArguments, PlannedNode
-from tallystick.toolsets.work.desk import Desk, Told, check_unused
-from tallystick.toolsets.work.faults import cross_project, cycle, get_row, invalid, projects_of
+from tallystick.toolsets.work.context import AnswerBuilder, ToolContext, check_unused
+from tallystick.toolsets.work.errors import cross_project, cycle, get_row, invalid, projects_of
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 TOOL = "graph_plan"
 
@@ -42,22 +42,22 @@ class _Step(msgspec.Struct):
     board: Board | None = None
 
 
-async def plan(desk: Desk, store: Store, principal: Principal, asked: PlanArguments) -> Answer:
+async def plan(tool_context: ToolContext, store: Store, principal: Principal, asked: PlanArguments) -> Answer:
     check_refs(asked.nodes)
-    ids = [desk.ids() for _ in asked.nodes]
+    ids = [tool_context.ids() for _ in asked.nodes]
     created = [{"ref": node.ref, "id": node_id} for node, node_id in zip(asked.nodes, ids, strict=True)]
     if size_of(created) > ANSWER_BYTES_MAX:
         raise invalid("field 'nodes' is too long to be answered: plan in parts, or use shorter refs")
-    opened = desk.opened(principal)
+    opened = tool_context.opened(principal)
 
-    def draw(sketch: Sketch, sight: Sight) -> Told:
-        check_unused(sketch.state, ids)
-        batch = _Batch(sketch.state, sketch.graph, Discretion(sketch.state, sight), asked.nodes, ids, opened)
-        told = Told({"created": created}, batch.warnings())
-        batch.sketch(sketch)
+    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
+        check_unused(builder.state, ids)
+        batch = _Batch(builder.state, builder.graph, AnswerFilter(builder.state, read_filter), asked.nodes, ids, opened)
+        told = AnswerBuilder({"created": created}, batch.warnings())
+        batch.builder(builder)
         return told
 
-    told, _ = await desk.write_narrowed(store, principal, TOOL, draw)
+    told, _ = await tool_context.write_narrowed(store, principal, TOOL, draw)
     return Answer(told.complete())
 
 
@@ -72,7 +72,7 @@ class _Batch:
         self,
         state: State,
         graph: WorkGraph,
-        tell: Discretion,
+        tell: AnswerFilter,
         nodes: Sequence[PlannedNode],
         ids: list[str],
         opened: str | None,
@@ -131,7 +131,7 @@ class _Batch:
             if ref is not None
             and ref not in self._numbers
             and (row := self._graph.find(ref)) is not None
-            and self._tell.sees(ref)
+            and self._tell.allows(ref)
         }
         boards = list(spoken_of) or [self._graph.boards.get(opened or "")]
         if boards == [None] or (boards[0] is not None and boards[0].name is None):
@@ -139,7 +139,7 @@ class _Batch:
         if len(boards) != 1 or boards[0] is None or boards[0].root is None:
             return None
         root = boards[0].root
-        return self._graph.find(root) if self._tell.sees(root) else None
+        return self._graph.find(root) if self._tell.allows(root) else None
 
     # -- rules
 
@@ -221,13 +221,13 @@ class _Batch:
 
     # -- what is written
 
-    def sketch(self, sketch: Sketch) -> None:
+    def builder(self, builder: DraftBuilder) -> None:
         for number in self._order:
             step = self._steps[number]
-            sketch.put(step.id, self._attrs(step))
+            builder.put(step.id, self._attrs(step))
         for step in self._steps:
             for place in step.waits_for:
-                sketch.link({"from": step.id, "rel": DEPENDS_ON, "to": self._id(place)})
+                builder.link({"from": step.id, "rel": DEPENDS_ON, "to": self._id(place)})
 
     def _attrs(self, step: _Step) -> Said:
         assert step.board is not None

@@ -11,97 +11,97 @@ from tallystick.state import Node
 from tallystick.state.state import State
 from tallystick.state.work import PROJECT
 from tallystick.state.work.board import Board
+from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.sketch import Sketch
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.truncation import that_fit
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, counts_of, first, get_node, node_of
 from tallystick.toolsets.work.arguments import OpenArguments
-from tallystick.toolsets.work.desk import Desk, check_unused
-from tallystick.toolsets.work.faults import find_project, invalid, projects_of
+from tallystick.toolsets.work.context import ToolContext, check_unused
+from tallystick.toolsets.work.errors import find_project, invalid, projects_of
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 TOOL = "graph_open"
 _ATTEMPTS = 3
 
 
-async def open_(desk: Desk, store: Store, principal: Principal, asked: OpenArguments) -> Answer:
+async def open_(tool_context: ToolContext, store: Store, principal: Principal, asked: OpenArguments) -> Answer:
     name = asked.project
     if name is None:
         if asked.goal is not None:
             raise invalid("field 'goal' needs 'project', the name of the project to create")
-        return Answer(await desk.read(store, principal, Action.SEARCH, _listed))
-    board_id, answer = await _open_or_create(desk, store, principal, name, asked.goal)
-    desk.remember(principal, board_id)
+        return Answer(await tool_context.read(store, principal, Action.SEARCH, _listed))
+    board_id, answer = await _open_or_create(tool_context, store, principal, name, asked.goal)
+    tool_context.remember(principal, board_id)
     if asked.goal is not None and "created" not in answer:
         answer["warnings"] = ["the project exists: 'goal' is used for a new one only"]
     return Answer(answer)
 
 
 async def _open_or_create(
-    desk: Desk, store: Store, principal: Principal, name: str, goal: str | None
+    tool_context: ToolContext, store: Store, principal: Principal, name: str, goal: str | None
 ) -> tuple[str, Said]:
     created = False
     # Another agent's project may be seen here and yet not reach the disk: then it is ours to make.
     for _ in range(_ATTEMPTS):
-        found = await desk.read(
+        found = await tool_context.read(
             store,
             principal,
             Action.READ,
-            lambda state, graph, sight: _seen(state, graph, Discretion(state, sight), name),
+            lambda state, graph, read_filter: _seen(state, graph, AnswerFilter(state, read_filter), name),
         )
         if found is not None:
             board_id, answer = found
             return board_id, answer | ({"created": True} if created else {})
-        created = await _create(desk, store, principal, name, goal)
+        created = await _create(tool_context, store, principal, name, goal)
     raise Conflict(f"project '{name}' could not be made", hint="nothing was written: call again")
 
 
-async def _create(desk: Desk, store: Store, principal: Principal, name: str, goal: str | None) -> bool:
+async def _create(tool_context: ToolContext, store: Store, principal: Principal, name: str, goal: str | None) -> bool:
     """False when another agent was first."""
     if not name.strip():
         raise invalid("field 'project' must not be blank")
-    root_id, project_id, name = desk.ids(), uuid.uuid4().hex, name.strip()
+    root_id, project_id, name = tool_context.ids(), uuid.uuid4().hex, name.strip()
 
-    def draw(sketch: Sketch) -> None:
-        if not sketch.graph.namesakes(name):
-            check_unused(sketch.state, [root_id, project_id])
-            found(sketch, project_id=project_id, root_id=root_id, name=name, goal=goal)
+    def draw(builder: DraftBuilder) -> None:
+        if not builder.graph.namesakes(name):
+            check_unused(builder.state, [root_id, project_id])
+            found(builder, project_id=project_id, root_id=root_id, name=name, goal=goal)
 
-    _, receipt = await desk.write(store, principal, TOOL, draw)
+    _, receipt = await tool_context.write(store, principal, TOOL, draw)
     return receipt is not None
 
 
-def found(sketch: Sketch, *, project_id: str, root_id: str, name: str, goal: str | None) -> None:
+def found(builder: DraftBuilder, *, project_id: str, root_id: str, name: str, goal: str | None) -> None:
     """Sketch a project and the root of its work. Whoever makes projects makes them so."""
     summary = goal or name
-    sketch.put(project_id, {"name": name, "root": root_id, "summary": summary}, PROJECT)
-    sketch.put(root_id, {"project": project_id, "parent": None, "summary": summary, "resolved": False, "rev": 1})
+    builder.put(project_id, {"name": name, "root": root_id, "summary": summary}, PROJECT)
+    builder.put(root_id, {"project": project_id, "parent": None, "summary": summary, "resolved": False, "rev": 1})
 
 
-def _seen(state: State, graph: WorkGraph, tell: Discretion, name: str) -> tuple[str, Said] | None:
+def _seen(state: State, graph: WorkGraph, tell: AnswerFilter, name: str) -> tuple[str, Said] | None:
     board = find_project(graph, tell, name)
     if board is None:
         return None
-    if not tell.sees(board.id):
+    if not tell.allows(board.id):
         raise Conflict(f"there is a project '{name}' that you may not read", code="name_taken", hint="use another name")
     root = _root(state, graph, board, tell)
     shown = node_of(state, root, tell) if root is not None else None
     return board.id, {"project": board.name, "root": shown, "summary": counts_of(graph, board, tell)}
 
 
-def _listed(state: State, graph: WorkGraph, sight: Sight) -> Said:
-    tell = Discretion(state, sight)
+def _listed(state: State, graph: WorkGraph, read_filter: ReadFilter) -> Said:
+    tell = AnswerFilter(state, read_filter)
     boards = projects_of(graph, tell)
-    shown = fitting((_line(state, graph, board, tell) for board in boards), ANSWER_BYTES_MAX)
+    shown = that_fit((_line(state, graph, board, tell) for board in boards), ANSWER_BYTES_MAX)
     omitted = len(boards) - len(shown)
     return {"projects": shown} | ({"omitted": omitted} if omitted else {})
 
 
-def _line(state: State, graph: WorkGraph, board: Board, tell: Discretion) -> Said:
+def _line(state: State, graph: WorkGraph, board: Board, tell: AnswerFilter) -> Said:
     counts = counts_of(graph, board, tell)
     project = get_node(state, board.id)
     updates = (graph.by_update[each] for each in reversed(board.updates))
@@ -117,6 +117,6 @@ def _line(state: State, graph: WorkGraph, board: Board, tell: Discretion) -> Sai
     return tell.warned(root.id if root is not None else board.id, told)
 
 
-def _root(state: State, graph: WorkGraph, board: Board, tell: Discretion) -> Node | None:
+def _root(state: State, graph: WorkGraph, board: Board, tell: AnswerFilter) -> Node | None:
     row = graph.find(board.root) if board.root is not None else None
-    return state.node(row.id) if row is not None and tell.sees(row.id) else None
+    return state.node(row.id) if row is not None and tell.allows(row.id) else None

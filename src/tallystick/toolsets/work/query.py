@@ -14,38 +14,52 @@ from tallystick.policy import Action, Principal
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.questions import KEY_LENGTHS, Filter, Key, fitting, page, readiness, visible
+from tallystick.state.work.queries import KEY_LENGTHS, Filter, Key, page, readiness, that_fit, visible
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
-from tallystick.toolsets.fitting import cut_short, room_for
-from tallystick.toolsets.fitting import fitting as as_many_as_fit
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.truncation import cut_short, room_for
+from tallystick.toolsets.truncation import that_fit as as_many_as_fit
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, get_node, properties_of, standing
 from tallystick.toolsets.work.arguments import LIMIT_MAX, QueryArguments, QueryFilter
-from tallystick.toolsets.work.desk import Desk
-from tallystick.toolsets.work.faults import cross_project, get_project, get_row, invalid
+from tallystick.toolsets.work.context import ToolContext
+from tallystick.toolsets.work.errors import cross_project, get_project, get_row, invalid
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 
-async def query(desk: Desk, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
-    def look(state: State, sight: Sight) -> Said:
-        return _found(desk, state, state.aspect(WorkGraph), asked, sight, room_for(principal, ANSWER_BYTES_MAX))
+async def query(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+    def look(state: State, read_filter: ReadFilter) -> Said:
+        return _found(
+            tool_context, state, state.derived(WorkGraph), asked, read_filter, room_for(principal, ANSWER_BYTES_MAX)
+        )
 
     return Answer(await store.narrowed(principal, Action.SEARCH, look))
 
 
-def _found(desk: Desk, state: State, graph: WorkGraph, asked: QueryArguments, sight: Sight, bytes_max: int) -> Said:
-    tell = Discretion(state, sight)
+def _found(
+    tool_context: ToolContext,
+    state: State,
+    graph: WorkGraph,
+    asked: QueryArguments,
+    read_filter: ReadFilter,
+    bytes_max: int,
+) -> Said:
+    tell = AnswerFilter(state, read_filter)
     board = get_project(graph, tell, asked.project)
     after = _place(asked, board) if asked.cursor is not None else None
     wanted = _filter(state, graph, board, tell, asked.filter or QueryFilter())
-    stands = readiness(graph, board, tell.sees if tell.narrows else None)
-    hits = fitting(
-        graph, board, wanted, desk.moment(), lambda node_id: properties_of(get_node(state, node_id).attrs), stands
+    stands = readiness(graph, board, tell.allows if tell.narrows else None)
+    hits = that_fit(
+        graph,
+        board,
+        wanted,
+        tool_context.moment(),
+        lambda node_id: properties_of(get_node(state, node_id).attrs),
+        stands,
     )
     if tell.narrows:
-        hits = visible(graph, hits, tell.sees)
+        hits = visible(graph, hits, tell.allows)
     limit = min(asked.limit, LIMIT_MAX)
     rows = page(graph, board, hits, asked.sort, after, limit + 1, stands)
     nodes = as_many_as_fit((_line(state, row, tell) for row, _ in rows[:limit]), bytes_max)
@@ -55,7 +69,7 @@ def _found(desk: Desk, state: State, graph: WorkGraph, asked: QueryArguments, si
     return answer
 
 
-def _filter(state: State, graph: WorkGraph, board: Board, tell: Discretion, asked: QueryFilter) -> Filter:
+def _filter(state: State, graph: WorkGraph, board: Board, tell: AnswerFilter, asked: QueryFilter) -> Filter:
     ancestor = get_row(state, graph, tell, asked.ancestor, "ancestor") if asked.ancestor is not None else None
     if ancestor is not None and ancestor.board is not board:
         raise cross_project(f"the ancestor '{ancestor.id}' and '{board.name}'")
@@ -72,7 +86,7 @@ def _filter(state: State, graph: WorkGraph, board: Board, tell: Discretion, aske
     )
 
 
-def _line(state: State, row: Row, tell: Discretion) -> Said:
+def _line(state: State, row: Row, tell: AnswerFilter) -> Said:
     attrs = get_node(state, row.id).attrs
     answer: Said = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
     if attrs.get("state") is not None:

@@ -8,44 +8,46 @@ from typing import TYPE_CHECKING
 from tallystick.errors import TallystickError
 from tallystick.policy import Action, Principal
 from tallystick.state.work import DEPENDS_ON, DROPPED
+from tallystick.state.work.attributes import is_dropped, said_over
 from tallystick.state.work.board import Row
 from tallystick.state.work.cycles import find_way
-from tallystick.state.work.facts import is_dropped, said_over
-from tallystick.state.work.sketch import Link, Sketch
+from tallystick.state.work.draft_builder import DraftBuilder, Link
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.work.answers import Said, entries, evidence_entry, newly_actionable, oldest
 from tallystick.toolsets.work.arguments import Operation, RestructureArguments
-from tallystick.toolsets.work.desk import Desk, Told
-from tallystick.toolsets.work.faults import cross_project, cycle, get_row, invalid
+from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
+from tallystick.toolsets.work.errors import cross_project, cycle, get_row, invalid
 from tallystick.toolsets.work.section_moves import SectionMoves
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 TOOL = "graph_restructure"
 
 FIELDS = {"move": ("node_id", "new_parent"), "merge": ("source", "target"), "drop": ("node_id", "reason")}
 
 
-async def restructure(desk: Desk, store: Store, principal: Principal, asked: RestructureArguments) -> Answer:
+async def restructure(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: RestructureArguments
+) -> Answer:
     check_operations(asked.operations)
 
-    def draw(sketch: Sketch, sight: Sight) -> Told:
-        tell = Discretion(sketch.state, sight)
-        told = Told({"applied": len(asked.operations), "details": []})
-        work = _Work(desk, sketch, tell, principal.actor, told.warnings)
+    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
+        tell = AnswerFilter(builder.state, read_filter)
+        told = AnswerBuilder({"applied": len(asked.operations), "details": []})
+        work = _Work(tool_context, builder, tell, principal.actor, told.warnings)
         for number, operation in enumerate(asked.operations):
             node_id, result = _one(work, operation, number)
             told.data["details"].append({"op": operation.op, "node_id": node_id, "result": result})
-        newly = newly_actionable(sketch, tell)
+        newly = newly_actionable(builder, tell)
         if newly["newly_actionable"] or any(operation.op == "drop" for operation in asked.operations):
             told.data |= newly
         return told
 
     # Of several, what each deletes is asked about when it is known what they come to.
     only = asked.operations[0] if len(asked.operations) == 1 else None
-    told, _ = await desk.write_narrowed(
+    told, _ = await tool_context.write_narrowed(
         store,
         principal,
         TOOL,
@@ -80,13 +82,15 @@ def _one(work: _Work, operation: Operation, number: int) -> tuple[str, str]:
 class _Work:
     """What the operations of one call do to the sketch."""
 
-    def __init__(self, desk: Desk, sketch: Sketch, tell: Discretion, agent: str, warnings: list[str]) -> None:
-        self._desk = desk
-        self._sketch = sketch
+    def __init__(
+        self, tool_context: ToolContext, builder: DraftBuilder, tell: AnswerFilter, agent: str, warnings: list[str]
+    ) -> None:
+        self._tool_context = tool_context
+        self._builder = builder
         self._tell = tell
         self._agent = agent
         self._warnings = warnings
-        self._sections = SectionMoves(sketch)
+        self._sections = SectionMoves(builder)
 
     # -- move
 
@@ -100,7 +104,7 @@ class _Work:
         if row.parent is parent:
             return node_id, f"was under {new_parent} already"
         self._warn_of_resolved(parent, [row])
-        self._sketch.revise(node_id, parent=new_parent)
+        self._builder.revise(node_id, parent=new_parent)
         return node_id, f"moved under {new_parent}"
 
     # -- merge
@@ -115,43 +119,43 @@ class _Work:
         if source in target.above():
             raise cycle(_line_down(source, target), "Parent", self._tell)
         self._warn_of_resolved(target, source.children)
-        links = self._sketch.links(source_id)
+        links = self._builder.links(source_id)
         for link in links:
-            self._sketch.unlink(link)
+            self._builder.unlink(link)
         for child in oldest(source.children, len(source.children)):
-            self._sketch.revise(child.id, parent=target_id)
+            self._builder.revise(child.id, parent=target_id)
         self._absorb(source_id, target_id)
         for link in links:
             self._hand_over(link, source_id, target_id)
         count = self._sections.move(source_id, target_id)
-        self._sketch.delete(source_id)
+        self._builder.delete(source_id)
         taken = f" with {count} section{'' if count == 1 else 's'}" if count else ""
         return target_id, f"absorbed {source_id}{taken}"
 
     def _absorb(self, source_id: str, target_id: str) -> None:
-        given, kept = self._sketch.attrs(source_id), self._sketch.attrs(target_id)
+        given, kept = self._builder.attrs(source_id), self._builder.attrs(target_id)
         evidence = [*entries(kept, "evidence"), *entries(given, "evidence")]
         changes: Said = {"evidence": evidence or None, "merged": [*entries(kept, "merged"), source_id]}
         if kept.get("resolved") is True:
             changes |= said_over({**kept, **changes}, dropped=is_dropped(kept))
-        self._sketch.revise(target_id, **changes)
+        self._builder.revise(target_id, **changes)
         # Its last words, so that whoever still knows the id can be told where it went.
-        self._sketch.revise(source_id, merged_into=target_id)
+        self._builder.revise(source_id, merged_into=target_id)
 
     def _hand_over(self, link: Link, source_id: str, target_id: str) -> None:
         ends = [target_id if end == source_id else end for end in (link["from"], link["to"])]
         if ends[0] == ends[1]:
             return
         moved: Link = {**link, "from": ends[0], "to": ends[1]}
-        if "id" not in link and self._sketch.find_link(ends[0], link["rel"], ends[1]) is not None:
+        if "id" not in link and self._builder.find_link(ends[0], link["rel"], ends[1]) is not None:
             return
         if link["rel"] == DEPENDS_ON:
             self._check_no_cycle(ends[0], ends[1])
-        self._sketch.link(moved)
+        self._builder.link(moved)
 
     def _check_no_cycle(self, source_id: str, target_id: str) -> None:
-        source, target = self._sketch.graph.find(source_id), self._sketch.graph.find(target_id)
-        way = find_way(self._sketch.graph, target, source) if source is not None and target is not None else None
+        source, target = self._builder.graph.find(source_id), self._builder.graph.find(target_id)
+        way = find_way(self._builder.graph, target, source) if source is not None and target is not None else None
         if way is not None:
             raise cycle([source_id, *(row.id for row in way)], tell=self._tell)
 
@@ -160,25 +164,25 @@ class _Work:
     def drop(self, node_id: str, reason: str) -> tuple[str, str]:
         row = self._row(node_id)
         dropped = [each for each in (row, *row.below()) if each.open]
-        entry = evidence_entry(DROPPED, reason, self._agent, self._desk.clock())
+        entry = evidence_entry(DROPPED, reason, self._agent, self._tool_context.clock())
         for each in sorted(dropped, key=lambda each: (each.depth, each.created)):
-            attrs = self._sketch.attrs(each.id)
+            attrs = self._builder.attrs(each.id)
             over: Said = {"resolved": True, "evidence": [*entries(attrs, "evidence"), entry]}
-            self._sketch.revise(each.id, **over, **said_over({**attrs, **over}, dropped=True))
+            self._builder.revise(each.id, **over, **said_over({**attrs, **over}, dropped=True))
         count = len(self._tell.seen(dropped, lambda row: row.id))
         return node_id, f"dropped {count} node{'' if count == 1 else 's'}" if count else "was resolved already"
 
     # -- both
 
     def _row(self, node_id: str, role: str | None = None) -> Row:
-        return get_row(self._sketch.state, self._sketch.graph, self._tell, node_id, role)
+        return get_row(self._builder.state, self._builder.graph, self._tell, node_id, role)
 
     def _check_together(self, one: Row, other: Row) -> None:
         if one.board is not other.board:
             raise cross_project(f"'{one.id}' and '{other.id}'")
 
     def _warn_of_resolved(self, parent: Row, children: list[Row]) -> None:
-        if parent.resolved and any(child.open and self._tell.sees(child.id) for child in children):
+        if parent.resolved and any(child.open and self._tell.allows(child.id) for child in children):
             self._warnings.append(f"'{parent.id}' is resolved and stays so, with open nodes under it")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tallystick.state import Node
 from tallystick.state.state import State
 from tallystick.state.tasks import Sections, said_of
-from tallystick.toolsets.discretion import Discretion, itself
-from tallystick.toolsets.fitting import fitting
+from tallystick.toolsets.read_filter import AnswerFilter, itself
+from tallystick.toolsets.truncation import that_fit
 from tallystick.toolsets.work.answers import PART_BYTES_MAX, Said, get_node
 
 _DESCRIPTION_BYTES_MAX = PART_BYTES_MAX // 4
@@ -14,13 +14,13 @@ _SECTIONS_BYTES_MAX = PART_BYTES_MAX
 _SECTIONS_READ = 200
 
 
-def sections_of(state: State, node_id: str, tell: Discretion) -> list[Node]:
+def sections_of(state: State, node_id: str, tell: AnswerFilter) -> list[Node]:
     """In order, as far as they may be told of."""
-    ids = state.aspect(Sections).of(node_id)[:_SECTIONS_READ]
+    ids = state.derived(Sections).of(node_id)[:_SECTIONS_READ]
     return [get_node(state, each) for each in tell.seen(ids, itself)]
 
 
-def task_of(node: Node, sections: list[Node], tell: Discretion) -> Said:
+def task_of(node: Node, sections: list[Node], tell: AnswerFilter) -> Said:
     """The key only for a node that was made, or is described, as a task."""
     said = said_of(node.attrs)
     answer: Said = {"title": said["title"]} if isinstance(said.get("title"), str) else {}
@@ -33,7 +33,7 @@ def task_of(node: Node, sections: list[Node], tell: Discretion) -> Said:
     return {"task": answer} if answer else {}
 
 
-def _shown(sections: list[Node], tell: Discretion) -> list[Said]:
+def _shown(sections: list[Node], tell: AnswerFilter) -> list[Said]:
     """The first ones whole; from where the room ends, what is left of it."""
     shown: list[Said] = []
     left = _SECTIONS_BYTES_MAX
@@ -41,7 +41,7 @@ def _shown(sections: list[Node], tell: Discretion) -> list[Said]:
         content = _cut("content", section.attrs.get("content"), left)
         left = max(0, left - len(content.get("content", "").encode()))
         shown.append(tell.warned(section.id, {"id": section.id, "title": section.attrs.get("title"), **content}))
-    return fitting(shown, 2 * _SECTIONS_BYTES_MAX) if shown else []
+    return that_fit(shown, 2 * _SECTIONS_BYTES_MAX) if shown else []
 
 
 def _cut(name: str, text: object, bytes_max: int) -> Said:

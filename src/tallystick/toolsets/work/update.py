@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from tallystick.policy import Principal
 from tallystick.state.conditions import is_same
 from tallystick.state.work import CLAIMED_BY, CLAIMED_SESSION, DROPPED
-from tallystick.state.work.facts import is_dropped, said_over
-from tallystick.state.work.sketch import Sketch, revision
+from tallystick.state.work.attributes import is_dropped, said_over
+from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.toolsets import Answer
-from tallystick.toolsets.discretion import Discretion
+from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.work.answers import (
     Said,
     entries,
@@ -19,59 +19,61 @@ from tallystick.toolsets.work.answers import (
     properties_of,
 )
 from tallystick.toolsets.work.arguments import UpdateArgument, UpdateArguments
-from tallystick.toolsets.work.desk import Desk, Told
-from tallystick.toolsets.work.faults import get_row, invalid
+from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
+from tallystick.toolsets.work.errors import get_row, invalid
 from tallystick.toolsets.work.plan import check_node_size
 
 if TYPE_CHECKING:
-    from tallystick.store import Sight, Store
+    from tallystick.store import ReadFilter, Store
 
 TOOL = "graph_update"
 
 
-async def update(desk: Desk, store: Store, principal: Principal, asked: UpdateArguments) -> Answer:
-    def draw(sketch: Sketch, sight: Sight) -> Told:
-        tell = Discretion(sketch.state, sight)
-        told = Told({"updated": []})
+async def update(tool_context: ToolContext, store: Store, principal: Principal, asked: UpdateArguments) -> Answer:
+    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
+        tell = AnswerFilter(builder.state, read_filter)
+        told = AnswerBuilder({"updated": []})
         resolved = False
         for each in asked.updates:
-            row = get_row(sketch.state, sketch.graph, tell, each.node_id)
+            row = get_row(builder.state, builder.graph, tell, each.node_id)
             was_resolved = row.resolved
-            _apply(desk, sketch, principal.actor, each)
-            attrs = sketch.attrs(each.node_id)
+            _apply(tool_context, builder, principal.actor, each)
+            attrs = builder.attrs(each.node_id)
             told.data["updated"].append({"node_id": each.node_id, "rev": revision(attrs)})
             if row.resolved and not was_resolved:
                 resolved = True
-                _check_evidence(desk, told, each.node_id, attrs)
-        newly = newly_actionable(sketch, tell)
+                _check_evidence(tool_context, told, each.node_id, attrs)
+        newly = newly_actionable(builder, tell)
         if resolved or newly["newly_actionable"]:
             told.data |= newly
         return told
 
     ids = {each.node_id for each in asked.updates}
-    told, _ = await desk.write_narrowed(store, principal, TOOL, draw, resource=ids.pop() if len(ids) == 1 else None)
+    told, _ = await tool_context.write_narrowed(
+        store, principal, TOOL, draw, resource=ids.pop() if len(ids) == 1 else None
+    )
     return Answer(told.complete())
 
 
-def _check_evidence(desk: Desk, told: Told, node_id: str, attrs: Said) -> None:
+def _check_evidence(tool_context: ToolContext, told: AnswerBuilder, node_id: str, attrs: Said) -> None:
     if entries(attrs, "evidence"):
         return
-    if desk.settings.require_evidence:
+    if tool_context.settings.require_evidence:
         raise invalid(f"'{node_id}' cannot be resolved without evidence: say what shows that it is done")
     told.warnings.append(f"'{node_id}' was resolved without evidence")
 
 
-def _apply(desk: Desk, sketch: Sketch, agent: str, asked: UpdateArgument) -> None:
-    before = sketch.attrs(asked.node_id)
+def _apply(tool_context: ToolContext, builder: DraftBuilder, agent: str, asked: UpdateArgument) -> None:
+    before = builder.attrs(asked.node_id)
     changes = _changes(before, asked)
     if asked.add_evidence:
-        now = desk.clock()
+        now = tool_context.clock()
         added = [evidence_entry(each.type, each.ref, agent, now) for each in asked.add_evidence]
         changes["evidence"] = [*entries(before, "evidence"), *added]
     if changes:
         changes |= _over(before, {**before, **changes}, asked)
         check_node_size({**before, **changes}, asked.node_id)
-        sketch.revise(asked.node_id, **changes)
+        builder.revise(asked.node_id, **changes)
 
 
 def _over(before: Said, after: Said, asked: UpdateArgument) -> Said:

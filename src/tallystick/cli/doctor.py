@@ -1,0 +1,235 @@
+"""The examination: what a memory looks like from outside, without opening or changing it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tallystick import __version__
+from tallystick.cli.orphans import find_orphans
+from tallystick.cli.output import counted
+from tallystick.commits import chain
+from tallystick.config import FILE_NAME, Settings
+from tallystick.errors import Corrupt
+from tallystick.log import Head
+from tallystick.log.head_file import HeadFile
+from tallystick.log.segments import Segments
+
+Status = Literal["good", "odd", "bad"]
+_SPACE_BYTES_MIN = 256 << 20
+
+
+class Finding(msgspec.Struct, frozen=True):
+    what: str
+    found: str
+    status: Status = "good"
+    advice: str | None = None
+
+
+def examine(settings: Settings) -> list[Finding]:
+    found = [Finding("version", f"tallystick {__version__}, Python {platform.python_version()}"), *_base(settings)]
+    if not (settings.system / "log").is_dir():
+        return [*found, Finding("log", "none yet", "odd", "the first write begins it; is --base the one you meant?")]
+    for part in _PARTS:
+        try:
+            found.extend(part(settings))
+        except Corrupt as error:
+            found.append(Finding(part.__name__.strip("_"), error.message, "bad", error.hint or _RESTORE))
+    return found
+
+
+_RESTORE = "run 'tallystick verify', then follow docs/runbooks/corrupt-log.md; do not delete anything"
+
+
+def _base(settings: Settings) -> Iterator[Finding]:
+    yield Finding("base", str(settings.base))
+    if settings.home != settings.base:
+        yield Finding("tenant", f"{settings.tenant} in {settings.home}")
+    configuration = settings.base / FILE_NAME
+    yield Finding("settings", str(configuration) if configuration.exists() else "defaults and environment")
+    nearest = next(path for path in (settings.home, *settings.home.parents) if path.exists())
+    if not os.access(nearest, os.W_OK):
+        yield Finding("writable", f"no: {nearest}", "bad", "make it writable, or choose another place with --base")
+    free = shutil.disk_usage(nearest).free
+    if free < _SPACE_BYTES_MIN:
+        yield Finding("free space", _bytes(free), "odd", "free some: a full disk refuses writes, reads go on")
+    else:
+        yield Finding("free space", _bytes(free))
+
+
+def _log(settings: Settings) -> Iterator[Finding]:
+    segments = Segments(settings.system / "log")
+    try:
+        segments.refresh()
+        yield Finding(
+            "log", f"{counted(len(segments.paths), 'segment')}, {_bytes(segments.size)}, in {segments.directory}"
+        )
+        yield from _position(settings, segments)
+    finally:
+        segments.close()
+
+
+def _position(settings: Settings, segments: Segments) -> Iterator[Finding]:
+    head_file = HeadFile(settings.system / "head")
+    try:
+        head = head_file.read()
+    finally:
+        head_file.close()
+    size = segments.size
+    if head is None:
+        if size:
+            yield Finding(
+                "position", "not kept beside the log", "bad", "the next start reads all of it; verify it first"
+            )
+        else:
+            yield Finding("position", "0")
+        return
+    yield Finding("position", f"{head.lamport} ({counted(head.count, 'commit')}), kept in {head_file.path}")
+    if size < head.end:
+        yield Finding("end of the log", f"{_bytes(head.end - size)} are missing", "bad", _RESTORE)
+        return
+    if size > head.end:
+        advice = "a writer is busy, or died: the next start settles it"
+        yield Finding("end of the log", f"{_bytes(size - head.end)} not yet acknowledged", "odd", advice)
+    yield from _last_commit(segments, head)
+
+
+def _last_commit(segments: Segments, head: Head) -> Iterator[Finding]:
+    from tallystick.cli.log_tail import backwards
+
+    line = next((line for _, line in backwards(segments, head.end)), None)
+    if line is None:
+        return
+    commit = chain.decode(line)
+    if commit.record_hash != head.record_hash:
+        yield Finding("last commit", f"{commit.record_hash[:12]} is not the acknowledged one", "bad", _RESTORE)
+        return
+    yield Finding("last commit", f"{commit.timestamp} by {commit.actor}: {commit.operation}, {commit.commit_id[:12]}")
+
+
+def _torn(settings: Settings) -> Iterator[Finding]:
+    pieces = sorted((settings.system / "log").glob("*.torn-*"))
+    if pieces:
+        size = _bytes(sum(piece.stat().st_size for piece in pieces))
+        advice = "left by crashes, never acknowledged; look at them if you like, then remove them"
+        yield Finding("torn pieces", f"{len(pieces)} ({size}), the last {pieces[-1].name}", "odd", advice)
+    else:
+        yield Finding("torn pieces", "none")
+    if unfinished := sorted(settings.system.glob("importing-*")):
+        yield Finding("import", f"{len(unfinished)} not finished", "odd", f"if none is running, remove {unfinished[0]}")
+    if (settings.system / "redaction.pending").exists():
+        yield Finding("redaction", "one was interrupted", "odd", "the next start finishes it: start a server once")
+
+
+def _snapshot(settings: Settings) -> Iterator[Finding]:
+    folder = settings.system / "snapshots"
+    files = sorted((path for path in folder.glob("*") if path.is_file()), key=lambda path: path.stat().st_mtime)
+    if not files:
+        yield Finding("snapshot", "none: a start replays the whole log")
+        return
+    when = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(files[-1].stat().st_mtime))
+    yield Finding("snapshot", f"{files[-1].name}, {_bytes(files[-1].stat().st_size)}, {when}")
+
+
+def _lock(settings: Settings) -> Iterator[Finding]:
+    path = settings.system / "lock"
+    if not path.exists():
+        yield Finding("lock", "none yet")
+    elif _is_held(path):
+        yield Finding("lock", f"held by {_holder(path)}: being written at this moment")
+    else:
+        yield Finding("lock", "free: nobody is writing at this moment")
+
+
+def _projections(settings: Settings) -> Iterator[Finding]:
+    from tallystick.projections.consistency_check import NAMES, lock_of
+    from tallystick.projections.follower import trouble_of
+
+    for name in NAMES:
+        trouble = trouble_of(lock_of(settings.home, name))
+        if trouble is not None:
+            found = f"stands still at position {trouble.position}: {trouble.problem}"
+            yield Finding(name, found, "bad", "'tallystick verify --views --repair' builds it again from the log")
+
+
+def _views(settings: Settings) -> Iterator[Finding]:
+    from tallystick.tenant_projections import AllProjections
+
+    if not (settings.system / "views.db").exists():
+        return
+    problems = AllProjections(settings).of(settings.tenant).views.problems()
+    if not problems:
+        yield Finding("views", "the files under _content are as they should be")
+    for problem in problems:
+        yield Finding("views", f"{problem.path}: {problem.problem}", "odd", "put it right; it is tried again by itself")
+
+
+def _lineage(settings: Settings) -> Iterator[Finding]:
+    if not settings.lineage_to:
+        return
+    from tallystick.projections.lineage_emitter import shown, sink_for, standing
+
+    head_file = HeadFile(settings.system / "head")
+    try:
+        head = head_file.read() or Head()
+    finally:
+        head_file.close()
+    at, trouble = standing(settings.system, sink_for(settings.lineage_to).target)
+    found = f"position {at.lamport} of {head.lamport}, to {shown(settings.lineage_to)}"
+    if trouble is not None:
+        advice = "nothing is lost: a running server tries again by itself, the next start goes on where it was"
+        yield Finding("lineage", f"{found}: {trouble}", "odd", advice)
+    else:
+        yield Finding("lineage", found)
+
+
+def _blobs(settings: Settings) -> Iterator[Finding]:
+    found = find_orphans(settings)
+    if found:
+        size = _bytes(sum(found.values()))
+        advice = "left by writers that died, named by no commit; 'tallystick doctor --repair' removes them"
+        yield Finding("blobs", f"{len(found)} that nothing names ({size}): {', '.join(found)}", "odd", advice)
+
+
+_PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+    _log, _torn, _snapshot, _lock, _projections, _views, _lineage, _blobs,
+)  # fmt: skip
+
+
+def _is_held(path: Path) -> bool:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _holder(path: Path) -> str:
+    """Known on Linux only."""
+    inode = path.stat().st_ino
+    try:
+        rows = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return "another process"
+    pids = [row.split()[4] for row in rows if "FLOCK" in row and row.split()[5].endswith(f":{inode}")]
+    return f"process {pids[0]}" if pids else "another process"
+
+
+def _bytes(number: int) -> str:
+    size = float(number)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

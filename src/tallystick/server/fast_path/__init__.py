@@ -1,0 +1,151 @@
+"""The fast path: a plain `tools/call` is answered in one hop, with the same bytes' worth as the SDK's answer.
+
+Knows which messages are plain and how their answers are written, nothing of how they arrive
+(`http`, `stdio`). It takes only what it fully understands. Everything else it declines, and
+the SDK gets it untouched: so the fast path can be switched off, and nobody but a stopwatch notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import orjson
+
+from tallystick.server import Offer
+from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, Tools
+from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+
+RESERVED = "io.modelcontextprotocol/"
+VERSION_KEY = RESERVED + "protocolVersion"
+CLIENT_KEY = RESERVED + "clientInfo"
+
+
+class Era(msgspec.Struct, frozen=True):
+    """How an era of the protocol wraps an answer: by handshake, or each request for itself."""
+
+    is_modern: bool = False
+    tail: bytes = b""
+    """Members that end every result, each with its leading comma."""
+    statuses: Mapping[int, int] = {}
+    """HTTP statuses of JSON-RPC errors; 200 where there is none."""
+
+
+HANDSHAKE = Era()
+
+
+class PlainCall(msgspec.Struct, frozen=True):
+    id: str | int
+    entry: OfferedTool
+    arguments: dict[str, Any]
+    client: str | None = None
+    """Who the request says it is from, in the modern era."""
+
+
+class RpcError(msgspec.Struct, frozen=True):
+    """An outcome that is no result but a JSON-RPC error."""
+
+    code: int
+    message: str
+    data: dict[str, Any]
+
+
+_MESSAGE = {"jsonrpc", "id", "method", "params"}
+_PARAMS = {"name", "arguments", "_meta"}
+
+
+def find_call(message: dict[str, Any], tools: Tools, envelope: Callable[[bytes], bool] | None) -> PlainCall | None:
+    """The call that a well-formed message (`wire.parse_message`) is, or None if it is for the SDK.
+
+    `envelope` judges the reserved members of `_meta`, which every request has in the modern era and none before.
+    """
+    params = message.get("params")
+    if message.get("method") != "tools/call" or len(message) != 4 or message.keys() != _MESSAGE or params is None:
+        return None
+    name, arguments = params.get("name"), params.get("arguments", _NONE)
+    if type(name) is not str or type(arguments) is not dict or not params.keys() <= _PARAMS:
+        return None
+    meta = params.get("_meta", _NONE)
+    if not _is_plain_meta(meta, envelope):
+        return None
+    entry = tools.find(name)
+    if entry is None:
+        return None
+    client = None if envelope is None else meta.get(CLIENT_KEY)
+    return PlainCall(message["id"], entry, arguments, None if client is None else client["name"])
+
+
+_NONE: dict[str, Any] = {}
+
+
+def _is_plain_meta(meta: Any, envelope: Callable[[bytes], bool] | None) -> bool:
+    """Nothing in it that the SDK acts on. No tool reports progress, so a proper progress token asks for nothing."""
+    if type(meta) is not dict:
+        return False
+    reserved: dict[str, Any] = {}
+    for key, value in meta.items():
+        if key == "progressToken":
+            if type(value) is not str and type(value) is not int:
+                return False
+        elif key.startswith(RESERVED):
+            reserved[key] = value
+        elif "/" not in key:  # bare names are the protocol's own: trace context, and what is yet to come
+            return False
+    if envelope is None:
+        return not reserved
+    return envelope(orjson.dumps(reserved))
+
+
+def cancel_key(id: str | int) -> str | int:
+    """As the SDK has it: "7" and 7 are the same request when one is to be cancelled."""
+    try:
+        return int(id)
+    except ValueError:
+        return id
+
+
+def rpc_error(offer: Offer, entry: OfferedTool, outcome: Outcome) -> RpcError | None:
+    """For both lanes: what is answered as an error of the protocol, not as a result."""
+    match outcome:
+        case Refused() if outcome.problems and _faults_as_rpc(offer, entry):
+            return RpcError(INVALID_PARAMS, "Invalid params", {"validation_errors": outcome.problems})
+        case Broken(error_id):
+            return RpcError(INTERNAL_ERROR, "Internal error", {"error_id": error_id})
+    return None
+
+
+def write_reply(offer: Offer, call: PlainCall, outcome: Outcome, era: Era) -> tuple[int, bytes]:
+    """The HTTP status and the JSON-RPC message."""
+    id = orjson.dumps(call.id)
+    if type(outcome) is Done:
+        return 200, _result(id, outcome.text, outcome.encoded, b"false", era)
+    error = rpc_error(offer, call.entry, outcome)
+    if error is not None:
+        status = era.statuses.get(error.code, 200)
+        return status, b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id, _encoded(error))
+    assert isinstance(outcome, Refused)
+    shape = orjson.dumps(outcome.shape)
+    return 200, _result(id, shape.decode(), shape, b"true", era)
+
+
+def _result(id: bytes, text: str, data: bytes, is_error: bytes, era: Era) -> bytes:
+    return (
+        b'{"jsonrpc":"2.0","id":%b,"result":{"content":[{"type":"text","text":%b}],"structuredContent":%b,"isError":%b%b}}'
+        % (
+            id,
+            orjson.dumps(text),
+            data,
+            is_error,
+            era.tail,
+        )
+    )
+
+
+def _encoded(error: RpcError) -> bytes:
+    return orjson.dumps({"code": error.code, "message": error.message, "data": error.data})
+
+
+def _faults_as_rpc(offer: Offer, entry: OfferedTool) -> bool:
+    where = entry.toolset.faults if offer.validation_errors == "auto" else offer.validation_errors
+    return where == "rpc"

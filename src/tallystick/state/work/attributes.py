@@ -1,0 +1,124 @@
+"""The facts that readiness and search need of a work node, read from its attributes.
+
+Attributes may be anything at all: a redaction leaves words where numbers were. What makes no
+sense counts as not said.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from tallystick.clock import from_text
+from tallystick.state.attributes import TEXT_MAX, Scalar, scalar
+from tallystick.state.work import CLAIMED_AT, CLAIMED_BY, CLAIMED_SESSION, DROPPED
+
+CLOSED, WILL_NOT_IMPLEMENT = "CLOSED", "WILL_NOT_IMPLEMENT"
+"""The ends of a task; `state.tasks` has the other steps."""
+
+HeadFile = tuple[str, Scalar | None, bool]
+"""A property as the index knows it: key, value, and whether the value is too large to be kept."""
+
+
+class WorkAttributes(msgspec.Struct, frozen=True, gc=False):
+    project: str | None
+    parent: str | None
+    resolved: bool
+    dropped: bool
+    """Resolved because it was given up, not done."""
+    priority: float
+    owner: str | None
+    """Who claimed it; None also when it is not said since when."""
+    claimed: int
+    """Milliseconds."""
+    session: str | None
+    """In which it was claimed."""
+    text: str
+    """The summary, casefolded."""
+    links: tuple[str, ...]
+    kinds: tuple[str, ...]
+    """Of evidence, each once."""
+    marks: tuple[HeadFile, ...]
+
+
+def read(attrs: dict[str, Any]) -> WorkAttributes:
+    properties = attrs.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    owner, claimed = _claim(properties)
+    session = _text(properties.get(CLAIMED_SESSION))
+    return WorkAttributes(
+        project=_text(attrs.get("project")),
+        parent=_text(attrs.get("parent")),
+        resolved=attrs.get("resolved") is True,
+        dropped=is_dropped(attrs),
+        priority=priority_of(properties.get("priority")),
+        owner=owner,
+        claimed=claimed,
+        session=session if owner is not None else None,
+        text=(_text(attrs.get("summary")) or "").casefold(),
+        links=tuple(dict.fromkeys(link for link in _list(attrs.get("context_links")) if isinstance(link, str))),
+        kinds=tuple(dict.fromkeys(kind for kind in map(_kind, _list(attrs.get("evidence"))) if kind is not None)),
+        marks=tuple(_mark(key, value) for key, value in properties.items()),
+    )
+
+
+def is_dropped(attrs: dict[str, Any]) -> bool:
+    """Its step says so; where that says nothing of an end, the newest evidence does."""
+    if attrs.get("resolved") is not True:
+        return False
+    task = attrs.get("task")
+    step = task.get("status") if isinstance(task, dict) else None
+    if step in (CLOSED, WILL_NOT_IMPLEMENT):
+        return bool(step == WILL_NOT_IMPLEMENT)
+    newest = _list(attrs.get("evidence"))[-1:]
+    return bool(newest) and _kind(newest[0]) == DROPPED
+
+
+def said_over(attrs: dict[str, Any], *, dropped: bool) -> dict[str, Any]:
+    """What a resolved node must say besides, to count as dropped or as done whatever evidence it has."""
+    if is_dropped(attrs) == dropped:
+        return {}
+    task = attrs.get("task")
+    said = task if isinstance(task, dict) else {}
+    return {"task": {**said, "status": WILL_NOT_IMPLEMENT if dropped else CLOSED}}
+
+
+def priority_of(value: Any) -> float:
+    """A number, or a text that is one; anything else counts as 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return 0.0
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def _claim(properties: dict[str, Any]) -> tuple[str | None, int]:
+    owner, at = properties.get(CLAIMED_BY), properties.get(CLAIMED_AT)
+    if not isinstance(owner, str) or not isinstance(at, str):
+        return None, 0
+    try:
+        return owner, from_text(at)
+    except (ValueError, OverflowError):
+        return None, 0
+
+
+def _mark(key: str, value: Any) -> HeadFile:
+    if isinstance(value, dict | list) or (isinstance(value, str) and len(value) > TEXT_MAX):
+        return key, None, True
+    return key, scalar(value), False
+
+
+def _kind(entry: Any) -> str | None:
+    return _text(entry.get("type")) if isinstance(entry, dict) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,247 @@
+"""The homes: what lies on disk for a tenant beside the log, and what keeps it up to date.
+
+Projections follow the log in threads of their own. In a process that serves they run all
+the time; a command that only asks starts none, and brings up to date what it asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from tallystick.config import Settings
+from tallystick.log import Entry, Log
+from tallystick.log.files import FilesLog
+from tallystick.projections.content import Contents, Kind
+from tallystick.projections.file_edits import FileEdits
+from tallystick.projections.follower import Follower
+from tallystick.projections.recent_entries import RecentEntries
+from tallystick.projections.sql import SqlProjection
+from tallystick.projections.text import TextIndex
+from tallystick.projections.text.projection import TextProjection
+from tallystick.projections.views import Views, follow
+from tallystick.projections.views.content_files import Edit
+
+Adopt = Callable[[str, Edit], Awaitable[None]]
+"""Commits, for a tenant, what a person wrote into a content file."""
+
+_PUBLISHED_SECONDS = 2.0
+"""A view that takes longer is published later: the answer's durability never depends on it."""
+
+
+class AllProjections:
+    """By tenant, opened at first use."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        adopt: Adopt | None = None,
+        repairs: bool = False,
+        database: Path | None = None,
+    ) -> None:
+        """Content files that people edited are adopted, or put right at the start, or else left alone.
+        `database`: where `graph.db` lies, if elsewhere."""
+        self._settings = settings
+        self._adopt = adopt
+        self._repairs = repairs
+        self._database = database
+        self._by_tenant: dict[str, TenantProjections] = {}
+        self._left: set[TenantProjections] = set()
+        """No longer to be had, and still used."""
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def of(self, tenant: str) -> TenantProjections:
+        home = self._by_tenant.get(tenant)
+        if home is None:
+            settings = msgspec.structs.replace(self._settings, tenant=tenant)
+            home = self._by_tenant[tenant] = TenantProjections(
+                settings, self._adopt, self._database, repairs=self._repairs
+            )
+        return home
+
+    def path(self, tenant: str) -> Path:
+        return self.of(tenant).path
+
+    def views(self, tenant: str) -> Views:
+        return self.of(tenant).views
+
+    def contents(self, tenant: str) -> Contents:
+        return self.of(tenant).contents
+
+    def text(self, tenant: str) -> TextIndex:
+        return self.of(tenant).text
+
+    async def published(self, tenant: str, position: int) -> None:
+        home = self.of(tenant)
+        with home.used():
+            await home.published(position)
+
+    async def adopted(self, tenant: str, kind: Kind, entity_id: str) -> None:
+        home = self.of(tenant)
+        with home.used():
+            await home.adopted(kind, entity_id)
+
+    def lags(self, tenant: str, position: int) -> dict[str, int]:
+        """By projection that follows all the time: how many commits it is behind."""
+        home = self._by_tenant.get(tenant)
+        return {} if home is None else home.lags(position)
+
+    def appended(self, tenant: str, group: Sequence[Entry]) -> None:
+        """These are in the log now: whoever follows may look."""
+        home = self._by_tenant.get(tenant)
+        if home is not None:
+            home.appended(group)
+
+    async def leave(self, tenant: str) -> None:
+        """Its log was closed after a while without a use: end what follows it. The next use opens it again.
+
+        A tool may still be busy with the home, and may even wait for the log to be opened again. So nobody
+        waits for it here: it is closed when the last of them is done.
+        """
+        home = self._by_tenant.pop(tenant, None)
+        if home is None:
+            return
+        if home.is_used:
+            self._left.add(home)
+            home.when_unused = lambda: self._close_later(home)
+        else:
+            await home.close()
+
+    async def close(self) -> None:
+        projections, self._by_tenant = [*self._by_tenant.values(), *self._left], {}
+        self._left.clear()
+        for home in projections:
+            await home.close()
+        await asyncio.gather(*self._closing)
+
+    def _close_later(self, home: TenantProjections) -> None:
+        if home in self._left:
+            self._left.remove(home)
+            closing = asyncio.create_task(home.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+
+class TenantProjections:
+    def __init__(self, settings: Settings, adopt: Adopt | None, database: Path | None, *, repairs: bool) -> None:
+        self._settings = settings
+        self._adopt = adopt
+        self._repairs = repairs
+        self.path = settings.home
+        self._database = database or settings.home / "graph.db"
+        self._followers: list[Follower] = []
+        self._recent = RecentEntries()
+        self._looking: asyncio.Task[None] | None = None
+        self._users = 0
+        self.when_unused: Callable[[], None] | None = None
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Not closed meanwhile, unless everything is. For the event loop's thread only."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._users == 0 and self.when_unused is not None:
+                self.when_unused()
+
+    @property
+    def is_used(self) -> bool:
+        return self._users > 0
+
+    @cached_property
+    def contents(self) -> Contents:
+        return Contents(self.path)
+
+    @property
+    def text(self) -> TextIndex:
+        return self._text[0]
+
+    @cached_property
+    def _text(self) -> tuple[TextIndex, Follower]:
+        projection = TextProjection(self.path)
+        follower = self._followed(Follower(self._open_log, projection, lock=self._lock("text"), recent=self._recent))
+        return TextIndex(projection, follower.catch_up, used=self.used), follower
+
+    @cached_property
+    def sql(self) -> Follower:
+        projection = SqlProjection(self._database)
+        return self._followed(Follower(self._open_log, projection, lock=self._lock("sql"), recent=self._recent))
+
+    @property
+    def views(self) -> Views:
+        return self._views[0]
+
+    @cached_property
+    def _views(self) -> tuple[Views, Follower, FileEdits]:
+        shown, follower = follow(self.path, self._open_log, recent=self._recent, repairs=self._repairs)
+        self._followed(follower)
+        return shown, follower, FileEdits(shown, follower, self._commit_edit)
+
+    def serve(self) -> None:
+        """Follow all the time, from now on."""
+        for follower in (self._views[1], self.sql):
+            follower.start()
+        _ = self.text
+        if self._adopt is not None:
+            self._looking = asyncio.create_task(self._views[2].run())
+
+    def catch_up(self) -> None:
+        """Bring whatever there is on disk to the head now, and nothing else: what was never made is not made now."""
+        if (self._settings.system / "views.db").exists():
+            self._views[1].catch_up()
+        if (self._settings.system / "text").exists():
+            self._text[1].catch_up()
+        if self._database.exists():
+            self.sql.catch_up()
+
+    def publish(self) -> None:
+        """Bring the views to the head now; waits for its turn when another process is at it."""
+        self._views[1].catch_up()
+
+    async def published(self, position: int) -> None:
+        await self._views[1].reached(position, _PUBLISHED_SECONDS)
+
+    async def adopted(self, kind: Kind, entity_id: str) -> None:
+        if self._adopt is not None:
+            await self._views[2].adopt_one(kind, entity_id)
+
+    def lags(self, position: int) -> dict[str, int]:
+        following = [follower for follower in self._followers if follower.is_following]
+        return {each.projection.name: max(0, position - each.position.lamport) for each in following}
+
+    def appended(self, group: Sequence[Entry]) -> None:
+        if any(follower.is_following for follower in self._followers):
+            self._recent.keep(group)
+            for follower in self._followers:
+                follower.notify()
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        if "_text" in self.__dict__:
+            await asyncio.to_thread(self.text.close)
+        for follower in self._followers:
+            await asyncio.to_thread(follower.close)
+
+    async def _commit_edit(self, edit: Edit) -> None:
+        if self._adopt is not None:
+            await self._adopt(self._settings.tenant, edit)
+
+    def _followed(self, follower: Follower) -> Follower:
+        self._followers.append(follower)
+        return follower
+
+    def _open_log(self) -> Log:
+        return FilesLog(self._settings.system)
+
+    def _lock(self, name: str) -> Path:
+        return self._settings.system / f"{name}.lock"

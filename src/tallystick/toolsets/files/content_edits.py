@@ -1,0 +1,133 @@
+"""The rewriting of a content: what an edited text becomes in the log, whoever edited it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from tallystick.commits import Draft, Operation, Verb
+from tallystick.errors import Conflict, InvalidArgument, LogClosed, NotFound
+from tallystick.partition import Receipt
+from tallystick.policy import Action, Principal
+from tallystick.projections.content import Contents, Kind, Prepared
+from tallystick.projections.views import FILE_EDIT
+from tallystick.projections.views.content_files import Edit
+from tallystick.state import Edge, Node
+from tallystick.state.state import State
+
+if TYPE_CHECKING:
+    from tallystick.store import NarrowedPropose, ReadFilter, Store
+
+_ATTEMPTS = 10
+
+
+async def adopt(store: Store, contents: Callable[[str], Contents], tenant: str, edit: Edit) -> None:
+    """Commit what a person wrote into a content file, as `file-edit`. Twice is once.
+
+    Raises Conflict when the log has another content by now than the one that was edited.
+    """
+
+    def adopted(text: str) -> str:
+        if text != edit.text and sha256(text.encode()).hexdigest() != edit.replaces:
+            raise Conflict(f"'{edit.path}' was changed in the log too: the edit is kept beside it")
+        return edit.text
+
+    await rewrite(
+        store,
+        Principal(actor=FILE_EDIT, tenant=tenant),
+        contents(tenant),
+        edit.kind,
+        edit.id,
+        adopted,
+        tool=FILE_EDIT,
+        reason=f"{edit.path} was edited by hand",
+    )
+
+
+async def rewrite(
+    store: Store,
+    principal: Principal,
+    contents: Contents,
+    kind: Kind,
+    entity_id: str,
+    change: Callable[[str], str],
+    *,
+    tool: str,
+    reason: str | None = None,
+) -> int | None:
+    """Commit `change` of the content's text. Returns the position, or None when it changes nothing."""
+    for _ in range(_ATTEMPTS):
+        seen: Node | Edge = await store.narrowed(
+            principal,
+            Action.WRITE,
+            lambda state, read_filter: _get(state, read_filter, kind, entity_id),
+            resource=entity_id,
+        )
+        content = _text_content(seen)
+        old = (await asyncio.to_thread(contents.read, content)).decode()
+        new = change(old)
+        if new == old:
+            return None
+        prepared = await asyncio.to_thread(
+            contents.prepare, kind, entity_id, content["format"], content["encoding"], new.encode()
+        )
+
+        def propose(
+            state: State, read_filter: ReadFilter, content: dict[str, Any] = content, prepared: Prepared = prepared
+        ) -> Draft:
+            now = _get(state, read_filter, kind, entity_id)
+            if now.content != content:
+                raise _Outdated
+            return Draft((_written(state, now, prepared.content),), actor=principal.actor, tool=tool, reason=reason)
+
+        try:
+            # Shielded: a caller that goes away must not take back content that is being committed.
+            receipt = await asyncio.shield(_commit(store, principal, propose, entity_id, prepared))
+        except _Outdated:
+            continue
+        return receipt.commits[-1].lamport
+    raise Conflict("others changed it each time before this could be written", hint="try again")
+
+
+class _Outdated(Exception):
+    """The content is not the one any more that the change was made to."""
+
+
+async def _commit(
+    store: Store, principal: Principal, propose: NarrowedPropose, entity_id: str, prepared: Prepared
+) -> Receipt:
+    try:
+        return await store.write_narrowed(principal, Action.WRITE, propose, resource=entity_id)
+    except LogClosed:
+        # It may be in the log all the same, and then its content is needed.
+        raise
+    except BaseException:
+        await asyncio.to_thread(prepared.discard)
+        raise
+
+
+def _get(state: State, read_filter: ReadFilter, kind: Kind, entity_id: str) -> Node | Edge:
+    """What may not be read is not there, nor is a connection to it."""
+    found = state.node(entity_id) if kind == "nodes" else state.edge_by_id(entity_id)
+    shows = read_filter.allows(entity_id) if kind == "nodes" else read_filter.joins(entity_id)
+    if found is None or not shows:
+        code = "NODE_NOT_FOUND" if kind == "nodes" else "CONNECTION_NOT_FOUND"
+        raise NotFound(f"there is no {'node' if kind == 'nodes' else 'connection'} '{entity_id}'", code=code)
+    return found
+
+
+def _text_content(entity: Node | Edge) -> dict[str, Any]:
+    content = entity.content
+    if content is None or content.get("encoding") != "utf-8":
+        raise InvalidArgument(f"the content of '{entity.id}' is not text", code="NOT_TEXT", hint="use update_node")
+    return content
+
+
+def _written(state: State, entity: Node | Edge, content: dict[str, Any]) -> Operation:
+    if isinstance(entity, Node):
+        payload = {"id": entity.id, "type": entity.type, "attrs": entity.attrs, "content": content}
+        return Operation(Verb.UPSERT_NODE, payload)
+    name = state.edge_name(entity.id) or {}
+    return Operation(Verb.UPSERT_EDGE, {**name, "attrs": entity.attrs, "content": content})

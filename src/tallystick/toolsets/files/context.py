@@ -1,0 +1,173 @@
+"""The desk: where the tools work, and the steps that they share."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, TallystickError
+from tallystick.policy import Action, Principal
+from tallystick.private_files import make_directory
+from tallystick.projections.content import Contents, Kind, check_text
+from tallystick.projections.sandboxed_files import SandboxedFiles
+from tallystick.state.state import State
+from tallystick.toolsets.files.paths import Entity, Place, place_of
+from tallystick.toolsets.files.reserved import Reserved
+from tallystick.toolsets.read_filter import AnswerFilter
+
+if TYPE_CHECKING:
+    from tallystick.projections.views import Views
+    from tallystick.store import ReadFilter, Store
+
+T = TypeVar("T")
+
+FILE_BYTES_MAX = 10 << 20
+_SNIPPET_LINES = 4
+
+
+class ToolContext(msgspec.Struct, frozen=True):
+    home: Callable[[str], Path] | None
+    views: Callable[[str], Views | None]
+    adopt: Callable[[str, Kind, str], Awaitable[None]] | None
+    published: Callable[[str, int], Awaitable[None]] | None
+    file_bytes_max: int = FILE_BYTES_MAX
+    reserved: tuple[Path, ...] = ()
+    """What the settings name."""
+    base: Path | None = None
+    """What holds the homes of all tenants."""
+
+    def home_of(self, principal: Principal) -> Path:
+        if self.home is None:
+            raise RuntimeError("this toolset was made without a home")
+        return self.home(principal.tenant)
+
+    def files_of(self, principal: Principal) -> SandboxedFiles:
+        """For one call."""
+        home = self.home_of(principal)
+        return SandboxedFiles(home, Reserved(home, self.reserved, self.base))
+
+    def contents_of(self, principal: Principal) -> Contents:
+        return Contents(self.home_of(principal))
+
+    def check_size(self, text: str) -> bytes:
+        """The bytes that will be written."""
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgument("the text holds half of a surrogate pair", code="NOT_TEXT") from None
+        if len(data) > self.file_bytes_max:
+            raise LimitExceeded(
+                f"the file would have {len(data):,} bytes, the limit is {self.file_bytes_max:,}", code="FILE_TOO_LARGE"
+            )
+        return data
+
+
+async def located(tool_context: ToolContext, store: Store, principal: Principal, path: str) -> Place:
+    """The place, and whose content lies there if any does."""
+    place = place_of(path)
+    if place.rule != "content":
+        return place
+    # Opened first: the views of a tenant come with its partition.
+    async with store.tenants.using(principal.tenant):
+        views = tool_context.views(principal.tenant)
+        entity = None if views is None else await asyncio.to_thread(views.entity_at, place.path)
+    return msgspec.structs.replace(place, entity=entity)
+
+
+async def entities_at(tool_context: ToolContext, principal: Principal, paths: Sequence[str]) -> dict[str, Entity]:
+    """Path → whose content lies there, of those that the views know."""
+    views = tool_context.views(principal.tenant)
+    if views is None or not paths:
+        return {}
+    found = await asyncio.to_thread(lambda: {path: views.entity_at(path) for path in paths})
+    return {path: entity for path, entity in found.items() if entity is not None}
+
+
+def shows(state: State, read_filter: ReadFilter, entity: Entity) -> bool:
+    """Whether the principal may read whose content it is; of a connection, both its ends."""
+    kind, entity_id = entity
+    if kind == "nodes":
+        return read_filter.allows(entity_id)
+    return state.edge_name(entity_id) is not None and read_filter.joins(entity_id)
+
+
+def no_content(place: Place) -> NotFound:
+    return NotFound(f"'{place.path}' is not the content of any memory", code="FILE_NOT_FOUND")
+
+
+async def check_shown(store: Store, principal: Principal, place: Place) -> None:
+    """The notes of a connection are for those who may read both its ends."""
+    entity = place.entity
+    if entity is None or entity[0] != "connections":
+        return
+    if not await store.narrowed(principal, Action.READ, lambda state, read_filter: shows(state, read_filter, entity)):
+        raise no_content(place)
+
+
+async def decided(store: Store, principal: Principal, action: Action, place: Place) -> dict[str, Any]:
+    """Ask the gate. Plain files are not in the log, so there is nothing to commit.
+
+    Says what must be told beside the content: that its memory was recalled, if it was.
+    """
+    if place.entity is None:
+        await store.ask(principal, action, place.resource)
+        return {}
+
+    def look(state: State) -> dict[str, Any]:
+        return AnswerFilter(state).warned(place.resource, {})
+
+    return await store.read(principal, action, look, resource=place.resource)
+
+
+async def on_disk(work: Callable[[], T], doing: str) -> T:
+    """In a thread of its own; what the disk refuses is an answer."""
+    try:
+        return await asyncio.to_thread(work)
+    except OSError as error:
+        code = "CONTENT_READ_FAILED" if doing == "read" else "FILE_CREATION_FAILED"
+        raise TallystickError(f"the file could not be {doing}: {error.strerror or error}", code=code) from error
+
+
+@contextmanager
+def alone(home: Path) -> Iterator[None]:
+    """One change of plain files at a time, whatever process it comes from: reading and writing back is one step."""
+    path = home / "_system" / "files.lock"
+    make_directory(path.parent)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def read_text(files: SandboxedFiles, place: Place, bytes_max: int) -> str:
+    data = files.read(place.parts, bytes_max=bytes_max)
+    try:
+        return check_text(data)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"'{place.path}' is not a text file: {error.message}", code="NOT_TEXT") from None
+
+
+def lines_of(text: str) -> list[str]:
+    """With their ends. Only a line feed ends a line."""
+    lines = text.split("\n")
+    return [*(line + "\n" for line in lines[:-1]), *([lines[-1]] if lines[-1] else [])]
+
+
+def numbered(lines: list[str], first: int) -> str:
+    return "".join(f"{number:6}\t{line}" for number, line in enumerate(lines, first))
+
+
+def around(text: str, line: int, count: int) -> str:
+    """A few lines before and after, so that one can see what became of it."""
+    lines = lines_of(text)
+    first = max(1, line - _SNIPPET_LINES)
+    return numbered(lines[first - 1 : line + count + _SNIPPET_LINES - 1], first)

@@ -1,0 +1,331 @@
+"""The context of files: whose globs match them, and what is known there.
+
+`context` is what query_graph answers and what goes with a task; `NodeKnowledge` is the same in
+little, for answers of work that are about something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from tallystick.state import Breathing
+from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
+from tallystick.state.knowledge.globs import is_directory, segments_of
+from tallystick.state.knowledge.index import GlobIndex
+from tallystick.state.state import State
+from tallystick.toolsets.knowledge.answers import (
+    ANSWER_BYTES_MAX,
+    LISTED_LEAST,
+    Said,
+    changelog_of,
+    cut_list,
+    listed,
+    related_atoms,
+    related_molecules,
+    shorten,
+    text,
+)
+from tallystick.toolsets.knowledge.context import Pins, ToolContext
+from tallystick.toolsets.knowledge.context_files import files_in
+from tallystick.toolsets.knowledge.freshness import read_pin
+from tallystick.toolsets.read_filter import AnswerFilter, itself
+from tallystick.toolsets.truncation import listing, size_of
+
+if TYPE_CHECKING:
+    from tallystick.store import ReadFilter
+
+ATOMS_MAX = 500
+"""More are never shown at once, however short they are."""
+COMPACT_BYTES_MAX = 12_000
+COMPACT_FRESHNESS_BYTES_MAX = 3_000
+_KNOWLEDGE_LEAST = 200
+_NOTE_BYTES = 40
+"""What it takes to say that something was cut."""
+_BREATH = 500
+
+T = TypeVar("T")
+
+
+class Context(msgspec.Struct):
+    data: Said
+    pins: Pins = {}
+    """Of the atoms that are shown."""
+
+
+def context(
+    state: State,
+    project_id: str,
+    paths: Sequence[str],
+    answer_filter: AnswerFilter,
+    *,
+    changelog: int = 0,
+    bytes_max: int = ANSWER_BYTES_MAX,
+) -> Breathing[Context]:
+    """`changelog` entries with each; 0 leaves them out. What does not fit is cut, and said to be."""
+    knowledge, asked = state.derived(Knowledge), state.count
+    matched, unmatched = yield from _match(knowledge, project_id, paths, answer_filter)
+    # Among many paths others may have written meanwhile: the answer is as it was when it was asked for.
+    told = _ContextBuilder(state, knowledge, answer_filter, asked, changelog)
+    atoms = in_order(atom for atom, _ in matched.values())
+    for atom in atoms[:ATOMS_MAX]:
+        told.add(atom, matched[atom.id][1])
+    data: Said = {"molecules": told.molecules(), "orphanAtoms": told.orphans, "unmatchedPaths": unmatched}
+    fitted = _fit(data, max(0, len(atoms) - ATOMS_MAX), bytes_max)
+    shown = {atom["id"] for atom in _atoms(fitted)}
+    return Context(fitted, {atom_id: pin for atom_id, pin in told.pins.items() if atom_id in shown})
+
+
+def add_freshness(found: Context, fresh: Mapping[str, Said]) -> None:
+    for atom in _atoms(found.data):
+        atom |= fresh.get(atom["id"], {})
+
+
+class NodeKnowledge(msgspec.Struct, frozen=True):
+    """What is known of the files of work nodes."""
+
+    tool_context: ToolContext
+
+    def find(
+        self,
+        state: State,
+        project_id: str,
+        links: Sequence[str],
+        sections: Sequence[tuple[str, str]] = (),
+        *,
+        read_filter: ReadFilter | None = None,
+        bytes_max: int = COMPACT_BYTES_MAX,
+    ) -> Context:
+        """{molecules?, orphanAtoms?}, each only when there is any; {} for nothing.
+
+        Links may be of any kind: those that are no repository paths are passed over.
+        """
+        paths = repository_paths([*links, *files_in(sections)])
+        found = drained(context(state, project_id, paths, AnswerFilter(state, read_filter), bytes_max=bytes_max))
+        for entry in _entries(found.data):
+            for name in ("relatedAtoms", "relatedMolecules"):
+                if not entry.get(name):
+                    entry.pop(name, None)
+        said = {name: value for name, value in found.data.items() if value and name not in ("unmatchedPaths", "hint")}
+        return Context(said, found.pins)
+
+    async def add_freshness(self, found: Sequence[Context]) -> None:
+        pins = {atom_id: pin for each in found for atom_id, pin in each.pins.items()}
+        fresh = await self.tool_context.freshness(pins, bytes_max=COMPACT_FRESHNESS_BYTES_MAX)
+        for each in found:
+            add_freshness(each, fresh)
+
+
+def graph_hints(
+    state: State | None = None,
+    project_id: str | None = None,
+    paths: Sequence[str] = (),
+    answer_filter: AnswerFilter | None = None,
+) -> Said:
+    """What a task that was completed might mean for the knowledge; with the atoms of its files, if they are given."""
+    hints: Said = {
+        "message": "Task completed. Consider updating the knowledge graph.",
+        "suggestedActions": [
+            "Update atom knowledge for areas affected by this task",
+            "Update atom paths if files were moved or new directories created",
+            "Append changelog entries for significant changes",
+        ],
+    }
+    if state is None or project_id is None or not paths:
+        return hints
+    answer_filter = answer_filter or AnswerFilter(state)
+    knowledge = state.derived(Knowledge)
+    matched, unmatched = drained(_match(knowledge, project_id, repository_paths(paths), answer_filter))
+    atoms = in_order(atom for atom, _ in matched.values())
+    lines = (answer_filter.warned(atom.id, {"id": atom.id, "name": atom.name}) for atom in atoms)
+    told = listing("atoms", lines, len(atoms), 2_000, note="atomsOmitted") | {"unmatchedPaths": unmatched}
+    cut_list(told, "unmatchedPaths")
+    return hints | {name: value for name, value in told.items() if value}
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PLACE = re.compile(r"(#.*|:\d+(?:[:-]\d+)*)$")
+"""The line or heading that a link may point to."""
+
+
+def repository_paths(links: Iterable[str]) -> list[str]:
+    """Those that look like a path in the repository, without the line they point to; each once."""
+    stripped = (_PLACE.sub("", link.strip()) for link in links)
+    return list(
+        dict.fromkeys(
+            link
+            for link in stripped
+            if link and not _SCHEME.match(link) and not link.startswith(("/", "~")) and ".." not in link.split("/")
+        )
+    )
+
+
+def drained(answer: Generator[None, None, T]) -> T:
+    """For callers who cannot wait in between."""
+    while True:
+        try:
+            next(answer)
+        except StopIteration as done:
+            found: T = done.value
+            return found
+
+
+# -- who matches
+
+
+def _match(
+    knowledge: Knowledge, project_id: str, paths: Sequence[str], answer_filter: AnswerFilter
+) -> Breathing[tuple[dict[str, tuple[Atom, list[str]]], list[str]]]:
+    """By its id each atom with the paths that it is about, as they were spelt; and the paths that nobody is."""
+    of_project = knowledge.of_project(project_id)
+    matched: dict[str, tuple[Atom, list[str]]] = {}
+    unmatched: list[str] = []
+    for number, path in enumerate(paths, 1):
+        owners: Iterable[str] = _owners(of_project.globs, path)
+        # What only others know of is as if nobody did.
+        for atom_id in (owners := answer_filter.seen(owners, itself)):
+            matched.setdefault(atom_id, (of_project.atoms[atom_id], []))[1].append(path)
+        if not owners:
+            unmatched.append(path)
+        if number % _BREATH == 0:
+            yield
+    return matched, unmatched
+
+
+def _owners(globs: GlobIndex[str], path: str) -> set[str]:
+    segments = segments_of(path.removesuffix("**") if is_directory(path) else path)
+    if segments is None:
+        # The root itself; but what is absolute is no directory of the repository.
+        return globs.match_below(()) if is_directory(path) and not path.startswith("/") else set()
+    return globs.match_below(segments) if is_directory(path) else globs.match(segments)
+
+
+# -- what is said of them
+
+
+class _ContextBuilder:
+    """An answer in the making, of the state after `at` commits."""
+
+    def __init__(
+        self, state: State, knowledge: Knowledge, answer_filter: AnswerFilter, at: int, changelog: int
+    ) -> None:
+        self.orphans: list[Said] = []
+        self.pins: Pins = {}
+        self._state = state
+        self._knowledge = knowledge
+        self._answer_filter = answer_filter
+        self._at = at
+        self._changelog = changelog
+        self._molecules: dict[Molecule, Said] = {}
+
+    def molecules(self) -> list[Said]:
+        return [self._molecules[molecule] for molecule in in_order(self._molecules)]
+
+    def add(self, atom: Atom, paths: list[str]) -> None:
+        attrs = self._attrs(atom.id)
+        if attrs is None:
+            return
+        pin = read_pin(attrs) if atom.pinned else None
+        if pin is not None:
+            self.pins[atom.id] = (listed(attrs, "paths"), pin)
+        entry: Said = {
+            "id": atom.id,
+            "name": atom.name,
+            "knowledge": text(attrs, "knowledge"),
+            "matchedPaths": paths,
+            "relatedAtoms": related_atoms(self._knowledge, self._answer_filter, attrs),
+        }
+        molecule = self._knowledge.molecules.get(atom.molecule or "")
+        alone = molecule is None or not self._answer_filter.allows(molecule.id)
+        place = self.orphans if alone or molecule is None else self._molecule(molecule)["atoms"]
+        place.append(self._answer_filter.warned(atom.id, entry | self._history("atom", atom.id)))
+
+    def _molecule(self, molecule: Molecule) -> Said:
+        if molecule not in self._molecules:
+            attrs = self._attrs(molecule.id) or {}
+            told = {
+                "id": molecule.id,
+                "name": molecule.name,
+                "knowledge": text(attrs, "knowledge"),
+                "relatedMolecules": related_molecules(self._knowledge, self._answer_filter, attrs),
+                **self._history("molecule", molecule.id),
+                "atoms": [],
+            }
+            self._molecules[molecule] = self._answer_filter.warned(molecule.id, told)
+        return self._molecules[molecule]
+
+    def _history(self, kind: Parent, entity_id: str) -> Said:
+        if not self._changelog:
+            return {}
+        entries = changelog_of(
+            self._state, self._knowledge, self._answer_filter, kind, entity_id, self._changelog, self._at
+        )
+        return {"changelog": entries}
+
+    def _attrs(self, entity_id: str) -> Said | None:
+        node = self._state.node(entity_id, self._at)
+        return None if node is None else node.attrs
+
+
+# -- how much
+
+
+def _fit(data: Said, omitted: int, bytes_max: int) -> Said:
+    """Whole if it can be; otherwise first without history, then with less of the longest texts, then with less of
+    everything."""
+    if not omitted and size_of(data) <= bytes_max:
+        return data
+    for entry in _entries(data):
+        entry.pop("changelog", None)
+        for name in ("matchedPaths", "relatedAtoms", "relatedMolecules"):
+            cut_list(entry, name)
+    cut_list(data, "unmatchedPaths", 10 * LISTED_LEAST)
+    _share_knowledge(_entries(data), bytes_max - size_of(data))
+    omitted += _drop_atoms(data, bytes_max)
+    data["truncated"] = True
+    if omitted:
+        data["atomsOmitted"] = omitted
+    data["hint"] = "ask for fewer paths, or get an atom by its id, for all of it"
+    return data
+
+
+def _entries(data: Said) -> list[Said]:
+    return [*data["molecules"], *_atoms(data)]
+
+
+def _atoms(data: Said) -> Iterator[Said]:
+    for molecule in data.get("molecules", ()):
+        yield from molecule["atoms"]
+    yield from data.get("orphanAtoms", ())
+
+
+def _share_knowledge(entries: list[Said], room: int) -> None:
+    """Make the longest texts as short as each other, until all of them fit. As JSON: there a line end takes two."""
+    sizes = [size_of(entry["knowledge"]) for entry in entries]
+    room += sum(sizes) - _NOTE_BYTES * (len(entries) + 10)
+    share, left = _KNOWLEDGE_LEAST, len(entries)
+    for size in sorted(sizes):
+        share = max(_KNOWLEDGE_LEAST, room // left)
+        if size > share:
+            break
+        room -= size
+        left -= 1
+    for entry, size in zip(entries, sizes, strict=True):
+        if size > share:
+            shorten(entry, len(entry["knowledge"].encode()) * share // size)
+
+
+def _drop_atoms(data: Said, bytes_max: int) -> int:
+    """From the end, until it fits; says how many."""
+    left = size_of(data) - bytes_max + 5 * _NOTE_BYTES
+    dropped = 0
+    lists = [molecule["atoms"] for molecule in data["molecules"]] + [data["orphanAtoms"]]
+    for atoms in reversed(lists):
+        while left > 0 and atoms:
+            left -= size_of(atoms.pop())
+            dropped += 1
+    data["molecules"] = [molecule for molecule in data["molecules"] if molecule["atoms"]]
+    return dropped

@@ -1,0 +1,231 @@
+"""The desk: what the tools need beside the store, and the steps that several of them share."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import secrets
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+from tallystick.commits import Draft, Operation
+from tallystick.commits.canonical import canonical_bytes
+from tallystick.errors import Conflict, InvalidArgument, LogClosed
+from tallystick.partition import Receipt
+from tallystick.policy import Action, Principal
+from tallystick.projections.content import Contents, Kind, Prepared
+from tallystick.projections.text import TextIndex
+from tallystick.state.state import State
+from tallystick.toolsets import Answer
+
+if TYPE_CHECKING:
+    from tallystick.store import ReadFilter, Store
+
+CONTENT_BYTES_MAX = 100_000_000
+PROPERTIES_BYTES_MAX = 1 << 20
+ENCODINGS = ("utf-8", "base64")
+DEFAULT_FORMAT = "markdown"
+
+_ATTEMPTS = 10
+
+_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_AT_ONCE = 64 << 10
+"""Content of so few bytes is decoded where it is; more in a thread, so that others can go on."""
+
+
+class Published(Protocol):
+    def __call__(self, tenant: str, position: int) -> Awaitable[object]: ...
+
+
+class Adopt(Protocol):
+    def __call__(self, tenant: str, kind: Kind, entity_id: str) -> Awaitable[object]: ...
+
+
+class ToolContext(msgspec.Struct, frozen=True):
+    contents: Callable[[str], Contents] | None
+    """By tenant; None for a toolset that is only shown."""
+    text: Callable[[str], TextIndex] | None
+    published: Published | None = None
+    """Awaited after a write: until the views show it, or it is not worth waiting for."""
+    adopt: Adopt | None = None
+    """Awaited before a content is read, replaced or deleted: what a person wrote into its file comes first."""
+    content_bytes_max: int = CONTENT_BYTES_MAX
+
+    async def adopt_edit(self, principal: Principal, kind: Kind, entity_id: str) -> None:
+        if self.adopt is not None:
+            await self.adopt(principal.tenant, kind, entity_id)
+
+    def contents_of(self, principal: Principal) -> Contents:
+        if self.contents is None:
+            raise RuntimeError("this toolset was made without a place for contents")
+        return self.contents(principal.tenant)
+
+    def text_of(self, principal: Principal) -> TextIndex:
+        if self.text is None:
+            raise RuntimeError("this toolset was made without a text index")
+        return self.text(principal.tenant)
+
+
+# -- writing
+
+
+class Outdated(Exception):
+    """What was prepared outside does not fit the head any more: look again, and prepare anew."""
+
+
+class Writing(msgspec.Struct, frozen=True):
+    """One tool call that writes."""
+
+    tool_context: ToolContext
+    store: Store
+    principal: Principal
+    tool: str
+    action: Action = Action.WRITE
+    written_type: str | None = None
+    """Of what it makes."""
+
+    async def look(self, judge: Callable[[State, ReadFilter], Any], resource: str) -> Any:
+        """Judge before anything is prepared on disk, as whoever may write: the refusal must cost nothing."""
+        return await self.store.narrowed(
+            self.principal, self.action, judge, resource=resource, written_type=self.written_type
+        )
+
+    async def prepare(self, kind: Kind, entity_id: str, format: str, encoding: str, data: bytes) -> Prepared:
+        contents = self.tool_context.contents_of(self.principal)
+        return await asyncio.to_thread(contents.prepare, kind, entity_id, format, encoding, data)
+
+    async def commit(
+        self,
+        propose: Callable[[State, ReadFilter], tuple[Operation, ...]],
+        resource: str,
+        prepared: Prepared | None = None,
+    ) -> None:
+        """All the operations or none; what was prepared goes with them."""
+
+        def draft(state: State, read_filter: ReadFilter) -> Draft:
+            return Draft(propose(state, read_filter), actor=self.principal.actor, tool=self.tool)
+
+        # Shielded: a caller that goes away must not take back content that is being committed.
+        receipt = await asyncio.shield(self._commit(draft, resource, prepared))
+        if self.tool_context.published is not None:
+            await self.tool_context.published(self.principal.tenant, receipt.commits[-1].lamport)
+
+    async def _commit(
+        self, draft: Callable[[State, ReadFilter], Draft], resource: str, prepared: Prepared | None
+    ) -> Receipt:
+        try:
+            return await self.store.write_narrowed(
+                self.principal, self.action, draft, resource=resource, written_type=self.written_type
+            )
+        except LogClosed:
+            raise  # Whether it was written is unknown: a commit in the log must not name a blob that is gone.
+        except BaseException:
+            if prepared is not None:
+                await asyncio.to_thread(prepared.discard)
+            raise
+
+
+async def repeated(attempt: Callable[[], Awaitable[Answer]]) -> Answer:
+    for _ in range(_ATTEMPTS):
+        try:
+            return await attempt()
+        except Outdated:
+            continue
+    raise Conflict("others changed it each time before this could be written", hint="try again")
+
+
+def done(tool: str) -> Answer:
+    return Answer({"ok": True}, text=f"{tool} completed successfully")
+
+
+def fresh_id(prefix: Literal["mem", "conn"]) -> str:
+    first, second = ("".join(secrets.choice(_LETTERS) for _ in range(6)) for _ in range(2))
+    return f"{prefix}_{first}_{second}"
+
+
+def check_free(state: State, entity_id: str) -> None:
+    if state.summary(entity_id) is not None:
+        raise Outdated
+
+
+# -- contents
+
+
+def check_encoding(encoding: str | None) -> str:
+    if encoding not in ENCODINGS:
+        said = "is missing" if encoding is None else f"'{encoding[:100]}' is unknown"
+        raise InvalidArgument(
+            f"encoding {said}: content comes with encoding utf-8 or base64",
+            code="INVALID_ENCODING",
+            details={"valid_encodings": list(ENCODINGS)},
+        )
+    return encoding
+
+
+async def decoded(tool_context: ToolContext, content: str, encoding: str) -> bytes:
+    """The bytes that the content stands for. Raises InvalidArgument, for too many of them too."""
+    most = tool_context.content_bytes_max
+    if encoding == "base64" and len(content) > 4 * (most // 3 + 1):
+        raise _too_large(len(content) // 4 * 3, most)
+    decode = _from_base64 if encoding == "base64" else _from_text
+    data = decode(content) if len(content) <= _AT_ONCE else await asyncio.to_thread(decode, content)
+    if len(data) > most:
+        raise _too_large(len(data), most)
+    return data
+
+
+async def encoded(data: bytes, encoding: str) -> str:
+    encode = _to_base64 if encoding == "base64" else bytes.decode
+    return encode(data) if len(data) <= _AT_ONCE else await asyncio.to_thread(encode, data)
+
+
+def check_size(properties: dict[str, Any]) -> None:
+    size = len(canonical_bytes(properties))
+    if size > PROPERTIES_BYTES_MAX:
+        raise InvalidArgument(
+            f"the properties have {size:,} bytes, the limit is {PROPERTIES_BYTES_MAX:,}",
+            hint="keep long texts in the content",
+            details={"bytes": size, "bytes_max": PROPERTIES_BYTES_MAX},
+        )
+
+
+def _from_text(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(
+            "content holds half of a surrogate pair, which is not text", code="INVALID_ENCODING"
+        ) from None
+
+
+def _from_base64(content: str) -> bytes:
+    # binascii reads the string where it is; base64.b64decode would copy it first.
+    try:
+        data = binascii.a2b_base64(content, strict_mode=True)
+    except (binascii.Error, ValueError) as error:
+        raise _not_base64(str(error)) from None
+    # Loose bits behind the last byte would not come back.
+    if content[-4:] != _to_base64(data[len(data) - ((len(data) - 1) % 3 + 1) :]):
+        raise _not_base64("its end is not canonical")
+    return data
+
+
+def _to_base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def _not_base64(why: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"content is not valid base64: {why}",
+        code="INVALID_ENCODING",
+        hint="send it without line breaks and with its padding, or as utf-8",
+    )
+
+
+def _too_large(size: int, most: int) -> InvalidArgument:
+    return InvalidArgument(
+        f"the content has {size:,} bytes, the limit is {most:,}", details={"bytes": size, "bytes_max": most}
+    )

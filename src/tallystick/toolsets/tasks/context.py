@@ -1,0 +1,117 @@
+"""The desk that the task tools share: the pipelines, and the way a draft is drawn and handed in."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from tallystick.clock import Clock, to_text, wall_clock
+from tallystick.commits import Draft
+from tallystick.errors import Conflict
+from tallystick.policy import Action, Principal
+from tallystick.state import Breathing
+from tallystick.state.knowledge.catalogue import Knowledge
+from tallystick.state.state import State
+from tallystick.state.tasks import Pipelines, Sections, TaskCards
+from tallystick.state.trust import Trust
+from tallystick.state.work.draft_builder import DraftBuilder
+from tallystick.state.work.graph import WorkGraph
+from tallystick.toolsets.claims import Claims
+from tallystick.toolsets.envelope import find_uuid
+from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
+from tallystick.toolsets.tasks.view import View
+from tallystick.toolsets.work.context import Unwritten
+
+if TYPE_CHECKING:
+    from tallystick.store import ReadFilter, Store
+
+T = TypeVar("T")
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
+    pipelines: Pipelines = Pipelines()
+    """Until the first feature or task is written; from then on those that were written with it."""
+    clock: Clock = wall_clock
+    ids: Callable[[], str] = new_id
+    knowledge: KnowledgeContext | None = None
+    """Tells whether what is known of files is fresh."""
+    claims: Claims = msgspec.field(default_factory=Claims)
+
+    async def write(
+        self,
+        store: Store,
+        principal: Principal,
+        tool: str,
+        draw: Callable[[View], T],
+        *,
+        action: Action = Action.WRITE,
+        resource: str | None = None,
+        reason: str | None = None,
+    ) -> T:
+        """What `draw` answers at the head, once what it drew is durable; nothing is written where it drew nothing."""
+        drawn: list[tuple[T, View]] = []
+
+        def propose(state: State, read_filter: ReadFilter) -> Draft:
+            drawn.clear()
+            with DraftBuilder(state) as builder:
+                now = self.clock()
+                claimant = self.claims.claimant(principal, now)
+                view = View(state, self.pipelines, claimant, builder, read_filter=read_filter, now=to_text(now))
+                drawn.append((draw(view), view))
+                if not builder.operations:
+                    raise Unwritten
+                context = {"job_id": view.job} if view.job else None
+                return Draft(
+                    tuple(builder.operations), actor=principal.actor, tool=tool, reason=reason, run_context=context
+                )
+
+        try:
+            receipt = await store.write_narrowed(principal, action, propose, resource=_known_as(resource))
+        except Unwritten:
+            return drawn[0][0]
+        answer, view = drawn[0]
+        view.stamp(receipt.commits[0].timestamp, principal.actor)
+        return answer
+
+    async def read(
+        self,
+        store: Store,
+        principal: Principal,
+        action: Action,
+        look: Callable[[View], T | Breathing[T]],
+        *,
+        resource: str | None = None,
+    ) -> T:
+        """What `look` tells of what the principal may read."""
+
+        def prepared(state: State, read_filter: ReadFilter) -> T | Breathing[T]:
+            # Here, and not in a look that breathes: after a start they read all there is.
+            for derived in (WorkGraph, TaskCards, Sections, Knowledge, Trust):
+                state.derived(derived)
+            return look(
+                View(state, self.pipelines, self.claims.claimant(principal, self.clock()), read_filter=read_filter)
+            )
+
+        return await store.narrowed(principal, action, prepared, resource=_known_as(resource))
+
+
+def _known_as(reference: str | None) -> str | None:
+    """The id itself, so that the policy sees whose it is, however it was spelt."""
+    return None if reference is None else find_uuid(reference) or reference
+
+
+def check_unused(state: State, ids: list[str]) -> None:
+    if any(state.summary(entity_id) is not None for entity_id in ids):
+        raise Conflict("a new id turned out to be taken", hint="nothing was written: call again")
+
+
+def said(**fields: Any) -> dict[str, Any]:
+    """Without what there is nothing to say of."""
+    return {name: value for name, value in fields.items() if value}

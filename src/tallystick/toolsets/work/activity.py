@@ -1,0 +1,79 @@
+"""Who works on what, in every project: for people who look on. Agents have graph_onboard."""
+
+from __future__ import annotations
+
+from heapq import merge
+from typing import TYPE_CHECKING
+
+from tallystick.clock import to_text
+from tallystick.policy import Action, Principal
+from tallystick.state.state import State
+from tallystick.state.work import CLAIMED_BY
+from tallystick.state.work.graph import WorkGraph
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.work.answers import Said, counts_of, first, get_node, standing, summary_of
+from tallystick.toolsets.work.context import ToolContext
+from tallystick.toolsets.work.errors import projects_of
+
+if TYPE_CHECKING:
+    from tallystick.store import Store
+
+_CLAIMS_SHOWN = 50
+_CHANGES_SHOWN = 10
+
+
+async def watch(tool_context: ToolContext, store: Store, principal: Principal) -> Said:
+    return await tool_context.read(
+        store,
+        principal,
+        Action.SEARCH,
+        lambda state, graph, read_filter: _seen(tool_context, state, graph, AnswerFilter(state, read_filter)),
+    )
+
+
+def _seen(tool_context: ToolContext, state: State, graph: WorkGraph, tell: AnswerFilter) -> Said:
+    projects = [
+        {"project": board.name, "root": tell.reference(board.root), **counts_of(graph, board, tell)}
+        for board in projects_of(graph, tell)
+    ]
+    return {
+        "now": tool_context.stamp(),
+        "projects": projects,
+        "claims": _claims(tool_context, state, graph, tell),
+        "recent": _recent(state, graph, tell),
+    }
+
+
+def _claims(tool_context: ToolContext, state: State, graph: WorkGraph, tell: AnswerFilter) -> list[Said]:
+    """Live ones on open nodes, the longest held first."""
+    postings, moment = graph.properties.get(CLAIMED_BY), tool_context.moment()
+    rows = [graph.by_number[number] for number in postings.present] if postings is not None else []
+    held = [row for row in rows if row.open and moment.is_claimed(row)]
+    return [
+        {
+            "agent": row.owner,
+            "session": row.session,
+            "node_id": row.id,
+            "summary": summary_of(state, row),
+            "project": row.board.name if row.board is not None and tell.allows(row.board.id) else None,
+            "since": to_text(row.claimed),
+            "milliseconds": moment.now - row.claimed,
+        }
+        for row in first(tell, sorted(held, key=lambda row: row.claimed), _CLAIMS_SHOWN)
+    ]
+
+
+def _recent(state: State, graph: WorkGraph, tell: AnswerFilter) -> list[Said]:
+    newest = merge(*(reversed(board.updates) for board in graph.boards.values()), reverse=True)
+    rows = first(tell, (graph.by_update[update] for update in newest), _CHANGES_SHOWN)
+    nodes = [(row, get_node(state, row.id)) for row in rows]
+    return [
+        {
+            "node_id": row.id,
+            "summary": node.attrs.get("summary"),
+            "agent": node.provenance.updated_by,
+            "timestamp": node.provenance.timestamp,
+            **standing(row),
+        }
+        for row, node in nodes
+    ]

@@ -1,0 +1,125 @@
+"""The faults of a call on work, in this vocabulary's own codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.state.state import State
+from tallystick.state.work.board import Board, Row
+from tallystick.state.work.graph import WorkGraph
+from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.toolsets.truncation import listing
+
+_NAMES_SHOWN = 50
+_NAMES_BYTES_MAX = 8_000
+_PATH_SHOWN = 40
+_WITHHELD = "(withheld)"
+
+
+def get_row(state: State, graph: WorkGraph, tell: AnswerFilter, node_id: str, role: str | None = None) -> Row:
+    """Raises NotFound, also for what may not be read; `role` is what the id was given as."""
+    row = graph.find(node_id)
+    if row is None or not tell.allows(node_id):
+        raise unknown_node(state, tell, node_id, role)
+    return row
+
+
+def unknown_node(state: State, tell: AnswerFilter, node_id: str, role: str | None = None) -> NotFound:
+    survivor = merged_into(state, node_id)
+    if survivor is not None and not all([tell.allows(node_id), tell.allows(survivor)]):
+        survivor = None
+    called = f"'{node_id}'" + (f" ({role})" if role else "")
+    return NotFound(
+        f"there is no work node {called}" + (f": it was merged into '{survivor}'" if survivor else ""),
+        code="node_not_found",
+        hint=None if survivor else "graph_query finds nodes by text",
+        details={"node_id": node_id} | ({"merged_into": survivor} if survivor else {}),
+    )
+
+
+def merged_into(state: State, node_id: str) -> str | None:
+    """The node that this one became part of; its last words before it was deleted."""
+    found = state.lineage(node_id, "direct", 0, 0)
+    if found is None or found.current is not None or found.total < 2:
+        return None
+    last = state.lineage(node_id, "direct", found.total - 2, 1)
+    attrs = last.steps[0].commit.document().get("attrs", {}) if last is not None and last.steps else {}
+    survivor = attrs.get("merged_into")
+    return survivor if isinstance(survivor, str) else None
+
+
+def get_project(graph: WorkGraph, tell: AnswerFilter, name: str) -> Board:
+    """By its name or its root's id. Raises NotFound, telling the names there are, also for what may not be read."""
+    board = find_project(graph, tell, name)
+    if board is None or not tell.allows(board.id):
+        known = projects_of(graph, tell)
+        raise NotFound(
+            f"there is no project '{name}'",
+            code="project_not_found",
+            hint="graph_open makes it" if not known else None,
+            details=named(known),
+        )
+    return board
+
+
+def find_project(graph: WorkGraph, tell: AnswerFilter, name: str) -> Board | None:
+    """Also what may not be read. Raises Conflict where several are called so in other spellings, and none in this."""
+    board = graph.project(name)
+    if board is not None:
+        return board
+    namesakes = graph.namesakes(name)
+    spellings = tell.seen(namesakes, lambda board: board.id)
+    if len(spellings) > 1:
+        raise Conflict(
+            f"there are {len(spellings)} projects that '{name}' could mean",
+            code="name_ambiguous",
+            hint="spell it as one of them is",
+            details=named(spellings),
+        )
+    return next(iter(spellings or namesakes), None)
+
+
+def named(boards: list[Board]) -> dict[str, Any]:
+    """The first of them, and how many are not named."""
+    names = (board.name for board in boards[:_NAMES_SHOWN])
+    return listing("projects", names, len(boards), _NAMES_BYTES_MAX, note="projects_omitted")
+
+
+def projects_of(graph: WorkGraph, tell: AnswerFilter) -> list[Board]:
+    """Those that may be told of, oldest first."""
+    return tell.seen(graph.projects(), lambda board: board.id)
+
+
+def invalid(*problems: str) -> InvalidArgument:
+    return InvalidArgument("; ".join(problems), problems=problems, code="validation_error")
+
+
+def cross_project(what: str) -> Conflict:
+    return Conflict(f"{what} are in different projects", code="cross_project")
+
+
+def cycle(names: Sequence[str], kind: str = "Dependency", tell: AnswerFilter | None = None) -> Conflict:
+    """`names` begins and ends with the same one; with `tell` they are ids."""
+    path = shortened(names, tell)
+    return Conflict(f"{kind} cycle detected: {' -> '.join(path)}", code="cycle_detected", details={"cycle": path})
+
+
+def shortened(names: Sequence[str], tell: AnswerFilter | None = None) -> list[str]:
+    """A long way is told by its ends; what may not be read is neither named nor counted."""
+    half = _PATH_SHOWN // 2
+    named = list(names) if tell is None else _named(names, tell)
+    if len(named) > _PATH_SHOWN:
+        return [*named[:half], f"({len(named) - 2 * half} more)", *named[-half:]]
+    return named
+
+
+def _named(names: Sequence[str], tell: AnswerFilter) -> list[str]:
+    told: list[str] = []
+    for name in names:
+        if tell.allows(name):
+            told.append(name)
+        elif told[-1:] != [_WITHHELD]:
+            told.append(_WITHHELD)
+    return told

@@ -1,0 +1,71 @@
+"""An aspect that was kept up to date is what it would be if it were built now."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.state.derived_index import EdgeVersion, NodeVersion
+from tests.laws.test_replay import STORIES, Step, written
+
+
+class Mirror:
+    """Remembers what it was told, and objects when it is told twice or out of order."""
+
+    types: ClassVar[frozenset[str]] = frozenset({"note"})
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeVersion] = {}
+        self.edges: dict[str, EdgeVersion] = {}
+
+    def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
+        named = after or before
+        assert named is not None
+        assert self.nodes.pop(named.id, None) == before
+        if after is not None:
+            self.nodes[after.id] = after
+
+    def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None:
+        named = after or before
+        assert named is not None
+        assert self.edges.pop(named.id, None) == before
+        if after is not None:
+            self.edges[after.id] = after
+
+
+def portrait(mirror: Mirror) -> tuple[dict[str, NodeVersion], dict[str, EdgeVersion]]:
+    return mirror.nodes, mirror.edges
+
+
+@given(STORIES, STORIES, st.data())
+def test_an_aspect_kept_up_to_date_equals_one_built_now(
+    first: list[Step], then: list[Step], data: st.DataObject
+) -> None:
+    book = written(first)
+    book.state.derived(Mirror)
+    for step in then:
+        step(book)
+        assert portrait(book.state.derived(Mirror)) == portrait(book.replayed().derived(Mirror))
+    book.undo(data.draw(st.integers(0, book.state.count)))
+    assert portrait(book.state.derived(Mirror)) == portrait(book.replayed().derived(Mirror))
+
+
+@given(STORIES, STORIES, st.data())
+def test_an_aspect_built_in_slices_while_others_write_equals_one_built_now(
+    first: list[Step], then: list[Step], data: st.DataObject
+) -> None:
+    book = written(first)
+    with patch("tallystick.state.derived_index._SLICE", 1):
+        slices = book.state.warmed(Mirror)
+        for step in then:
+            for _ in range(data.draw(st.integers(0, 3))):
+                next(slices, None)
+            step(book)
+        book.undo(data.draw(st.sampled_from((0, 0, min(1, book.state.count)))))
+        if data.draw(st.booleans()):
+            for _ in slices:
+                pass
+    assert portrait(book.state.derived(Mirror)) == portrait(book.replayed().derived(Mirror))

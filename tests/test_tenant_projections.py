@@ -1,0 +1,135 @@
+"""The homes: what follows a tenant's log is there while somebody uses it, ends when nobody does, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.config import Settings, load
+from tallystick.log.files import FilesLog
+from tallystick.projections.text import TextMatches
+from tallystick.tenant_projections import AllProjections
+from tests.commits_by_hand import append, draft
+from tests.projections.workspace import DEFINITIONS, memory, text
+
+TENANT = "acme"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load({"base": tmp_path, "tenant": TENANT}, environ={})
+
+
+@pytest.fixture
+def log(settings: Settings) -> Iterator[FilesLog]:
+    settings.system.mkdir(parents=True)
+    log = FilesLog(settings.system)
+    append(log, draft(*DEFINITIONS, memory("n", "Project", text("a xylophone"))))
+    yield log
+    log.close()
+
+
+def threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith(("follow-", "text"))]
+
+
+async def nodes(searching: Awaitable[TextMatches]) -> list[str]:
+    return [hit.node_id for hit in (await searching).hits]
+
+
+def test_a_home_that_was_left_ends_its_threads_and_answers_again_when_asked(settings: Settings, log: FilesLog) -> None:
+    async def story() -> None:
+        projections = AllProjections(settings)
+        for _ in range(2):
+            assert await nodes(projections.text(TENANT).search("xylophone")) == ["n"]
+            await projections.published(TENANT, log.head().lamport)
+            assert threads() != []
+            await projections.leave(TENANT)
+            assert threads() == []
+        await projections.leave(TENANT)
+        await projections.close()
+
+    asyncio.run(story())
+    assert (settings.system / "registry.json").exists()
+
+
+def test_a_home_is_not_closed_while_a_search_is_under_way(
+    settings: Settings, log: FilesLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def story() -> None:
+        projections = AllProjections(settings)
+        index = projections.text(TENANT)
+        looked = index._search
+
+        def waits(*asked: Any) -> Any:
+            begun.set()
+            go_on.wait()
+            return looked(*asked)
+
+        monkeypatch.setattr(index, "_search", waits)
+        searching = asyncio.create_task(index.search("xylophone"))
+        await asyncio.to_thread(begun.wait)
+        await projections.leave(TENANT)
+        assert projections.text(TENANT) is not index
+        again = asyncio.create_task(index.search("a xylo"))
+        await asyncio.sleep(0)
+        go_on.set()
+        assert [await nodes(found) for found in (searching, again)] == [["n"], ["n"]]
+        await projections.leave(TENANT)
+        await projections.close()
+        assert threads() == []
+
+    asyncio.run(story())
+
+
+def test_a_home_that_adopts_is_left_without_waiting_for_whoever_waits_for_its_log(
+    settings: Settings, log: FilesLog
+) -> None:
+    """The log is closed when a home is left; an edit is committed as soon as it was opened again."""
+    asked, reopened = asyncio.Event(), asyncio.Event()
+    adopted: list[str] = []
+
+    async def adopt(tenant: str, edit: Any) -> None:
+        asked.set()
+        await reopened.wait()
+        adopted.append(edit.text)
+
+    async def story() -> None:
+        projections = AllProjections(settings, adopt=adopt)
+        await projections.published(TENANT, log.head().lamport)
+        await asyncio.to_thread(projections.of(TENANT).publish)
+        (settings.home / "_content" / "nodes" / "n.md").write_text("by hand")
+        adopting = asyncio.create_task(projections.adopted(TENANT, "nodes", "n"))
+        await asked.wait()
+        await projections.leave(TENANT)
+        reopened.set()
+        await adopting
+        assert adopted == ["by hand"]
+        await projections.close()
+        assert threads() == []
+
+    asyncio.run(story())
+
+
+def test_catching_up_brings_to_the_head_what_there_is_and_makes_nothing_new(settings: Settings, log: FilesLog) -> None:
+    async def story() -> None:
+        projections = AllProjections(settings)
+        await asyncio.to_thread(projections.of(TENANT).catch_up)
+        assert not (settings.home / "graph.db").exists()
+        assert not (settings.system / "views.db").exists()
+        await asyncio.to_thread(projections.of(TENANT).publish)
+        append(log, draft(memory("m", "Project", text("a zither"))))
+        await asyncio.to_thread(projections.of(TENANT).catch_up)
+        assert (settings.home / "_content" / "nodes" / "m.md").read_text() == "a zither"
+        assert not (settings.home / "graph.db").exists()
+        assert not (settings.system / "text").exists()
+        await projections.close()
+
+    asyncio.run(story())
