@@ -133,6 +133,15 @@ def test_the_proof_names_the_line_whose_payload_was_altered(tmp_path: Path) -> N
     assert "content_hash" in proof.problem
 
 
+@pytest.mark.parametrize("kind", [b'"type":"much longer"', b'"type":""'])
+def test_the_proof_names_the_line_whose_payload_became_longer_or_shorter(tmp_path: Path, kind: bytes) -> None:
+    path = written(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert b'"type":"note"' in lines[1]
+    path.write_bytes(lines[0] + lines[1].replace(b'"type":"note"', kind) + b"".join(lines[2:]))
+    assert prove(tmp_path).line == 2
+
+
 def test_what_is_left_of_a_redacted_payload_cannot_be_altered_unseen(tmp_path: Path) -> None:
     log = FilesLog(tmp_path)
     offset, masked, operations = redaction(log)

@@ -133,6 +133,8 @@ class _Reading:
 
     def _compare(self, kept: Head) -> None:
         if reached(self._verifier, Head(), self._end) != kept:
+            # A payload that became longer or shorter moved everything behind it: that is what is false first.
+            self._finish()
             raise Corrupt(f"the last commit is not the one that was acknowledged as {kept.record_hash}")
 
     def _check_masked(self) -> None:
