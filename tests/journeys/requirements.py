@@ -252,7 +252,7 @@ REQUIREMENTS += [
         ("L55, lines", "lines removed, doubled, moved or swapped are refused, and nothing is touched",
          "tests/laws/test_damage.py::test_whole_lines_out_of_place_are_refused_or_settled"),
         ("L55, the mark", "no byte of the kept position can be changed unnoticed",
-         "tests/log/test_mark.py::test_no_byte_can_become_another_unnoticed"),
+         "tests/log/test_head_file.py::test_no_byte_can_become_another_unnoticed"),
         ("L55, audit", "harm to any byte of the audit log is found, stays as it is, and the log goes on",
          "tests/laws/test_audit_damage.py::test_bytes_harmed_anywhere_are_found_and_stay"),
         ("L55, directories", "whatever is done to the files of a base, everything ends and nothing is made worse",
@@ -273,7 +273,7 @@ REQUIREMENTS += [
         ("L51, blobs", "verify names a blob that a redaction should have removed",
          "tests/projections/test_blobs.py::test_what_was_redacted_and_is_still_there_is_named"),
         ("proof, views", "verify --views names what differs from a replay, and it is right when it is built again",
-         "tests/projections/test_comparison.py::"
+         "tests/projections/test_consistency_check.py::"
          "test_a_difference_is_named_and_gone_when_it_is_built_again"),
         ("L8, partition", "a commit comes after every foreign commit that was observed",
          "tests/test_partition.py::"

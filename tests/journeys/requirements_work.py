@@ -12,7 +12,7 @@ _CONNECT = _HERE + "test_connect.py::"
 _QUERY = _HERE + "test_query.py::"
 _RESTRUCTURE = _HERE + "test_restructure.py::"
 _HISTORY = _HERE + "test_history.py::"
-_DISCRETION = _HERE + "test_discretion.py::"
+_READ_FILTER = _HERE + "test_read_filter.py::"
 _ONBOARD = _HERE + "test_onboard.py::"
 _TOOLSET = _HERE + "test_work_toolset.py::"
 _SETTINGS = _HERE + "test_settings.py::"
@@ -218,9 +218,9 @@ WORK_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("X8, work", "every tool asks the policy for its action",
      _TOOLSET + "test_every_tool_asks_the_policy_for_its_action"),
     ("X8, L33, work", "no answer tells of what may not be read",
-     _DISCRETION + "test_no_answer_tells_of_what_may_not_be_read"),
+     _READ_FILTER + "test_no_answer_tells_of_what_may_not_be_read"),
     ("X8, claims", "what may not be written is not claimed or changed",
-     _DISCRETION + "test_what_may_be_read_and_not_written_is_not_claimed_or_changed"),
+     _READ_FILTER + "test_what_may_be_read_and_not_written_is_not_claimed_or_changed"),
     ("X15, claims", "what does not fit into an answer is not claimed",
      _NEXT + "test_what_does_not_fit_into_an_answer_is_not_claimed"),
     ("W30, none", "a claim that lasts for no time is stale at once",
