@@ -15,8 +15,9 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,6 +47,7 @@ LOOK_SECONDS_MAX = 1.0
 _BREATH_SECONDS = 0.005
 _CATCH_UP_AT_ONCE = 2_000
 _CLAIM_SECONDS = 30.0
+_ENTRIES_AT_ONCE = 200
 _POSITION_WAIT_SECONDS = 1.0
 _VERIFY = "run 'tallystick verify', then restore what it names from a backup; nothing was changed"
 
@@ -143,6 +145,20 @@ class Partition:
         except Corrupt as error:
             raise self._told(error) from None
 
+    async def entries(self, after: int = 0, *, newest_first: bool = False) -> AsyncIterator[list[Entry]]:
+        """What the log holds behind a position, up to now, in slices between which others run.
+
+        In order they are verified against the chain; newest first each by itself. Raises Corrupt.
+        """
+        head = await self.look(lambda state: state.head_at(after))
+        found = self._backwards(head) if newest_first else self._log.read(head)
+        try:
+            while entries := list(islice(found, _ENTRIES_AT_ONCE)):
+                yield entries
+                await asyncio.sleep(0)
+        except Corrupt as error:
+            raise self._told(error) from None
+
     def knows(self, entity_id: str) -> bool:
         """Whether it is known for certain, dead or alive, without a look at the log: what is known stays known."""
         return self._moving is None and self._state.knows(entity_id)
@@ -230,6 +246,11 @@ class Partition:
                 )
             await asyncio.sleep(0.01)
             await self._settled()
+
+    def _backwards(self, after: Head) -> Iterator[Entry]:
+        for offset in reversed(self._state.offsets(after)):
+            line = self._log.line(offset)
+            yield Entry(offset, chain.decode(line), line)
 
     def _begin(self) -> State:
         return State(self._line) if self._snapshots is None else self._snapshots.begin(self._log, self._line)

@@ -5,13 +5,15 @@ The only way in, for every door. Denied means: nothing read, nothing appended, t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from typing import NoReturn, TypeVar
 
 import msgspec
 
 from tallystick.commits import Commit, Draft, Verb
 from tallystick.errors import Denied, NotFound, TallystickError
+from tallystick.log import Entry
 from tallystick.partition import Look, Partition, Propose, Receipt
 from tallystick.policy import Action, Decision, Policy, Principal, ResourceFacts
 from tallystick.policy.cache import Cache
@@ -23,6 +25,7 @@ from tallystick.tenants import Tenants
 
 T = TypeVar("T")
 _ASKED_AT_ONCE = 1_000
+_WATCH_SECONDS = 0.1
 
 
 class ReadFilter:
@@ -236,6 +239,35 @@ class Store:
             await self._written(principal, receipt)
         return receipt
 
+    async def commits(
+        self, principal: Principal, *, after: int = 0, newest_first: bool = False
+    ) -> AsyncGenerator[Entry]:
+        """The log behind a position, up to now, as far as the principal may READ what each commit is about.
+
+        An edge is read with both its ends. A policy that withholds nothing is asked once.
+        """
+        async with self.tenants.using(principal.tenant) as partition:
+            _, narrows = await self._readable(principal, [])
+            async for entries in partition.entries(after, newest_first=newest_first):
+                for entry in (await self._readable(principal, entries))[0] if narrows else entries:
+                    yield entry
+
+    async def watch(self, principal: Principal, *, after: int | None = None) -> AsyncGenerator[Entry]:
+        """The commits behind a position, by default those from now on, as they arrive from any process; without end.
+
+        The policy is asked about all that arrives together: what it says may change meanwhile.
+        """
+        async with self.tenants.using(principal.tenant) as partition:
+            await self._readable(principal, [])
+            position = partition.position if after is None else after
+            while True:
+                if partition.position > position:
+                    async for entries in partition.entries(position):
+                        for entry in (await self._readable(principal, entries))[0]:
+                            yield entry
+                        position = entries[-1].commit.lamport
+                await asyncio.sleep(_WATCH_SECONDS)
+
     async def refuse_actor(self, principal: Principal, action: Action, resource: str | None, actor: str) -> NoReturn:
         """Deny a call that says that somebody else makes it: written down like any other denial (L11)."""
         reason = f"actor '{principal.actor}' cannot write as '{actor}'"
@@ -260,6 +292,14 @@ class Store:
 
     # -- below
 
+    async def _readable(self, principal: Principal, entries: Sequence[Entry]) -> tuple[list[Entry], bool]:
+        """With whether anything may be withheld."""
+
+        def look(state: State, read_filter: ReadFilter) -> tuple[list[Entry], bool]:
+            return [each for each in entries if _may_read(read_filter, each.commit)], read_filter.narrows
+
+        return await self.narrowed(principal, Action.SEARCH, look)
+
     async def _foreign(
         self, partition: Partition, principal: Principal, action: Action, resource: str | None
     ) -> ResourceFacts | None:
@@ -273,6 +313,14 @@ class Store:
             return None
         tenant = await self.tenants.find_owner(resource, other_than=principal.tenant)
         return None if tenant is None else ResourceFacts(tenant=tenant)
+
+
+def _may_read(read_filter: ReadFilter, commit: Commit) -> bool:
+    if not read_filter.narrows:
+        return True
+    said = commit.document()
+    ends = (said["from"], said["to"]) if "from" in said else (said.get("node_id") or said["id"],)
+    return all(list(map(read_filter.allows, ends)))  # Each is asked about: a distant policy about both at once.
 
 
 def _absent(resource: str | None) -> NotFound:

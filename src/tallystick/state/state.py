@@ -7,7 +7,7 @@ two states at the same position answer alike, however they got there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Literal
 
@@ -108,6 +108,21 @@ class State:
         """Where the line of the newest commit begins."""
         history = self._columns.history
         return history.offset[history.count]
+
+    def head_at(self, lamport: int) -> Head:
+        """Where the log ended after its last commit up to this position."""
+        history = self._columns.history
+        seq = history.lamports.seq(lamport, history.count)
+        if seq == history.count:
+            return self._head
+        if seq == 0:
+            return Head()
+        last = self._columns.position(seq)
+        return Head(last.lamport, seq, history.offset[seq + 1], last.record_hash, last.commit_id, last.timestamp)
+
+    def offsets(self, after: Head) -> Sequence[int]:
+        """Where the line of each commit behind `after` begins; eight bytes each."""
+        return self._columns.history.offset[after.count + 1 :]
 
     def resolve(self, as_of: str | int) -> int:
         """The sequence number that a lamport, a commit_id or an ISO time stands for: what `at` wants.
