@@ -12,13 +12,13 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 from tallystick.commits import Commit, Draft, Verb
+from tallystick.commits.payloads import name_of_edge
 from tallystick.errors import Denied, NotFound, TallystickError
 from tallystick.log import Entry
 from tallystick.partition import Look, Partition, Propose, Receipt
 from tallystick.policy import Action, Decision, Policy, Principal, ResourceFacts
 from tallystick.policy.cache import Cache
 from tallystick.policy.gate import Authorization, DecisionPending, Gate, Question, Resource
-from tallystick.state.documents import edge_name
 from tallystick.state.ontology import check
 from tallystick.state.state import State
 from tallystick.tenants import Tenants
@@ -428,7 +428,7 @@ def _touched(
             types[said["id"]] = said["type"]
         elif "node_id" in said:
             actions[said["node_id"]] = Action.DELETE
-        elif (name := said.get("id") or edge_name(said["from"], said["rel"], said["to"])) != resource:
+        elif (name := name_of_edge(said)) != resource:
             edges.append((operation.verb, name, said["from"], said["to"]))
     for verb, name, source, target in edges:
         if Action.DELETE in (actions.get(source), actions.get(target)):

@@ -17,9 +17,9 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
 
+from tallystick.commits.payloads import edge_triple
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.partition import Partition
-from tallystick.state.documents import edge_triple
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _REST_SECONDS = 5.0

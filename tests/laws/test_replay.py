@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.commits import Commit, Verb
+from tallystick.commits.payloads import edge_name, read_edge
 from tallystick.state import Condition, Edge, Query, Walk, asof, conditions, search, sorted_values, walk
-from tallystick.state.documents import edge_name, read_edge
 from tallystick.state.state import State
 from tests.state.book import HOUR, START, Book, drive
 from tests.state.portrait import portrait
@@ -92,7 +92,7 @@ def _edge_of(commit: Commit, node: str) -> str | None:
     if commit.operation is not Verb.UPSERT_EDGE:
         return None
     edge = read_edge(commit.payload)
-    return edge.name() if node in (edge.source, edge.target) else None
+    return edge.name if node in (edge.source, edge.target) else None
 
 
 def _note_nonce(node: str, nonce: str, actor: str, skip: int) -> Step:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tallystick.commits.payloads import edge_name
 from tallystick.policy import Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.replay import replay
-from tallystick.state.documents import edge_name
 from tests.shared_base import TENANTS, Shared, bytes_of, shared
 
 ROUNDS = 250

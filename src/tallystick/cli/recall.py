@@ -160,9 +160,7 @@ def _draft_of(log: Log, commit_id: str) -> range:
 
     for entry in log.read(Head()):
         if entry.commit.commit_id == commit_id:
-            place, total = entry.commit.batch or (1, 1)
-            first = entry.commit.lamport - place + 1
-            return range(first, first + total)
+            return entry.commit.draft_lamports
     raise NotFound(f"there is no commit '{commit_id}'", code="COMMIT_NOT_FOUND", hint="'tallystick log' lists them")
 
 

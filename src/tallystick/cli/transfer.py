@@ -219,8 +219,7 @@ def _verified_groups(settings: Settings, source: BinaryIO) -> Iterator[list[Entr
             _require_tenant(settings, commit)
         group.append(Entry(offset, commit, line))
         offset += len(line) + 1
-        closed = commit.batch is None or commit.batch[0] == commit.batch[1]
-        if closed and (len(group) >= _TOGETHER_LINES * 16 or offset - group[0].offset >= _TOGETHER_BYTES):
+        if commit.ends_draft and (len(group) >= _TOGETHER_LINES * 16 or offset - group[0].offset >= _TOGETHER_BYTES):
             yield group
             group = []
     with _naming(None, "the export is damaged; nothing was imported"):

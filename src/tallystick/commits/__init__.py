@@ -1,7 +1,8 @@
 """What is written: operations, drafts and commits.
 
 Knows the fields of a fact and nothing of where it is kept. `canonical` gives the exact
-bytes, `chain` the hashes and the stored line, `mask` what a redaction leaves.
+bytes, `chain` the hashes and the stored line, `payloads` what each verb says, `mask` what a
+redaction leaves.
 """
 
 from __future__ import annotations
@@ -34,15 +35,7 @@ EDGE_VERBS = frozenset({Verb.UPSERT_EDGE, Verb.DELETE_EDGE, Verb.REDACT_EDGE})
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One elementary statement. Payload by verb:
-
-    UPSERT_NODE  {"id", "type", "attrs"}               the whole node; replaces what was there
-    UPSERT_EDGE  {"from", "rel", "to", "attrs", "id"?} the whole edge; id only if the caller chose one
-    DELETE_NODE  {"node_id"}
-    DELETE_EDGE  {"from", "rel", "to"}
-    REDACT_NODE  {"node_id", "reason", "redacted_fields"?, "original_commit_id"?}
-    REDACT_EDGE  {"from", "rel", "to", "id"?, "reason", "redacted_fields"?, "original_commit_id"?}
-    """
+    """One elementary statement; `payloads` says what the payload of each verb is."""
 
     verb: Verb
     payload: dict[str, Any]
@@ -90,10 +83,19 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """Lamport of the first commit that was written and synced together with this one, where that is an
     earlier draft's: it tells a torn end of the log from damage."""
 
+    @property
+    def ends_draft(self) -> bool:
+        """A log may end after this commit: the draft that it belongs to is whole."""
+        return self.batch is None or self.batch[0] == self.batch[1]
+
+    @property
+    def draft_lamports(self) -> range:
+        """Of all commits of its draft; they stand together."""
+        part, whole = self.batch or (1, 1)
+        return range(self.lamport - part + 1, self.lamport - part + 1 + whole)
+
     def first_of_group(self) -> int:
-        if self.group is not None:
-            return self.group
-        return self.lamport - (self.batch[0] - 1 if self.batch else 0)
+        return self.draft_lamports.start if self.group is None else self.group
 
     def document(self) -> dict[str, Any]:
         found: dict[str, Any] = parse(unabridged(self.payload))

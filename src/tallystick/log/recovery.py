@@ -150,7 +150,7 @@ class _Reading:
         if self._verifier.redacted > masked:
             self._doubtful[commit.lamport] = (offset, found)
         self._batch.append(Entry(offset, commit, line))
-        if commit.batch is not None and commit.batch[0] < commit.batch[1]:
+        if not commit.ends_draft:
             return found
         head = head_after(self._batch, found.head)
         self._batch = []

@@ -14,12 +14,12 @@ import msgspec
 
 from tallystick.clock import from_text
 from tallystick.commits import REDACTIONS, Commit, Verb, chain
+from tallystick.commits.payloads import read_edge
 from tallystick.errors import NotFound, TallystickError
 from tallystick.log import Head
 from tallystick.log.head_file import HeadFile
 from tallystick.log.segments import Segments
 from tallystick.projections.content import Contents, is_blob
-from tallystick.projections.views.documents import read_edge
 
 AGE_SECONDS_MIN = 3600.0
 """A younger blob may belong to a commit that is on its way, a younger redaction to views that follow."""

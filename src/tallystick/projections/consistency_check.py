@@ -572,8 +572,7 @@ def _drafts(reading: Iterator[Entry], end: int) -> Iterator[list[Entry]]:
         if entry.end > end:
             break
         entries.append(entry)
-        is_closed = entry.commit.batch is None or entry.commit.batch[0] == entry.commit.batch[1]
-        if is_closed and len(entries) >= CHUNK_COMMITS:
+        if entry.commit.ends_draft and len(entries) >= CHUNK_COMMITS:
             yield entries
             entries = []
     if entries:

@@ -342,14 +342,9 @@ class Follower:
 def _drafts(reading: Iterator[Entry]) -> Iterator[list[Entry]]:
     """In chunks of whole drafts: the log's durable head never stands inside one."""
     while entries := list(islice(reading, CHUNK_COMMITS)):
-        while _is_open(entries[-1]):
+        while not entries[-1].commit.ends_draft:
             entries.append(next(reading))
         yield entries
-
-
-def _is_open(entry: Entry) -> bool:
-    """Whether more commits of the same draft follow."""
-    return entry.commit.batch is not None and entry.commit.batch[0] < entry.commit.batch[1]
 
 
 def _is_on(log: Log, at: Head) -> bool:

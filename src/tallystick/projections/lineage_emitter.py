@@ -162,8 +162,7 @@ def _whole_drafts(entries: Sequence[Entry], commits: int) -> Iterator[list[Entry
     some: list[Entry] = []
     for entry in entries:
         some.append(entry)
-        closed = entry.commit.batch is None or entry.commit.batch[0] == entry.commit.batch[1]
-        if closed and len(some) >= commits:
+        if entry.commit.ends_draft and len(some) >= commits:
             yield some
             some = []
     if some:

@@ -56,7 +56,7 @@ class EventBuilder:
         """Whether its run starts with it."""
         if not is_in_named_run(commit):
             # The commits of a draft stand together: nothing has to be remembered.
-            return commit.batch is None or commit.batch[0] == 1
+            return commit.lamport == commit.draft_lamports.start
         run = run_of(commit)
         if run in self._started:
             return False
@@ -183,7 +183,7 @@ def _job_type(tool: str) -> job_type_job.JobTypeJobFacet:
 
 
 def _draft_name(commit: Commit) -> str:
-    return f"{commit.actor}@{commit.lamport - (commit.batch[0] - 1 if commit.batch else 0)}"
+    return f"{commit.actor}@{commit.draft_lamports.start}"
 
 
 def _subject(commit: Commit) -> dict[str, str]:

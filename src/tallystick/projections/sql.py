@@ -20,10 +20,10 @@ import msgspec
 
 from tallystick.commits import Commit, Verb
 from tallystick.commits.mask import REDACTED, paths_of, redact_attributes
+from tallystick.commits.payloads import EdgePayload, read_edge, read_extent, read_node, read_target
 from tallystick.errors import StorageRefused
 from tallystick.log import Entry, Head
 from tallystick.projections.database import Connection, Damaged, Database, check_follows
-from tallystick.projections.views.documents import EdgePayload, read_edge, read_extent, read_node, read_target
 
 _SCRUB_AGAIN_SECONDS = 5.0
 _CACHE_KILOBYTES = 8_000

@@ -11,21 +11,14 @@ from pyroaring import BitMap
 
 from tallystick.clock import from_text, to_text
 from tallystick.commits import REDACTIONS, Verb, chain
+from tallystick.commits.payloads import EdgePayload, NodePayload, read_edge, read_extent, read_node
 from tallystick.errors import InvalidArgument
 from tallystick.state import Breathing, Edge, Node, Provenance, T
 from tallystick.state.columns import Columns
-from tallystick.state.documents import (
-    EdgeDocument,
-    Line,
-    NodeDocument,
-    NodeLine,
-    read_edge,
-    read_extent,
-    read_node,
-)
+from tallystick.state.documents import Line, NodeLine
 from tallystick.state.redaction import left_by
 
-D = TypeVar("D", NodeDocument, EdgeDocument)
+D = TypeVar("D", NodePayload, EdgePayload)
 
 _COMMIT_ID = re.compile("[0-9a-f]{64}")
 _TIME_MAX = 253_402_300_799_999
@@ -165,10 +158,10 @@ def edge_of(columns: Columns, seq: int) -> Edge:
     """A living edge after one of its commits."""
     line = columns.edge_line(seq)
     said = line.payload if line.operation is Verb.UPSERT_EDGE else edge_document(columns, seq)
-    return Edge(said.name(), said.source, said.rel, said.target, said.attrs, line.lamport, line.timestamp, said.content)
+    return Edge(said.name, said.source, said.rel, said.target, said.attrs, line.lamport, line.timestamp, said.content)
 
 
-def edge_document(columns: Columns, seq: int) -> EdgeDocument:
+def edge_document(columns: Columns, seq: int) -> EdgePayload:
     """What a living edge says after one of its commits."""
     line = columns.edge_line(seq)
     if line.operation is Verb.UPSERT_EDGE:

@@ -14,11 +14,11 @@ import msgspec
 
 from tallystick.commits import Commit, Verb, chain
 from tallystick.commits.mask import paths_of
+from tallystick.commits.payloads import EdgePayload, read_edge, read_extent, read_node, read_target
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.state.asof import edge_creator, is_alive_after, life, version
 from tallystick.state.attributes import flatten
 from tallystick.state.columns import Columns
-from tallystick.state.documents import EdgeDocument, read_edge, read_extent, read_node, read_target
 
 EDGE = 1
 """The lowest bit of an entity number."""
@@ -195,7 +195,7 @@ def _delete_edge(columns: Columns, commit: Commit, offset: int) -> None:
     source, target = _living(columns, commit, document.source), _living(columns, commit, document.target)
     handle = _named(columns, commit, document, source, target)
     if handle is None or not columns.edges.alive[handle]:
-        raise _corrupt(commit, f"it deletes the edge '{document.name()}', which is not there")
+        raise _corrupt(commit, f"it deletes the edge '{document.name}', which is not there")
     columns.edges.alive[handle] = 0
     _add_edge_row(columns, handle, commit, offset)
 
@@ -207,7 +207,7 @@ def _redact_edge(columns: Columns, commit: Commit, offset: int) -> None:
     source, target = handles.get(document.source), handles.get(document.target)
     handle = None if source is None or target is None else _named(columns, commit, document, source, target)
     if handle is None:
-        raise _corrupt(commit, f"it redacts the edge '{document.name()}', which never was")
+        raise _corrupt(commit, f"it redacts the edge '{document.name}', which never was")
     _paths(commit)
     _add_edge_row(columns, handle, commit, offset)
 
@@ -216,7 +216,7 @@ def _undo_redact_edge(columns: Columns, handle: int, seq: int) -> None:
     """Its row is all there was of it."""
 
 
-def _named(columns: Columns, commit: Commit, document: EdgeDocument, source: int, target: int) -> int | None:
+def _named(columns: Columns, commit: Commit, document: EdgePayload, source: int, target: int) -> int | None:
     """The edge that a payload is about, dead or alive."""
     edges = columns.edges
     if document.id is None:

@@ -10,15 +10,7 @@ import msgspec
 from tallystick.commits import Commit, chain
 from tallystick.errors import Corrupt
 from tallystick.state.attributes import Attributes
-from tallystick.state.documents import (
-    EdgeLine,
-    Line,
-    NodeLine,
-    read_edge_line,
-    read_line,
-    read_node_line,
-    read_stamp,
-)
+from tallystick.state.documents import EdgeLine, Line, NodeLine, read_edge_line, read_line, read_node_line, read_stamp
 from tallystick.state.graph import Edges, Nodes
 from tallystick.state.history import History
 from tallystick.state.nonces import Nonces

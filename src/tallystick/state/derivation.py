@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit, Verb
-from tallystick.state.documents import read_edge
+from tallystick.commits.payloads import read_edge
 
 HOPS_MAX = 3
 
@@ -140,7 +140,7 @@ _LINKS: dict[Verb, Callable[[Derivation, Commit], list[str]]] = {
 def entity_of(commit: Commit) -> str:
     """The id of the node or edge that a commit is about."""
     if commit.operation in EDGE_VERBS:
-        return read_edge(commit.payload).name()
+        return read_edge(commit.payload).name
     said = commit.document()
     return str(said["id"] if commit.operation is Verb.UPSERT_NODE else said["node_id"])
 

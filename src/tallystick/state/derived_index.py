@@ -15,11 +15,11 @@ import msgspec
 from pyroaring import BitMap
 
 from tallystick.commits import Verb
+from tallystick.commits.payloads import edge_name
 from tallystick.errors import Corrupt
 from tallystick.state import Breathing
 from tallystick.state.asof import edge_seq, version
 from tallystick.state.columns import Columns
-from tallystick.state.documents import edge_name
 from tallystick.state.graph import linked
 
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from tallystick.commits import REDACTIONS, Verb
+from tallystick.commits.payloads import edge_triple
 from tallystick.state import Lineage, Sees, Step, Summary
 from tallystick.state.asof import edge_at, node_at
 from tallystick.state.changes import EDGE
 from tallystick.state.columns import Columns
 from tallystick.state.conditions import is_same
-from tallystick.state.documents import edge_triple
 
 _NAMES = ("id", "from", "rel", "to")
 """What an entity is called is not what it says."""

@@ -15,13 +15,13 @@ import msgspec
 from pyroaring import BitMap
 
 from tallystick.commits import Verb
+from tallystick.commits.payloads import edge_name
 from tallystick.state import Breathing
 from tallystick.state.asof import edge_document, edge_seq, version
 from tallystick.state.attributes import TEXT_MAX, Attributes, Flat, Postings, scalar
 from tallystick.state.changes import EDGE
 from tallystick.state.columns import Columns
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
-from tallystick.state.documents import edge_name
 from tallystick.state.graph import linked
 from tallystick.state.ontology import ConnectionType, Ontology, is_foreign
 from tallystick.state.state import State

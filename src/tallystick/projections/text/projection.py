@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from tallystick.commits import Verb
+from tallystick.commits.payloads import NodePayload, read_extent, read_node, read_target
 from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
 from tallystick.projections.content import Contents
@@ -34,7 +35,6 @@ from tallystick.projections.text.substring_index import (
     folded_pieces,
     path_of,
 )
-from tallystick.projections.views.documents import NodePayload, read_extent, read_node, read_target
 
 DATABASE = "text.db"
 RANKED_CHARACTERS_MAX = 1 << 20

@@ -24,6 +24,7 @@ import orjson
 from tallystick.clock import Clock, wall_clock
 from tallystick.commits import Commit, Verb, chain
 from tallystick.commits.mask import REDACTED
+from tallystick.commits.payloads import EdgePayload, NodePayload, read_edge, read_extent, read_node, read_target
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.log import Entry, Head, Log
 from tallystick.projections.content import Contents, Kind, is_blob, path_of
@@ -32,15 +33,6 @@ from tallystick.projections.follower import Follower
 from tallystick.projections.recent_entries import RecentEntries
 from tallystick.projections.views import ontology
 from tallystick.projections.views.content_files import ContentFiles, Edit
-from tallystick.projections.views.documents import (
-    Content,
-    EdgePayload,
-    NodePayload,
-    read_edge,
-    read_extent,
-    read_node,
-    read_target,
-)
 from tallystick.projections.views.published import Published
 from tallystick.projections.views.views_db import ConnectionRow, FileRow, ViewsDb, prepare
 
@@ -438,8 +430,7 @@ class Views:
 
     def _is_followed(self, redaction: Commit) -> bool:
         """Whether anything was committed since: then the log was masked before, and maybe once more since."""
-        part, whole = redaction.batch or (1, 1)
-        if redaction.lamport - part + whole < self._applying.lamport:
+        if redaction.draft_lamports[-1] < self._applying.lamport:
             return True
         try:
             return bool(self._line(self._applying.end))
@@ -464,6 +455,16 @@ class _BeginAgain(Exception):
 
 def _origin(commit: Commit) -> str:
     return "edit" if commit.actor == FILE_EDIT else ""
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What a payload's `content` says, in the terms of a file."""
+
+    format: str
+    encoding: str
+    digest: str
+    """SHA-256 of the bytes that the file should hold."""
+    blob: str | None
 
 
 def _content(content: dict[str, Any]) -> Content:

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any
 
 from tallystick.commits import Operation, Verb
+from tallystick.commits.payloads import edge_name, name_of_edge
 from tallystick.errors import LimitExceeded
 from tallystick.state import Sees
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
-from tallystick.state.documents import edge_name
 from tallystick.state.state import State
 from tallystick.state.work import NODE
 from tallystick.state.work.board import Row, rank_of
@@ -122,13 +122,13 @@ class DraftBuilder:
 
     def link(self, link: Link) -> None:
         number = self._add(Verb.UPSERT_EDGE, {"attrs": {}, **link})
-        self._links[_name(link)] = link
+        self._links[name_of_edge(link)] = link
         self._change(None, _edge_version(link, number))
 
     def unlink(self, link: Link) -> None:
         named: Link = {key: link[key] for key in ("from", "rel", "to", "id") if key in link}
         number = self._add(Verb.DELETE_EDGE, named)
-        self._links[_name(link)] = None
+        self._links[name_of_edge(link)] = None
         self._change(_edge_version(link, number), None)
 
     # -- what comes of it
@@ -193,9 +193,5 @@ def _link(source: str, rel: str, target: str, attrs: Attrs, content: Attrs | Non
     return link if edge_id == edge_name(source, rel, target) else {**link, "id": edge_id}
 
 
-def _name(link: Link) -> str:
-    return link["id"] if "id" in link else edge_name(link["from"], link["rel"], link["to"])
-
-
 def _edge_version(link: Link, number: int) -> EdgeVersion:
-    return EdgeVersion(_name(link), link["from"], link["rel"], link["to"], number)
+    return EdgeVersion(name_of_edge(link), link["from"], link["rel"], link["to"], number)

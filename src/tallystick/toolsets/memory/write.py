@@ -10,10 +10,10 @@ import msgspec
 from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.commits.chain import content_hash
+from tallystick.commits.payloads import edge_name, name_of_edge
 from tallystick.errors import Conflict, LimitExceeded, NotFound
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
-from tallystick.state.documents import edge_name
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.arguments import EdgeArgument, WriteArguments, refuse, required
@@ -236,7 +236,7 @@ def _says_the_same(commit: Commit, asked: WriteArguments, payload: Payload) -> b
         return False
     if asked.edge_id is not None:
         said = commit.document()
-        is_it = asked.edge_id == (said.get("id") or edge_name(said["from"], said["rel"], said["to"]))
+        is_it = asked.edge_id == name_of_edge(said)
         return is_it and all(said.get(name) == value for name, value in payload.items())
     return commit.content_hash == content_hash(payload)
 
@@ -398,8 +398,7 @@ def receipt_of(receipt: Receipt, told: Sequence[bool]) -> dict[str, Any]:
     }
     counted = [each for each, is_told in zip(receipt.commits, told, strict=True) if is_told] if told else []
     if commit.batch is not None and not told:
-        place, size = commit.batch
-        answer["batch"] = {"commits": size, "first_lamport": commit.lamport - place + 1}
+        answer["batch"] = {"commits": commit.batch[1], "first_lamport": commit.draft_lamports.start}
     elif len(counted) > 1:
         answer["batch"] = {"commits": len(counted), "first_lamport": counted[0].lamport}
     if commit.redacts is not None:

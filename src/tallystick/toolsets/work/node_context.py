@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tallystick.commits.payloads import edge_name
 from tallystick.policy import Action, Principal
-from tallystick.state.documents import edge_name
 from tallystick.state.state import State
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.state.documents import edge_name, edge_triple
+from tallystick.commits.payloads import edge_name, edge_triple
 
 TRIPLES = [
     ("a", "r", "b"),
