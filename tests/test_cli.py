@@ -22,13 +22,13 @@ import pytest
 
 from tallystick import app, cli
 from tallystick.cli.filters import parse_filters, parse_moment
-from tallystick.cli.log_tail import backwards
 from tallystick.cli.serving import find_free_port, parse_address
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.segments import Segments
+from tallystick.operations.log_tail import backwards
 from tallystick.policy import Principal
 from tallystick.projections.consistency_check import Name, lock_of, rebuild
 from tallystick.projections.follower import Follower

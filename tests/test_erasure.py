@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from tallystick import app
-from tallystick.cli.leftover_scan import holds
 from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.config import Settings, load
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
+from tallystick.operations.leftover_scan import holds
 from tallystick.server import Offer
 from tallystick.server.dispatch import prepare
 from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
@@ -389,7 +389,7 @@ def test_a_node_that_goes_whole_takes_what_its_edges_say(shell: CommandLine) -> 
 def test_the_report_tells_what_was_done_and_names_nobody(
     shell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tallystick.cli.leftover_scan._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.operations.leftover_scan._PATIENCE_SECONDS", 0.0)
     shell.write(node(ADA, "Person", mail=ADA), node("b", mail=ADA, n=1), node("b", mail=ADA, n=2))
     shell.write(edge("b", "knows", ADA, note=f"met {ADA}"))
     shell.run("export", tmp_path / "backup.jsonl")
@@ -438,7 +438,7 @@ def test_what_would_go_wrong_is_refused_before_anything_is_done(
 def test_a_file_that_nobody_follows_is_named_as_what_is_left(
     shell: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tallystick.cli.leftover_scan._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.operations.leftover_scan._PATIENCE_SECONDS", 0.0)
     shell.write(node("ada", mail=ADA))
     (shell.base / "notes.txt").write_text(f"call {ADA}")
     told = shell.run("forget", "--subject", ADA, "--yes", "--json")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.cli import orphans
-from tallystick.cli.orphans import AGE_SECONDS_MIN, find_orphans, remove_orphans
 from tallystick.config import Settings, load
+from tallystick.operations import orphans
+from tallystick.operations.orphans import AGE_SECONDS_MIN, find_orphans, remove_orphans
 from tallystick.projections.content import Contents, Prepared
 from tests.command_line import CommandLine, node
 from tests.projections.workspace import Workspace, memory

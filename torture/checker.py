@@ -21,13 +21,13 @@ import msgspec
 
 from tallystick import app
 from tallystick.audit.proof import verify_audit
-from tallystick.cli.leftover_scan import holds
 from tallystick.commits import Verb
 from tallystick.config import Settings
 from tallystick.errors import TallystickError
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
+from tallystick.operations.leftover_scan import holds
 from tallystick.policy import Action
 from tallystick.projections.blobs import prove_blobs
 from tallystick.projections.consistency_check import compare

@@ -8,10 +8,11 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -22,6 +23,7 @@ from tallystick.config import DEFAULT_TENANT, Settings, named_paths
 from tallystick.errors import InvalidArgument
 from tallystick.log import Entry
 from tallystick.log.files import FilesLog
+from tallystick.operations import OperationContext
 from tallystick.partition import Limits, Partition, Receipt
 from tallystick.policy import Principal
 from tallystick.policy.cache import Cache
@@ -29,7 +31,7 @@ from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import Gate
 from tallystick.projections.views.content_files import Edit
 from tallystick.server import Offer
-from tallystick.server.dispatch import choose
+from tallystick.server.dispatch import choose, prepare
 from tallystick.server.limits import Quota, Quotas, read_overrides
 from tallystick.server.oauth import principal_of
 from tallystick.sessions import Sessions
@@ -44,7 +46,7 @@ from tallystick.store import Store
 from tallystick.telemetry import metrics, tracing
 from tallystick.tenant_projections import AllProjections
 from tallystick.tenants import Tenants
-from tallystick.toolsets import Toolset, files, knowledge, memory, ontology, tasks, work
+from tallystick.toolsets import Answer, Toolset, files, knowledge, memory, ontology, tasks, work
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.files import content_edits
 from tallystick.toolsets.knowledge import reverify
@@ -194,9 +196,26 @@ async def catch_up(settings: Settings) -> None:
     await projections.close()
 
 
-def database_of(settings: Settings) -> Path | None:
-    """Where `graph.db` lies, if not in the home."""
-    return _work_settings(settings).db_path
+def operation_context(settings: Settings) -> OperationContext:
+    """What operations work with: the memory that the settings name, for whoever can start this process."""
+    operator = msgspec.structs.replace(local_user(settings), is_program=True)
+    tools = cache(lambda: choose(toolsets(settings)))
+
+    def prepared(name: str, arguments: Mapping[str, Any]) -> Callable[[Store], Awaitable[Answer]]:
+        tool = tools().get(name).tool
+        call = prepare(tool, arguments)
+        return lambda store: tool.call(store, operator, call)
+
+    return OperationContext(
+        settings=settings,
+        principal=operator,
+        open_store=lambda: opened(settings),
+        open_log=lambda: FilesLog(settings.system),
+        prepare=prepared,
+        catch_up=lambda: catch_up(settings),
+        database=_work_settings(settings).db_path,
+        for_tenant=lambda tenant: operation_context(msgspec.structs.replace(settings, tenant=tenant)),
+    )
 
 
 def serve_stdio(settings: Settings) -> None:

@@ -13,7 +13,7 @@ from mcp import StdioServerParameters
 from mcp.client import Client
 
 from tallystick import app, config
-from tallystick.cli.doctor import examine
+from tallystick.operations.doctor import examine
 from tests.journeys.clients import refused, told
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tallystick.cli.doctor import Finding, examine
 from tallystick.config import load
+from tallystick.operations.doctor import Finding, examine
 from tests.command_line import CommandLine
 from tests.journeys.clients import kill, serving_http, start_http
 from tests.journeys.test_team_story import AUDIENCE, Team, free_port, issuing

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing
-from tallystick.cli.output import counted, note
 from tallystick.cli.output import emit as print_json
+from tallystick.cli.output import note
 from tallystick.errors import TallystickError
+from tallystick.operations import counted
 
 if TYPE_CHECKING:
     from tallystick.commits import Commit

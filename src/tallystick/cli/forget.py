@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,53 +11,12 @@ import orjson
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing
-from tallystick.cli.output import counted, emit, note, table
-from tallystick.cli.tool_client import principal, tool
-from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
+from tallystick.cli.output import emit, note, table
+from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.operations import counted
 
 if TYPE_CHECKING:
-    from tallystick.commits import Commit
-    from tallystick.config import Settings
-    from tallystick.log.backups import Backup
-    from tallystick.state.mentions import Mention, Subject, Unread
-
-FIELDS_MAX = 100
-FIELD_CHARACTERS_MAX = 128
-DISCREET = "[NAMES THE SUBJECT]"
-
-
-class Plan(msgspec.Struct):
-    """What to redact of one entity."""
-
-    entity: str
-    kind: str
-    """node or edge"""
-    type: str
-    """The relation of an edge."""
-    fields: dict[str, None]
-    mentions: int = 0
-
-    @property
-    def is_whole(self) -> bool:
-        """Content goes with everything else only; and some names cannot be said in a redaction."""
-        return (
-            "content" in self.fields
-            or "attrs" in self.fields
-            or len(self.fields) > FIELDS_MAX
-            or any(len(field) > FIELD_CHARACTERS_MAX or not field.isprintable() for field in self.fields)
-        )
-
-
-class Search(msgspec.Struct):
-    """What was found in the log."""
-
-    plans: dict[tuple[str, str], Plan] = {}
-    """By kind and id."""
-    beyond: list[Mention] = []
-    """Mentions that no redaction reaches."""
-    unread: list[Unread] = []
-    commits: dict[str, Commit] = {}
-    """The redactions there are, by commit id."""
+    from tallystick.operations.forget import ErasureReport, NotErased, PendingBackup, Plan, Search
 
 
 def forget(
@@ -102,200 +60,36 @@ def forget(
       tallystick forget --subject ada@example.org --field attrs.phone --reference R-17 --report r-17.json --yes
       tallystick forget --subject Ann --whole-words --whole
     """
+    from tallystick import app
+    from tallystick.operations import forget as erasure
     from tallystick.state.mentions import Subject
 
-    sought = Subject(subject, whole_words=whole_words)
-    _check_asked(sought, field or [], reason, report)
-    settings = existing(base=base, tenant=tenant)
-    found = search(settings, sought)
-    for plan in found.plans.values():
-        plan.fields |= dict.fromkeys([*(field or []), *(["attrs"] if whole else [])])
+    sought, fields = Subject(subject, whole_words=whole_words), field or []
+    erasure.check_request(sought, fields, reason)
+    if report is not None and report.exists():
+        raise Conflict(f"{report} is already there", code="FILE_EXISTS", hint="choose another name")
+    context = app.operation_context(existing(base=base, tenant=tenant))
+    found = erasure.search(context, sought, fields=fields, whole=whole)
     if not yes:
         _draw_found(found, json=json)
         return
-    done = asyncio.run(_redact(settings, found.plans.values(), reason))
-    told = _account(settings, sought, {"reference": reference, "reason": reason, "redacted": done})
+    done = asyncio.run(erasure.forget(context, sought, found, reason=reason, reference=reference))
     if report is not None:
-        _write_report(report, told)
-    _draw_done(told, json=json)
-    if not told["complete"]:
+        _write_report(report, done)
+    _draw_done(done, json=json)
+    if not done.complete:
         raise typer.Exit(1)
 
 
-def _check_asked(subject: Subject, fields: list[str], reason: str, report: Path | None) -> None:
-    if not subject.texts:
-        raise InvalidArgument("--subject is empty")
-    wrong = [each for each in fields if not each.startswith("attrs.") or each == "attrs."]
-    if wrong:
-        raise InvalidArgument(f"'{wrong[0]}' is no attribute: write attrs.<key>")
-    if subject.is_named_in(reason):
-        raise InvalidArgument("the reason names the subject, and it stays in the log", hint="say it without the name")
-    if report is not None and report.exists():
-        raise Conflict(f"{report} is already there", code="FILE_EXISTS", hint="choose another name")
-
-
-# -- finding
-
-
-def search(settings: Settings, subject: Subject) -> Search:
-    """Reads the whole log."""
-    from tallystick.commits import REDACTIONS
-    from tallystick.projections.content import Contents
-    from tallystick.state.mentions import Unread, find_mentions
-
-    contents = Contents(settings.home)
-    found = Search()
-    for commit in _commits(settings):
-        if commit.operation in REDACTIONS:
-            found.commits[commit.commit_id] = commit
-        for mention in find_mentions(commit, subject, contents.read):
-            if isinstance(mention, Unread):
-                found.unread.append(mention)
-            elif mention.field is None:
-                found.beyond.append(mention)
-            else:
-                key = mention.kind, mention.entity
-                said = commit.document()
-                new = Plan(mention.entity, mention.kind, str(said.get("type") or said.get("rel")), {})
-                plan = found.plans.setdefault(key, new)
-                plan.fields[mention.field] = None
-                plan.mentions += 1
-    return found
-
-
-def _commits(settings: Settings) -> Iterator[Commit]:
-    from tallystick.log import Head
-    from tallystick.log.files import FilesLog
-
-    log = FilesLog(settings.system)
-    try:
-        for entry in log.read(Head()):
-            yield entry.commit
-    finally:
-        log.close()
-
-
-# -- erasing
-
-
-async def _redact(settings: Settings, plans: Iterable[Plan], reason: str) -> list[dict[str, Any]]:
-    """One draft for each entity. What is refused is told, and the others go on.
-
-    Then what follows the log forgets too: now, since it may be that no server does it.
-    """
-    from tallystick import app
-    from tallystick.server.dispatch import prepare
-
-    word = tool(settings, "memory.write")
-    done: list[dict[str, Any]] = []
-    async with app.opened(settings) as store:
-        # Edges first: a node that goes whole takes with it what its edges still say.
-        for plan in sorted(plans, key=lambda plan: plan.kind):
-            fields = ["attrs", "content"] if plan.is_whole else list(plan.fields)
-            row: dict[str, Any] = {"entity": plan.entity, "kind": plan.kind, "type": plan.type, "fields": fields}
-            try:
-                answer = await word.call(store, principal(settings), prepare(word, _asked(plan, reason)))
-                row |= {name: answer.data[name] for name in ("commit_id", "lamport", "timestamp")}
-                batch = answer.data.get("batch")
-                row["first_lamport"] = batch["first_lamport"] if batch else row["lamport"]
-            except TallystickError as error:
-                row["refused"] = error.code
-            done.append(row)
-    await app.catch_up(settings)
-    return done
-
-
-def _asked(plan: Plan, reason: str) -> dict[str, Any]:
-    asked = {"op": f"REDACT_{plan.kind.upper()}", f"{plan.kind}_id": plan.entity, "reason": reason}
-    return asked if plan.is_whole else {**asked, "redacted_fields": list(plan.fields)}
-
-
-def _account(settings: Settings, subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """Looks again at everything, and says what is so now. Nothing in it names the subject."""
-    from tallystick import __version__
-    from tallystick.cli.leftover_scan import remains
-    from tallystick.clock import to_text, wall_clock
-    from tallystick.log.backups import backups
-    from tallystick.log.proof import prove
-
-    left = search(settings, subject)
-    files = remains(settings.home, subject.texts, log_too=not left.beyond and not left.plans)
-    proof = prove(settings.system)
-    done = request["redacted"]
-    for row in done:
-        row["masked_payloads"] = {
-            lamport: digest for commit in _made(row, left) for lamport, digest in (commit.redacts or {}).items()
-        }
-    told = {
-        "at": to_text(wall_clock()),
-        "by": settings.agent_identity,
-        "tenant": settings.tenant,
-        "tallystick": __version__,
-        **request,
-        "not_erased": [*map(_told, left.beyond), *_still_there(left)],
-        "contents_not_searched": [msgspec.to_builtins(each) for each in left.unread],
-        "files_that_still_name_it": files,
-        "backups_taken_before": [
-            msgspec.to_builtins(backup)
-            for backup in backups(settings.system)
-            if any(_holds(backup, commit) for row in done for commit in _made(row, left))
-        ],
-        "log_is_sound": proof.sound,
-        "position": proof.position,
-        "record_hash": proof.record_hash,
-    }
-    told["complete"] = not (told["not_erased"] or left.unread or files or not proof.sound)
-    discreet: dict[str, Any] = _discreet(told, subject)
-    return discreet
-
-
-def _still_there(left: Search) -> list[dict[str, Any]]:
-    """What a redaction should have reached."""
-    because = "its redaction was refused, or it was written meanwhile"
-    return [
-        {"entity": plan.entity, "kind": plan.kind, "place": ", ".join(plan.fields), "because": because}
-        for plan in left.plans.values()
-    ]
-
-
-def _told(mention: Mention) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(mention)
-    return told | {"because": mention.why}
-
-
-def _made(row: dict[str, Any], left: Search) -> list[Commit]:
-    """The redactions that one draft made."""
-    if "lamport" not in row:
-        return []
-    return [each for each in left.commits.values() if row["first_lamport"] <= each.lamport <= row["lamport"]]
-
-
-def _holds(backup: Backup, redaction: Commit) -> bool:
-    """Whether it was taken when a payload was there that this redaction masked."""
-    masked = [int(lamport) for lamport in redaction.redacts or ()]
-    return bool(masked) and min(masked) <= backup.position < redaction.lamport
-
-
-def _discreet(value: Any, subject: Subject) -> Any:
-    """An id or the name of a field may itself name the subject; the commit tells them apart."""
-    if isinstance(value, dict):
-        return {_discreet(name, subject): _discreet(each, subject) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_discreet(each, subject) for each in value]
-    return DISCREET if isinstance(value, str) and subject.is_named_in(value) else value
-
-
-def _write_report(path: Path, told: dict[str, Any]) -> None:
+def _write_report(path: Path, report: ErasureReport) -> None:
+    content = msgspec.to_builtins(report)
     try:
         with path.open("xb") as file:
-            file.write(orjson.dumps(told, option=orjson.OPT_INDENT_2) + b"\n")
+            file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
     except OSError as error:
         note(f"the report could not be written: {error.strerror}; here it is")
-        emit(told)
+        emit(content)
         raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from error
-
-
-# -- what was redacted before
 
 
 def redactions(
@@ -319,111 +113,86 @@ def redactions(
       tallystick redactions --pending-backups
       tallystick redactions --destroyed backup_5d1c9a02
     """
-    from tallystick.commits import REDACTIONS
+    from tallystick import app
     from tallystick.log.backups import note_destroyed
+    from tallystick.operations import forget as erasure
 
-    settings = existing(base=base, tenant=tenant)
-    if destroyed is not None and not note_destroyed(settings.system, destroyed, by=settings.agent_identity):
+    context = app.operation_context(existing(base=base, tenant=tenant))
+    if destroyed is not None and not note_destroyed(context.settings.system, destroyed, by=context.principal.actor):
         raise NotFound(f"no backup '{destroyed}' is known", hint="'tallystick redactions --pending-backups' lists them")
-    made = [commit for commit in _commits(settings) if commit.operation in REDACTIONS]
     if pending_backups or destroyed is not None:
-        _draw_backups(_pending(settings, made), json=json)
-    elif json:
-        emit({"redactions": list(map(_row, made))})
+        _draw_backups(erasure.pending_backups(context), json=json)
+        return
+    made = erasure.redactions(context)
+    if json:
+        emit({"redactions": msgspec.to_builtins(made)})
     else:
-        names = ("position", "time", "actor", "kind", "entity", "fields", "reason")
-        table(names, ([row[name] for name in names] for row in map(_row, made)))
+        _draw_rows(("position", "time", "actor", "kind", "entity", "fields", "reason"), made)
 
 
-def _row(commit: Commit) -> dict[str, Any]:
-    from tallystick.commits import EDGE_VERBS
-    from tallystick.state.derivation import entity_of
-
-    said = commit.document()
-    return {
-        "position": commit.lamport,
-        "time": commit.timestamp,
-        "actor": commit.actor,
-        "entity": entity_of(commit),
-        "kind": "edge" if commit.operation in EDGE_VERBS else "node",
-        "fields": said.get("redacted_fields", ["attrs", "content"]),
-        "reason": said.get("reason"),
-        "commit_id": commit.commit_id,
-        "masked_payloads": len(commit.redacts or {}),
-    }
-
-
-def _pending(settings: Settings, made: list[Commit]) -> list[dict[str, Any]]:
-    from tallystick.log.backups import backups
-
-    found = []
-    for backup in backups(settings.system):
-        held = [commit.lamport for commit in made if _holds(backup, commit)]
-        if held:
-            there = Path(backup.target).exists() if backup.target != "-" else None
-            found.append({**msgspec.to_builtins(backup), "redactions": held, "still_there": there})
-    return found
-
-
-# -- telling
+# -- drawing
 
 
 def _draw_found(found: Search, *, json: bool) -> None:
+    from tallystick.operations.forget import beyond_reach
+
+    beyond = beyond_reach(found.beyond)
     if json:
+        plans = [
+            {"entity": plan.entity, "kind": plan.kind, "type": plan.type, "fields": list(plan.fields)}
+            for plan in found.plans.values()
+        ]
         emit(
             {
-                "to_redact": [
-                    {"entity": plan.entity, "kind": plan.kind, "type": plan.type, "fields": list(plan.fields)}
-                    for plan in found.plans.values()
-                ],
-                "cannot_be_erased": [_told(each) for each in found.beyond],
-                "contents_not_searched": [msgspec.to_builtins(each) for each in found.unread],
+                "to_redact": plans,
+                "cannot_be_erased": msgspec.to_builtins(beyond),
+                "contents_not_searched": msgspec.to_builtins(found.unread),
             }
         )
         return
-    rows = [(plan.kind, plan.entity, plan.type, _said(plan), plan.mentions) for plan in found.plans.values()]
+    rows = [(plan.kind, plan.entity, plan.type, _fields(plan), plan.mentions) for plan in found.plans.values()]
     table(("", "entity", "type", "would be redacted", "mentions"), rows)
-    _draw_beyond([_told(each) for each in found.beyond], len(found.unread))
+    _draw_beyond(beyond, len(found.unread))
     note(
         f"{len(rows)} {'entity' if len(rows) == 1 else 'entities'} to redact; nothing was changed"
         + ("; to do it add --yes" if rows else "")
     )
 
 
-def _said(plan: Plan) -> str:
+def _fields(plan: Plan) -> str:
     return "everything" if plan.is_whole else ", ".join(plan.fields)
 
 
-def _draw_done(told: dict[str, Any], *, json: bool) -> None:
+def _draw_done(report: ErasureReport, *, json: bool) -> None:
     if json:
-        emit(told)
+        emit(msgspec.to_builtins(report))
         return
-    rows = [
-        (row["kind"], row["entity"], ", ".join(row["fields"]), row.get("commit_id") or row["refused"])
-        for row in told["redacted"]
-    ]
+    rows = [(row.kind, row.entity, ", ".join(row.fields), row.commit_id or row.refused) for row in report.redacted]
     table(("", "entity", "redacted", "commit"), rows)
-    _draw_beyond(told["not_erased"], len(told["contents_not_searched"]))
-    for path in told["files_that_still_name_it"]:
+    _draw_beyond(report.not_erased, len(report.contents_not_searched))
+    for path in report.files_that_still_name_it:
         note(f"still in {path}")
-    for backup in told["backups_taken_before"]:
-        note(f"still in the backup {backup['target']} of {backup['at']} ({backup['id']})")
-    note("nothing else in this base names the subject" if told["complete"] else "NOT everything is erased: see above")
+    for backup in report.backups_taken_before:
+        note(f"still in the backup {backup.target} of {backup.at} ({backup.id})")
+    note("nothing else in this base names the subject" if report.complete else "NOT everything is erased: see above")
 
 
-def _draw_beyond(mentions: list[dict[str, Any]], unread: int) -> None:
+def _draw_beyond(mentions: list[NotErased], unread: int) -> None:
     for each in mentions:
-        at = f" (position {each['lamport']})" if "lamport" in each else ""
-        note(f"cannot be erased: {each['place']} of {each['kind']} {each['entity']}{at}: {each['because']}")
+        at = f" (position {each.lamport})" if each.lamport is not None else ""
+        note(f"cannot be erased: {each.place} of {each.kind} {each.entity}{at}: {each.because}")
     if unread:
         note(f"could not be searched: {counted(unread, 'content')}")
 
 
-def _draw_backups(found: list[dict[str, Any]], *, json: bool) -> None:
+def _draw_backups(found: list[PendingBackup], *, json: bool) -> None:
     if json:
-        emit({"backups": found})
+        emit({"backups": msgspec.to_builtins(found)})
         return
-    names = ("id", "at", "target", "position", "redactions", "still_there")
-    table(names, ([each[name] for name in names] for each in found))
+    _draw_rows(("id", "at", "target", "position", "redactions", "still_there"), found)
     if found:
         note("destroy them and their copies, take new ones, and note it with --destroyed")
+
+
+def _draw_rows(names: tuple[str, ...], rows: list[Any]) -> None:
+    table(names, ([getattr(row, name) for name in names] for row in rows))

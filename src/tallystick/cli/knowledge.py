@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing
-from tallystick.cli.output import Styled, counted, emit, note, say, table, visible
+from tallystick.cli.output import Styled, emit, note, say, table, visible
 from tallystick.cli.tool_client import principal
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, NotFound
+from tallystick.operations import counted
 
 if TYPE_CHECKING:
     from tallystick.state.state import State

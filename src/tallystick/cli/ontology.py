@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
-from tallystick.cli.output import counted, emit, note, say, table
+from tallystick.cli.output import emit, note, say, table
 from tallystick.cli.tool_client import principal
+from tallystick.operations import counted
 
 if TYPE_CHECKING:
     from tallystick.config import Settings

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 import typer
 
+from tallystick.operations import Progress, no_progress
 from tallystick.telemetry.logs import printable
 
 if TYPE_CHECKING:
@@ -101,20 +102,23 @@ def visible(cell: object) -> str:
     return printable(text)
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 @contextmanager
-def progress(doing: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A function that takes how many bytes are done. Drawn only on a terminal, and only when it takes a while."""
-    if not sys.stderr.isatty() or total < _WORTH_WATCHING_BYTES:
-        yield lambda done: None
+def progress() -> Iterator[Progress]:
+    """Takes what is being done, and how many bytes of how many. Drawn only on a terminal, and only when it is much."""
+    if not sys.stderr.isatty():
+        yield no_progress
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
 
-    columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(doing, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def draw(doing: str, done: int, total: int) -> None:
+            if total >= _WORTH_WATCHING_BYTES:
+                task = tasks[doing] if doing in tasks else tasks.setdefault(doing, bars.add_task(doing))
+                bars.update(task, completed=done, total=total)
+
+        yield draw

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, settled
-from tallystick.cli.output import Styled, counted, emit, say, table, write
+from tallystick.cli.output import Styled, emit, say, table, write
 from tallystick.errors import InvalidArgument, NotFound
+from tallystick.operations import counted
 
 if TYPE_CHECKING:
     from tallystick.policy import Request

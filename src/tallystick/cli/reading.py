@@ -50,8 +50,8 @@ def log(
       tallystick log --entity task-7 --limit 5
       tallystick log --json --limit 100
     """
-    from tallystick.cli.log_tail import newest
     from tallystick.log.files import FilesLog
+    from tallystick.operations.log_tail import newest
 
     def wanted(commit: Commit) -> bool:
         return (actor is None or commit.actor == actor) and (entity is None or entity in subjects(commit))

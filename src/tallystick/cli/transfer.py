@@ -22,9 +22,10 @@ import typer
 
 from tallystick import strict_json
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
-from tallystick.cli.output import counted, emit, note, progress
+from tallystick.cli.output import emit, note, progress
 from tallystick.cli.tool_client import principal, tool
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, TallystickError
+from tallystick.operations import counted
 
 if TYPE_CHECKING:
     from tallystick.commits import Commit
@@ -127,12 +128,13 @@ def _copy_lines(log: Any, target: BinaryIO) -> tuple[int, int]:
     from tallystick.log import Head
 
     count = position = 0
-    with progress("exporting", log.head().end) as tell:
+    total = log.head().end
+    with progress() as tell:
         for entry in log.read(Head()):
             target.write(entry.line + b"\n")
             count, position = count + 1, entry.commit.lamport
             if count % _TOGETHER_LINES == 0:
-                tell(entry.end)
+                tell("exporting", entry.end, total)
     return count, position
 
 
@@ -195,10 +197,10 @@ def _build(settings: Settings, system: Path, source: BinaryIO, size: int) -> Hea
     head = Head()
     log = FilesLog(system, segment_bytes_max=settings.segment_bytes_max)
     try:
-        with progress("importing", size) as tell:
+        with progress() as tell:
             for entries in _verified_groups(settings, source):
                 head = log.append(entries, expected=head)
-                tell(head.end)
+                tell("importing", head.end, size)
     finally:
         log.close()
     return head
@@ -257,10 +259,10 @@ def _write_all(
 
         told = {"commits": 0, "how": "written", "duplicates": 0}
         async with app.opened(settings) as store:
-            with progress("importing", size) as tell:
+            with progress() as tell:
                 for first, lines in _windows(source):
                     await _write_window(settings, store, first, lines, operation_of, told)
-                    tell(source.tell())
+                    tell("importing", source.tell(), size)
         return told
 
     return asyncio.run(write())

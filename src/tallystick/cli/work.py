@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing
-from tallystick.cli.output import Styled, console, counted, drawn, emit, note, say, table, visible
+from tallystick.cli.output import Styled, console, drawn, emit, note, say, table, visible
 from tallystick.cli.tool_client import ask, principal
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, NotFound
+from tallystick.operations import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

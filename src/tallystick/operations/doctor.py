@@ -1,4 +1,4 @@
-"""The examination: what a memory looks like from outside, without opening or changing it."""
+"""The doctor: what a memory looks like from outside, without opening or changing it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from typing import Literal
 import msgspec
 
 from tallystick import __version__
-from tallystick.cli.orphans import find_orphans
-from tallystick.cli.output import counted
 from tallystick.commits import chain
 from tallystick.config import FILE_NAME, Settings
 from tallystick.errors import Corrupt
 from tallystick.log import Head
 from tallystick.log.head_file import HeadFile
 from tallystick.log.segments import Segments
+from tallystick.operations import counted
+from tallystick.operations.log_tail import backwards
+from tallystick.operations.orphans import find_orphans
 
 Status = Literal["good", "odd", "bad"]
 _SPACE_BYTES_MIN = 256 << 20
@@ -103,8 +104,6 @@ def _position(settings: Settings, segments: Segments) -> Iterator[Finding]:
 
 
 def _last_commit(segments: Segments, head: Head) -> Iterator[Finding]:
-    from tallystick.cli.log_tail import backwards
-
     line = next((line for _, line in backwards(segments, head.end)), None)
     if line is None:
         return
@@ -161,11 +160,12 @@ def _projections(settings: Settings) -> Iterator[Finding]:
 
 
 def _views(settings: Settings) -> Iterator[Finding]:
-    from tallystick.tenant_projections import AllProjections
+    from tallystick.log.files import FilesLog
+    from tallystick.projections.views import follow
 
     if not (settings.system / "views.db").exists():
         return
-    problems = AllProjections(settings).of(settings.tenant).views.problems()
+    problems = follow(settings.home, lambda: FilesLog(settings.system))[0].problems()
     if not problems:
         yield Finding("views", "the files under _content are as they should be")
     for problem in problems:

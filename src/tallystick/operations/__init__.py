@@ -1,0 +1,50 @@
+"""The operations: what people do with a whole memory. Forget, recall, import, export, verify, doctor, snapshot, emit.
+
+Functions with typed results and progress callbacks. Nothing here prints, parses words or ends the process: the
+command line draws the results, and any other interface may call the same. How the parts of a memory are opened is
+known to `app`, which makes the OperationContext.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tallystick.config import Settings
+from tallystick.policy import Principal
+
+if TYPE_CHECKING:
+    from tallystick.log import Log
+    from tallystick.store import Store
+    from tallystick.toolsets import Answer
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, the bytes done so far and the bytes there are."""
+
+
+def no_progress(doing: str, done: int, total: int) -> None: ...
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+class OperationContext(msgspec.Struct, frozen=True):
+    """The memory of one tenant, and how its parts are opened. Nothing is open until it is asked for."""
+
+    settings: Settings
+    principal: Principal
+    """The operator: whoever can start this process."""
+    open_store: Callable[[], AbstractAsyncContextManager[Store]]
+    open_log: Callable[[], Log]
+    prepare: Callable[[str, Mapping[str, Any]], Callable[[Any], Awaitable[Answer]]]
+    """A tool by its name and its arguments → a call that takes the store. Raises InvalidArgument at once."""
+    catch_up: Callable[[], Awaitable[None]]
+    """Brings to the head of the log whatever projections lie on this disk."""
+    database: Path | None
+    """Where `graph.db` lies, if not in the home."""
+    for_tenant: Callable[[str], OperationContext]

@@ -1,0 +1,91 @@
+"""Verification: the log, the audit log, the blobs, and on request the projections, proven or rebuilt."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tallystick.audit.proof import AuditProof, verify_audit
+from tallystick.errors import Corrupt, TallystickError
+from tallystick.log.proof import Proof, prove
+from tallystick.operations import OperationContext, Progress, no_progress
+from tallystick.projections.blobs import BlobProof, prove_blobs
+from tallystick.projections.consistency_check import Comparison, Finding, compare, rebuild
+from tallystick.projections.content import Contents
+
+
+class Verification(msgspec.Struct, frozen=True):
+    log: Proof
+    audit: AuditProof
+    blobs: BlobProof | None = None
+    """None when they were not asked for, or the log that names them is false."""
+    views: Comparison | None = None
+    rebuilt: list[str] = []
+
+    @property
+    def sound(self) -> bool:
+        return (
+            self.log.sound
+            and self.audit.sound
+            and (self.blobs is None or self.blobs.sound)
+            and (self.views is None or self.views.sound or bool(self.rebuilt))
+        )
+
+
+def verify(
+    context: OperationContext,
+    *,
+    blobs: bool = True,
+    views: bool = False,
+    repair: bool = False,
+    progress: Progress = no_progress,
+) -> Verification:
+    """Reads the whole log; with `views` replays it into temporary files three times.
+
+    Changes nothing without `repair`, which rebuilds projections that differ and raises Corrupt when that did not help.
+    """
+    home, system = context.settings.home, context.settings.system
+    proof = prove(system, lambda done, total: progress("verifying", done, total))
+    audit = verify_audit(system / "audit")
+    if not proof.sound:
+        return Verification(proof, audit)
+    named = _prove_blobs(context, progress) if blobs else None
+    if not views:
+        return Verification(proof, audit, named)
+    compared = compare(
+        home,
+        context.open_log,
+        database=context.database,
+        progress=lambda done: progress("comparing", done, 3 * proof.bytes),
+    )
+    return Verification(proof, audit, named, compared, _rebuild(context, compared) if repair else [])
+
+
+def describe(finding: Finding) -> str:
+    key = f" '{finding.key}'" if finding.key else ""
+    return f"{finding.where}{key}: {finding.what}"
+
+
+def _prove_blobs(context: OperationContext, progress: Progress) -> BlobProof:
+    there = Contents(context.settings.home).blobs_before(float("inf"))
+    total = sum(seen.st_size for _, seen in there)
+    return prove_blobs(context.settings.home, lambda done: progress("reading blobs", done, total))
+
+
+def _rebuild(context: OperationContext, compared: Comparison) -> list[str]:
+    differing = [each.name for each in compared.projections if each.differs]
+    refused: TallystickError | None = None
+    for name in differing:
+        try:
+            rebuild(context.settings.home, context.open_log, name, database=context.database)
+        except TallystickError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
+    again = compare(context.settings.home, context.open_log, database=context.database) if differing else compared
+    if not again.sound:
+        first = next(each for each in again.findings if each.status == "differs")
+        raise Corrupt(
+            f"{describe(first)}, although it was built again",
+            hint="look at the disk, then follow docs/runbooks/damaged-files.md",
+        )
+    return list(differing)
