@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 
 from mcp.client import Client
 
-from tests.journeys.clients import kill, start_http, told
+from tests.mcp_client import ServerProcess, call, start_http
 from torture import checker, journal
 from torture.arena import Arena, Life, Tally
 from torture.journal import Journal
@@ -40,31 +39,31 @@ def http(arena: Arena, tally: Tally) -> None:
     """`tallystick serve` itself, with clients that speak MCP to it."""
     for place in arena.rounds(tally):
         for number in _lives(arena):
-            process, address = start_http(place / "base")
+            server = start_http(place / "base")
             try:
-                asyncio.run(_call_until_killed(arena, process, address, place / f"life{number}.journal"))
+                asyncio.run(_call_until_killed(arena, server, place / f"life{number}.journal"))
             finally:
-                kill(process)
+                server.kill()
             tally.faults += 1
             examine(place, tally)
 
 
-async def _call_until_killed(arena: Arena, process: subprocess.Popen[str], address: str, path: Path) -> None:
+async def _call_until_killed(arena: Arena, server: ServerProcess, path: Path) -> None:
     notes, busy = Journal(path), asyncio.Event()
 
     async def work(number: int) -> None:
-        async with Client(f"{address}/mcp") as client:
+        async with Client(server.mcp_url) as client:
             for each in count(1):
                 name = f"{path.stem}.{number}.{each}"
                 member = {"id": f"{name}.0", "type": "member", "attrs": {"batch": name, "of": 1}}
-                await told(client, "memory.write", op="UPSERT_NODE", node=member, nonce=name)
+                await call(client, "memory.write", op="UPSERT_NODE", node=member, nonce=name)
                 notes.note("batch", name, number=1)
                 busy.set()
 
     workers = [asyncio.create_task(work(number)) for number in range(_CLIENTS)]
     await asyncio.wait([asyncio.create_task(busy.wait()), *workers], timeout=20, return_when=asyncio.FIRST_COMPLETED)
     await asyncio.sleep(arena.random.uniform(0, 1.5))
-    process.kill()
+    server.process.kill()
     for worker in workers:
         worker.cancel()
     # The server is gone: whatever a client was not told may be there or not.

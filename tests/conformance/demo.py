@@ -1,11 +1,12 @@
-"""The tools that the suite's own scenarios ask for, as far as a toolset can offer them, on our doors.
+"""The tools that the suite's own scenarios ask for, as far as a toolset can offer them, over our HTTP.
 
-Started as `python -m tests.conformance.demo`; the first line on stdout is the address.
+Started as `python -m tests.conformance.demo`; the first line on stderr is the address.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -72,7 +73,7 @@ def main() -> None:
         version="0",
         validation_errors="rpc",
     )
-    announce = lambda host, port: print(f"http://{host}:{port}/mcp", flush=True)  # noqa: E731
+    announce = lambda host, port: print(f"http://{host}:{port}/mcp", file=sys.stderr, flush=True)  # noqa: E731
     asyncio.run(run_http(http_app(offer), host="127.0.0.1", port=0, announce=announce))
 
 

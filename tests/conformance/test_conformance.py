@@ -12,12 +12,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.mcp_client import ServerProcess, clean_environ, serving_http, stopping
 
 HERE = Path(__file__).parent
 NODE = HERE / "node_modules/.bin/node"
@@ -85,10 +86,9 @@ EDITIONS: dict[str, tuple[Path, list[str], set[str]]] = {
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[str]]]:
     """By edition and scenario."""
-    base = str(tmp_path_factory.mktemp("base"))
-    with _started(["-m", "tallystick", "serve", "--http", "127.0.0.1:0", "--base", base], subprocess.STDOUT) as url:
+    with serving_http(tmp_path_factory.mktemp("base"), agent=None) as server:
         return {
-            edition: _run(suite, [*options, "--suite", "all"], url, tmp_path_factory.mktemp("results"))
+            edition: _run(suite, [*options, "--suite", "all"], server.mcp_url, tmp_path_factory.mktemp("results"))
             for edition, (suite, options, _) in EDITIONS.items()
         }
 
@@ -124,23 +124,9 @@ def test_with_the_suites_own_tools_its_calls_pass_too(version: str, scenario: st
 
 @pytest.fixture(scope="module")
 def demo() -> Iterator[str]:
-    with _started(["-m", "tests.conformance.demo"], subprocess.DEVNULL) as url:
-        yield url
-
-
-@contextmanager
-def _started(command: list[str], stderr: int) -> Iterator[str]:
-    """A server's MCP address, read from what it says."""
-    process = subprocess.Popen(
-        [sys.executable, *command], stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=HERE.parents[1]
-    )
-    assert process.stdout is not None
-    try:
-        said = iter(process.stdout.readline, "")
-        yield next(found[0] for line in said if (found := re.search(r"http://\S+/mcp", line)))
-    finally:
-        process.terminate()
-        process.communicate()
+    command = [sys.executable, "-m", "tests.conformance.demo"]
+    with stopping(ServerProcess(command, environ=clean_environ(), cwd=HERE.parents[1])) as server:
+        yield server.mcp_url
 
 
 def _run(suite: Path, options: list[str], url: str, results: Path) -> dict[str, set[str]]:

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.mcp_client import HELLO, INITIALIZED, request
+
 LIMIT = 65_536
 """What the servers of these tests take at most over HTTP, and on stdio a little more; lines near it are tried."""
 
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "fuzz", "version": "1"}}
 NODE = {"op": "UPSERT_NODE", "node": {"id": "a", "type": "note", "attrs": {"k": [1, "x", None]}}}
 
 
-def message(method: str, params: Any = None, id: Any = 1) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}).encode()
-
-
 def call(tool: str, arguments: Any, id: Any = 1) -> bytes:
-    return message("tools/call", {"name": tool, "arguments": arguments}, id)
+    return request("tools/call", {"name": tool, "arguments": arguments}, id)
 
 
 MESSAGES = (
-    message("initialize", HELLO),
-    message("ping"),
-    message("tools/list", id="1"),
-    message("resources/list"),
-    message("logging/setLevel", {"level": "debug"}),
-    message(
+    request("initialize", HELLO),
+    request("ping"),
+    request("tools/list", id="1"),
+    request("resources/list"),
+    request("logging/setLevel", {"level": "debug"}),
+    request(
         "completion/complete", {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": ""}}
     ),
     call("memory.write", NODE),
@@ -37,7 +33,7 @@ MESSAGES = (
     call("memory.read", {"entity_id": "a"}),
     call("memory.search", {"attrs": {"k": {"regex": "(x+x+)+y"}}, "limit": 3}),
     call("memory.lineage", {"entity_id": "a", "format": "csv"}),
-    b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
+    INITIALIZED,
     b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"x"}}',
     b'{"jsonrpc":"2.0","id":1,"result":{}}',
     b'{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"x"}}',

@@ -2,62 +2,44 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.fuzz.mangling import LIMIT
+from tests.mcp_client import RawClient, ServerProcess, start_server
 from torture import checker
 
-_ADDRESS = re.compile(rb"http://127\.0\.0\.1:(\d+)/mcp")
-
 
 @contextmanager
-def speaking(base: Path) -> Iterator[subprocess.Popen[bytes]]:
+def speaking(base: Path) -> Iterator[ServerProcess]:
     """Over stdio. It must end well at the end of stdin, with nothing more to say."""
-    with _running(base) as (process, _):
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield process
-        process.stdin.close()
-        assert process.stdout.read() == b""
-        assert process.wait() == 0
+    with _running(base) as server:
+        yield server
+        assert server.process.stdin is not None
+        if not server.process.stdin.closed:
+            assert RawClient(server).end() == []
 
 
 @contextmanager
-def listening(base: Path) -> Iterator[int]:
-    """Over HTTP, on this port. It must end well when asked to."""
-    with _running(base, "--http", "127.0.0.1:0") as (process, heard):
-        yield int(heard.wait_for(_ADDRESS))
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+def listening(base: Path) -> Iterator[str]:
+    """Over HTTP, at this address. It must end well when asked to."""
+    with _running(base, "--http", "127.0.0.1:0") as server:
+        yield server.url
+        server.stop()
 
 
 @contextmanager
-def _running(base: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], _Heard]]:
-    command = [sys.executable, "-m", "tallystick", "serve", "--base", str(base), "--toolsets", "all", *arguments]
+def _running(base: Path, *arguments: str) -> Iterator[ServerProcess]:
     limits = {"TALLYSTICK_BODY_BYTES_MAX": str(LIMIT), "TALLYSTICK_CONTENT_BYTES_MAX": "1024"}
-    environ = os.environ | limits | {"NO_COLOR": "1"}
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ
-    )
-    heard = _Heard(process)
+    server = start_server(base, "--toolsets", "all", *arguments, environ=limits)
     try:
-        yield process, heard
+        yield server
     finally:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
-            pipe.close()
-        said = heard.to_the_end()
-    assert b"Traceback" not in said, said[-4_000:].decode(errors="replace")
+        server.kill()
+    said = "".join(server.lines)
+    assert "Traceback" not in said, said[-4_000:]
     check_sound(base)
 
 
@@ -67,39 +49,3 @@ def check_sound(base: Path) -> None:
     # The files toolset writes plain files wherever it is told to: only what begins with a dot is a remnant of ours.
     wrong = [each for each in wrong if not re.fullmatch(r"stray file (?!(.*/)?\.).*", each, re.DOTALL)]
     assert not wrong, wrong
-
-
-class _Heard:
-    """What a process says on stderr, taken as it comes: a full pipe would stop it."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stderr is not None
-        self._stderr = process.stderr
-        self._lines: list[bytes] = []
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._listen)
-        self._thread.start()
-
-    def wait_for(self, pattern: re.Pattern[bytes]) -> bytes:
-        with self._changed:
-            self._changed.wait_for(lambda: pattern.search(self._said) or not self._thread.is_alive())
-        found = pattern.search(self._said)
-        assert found is not None, self._said.decode()
-        return found[1]
-
-    def to_the_end(self) -> bytes:
-        self._thread.join()
-        self._stderr.close()
-        return self._said
-
-    @property
-    def _said(self) -> bytes:
-        return b"".join(self._lines)
-
-    def _listen(self) -> None:
-        for line in self._stderr:
-            with self._changed:
-                self._lines.append(line)
-                self._changed.notify_all()
-        with self._changed:
-            self._changed.notify_all()

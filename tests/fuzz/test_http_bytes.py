@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.budget import SECONDS_MAX, tries
-from tests.fuzz.mangling import HELLO, LIMIT, MESSAGES, NODE, NOISE, mangled, message
+from tests.fuzz.mangling import LIMIT, MESSAGES, NODE, NOISE, mangled
 from tests.fuzz.running import listening
+from tests.mcp_client import HELLO, request
 
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
 
@@ -54,8 +55,8 @@ class Port:
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Port]:
-    with listening(tmp_path_factory.mktemp("listening") / "base") as number:
-        yield Port(number)
+    with listening(tmp_path_factory.mktemp("listening") / "base") as address:
+        yield Port(int(address.rpartition(":")[2]))
 
 
 def post(path: bytes, body: bytes, *headers: bytes, close: bool = True) -> bytes:
@@ -156,9 +157,9 @@ def test_huge_heads_are_refused_or_read(port: Port) -> None:
 SEEDS = (
     post(b"/v1/tools/memory.write", json.dumps(NODE).encode(), close=False),
     post(b"/v1/tools/memory.read", b'{"entity_id":"a"}', close=False),
-    post(b"/mcp", message("initialize", HELLO), b"MCP-Protocol-Version: 2025-11-25", close=False),
-    post(b"/mcp", message("tools/list"), b"Mcp-Session-Id: 0", close=False),
-    post(b"/messages/?session_id=0", message("ping"), close=False),
+    post(b"/mcp", request("initialize", HELLO), b"MCP-Protocol-Version: 2025-11-25", close=False),
+    post(b"/mcp", request("tools/list"), b"Mcp-Session-Id: 0", close=False),
+    post(b"/messages/?session_id=0", request("ping"), close=False),
     with_head(HOST, CHUNKED, body=b"2\r\n{}\r\n0\r\n\r\n"),
     b"DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: 0\r\n\r\n",
     b"OPTIONS /mcp HTTP/1.1\r\nHost: ::1\r\nOrigin: http://localhost\r\nAccess-Control-Request-Method: POST\r\n\r\n",

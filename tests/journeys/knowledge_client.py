@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mcp import StdioServerParameters
 from mcp.client import Client
 
-from tests.journeys.clients import refused, told
+from tests.mcp_client import call, connect, refused
 
 Said = dict[str, Any]
 
@@ -21,7 +19,7 @@ class Developer:
         self.client = client
 
     async def call(self, tool: str, **arguments: Any) -> Said:
-        return await told(self.client, tool, **arguments)
+        return await call(self.client, tool, **arguments)
 
     async def data(self, tool: str, operation: str, **arguments: Any) -> Said:
         found: Said = (await self.call(tool, operation=operation, **arguments))["data"]
@@ -58,7 +56,5 @@ class Developer:
 
 @asynccontextmanager
 async def developer(base: Path, agent: str, *, repo: Path, **environ: str) -> AsyncIterator[Developer]:
-    arguments = ["-m", "tallystick", "serve", "--base", str(base), "--toolsets", "all", "--agent", agent]
-    server = StdioServerParameters(command=sys.executable, args=arguments, cwd=repo, env=environ or None)
-    async with Client(server) as client:
+    async with connect(base, "--toolsets", "all", agent=agent, cwd=repo, environ=environ) as client:
         yield Developer(client)

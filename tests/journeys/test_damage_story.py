@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.journeys.clients import kill, start_http
+from tests.mcp_client import start_http
 
 
 def alter(base: Path, old: bytes, new: bytes) -> None:
@@ -25,23 +25,23 @@ def alter(base: Path, old: bytes, new: bytes) -> None:
 
 class Server:
     def __init__(self, base: Path) -> None:
-        self._process, self._address = start_http(base)
+        self._server = start_http(base)
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        found: dict[str, Any] = httpx2.post(f"{self._address}/v1/tools/{tool}", json=arguments).json()
+        found: dict[str, Any] = httpx2.post(f"{self._server.url}/v1/tools/{tool}", json=arguments).json()
         return found
 
     def metrics(self) -> str:
-        return httpx2.get(f"{self._address}/metrics").text
+        return httpx2.get(f"{self._server.url}/metrics").text
 
     def stop(self) -> str:
         """What it said on stderr."""
-        self._process.terminate()
-        _, said = self._process.communicate(timeout=60)
-        return said
+        self._server.stop()
+        self._server.kill()
+        return "".join(self._server.lines)
 
     def kill(self) -> None:
-        kill(self._process)
+        self._server.kill()
 
 
 def node(node_id: str, **attrs: Any) -> dict[str, Any]:

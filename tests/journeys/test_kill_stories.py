@@ -8,7 +8,7 @@ from pathlib import Path
 from mcp.client import Client
 
 from tallystick.log.proof import prove
-from tests.journeys.clients import client_at, kill, serving_http, start_http, told
+from tests.mcp_client import call, connect, serving_http, start_http
 
 LIVES = 4
 AGENTS = 8
@@ -20,33 +20,33 @@ async def test_whatever_was_acknowledged_before_a_kill_is_found_after_it(tmp_pat
     with serving_http(tmp_path) as witness:
         for life in range(LIVES):
             kept |= await _killed_at_work(tmp_path, life)
-            async with Client(f"{witness}/mcp") as client:
+            async with Client(witness.mcp_url) as client:
                 assert [name for name in sorted(kept) if not await _remembers(client, name)] == []
     assert len(kept) > LIVES * 20
-    async with client_at("stdio", tmp_path) as client:
+    async with connect(tmp_path) as client:
         assert [name for name in sorted(kept) if not await _remembers(client, name)] == []
     # Not before: whoever opens the store settles what the last kill left behind the kept position.
     assert prove(tmp_path / "_system").sound
 
 
 async def _remembers(client: Client, name: str) -> bool:
-    entity = (await told(client, "memory.read", entity_id=name))["entity"]
+    entity = (await call(client, "memory.read", entity_id=name))["entity"]
     return entity is not None and entity["attrs"] == {"name": name}
 
 
 async def _killed_at_work(base: Path, life: int) -> set[str]:
     """The names whose writes were acknowledged before the server was killed."""
-    process, address = start_http(base)
+    server = start_http(base)
     acknowledged: set[str] = set()
     enough = asyncio.Event()
 
     async def work(agent: int) -> None:
         try:
-            async with Client(f"{address}/mcp") as client:
+            async with Client(server.mcp_url) as client:
                 for number in range(100_000):
                     name = f"life{life}-{agent}-{number}"
                     node = {"id": name, "type": "note", "attrs": {"name": name}}
-                    await told(client, "memory.write", op="UPSERT_NODE", node=node, nonce=name)
+                    await call(client, "memory.write", op="UPSERT_NODE", node=node, nonce=name)
                     acknowledged.add(name)
                     if len(acknowledged) >= 30 + 20 * life:
                         enough.set()
@@ -55,7 +55,7 @@ async def _killed_at_work(base: Path, life: int) -> set[str]:
 
     workers = [asyncio.create_task(work(agent)) for agent in range(AGENTS)]
     await enough.wait()
-    kill(process)
+    server.kill()
     for worker in workers:
         worker.cancel()
     await asyncio.gather(*workers, return_exceptions=True)

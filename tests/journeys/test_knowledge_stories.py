@@ -12,7 +12,7 @@ import pytest
 
 from tallystick.log.proof import prove
 from tests.journeys.knowledge_client import developer
-from tests.journeys.work_client import kill_server
+from tests.mcp_client import kill_server
 from tests.toolsets.knowledge.agents import Checkout
 
 PAGE, CART = "src/checkout/page.ts", "src/checkout/cart.ts"

@@ -13,8 +13,8 @@ import pytest
 from tallystick.config import load
 from tallystick.operations.doctor import Finding, examine
 from tests.command_line import CommandLine
-from tests.journeys.clients import kill, serving_http, start_http
 from tests.journeys.test_team_story import AUDIENCE, Team, free_port, issuing
+from tests.mcp_client import serving_http, start_http
 from tests.projections.test_openlineage import Endpoint, endpoint
 
 
@@ -66,16 +66,16 @@ def wait_for_all(there: Endpoint, wanted: list[dict[str, Any]]) -> None:
 async def test_a_server_that_is_killed_loses_no_event_and_none_changes(base: Path, tmp_path: Path) -> None:
     with endpoint() as there:
         settle(base, lineage_to=there.address)
-        process, address = start_http(base)
+        server = start_http(base)
         try:
-            await write(address, *(f"n{number}" for number in range(60)))
+            await write(server.url, *(f"n{number}" for number in range(60)))
             there.wait_for(1)
-            await write(address, *(f"m{number}" for number in range(60)))
+            await write(server.url, *(f"m{number}" for number in range(60)))
         finally:
-            kill(process)
-        with serving_http(base) as address:
-            await write(address, "last")
-            async with httpx2.AsyncClient(base_url=address, timeout=None) as http:
+            server.kill()
+        with serving_http(base) as server:
+            await write(server.url, "last")
+            async with httpx2.AsyncClient(base_url=server.url, timeout=None) as http:
                 gone = {"op": "DELETE_NODE", "node_id": "last"}
                 assert (await http.post("/v1/tools/memory.write", json=gone)).status_code == 200
             wanted = await expected(base, tmp_path / "wanted.jsonl")
@@ -90,30 +90,29 @@ async def test_nobody_waits_for_an_endpoint_that_is_away_and_doctor_tells(base: 
     with endpoint() as gone:
         port = int(gone.address.split(":")[2].split("/")[0])
     settle(base, lineage_to=gone.address)
-    process, address = start_http(base)
+    server = start_http(base)
     try:
-        await write(address, "a", "b")
-        assert process.stderr is not None
-        assert any("does not take events" in line for line in process.stderr)
+        await write(server.url, "a", "b")
+        server.wait_for("does not take events")
         told = doctor_on_lineage(base)
         assert told.status == "odd"
         assert told.found.startswith("position 0 of 2, to http://127.0.0.1")
 
         with endpoint(port=port) as back:
             wait_for_all(back, await expected(base, tmp_path / "wanted.jsonl"))
-            assert any("is handed on again" in line for line in process.stderr)
+            server.wait_for("is handed on again")
             told = doctor_on_lineage(base)
             assert (told.status, told.found[:15]) == ("good", "position 2 of 2")
     finally:
-        kill(process)
+        server.kill()
 
 
 async def test_every_tenants_lineage_is_in_the_file_under_its_own_name(base: Path, tmp_path: Path) -> None:
     feed = tmp_path / "lineage.jsonl"
     with issuing() as issuer:
         settle(base, issuers=[issuer], audience=[AUDIENCE], policy="rbac", lineage_to=str(feed))
-        with serving_http(base, port=free_port()) as address:
-            async with httpx2.AsyncClient(base_url=address, timeout=None) as http:
+        with serving_http(base, port=free_port()) as server:
+            async with httpx2.AsyncClient(base_url=server.url, timeout=None) as http:
                 team = Team(http, issuer)
                 for tenant in ("acme", "globex"):
                     node = {"id": f"of-{tenant}", "type": "note", "attrs": {}}

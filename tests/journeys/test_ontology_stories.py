@@ -18,9 +18,9 @@ from mcp import MCPError
 from mcp.client import Client
 
 from tests.conftest import mounted_small
-from tests.journeys.clients import DOORS, client_at, kill, refused, serving_http, start_http, told
+from tests.mcp_client import TRANSPORTS, call, connect, refused, serving_http, start_http
 
-through_each_door = pytest.mark.parametrize("door", DOORS)
+over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 
 ONTOLOGY: dict[str, Any] = {
     "node_types": ["Project", "Action", "Person"],
@@ -75,18 +75,18 @@ def base(tmp_path: Path) -> Path:
 
 async def make(client: Client, kind: str, content: str = "", **properties: Any) -> str:
     asked = {"type": kind, "content": content, "format": "markdown", "properties": properties}
-    return str((await told(client, "create_node", **asked))["node_id"])
+    return str((await call(client, "create_node", **asked))["node_id"])
 
 
 async def join(client: Client, source: str, kind: str, target: str, **more: Any) -> str:
     asked = {"type": kind, "from_node_id": source, "to_node_id": target, **more}
-    return str((await told(client, "create_connection", **asked))["connection_id"])
+    return str((await call(client, "create_connection", **asked))["connection_id"])
 
 
 async def state_of(client: Client) -> dict[str, Any]:
     """Everything there is, as the tools tell it, in the shape of the registry."""
-    nodes = (await told(client, "query_nodes"))["node_ids"]
-    connections = (await told(client, "query_connections"))["connection_ids"]
+    nodes = (await call(client, "query_nodes"))["node_ids"]
+    connections = (await call(client, "query_connections"))["connection_ids"]
     return {
         "nodes": {node: await _node(client, node) for node in nodes},
         "connections": {each: await _connection(client, each) for each in connections},
@@ -94,13 +94,13 @@ async def state_of(client: Client) -> dict[str, Any]:
 
 
 async def _node(client: Client, node_id: str) -> dict[str, Any]:
-    said = await told(client, "get_node", node_id=node_id)
-    content = await told(client, "get_node_content", node_id=node_id)
+    said = await call(client, "get_node", node_id=node_id)
+    content = await call(client, "get_node_content", node_id=node_id)
     return {**_only(said, "id", "type", "created", "modified", "properties"), "text": content["content"]}
 
 
 async def _connection(client: Client, connection_id: str) -> dict[str, Any]:
-    said = await told(client, "get_connection", connection_id=connection_id, include_content=True)
+    said = await call(client, "get_connection", connection_id=connection_id, include_content=True)
     shown = _only(said, "id", "type", "created", "modified", "properties")
     return {**shown, "from": said["from_node_id"], "to": said["to_node_id"], "text": said["content"]}
 
@@ -157,11 +157,11 @@ UNREAD: dict[str, dict[str, Any]] = {
 async def test_content_up_to_its_limit_comes_through_stdio_however_it_is_spelled(base: Path) -> None:
     with (base / "tallystick.toml").open("a") as settings:
         settings.write("content_bytes_max = 3000\nbody_bytes_max = 2048\n")
-    async with client_at("stdio", base) as client:
-        await told(client, "create_ontology", **ONTOLOGY)
+    async with connect(base) as client:
+        await call(client, "create_ontology", **ONTOLOGY)
         whole = "\x01" * 3_000
         node = await make(client, "Project", whole, name="p")
-        assert (await told(client, "get_node_content", node_id=node))["content"] == whole
+        assert (await call(client, "get_node_content", node_id=node))["content"] == whole
         asked = {"type": "Project", "format": "markdown", "properties": {"name": "q"}}
         too_much = await refused(client, "create_node", **asked, content="\x01" * 3_001)
         assert too_much["code"] == "INVALID_ARGUMENT"
@@ -171,7 +171,7 @@ async def test_content_up_to_its_limit_comes_through_stdio_however_it_is_spelled
 async def test_a_call_that_is_refused_unread_is_answered(base: Path, arguments: dict[str, Any]) -> None:
     with (base / "tallystick.toml").open("a") as settings:
         settings.write("content_bytes_max = 3000\nbody_bytes_max = 2048\n")
-    async with client_at("stdio", base) as client:
+    async with connect(base) as client:
         asked = {"type": "Project", "format": "markdown", "properties": {}, "content": "", **arguments}
         with pytest.raises(MCPError):
             await client.call_tool("create_node", asked)
@@ -181,10 +181,10 @@ async def test_a_call_that_is_refused_unread_is_answered(base: Path, arguments: 
 # -- scenarios
 
 
-@through_each_door
-async def test_scenario_1_a_project_with_its_next_action_is_kept_and_can_be_opened(door: str, base: Path) -> None:
-    async with client_at(door, base) as client:
-        assert await told(client, "create_ontology", **ONTOLOGY) == {"ok": True}
+@over_each_transport
+async def test_scenario_1_a_project_with_its_next_action_is_kept_and_can_be_opened(transport: str, base: Path) -> None:
+    async with connect(base, transport=transport) as client:
+        assert await call(client, "create_ontology", **ONTOLOGY) == {"ok": True}
         project = await make(client, "Project", KITCHEN, status="active")
         action = await make(client, "Action", "# Call contractor\n\nGet 3 quotes", status="next")
         conn = await join(client, project, "NextAction", action, properties={"priority": "high"})
@@ -194,18 +194,18 @@ async def test_scenario_1_a_project_with_its_next_action_is_kept_and_can_be_open
         await published(base, nodes={project, action}, connections={conn})
         assert (base / "_system" / "ontology.yaml").read_text() == YAML
         follow = {"node_id": project, "connection_type": "NextAction", "direction": "out"}
-        assert await told(client, "get_connected_nodes", **follow) == {"node_ids": [action]}
+        assert await call(client, "get_connected_nodes", **follow) == {"node_ids": [action]}
         before = await state_of(client)
     assert files_say(base) == before
-    async with client_at(door, base) as client:
+    async with connect(base, transport=transport) as client:
         assert await state_of(client) == before
-        found = await told(client, "get_node", node_id=project)
+        found = await call(client, "get_node", node_id=project)
         assert (found["type"], found["properties"]) == ("Project", {"status": "active"})
 
 
 async def test_scenario_2_an_invalid_topology_is_refused_and_changes_nothing(base: Path) -> None:
-    async with client_at("stdio", base) as client:
-        await told(client, "create_ontology", **ONTOLOGY)
+    async with connect(base) as client:
+        await call(client, "create_ontology", **ONTOLOGY)
         project, person = await make(client, "Project"), await make(client, "Person")
         before = await published(base, nodes={project, person})
         ends = {"from_node_id": project, "to_node_id": person}
@@ -216,13 +216,13 @@ async def test_scenario_2_an_invalid_topology_is_refused_and_changes_nothing(bas
         assert said["code"] == "INVALID_TOPOLOGY"
         assert said["message"] == "Cannot connect Project to Person with NextAction. Valid targets: [Action]"
         assert json.loads(answer.content[0].text) == said  # type: ignore[union-attr]  # a text block
-        assert await told(client, "query_connections", from_node_id=project) == {"connection_ids": []}
+        assert await call(client, "query_connections", from_node_id=project) == {"connection_ids": []}
         assert await published(base, nodes={project, person}) == before
 
 
 async def test_scenario_3_a_deleted_node_takes_its_connections_and_files_along(base: Path) -> None:
-    async with client_at("stdio", base) as client:
-        await told(client, "create_ontology", **ONTOLOGY)
+    async with connect(base) as client:
+        await call(client, "create_ontology", **ONTOLOGY)
         project = await make(client, "Project", KITCHEN)
         actions = [await make(client, "Action", name) for name in "abc"]
         gone = [await join(client, project, "NextAction", action, content="why") for action in actions[:2]]
@@ -234,26 +234,26 @@ async def test_scenario_3_a_deleted_node_takes_its_connections_and_files_along(b
         assert (await refused(client, "get_node", node_id=project))["code"] == "NODE_NOT_FOUND"
         for each in gone:
             assert (await refused(client, "get_connection", connection_id=each))["code"] == "CONNECTION_NOT_FOUND"
-        assert (await told(client, "get_connection", connection_id=kept))["from_node_id"] == actions[1]
+        assert (await call(client, "get_connection", connection_id=kept))["from_node_id"] == actions[1]
         before = await state_of(client)
         assert set(before["nodes"]) == set(actions)
     assert files_say(base) == before
 
 
 async def test_scenario_4_nodes_are_found_by_all_their_properties(base: Path) -> None:
-    async with client_at("stdio", base) as client:
-        await told(client, "create_ontology", **ONTOLOGY)
+    async with connect(base) as client:
+        await call(client, "create_ontology", **ONTOLOGY)
         first = await make(client, "Action", status="next", context="phone")
         await make(client, "Action", status="next", context="computer")
         await make(client, "Action", status="waiting", context="phone")
         last = await make(client, "Action", status="next", context="phone", priority="high")
         asked = {"type": "Action", "properties": {"status": "next", "context": "phone"}}
-        assert await told(client, "query_nodes", **asked) == {"node_ids": [first, last]}
+        assert await call(client, "query_nodes", **asked) == {"node_ids": [first, last]}
 
 
 async def test_scenario_5_required_properties_are_enforced(base: Path) -> None:
-    async with client_at("stdio", base) as client:
-        await told(client, "create_ontology", **ONTOLOGY)
+    async with connect(base) as client:
+        await call(client, "create_ontology", **ONTOLOGY)
         ends = {"from_node_id": await make(client, "Action"), "to_node_id": await make(client, "Person")}
         asked = {"type": "WaitingFor", **ends, "properties": {"since": "2025-10-15"}}
         said = await refused(client, "create_connection", **asked)
@@ -261,21 +261,21 @@ async def test_scenario_5_required_properties_are_enforced(base: Path) -> None:
         assert said["message"] == (
             "Connection type WaitingFor requires properties: [since, follow_up_date]. Missing: [follow_up_date]"
         )
-        assert await told(client, "query_connections", type="WaitingFor") == {"connection_ids": []}
+        assert await call(client, "query_connections", type="WaitingFor") == {"connection_ids": []}
 
 
 async def test_scenario_6_contents_are_searched(base: Path) -> None:
-    async with client_at("stdio", base) as client:
-        await told(client, "create_ontology", **ONTOLOGY)
+    async with connect(base) as client:
+        await call(client, "create_ontology", **ONTOLOGY)
         kitchen = await make(client, "Project", "# Kitchen Renovation\n\nModern farmhouse style")
         bathroom = await make(client, "Project", "# Bathroom Remodel\n\nFarmhouse sink and fixtures")
         sinks = await make(client, "Action", "# Research farmhouse sinks\n\nFind suppliers")
         await make(client, "Action", "# Call plumber\n\nSchedule bathroom work")
-        found = await told(client, "search_content", query="farmhouse", limit=10)
+        found = await call(client, "search_content", query="farmhouse", limit=10)
         assert found["node_ids"] == [kitchen, bathroom, sinks]
-        found = await told(client, "search_content", query="farmhouse", node_type="Project", limit=10)
+        found = await call(client, "search_content", query="farmhouse", node_type="Project", limit=10)
         assert found["node_ids"] == [kitchen, bathroom]
-        assert len((await told(client, "search_content", query="farmhouse", limit=2))["node_ids"]) == 2
+        assert len((await call(client, "search_content", query="farmhouse", limit=2))["node_ids"]) == 2
 
 
 # -- what can go wrong
@@ -283,18 +283,18 @@ async def test_scenario_6_contents_are_searched(base: Path) -> None:
 
 async def filled(client: Client) -> None:
     """A bit of everything: text, a binary, notes, an update, a deletion."""
-    await told(client, "create_ontology", **ONTOLOGY)
+    await call(client, "create_ontology", **ONTOLOGY)
     project = await make(client, "Project", KITCHEN, status="active")
     action = await make(client, "Action", "call")
     await join(client, project, "NextAction", action, content="it is urgent", properties={"n": 1})
     photo = b64encode(bytes(range(256)) * 3).decode()
-    await told(client, "create_node", type="Project", content=photo, encoding="base64", format="png")
-    await told(client, "update_node", node_id=action, content='{"a": 1}', encoding="utf-8", format="json")
-    await told(client, "delete_node", node_id=await make(client, "Person", "gone"))
+    await call(client, "create_node", type="Project", content=photo, encoding="base64", format="png")
+    await call(client, "update_node", node_id=action, content='{"a": 1}', encoding="utf-8", format="json")
+    await call(client, "delete_node", node_id=await make(client, "Person", "gone"))
 
 
 async def test_every_view_can_be_deleted_and_comes_back(base: Path) -> None:
-    async with client_at("stdio", base) as client:
+    async with connect(base) as client:
         await filled(client)
         before = await state_of(client)
     published = {path: path.read_bytes() for path in (base / "_system").glob("[ro]*.*")}
@@ -303,22 +303,22 @@ async def test_every_view_can_be_deleted_and_comes_back(base: Path) -> None:
     for path in (base / "_system").iterdir():
         if path.name != "log":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    async with client_at("stdio", base) as client:
+    async with connect(base) as client:
         assert await state_of(client) == before
-        assert (await told(client, "search_content", query="KITCHEN"))["node_ids"] == [next(iter(before["nodes"]))]
+        assert (await call(client, "search_content", query="KITCHEN"))["node_ids"] == [next(iter(before["nodes"]))]
     assert files_say(base) == before
     assert {path.name for path in published} == {"registry.json", "ontology.yaml"}
     assert {path: path.read_bytes() for path in published} == published
 
 
 async def test_whatever_was_acknowledged_before_a_kill_is_there_with_its_files(base: Path) -> None:
-    process, address = start_http(base)
+    server = start_http(base)
     acknowledged: dict[str, str] = {}
     enough = asyncio.Event()
 
     async def work(agent: int) -> None:
         try:
-            async with Client(f"{address}/mcp") as client:
+            async with Client(server.mcp_url) as client:
                 for number in range(10_000):
                     text = f"{agent} wrote {number}"
                     acknowledged[await make(client, "Action", text)] = text
@@ -327,31 +327,31 @@ async def test_whatever_was_acknowledged_before_a_kill_is_there_with_its_files(b
         except Exception:
             return  # The server is gone.
 
-    async with Client(f"{address}/mcp") as client:
-        await told(client, "create_ontology", **ONTOLOGY)
+    async with Client(server.mcp_url) as client:
+        await call(client, "create_ontology", **ONTOLOGY)
     workers = [asyncio.create_task(work(agent)) for agent in range(6)]
     await enough.wait()
-    kill(process)
+    server.kill()
     for worker in workers:
         worker.cancel()
     await asyncio.gather(*workers, return_exceptions=True)
-    async with client_at("stdio", base) as client:
+    async with connect(base) as client:
         after = await state_of(client)
     assert {node: after["nodes"][node]["text"] for node in acknowledged} == acknowledged
     assert files_say(base) == after
 
 
 async def test_parallel_calls_of_one_connection_all_count(base: Path) -> None:
-    async with client_at("stdio", base) as client:
+    async with connect(base) as client:
         answers = await asyncio.gather(*(client.call_tool("create_ontology", ONTOLOGY) for _ in range(3)))
         assert sorted(answer.is_error or False for answer in answers) == [False, True, True]
         project, other = await make(client, "Project"), await make(client, "Action")
         nodes = await asyncio.gather(*(make(client, "Action", str(number)) for number in range(25)))
         await asyncio.gather(*(join(client, project, "NextAction", node, content="x") for node in nodes))
         await asyncio.gather(
-            *(told(client, "update_node", node_id=other, properties={f"p{number}": number}) for number in range(10)),
-            *(told(client, "update_node", node_id=node, content="new", encoding="utf-8") for node in nodes[:5]),
-            *(told(client, "delete_node", node_id=node) for node in nodes[5:10]),
+            *(call(client, "update_node", node_id=other, properties={f"p{number}": number}) for number in range(10)),
+            *(call(client, "update_node", node_id=node, content="new", encoding="utf-8") for node in nodes[:5]),
+            *(call(client, "delete_node", node_id=node) for node in nodes[5:10]),
         )
         after = await state_of(client)
     assert after["nodes"][other]["properties"] == {f"p{number}": number for number in range(10)}
@@ -360,7 +360,7 @@ async def test_parallel_calls_of_one_connection_all_count(base: Path) -> None:
 
 
 async def test_two_processes_share_one_memory_and_its_files(base: Path) -> None:
-    async with client_at("stdio", base) as one, client_at("stdio", base) as two:
+    async with connect(base) as one, connect(base) as two:
         answers = await asyncio.gather(*(each.call_tool("create_ontology", ONTOLOGY) for each in (one, two)))
         [loser] = [answer for answer in answers if answer.is_error]
         assert (loser.structured_content or {})["code"] == "ONTOLOGY_ALREADY_EXISTS"
@@ -369,12 +369,12 @@ async def test_two_processes_share_one_memory_and_its_files(base: Path) -> None:
             return [await make(client, "Action", f"{name} {number}", by=name) for number in range(15)]
 
         mine, theirs = await asyncio.gather(work(one, "one"), work(two, "two"))
-        assert set((await told(one, "query_nodes", properties={"by": "two"}))["node_ids"]) == set(theirs)
-        await told(two, "delete_node", node_id=mine[0])
+        assert set((await call(one, "query_nodes", properties={"by": "two"}))["node_ids"]) == set(theirs)
+        await call(two, "delete_node", node_id=mine[0])
         assert (await refused(one, "get_node", node_id=mine[0]))["code"] == "NODE_NOT_FOUND"
         await join(one, mine[1], "DependsOn", theirs[1])
-        assert await told(two, "get_connected_nodes", node_id=theirs[1], direction="in") == {"node_ids": [mine[1]]}
-        assert (await told(two, "search_content", query="ONE 14"))["node_ids"] == [mine[14]]
+        assert await call(two, "get_connected_nodes", node_id=theirs[1], direction="in") == {"node_ids": [mine[1]]}
+        assert (await call(two, "search_content", query="ONE 14"))["node_ids"] == [mine[14]]
         after = await state_of(two)
         assert after == await state_of(one)
     assert files_say(base) == after
@@ -396,8 +396,8 @@ def everything(directory: Path) -> list[Path]:
 
 
 async def test_a_full_disk_refuses_the_content_and_leaves_no_trace(base: Path, small_disk: Path) -> None:
-    async with client_at("stdio", base) as client:
-        await told(client, "create_ontology", **ONTOLOGY)
+    async with connect(base) as client:
+        await call(client, "create_ontology", **ONTOLOGY)
         project, action = await make(client, "Project", "small", a=1), await make(client, "Action")
         before, files = await state_of(client), everything(small_disk)
         large = b64encode(os.urandom(100_000)).decode()
@@ -417,9 +417,9 @@ async def test_a_full_disk_refuses_the_content_and_leaves_no_trace(base: Path, s
         assert everything(small_disk) == files
         assert await state_of(client) == before
         # What needs no room goes on, and so does everything once there is room again.
-        await told(client, "update_node", node_id=project, properties={"a": 3})
+        await call(client, "update_node", node_id=project, properties={"a": 3})
         remount(small_disk, "size=1m")
-        await told(client, "update_node", node_id=project, content="x" * 100_000, encoding="utf-8")
+        await call(client, "update_node", node_id=project, content="x" * 100_000, encoding="utf-8")
         after = await state_of(client)
     assert files_say(base) == after
 
@@ -427,14 +427,14 @@ async def test_a_full_disk_refuses_the_content_and_leaves_no_trace(base: Path, s
 async def test_a_read_only_disk_refuses_contents_and_deletions_of_files_are_made_up_for(
     base: Path, small_disk: Path
 ) -> None:
-    async with client_at("stdio", base) as client:
-        await told(client, "create_ontology", **ONTOLOGY)
+    async with connect(base) as client:
+        await call(client, "create_ontology", **ONTOLOGY)
         project, other = await make(client, "Project", "small"), await make(client, "Project", "stays")
         remount(small_disk, "ro")
         said = await refused(client, "create_node", type="Project", content="x", format="text")
         assert said["code"] == "FILE_CREATION_FAILED"
-        assert (await told(client, "get_node_content", node_id=project))["content"] == "small"
-        await told(client, "delete_node", node_id=project)
+        assert (await call(client, "get_node_content", node_id=project))["content"] == "small"
+        await call(client, "delete_node", node_id=project)
         assert (await refused(client, "get_node", node_id=project))["code"] == "NODE_NOT_FOUND"
         remount(small_disk, "rw")
         after = await state_of(client)
@@ -446,12 +446,12 @@ async def test_a_read_only_disk_refuses_contents_and_deletions_of_files_are_made
 
 
 async def test_a_person_corrects_a_memory_with_an_editor(base: Path) -> None:
-    async with client_at("stdio", base) as client:
-        await told(client, "create_ontology", **ONTOLOGY)
+    async with connect(base) as client:
+        await call(client, "create_ontology", **ONTOLOGY)
         project = await make(client, "Project", KITCHEN)
         (base / "_content" / "nodes" / f"{project}.md").write_text("# Kitchen, corrected\n")
-        assert (await told(client, "get_node_content", node_id=project))["content"] == "# Kitchen, corrected\n"
-        story = (await told(client, "memory.lineage", entity_id=project))["lineage"]
+        assert (await call(client, "get_node_content", node_id=project))["content"] == "# Kitchen, corrected\n"
+        story = (await call(client, "memory.lineage", entity_id=project))["lineage"]
         assert [step["actor"] for step in story] == ["agent_alpha", "file-edit"]
 
 
@@ -463,20 +463,20 @@ async def test_a_person_starts_with_a_preset_and_an_agent_goes_on(base: Path) ->
     assert json.loads(tally("use", "gtd", "--json"))["added"] == [
         *("Task", "State", "Context", "UNSPECIFIED", "DependsOn")
     ]
-    async with client_at("stdio", base) as client:
+    async with connect(base) as client:
         task, state = await make(client, "Task", "paint"), await make(client, "State", "dry")
         await join(client, task, "DependsOn", state)
-        shown = await told(client, "get_ontology")
+        shown = await call(client, "get_ontology")
     assert json.loads(tally("--json")) == shown
     assert "Task, State, Context, UNSPECIFIED" in tally()
 
 
 async def test_a_typed_node_is_checked_whoever_writes_it(base: Path) -> None:
-    async with client_at("stdio", base) as client:
-        await told(client, "create_ontology", **ONTOLOGY)
+    async with connect(base) as client:
+        await call(client, "create_ontology", **ONTOLOGY)
         for node, kind in (("p", "Project"), ("h", "Person")):
-            await told(client, "memory.write", op="UPSERT_NODE", node={"id": node, "type": kind, "attrs": {"n": 1}})
-        assert await told(client, "query_nodes", type="Project") == {"node_ids": ["p"]}
+            await call(client, "memory.write", op="UPSERT_NODE", node={"id": node, "type": kind, "attrs": {"n": 1}})
+        assert await call(client, "query_nodes", type="Project") == {"node_ids": ["p"]}
         edge = {"from": "p", "rel": "NextAction", "to": "h"}
         said = await refused(client, "memory.write", op="UPSERT_EDGE", edge=edge)
         assert said["error"] == "INVALID_TOPOLOGY"
@@ -486,5 +486,5 @@ async def test_a_typed_node_is_checked_whoever_writes_it(base: Path) -> None:
 
 
 def test_a_served_base_with_views_ends_well_when_asked_to(base: Path) -> None:
-    with serving_http(base) as address:
-        assert address.startswith("http://127.0.0.1:")
+    with serving_http(base) as server:
+        assert server.url.startswith("http://127.0.0.1:")

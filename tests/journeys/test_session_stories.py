@@ -13,8 +13,8 @@ import pytest
 from mcp.client import Client
 from mcp_types import Implementation
 
-from tests.journeys.clients import kill, serving_http, start_http, told
 from tests.journeys.work_client import Worker, worker
+from tests.mcp_client import call, serving_http, start_http
 
 Said = dict[str, Any]
 WORK = ("--toolsets", "work")
@@ -95,10 +95,10 @@ async def test_what_an_agent_had_is_free_when_its_input_ends(tmp_path: Path) -> 
 
 
 async def test_over_http_each_of_sixty_tasks_goes_to_one_of_two_sessions_of_one_name(tmp_path: Path) -> None:
-    with serving_http(tmp_path, *WORK, agent=None) as address:
-        async with Client(f"{address}/mcp", mode="legacy") as second:
+    with serving_http(tmp_path, *WORK, agent=None) as server:
+        async with Client(server.mcp_url, mode="legacy") as second:
             two = Worker(second, "")
-            async with Client(f"{address}/mcp", mode="legacy") as first:
+            async with Client(server.mcp_url, mode="legacy") as first:
                 one = Worker(first, "")
                 tasks = await sixty_tasks(one)
                 assert (await one.call("open", project="p"))["root"]["created_by"] == "mcp"
@@ -110,45 +110,45 @@ async def test_over_http_each_of_sixty_tasks_goes_to_one_of_two_sessions_of_one_
 
 
 async def test_what_the_sessions_of_a_killed_server_had_is_free_at_once(tmp_path: Path) -> None:
-    process, address = start_http(tmp_path, *WORK, agent=None)
+    server = start_http(tmp_path, *WORK, agent=None)
     try:
         with serving_http(tmp_path, *WORK, agent=None) as other:
             async with (
-                Client(f"{other}/mcp", mode="legacy") as second,
-                Client(f"{address}/mcp", mode="legacy") as first,
+                Client(other.mcp_url, mode="legacy") as second,
+                Client(server.mcp_url, mode="legacy") as first,
             ):
                 one, two = Worker(first, ""), Worker(second, "")
                 tasks = await sixty_tasks(one)
                 shares = await asyncio.gather(claim_all(one), claim_all(two))
                 assert sorted(shares[0] + shares[1]) == tasks
-                kill(process)
+                server.kill()
                 assert ids(await taken_over(two)) == sorted(shares[0])
     finally:
-        kill(process)
+        server.kill()
 
 
 async def test_a_restart_of_the_server_leaves_claims_to_those_of_their_name(tmp_path: Path) -> None:
     ann, bob = (Implementation(name=name, version="1") for name in ("ann", "bob"))
     async with AsyncExitStack() as stack:
-        with serving_http(tmp_path, *WORK, agent=None) as address:
-            client = Client(f"{address}/mcp", mode="legacy", client_info=ann)
+        with serving_http(tmp_path, *WORK, agent=None) as server:
+            client = Client(server.mcp_url, mode="legacy", client_info=ann)
             one = Worker(await stack.enter_async_context(client), "")
             await one.call("open", project="p")
             await one.plan({"ref": "a"})
             assert await one.next(claim=True) == ["a"]
             # The server is asked to end while the session is open.
-    with serving_http(tmp_path, *WORK, agent=None) as address:
-        async with Client(f"{address}/mcp", mode="legacy", client_info=bob) as other:
+    with serving_http(tmp_path, *WORK, agent=None) as server:
+        async with Client(server.mcp_url, mode="legacy", client_info=bob) as other:
             assert await Worker(other, "").next(claim=True) == []
-        async with Client(f"{address}/mcp", mode="legacy", client_info=ann) as again:
+        async with Client(server.mcp_url, mode="legacy", client_info=ann) as again:
             assert await Worker(again, "").next(claim=True) == ["a"]
 
 
 async def test_where_the_protocol_has_no_sessions_agents_are_known_by_their_names(tmp_path: Path) -> None:
-    with serving_http(tmp_path, *WORK, agent=None) as address:
+    with serving_http(tmp_path, *WORK, agent=None) as server:
         async with AsyncExitStack() as stack:
             infos = [Implementation(name=name, version="1") for name in ("ann", "bob", "ann")]
-            clients = [Client(f"{address}/mcp", mode="2026-07-28", client_info=info) for info in infos]
+            clients = [Client(server.mcp_url, mode="2026-07-28", client_info=info) for info in infos]
             one, two, again = [Worker(await stack.enter_async_context(each), "") for each in clients]
             tasks = await sixty_tasks(one)
             shares = await asyncio.gather(claim_all(one), claim_all(two))
@@ -169,7 +169,7 @@ async def test_one_agent_in_tasks_and_one_in_work_never_begin_the_same(tmp_path:
 async def begin_all(agent: Worker) -> list[str]:
     """As an agent of the tasks toolset does; whoever is too late asks again."""
     mine: list[str] = []
-    while (data := (await told(agent.client, "get_next_task"))["data"]) is not None:
+    while (data := (await call(agent.client, "get_next_task"))["data"]) is not None:
         step = {"containerType": "task", "id": data["task"]["id"], "version": data["task"]["version"]}
         answer = await agent.client.call_tool("advance", step)
         if answer.is_error:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mcp import StdioServerParameters
 from mcp.client import Client
 
-from tests.journeys.clients import refused, told
+from tests.mcp_client import call, connect, refused
 from tests.toolsets.knowledge.agents import Checkout
 
 NEEDED: dict[str, dict[str, Any]] = {
@@ -26,7 +24,7 @@ class Hand:
         self.client = client
 
     async def data(self, tool: str, **arguments: Any) -> Any:
-        return (await told(self.client, tool, **arguments))["data"]
+        return (await call(self.client, tool, **arguments))["data"]
 
     async def create(self, kind: str, **arguments: Any) -> dict[str, Any]:
         needed: dict[str, dict[str, Any]] = {
@@ -49,12 +47,7 @@ class Hand:
 
 @asynccontextmanager
 async def hand(base: Path, agent: str, *, cwd: Path | None = None, **environ: str) -> AsyncIterator[Hand]:
-    chosen = ["--toolsets", "tasks,work,knowledge", "--agent", agent]
-    server = StdioServerParameters(
-        command=sys.executable, args=["-m", "tallystick", "serve", "--base", str(base), *chosen], cwd=cwd,
-        env=environ or None,
-    )  # fmt: skip
-    async with Client(server) as client:
+    async with connect(base, "--toolsets", "tasks,work,knowledge", agent=agent, cwd=cwd, environ=environ) as client:
         yield Hand(client)
 
 
@@ -114,9 +107,9 @@ async def test_two_processes_race_on_one_version_and_one_is_told(tmp_path: Path)
 
 async def test_a_plan_made_as_work_is_carried_out_as_tasks_and_back(tmp_path: Path) -> None:
     async with hand(tmp_path, "ann") as ann, hand(tmp_path, "bob") as bob:
-        await told(ann.client, "graph_open", project="bridge", goal="Cross")
+        await call(ann.client, "graph_open", project="bridge", goal="Cross")
         nodes = [{"ref": "survey", "summary": "Survey"}, {"ref": "build", "summary": "Build", "depends_on": ["survey"]}]
-        made = (await told(ann.client, "graph_plan", nodes=nodes))["created"]
+        made = (await call(ann.client, "graph_plan", nodes=nodes))["created"]
         survey, build = (each["id"] for each in made)
         assert (await bob.data("get_next_task"))["task"]["id"] == survey
         await bob.advance("task", survey)
@@ -125,7 +118,7 @@ async def test_a_plan_made_as_work_is_carried_out_as_tasks_and_back(tmp_path: Pa
         project = (await bob.data("query_container", operation="search", containerType="project"))["items"][0]
         assert project["name"] == "bridge"
         urgent = await bob.create("task", title="Ropes", priority="HIGH", projectId=project["id"])
-        handed = await told(ann.client, "graph_next", project="bridge", count=5)
+        handed = await call(ann.client, "graph_next", project="bridge", count=5)
         assert [each["node"]["id"] for each in handed["nodes"]] == [urgent["id"], build]
 
 

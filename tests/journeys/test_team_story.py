@@ -20,7 +20,7 @@ from tallystick.audit.proof import events
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.replay import replay
 from tests.command_line import CommandLine
-from tests.journeys.clients import serving_http
+from tests.mcp_client import serving_http
 from tests.server.issuing import bearer, forged, public, rsa_key
 
 KEY = rsa_key("team")
@@ -60,8 +60,8 @@ async def test_a_team_works_within_its_roles_and_tenants_and_the_audit_proves_it
         base.joinpath("tallystick.toml").write_text(
             "\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
         )
-        with serving_http(base, port=free_port()) as address:
-            async with httpx2.AsyncClient(base_url=address, timeout=None) as http:
+        with serving_http(base, port=free_port()) as server:
+            async with httpx2.AsyncClient(base_url=server.url, timeout=None) as http:
                 team = Team(http, issuer)
                 await allowed(team)
                 await denied(team)

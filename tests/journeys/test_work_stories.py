@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.work_client import Worker, kill_server, worker
+from tests.journeys.work_client import Worker, worker
+from tests.mcp_client import kill_server
 
 
 async def test_a_diamond_opens_from_its_tip_to_its_foot(tmp_path: Path) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mcp import StdioServerParameters
 from mcp.client import Client
 
-from tests.journeys.clients import refused, told
+from tests.mcp_client import call, connect, refused, server_pids
 
 
 class Worker:
@@ -24,7 +20,7 @@ class Worker:
         """The process that serves nobody else."""
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        return await told(self.client, f"graph_{tool}", **arguments)
+        return await call(self.client, f"graph_{tool}", **arguments)
 
     async def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
         return await refused(self.client, f"graph_{tool}", **arguments)
@@ -54,25 +50,6 @@ async def worker(
     mode: str = "auto",
     **environ: str,
 ) -> AsyncIterator[Worker]:
-    arguments = ["-m", "tallystick", "serve", "--base", str(base), "--toolsets", toolsets]
-    if agent is not None:
-        arguments += ["--agent", agent]
-    server = StdioServerParameters(command=sys.executable, args=arguments, env=environ or None, cwd=cwd)
-    others = set(_children())
-    async with Client(server, mode=mode) as client:
-        yield Worker(client, agent or "", next(iter(set(_children()) - others), 0))
-
-
-def kill_server(base: Path, agent: str) -> None:
-    """As the power would: without a word. Only a server that this very test started."""
-    (pid,) = [pid for pid in _children() if {str(base), agent} <= set(_command(pid))]
-    os.kill(pid, signal.SIGKILL)
-
-
-def _children() -> list[int]:
-    tasks = Path("/proc/self/task").glob("*/children")
-    return [int(pid) for path in tasks for pid in path.read_text().split()]
-
-
-def _command(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    others = set(server_pids())
+    async with connect(base, "--toolsets", toolsets, agent=agent, mode=mode, cwd=cwd, environ=environ) as client:
+        yield Worker(client, agent or "", next(iter(set(server_pids()) - others), 0))

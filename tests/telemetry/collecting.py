@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.mcp_client import ServerProcess, serving_http
 
 KINDS: dict[str, Any] = {
     "/v1/traces": ExportTraceServiceRequest,
@@ -115,47 +111,9 @@ def collecting() -> Iterator[Collector]:
         server.server_close()
 
 
-class Serving(msgspec.Struct):
-    url: str
-    process: subprocess.Popen[str]
-    said: list[str]
-    """The lines on standard error; all of them once it has ended."""
-
-    def events(self, name: str) -> list[dict[str, Any]]:
-        return [line for line in map(json.loads, self.said) if line.get("event") == name]
-
-
 @contextmanager
-def serving(base: Path, *words: str, **environ: str) -> Iterator[Serving]:
-    """`tallystick serve --http`, telling lines of JSON. On leaving it is asked to end, and must do so well."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tallystick", "serve", "--http", "127.0.0.1:0", "--base", str(base), *words],
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**clean_environ(), "TALLYSTICK_LOG_FORMAT": "json", **environ},
-    )
-    assert process.stderr is not None
-    try:
-        said: list[str] = []
-        for line in process.stderr:
-            said.append(line)
-            if '"serving"' in line:
-                break
-        address = json.loads(said[-1])["address"].removesuffix("/mcp")
-        # Somebody has to read on: a full pipe would stop the server.
-        reading = threading.Thread(target=said.extend, args=(process.stderr,))
-        reading.start()
-        yield Serving(address, process, said)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
-        reading.join()
-    finally:
-        process.kill()
-        process.wait()
-
-
-def clean_environ() -> dict[str, str]:
-    """Ours, without what would tell the server anything."""
-    told = ("OTEL_", "TALLYSTICK_", "GRAPH_", "BASE_PATH")
-    return {name: value for name, value in os.environ.items() if not name.startswith(told)}
+def serving(base: Path, *arguments: str, **environ: str) -> Iterator[ServerProcess]:
+    """`tallystick serve --http`, with its log in JSON."""
+    variables = {"TALLYSTICK_LOG_FORMAT": "json", **environ}
+    with serving_http(base, *arguments, agent=None, environ=variables) as server:
+        yield server

@@ -112,4 +112,4 @@ def test_a_denial_is_a_line_with_what_the_spec_names(tmp_path: Path) -> None:
         False,
     )
     assert line.keys() >= {"timestamp", "reason", "policy_version", "duration_ms"}
-    assert not [each for each in server.said if "a secret" in each]
+    assert not [each for each in server.lines if "a secret" in each]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,8 @@ import pytest
 
 from tallystick.telemetry import otlp, tracing
 from tests.command_line import node
-from tests.telemetry.collecting import Collector, Serving, clean_environ, collecting, serving, values
+from tests.mcp_client import RawClient, ServerProcess, start_server
+from tests.telemetry.collecting import Collector, collecting, serving, values
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
@@ -32,7 +31,7 @@ SECRET = "what nobody but the log may know"
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Collector, Serving]]:
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Collector, ServerProcess]]:
     """A write within somebody's trace, a read, and a refusal, seen by a collector until the server ended."""
     with collecting() as collector:
         told = {
@@ -53,7 +52,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Collector,
         yield collector, server
 
 
-def test_a_call_continues_the_trace_of_its_caller(story: tuple[Collector, Serving]) -> None:
+def test_a_call_continues_the_trace_of_its_caller(story: tuple[Collector, ServerProcess]) -> None:
     call = story[0].span("tools/call memory.write")
     assert (call.trace_id.hex(), call.parent_span_id.hex()) == (TRACE, PARENT)
     told = values(call.attributes)
@@ -61,13 +60,13 @@ def test_a_call_continues_the_trace_of_its_caller(story: tuple[Collector, Servin
     assert (told["tenant_id"], told["toolset"], told["outcome"]) == ("default", "memory", "ok")
 
 
-def test_a_call_without_a_trace_begins_one(story: tuple[Collector, Serving]) -> None:
+def test_a_call_without_a_trace_begins_one(story: tuple[Collector, ServerProcess]) -> None:
     reads = [span for span in story[0].spans if span.name == "tools/call memory.read"]
     assert len({TRACE, *(span.trace_id.hex() for span in reads)}) == 3
     assert {span.parent_span_id for span in reads} == {b""}
 
 
-def test_a_write_is_a_span_with_everything_that_the_spec_names(story: tuple[Collector, Serving]) -> None:
+def test_a_write_is_a_span_with_everything_that_the_spec_names(story: tuple[Collector, ServerProcess]) -> None:
     collector, _ = story
     write = collector.span("memory_write")
     assert write.parent_span_id == collector.span("tools/call memory.write").span_id
@@ -86,20 +85,20 @@ def test_a_write_is_a_span_with_everything_that_the_spec_names(story: tuple[Coll
     assert told["policy_id"].startswith("single-user")
 
 
-def test_what_the_policy_said_is_an_event_of_the_span_it_let_through(story: tuple[Collector, Serving]) -> None:
+def test_what_the_policy_said_is_an_event_of_the_span_it_let_through(story: tuple[Collector, ServerProcess]) -> None:
     [event] = [event for event in story[0].span("memory_write").events if event.name == "policy_eval"]
     told = values(event.attributes)
     assert (told["action"], told["resource"], told["decision"]) == ("WRITE", "n1", True)
     assert told.keys() >= {"actor", "reason", "policy_version", "duration_ms"}
 
 
-def test_a_refusal_is_told_by_its_code_and_is_no_error_of_the_server(story: tuple[Collector, Serving]) -> None:
+def test_a_refusal_is_told_by_its_code_and_is_no_error_of_the_server(story: tuple[Collector, ServerProcess]) -> None:
     [refused] = [span for span in story[0].spans if span.name.startswith("tools/") and _code(span)]
     assert _code(refused) == "INVALID_ARGUMENT"
     assert refused.status.code == 0
 
 
-def test_the_numbers_are_those_of_the_calls(story: tuple[Collector, Serving]) -> None:
+def test_the_numbers_are_those_of_the_calls(story: tuple[Collector, ServerProcess]) -> None:
     metrics = story[0].metrics
     calls = {
         (told["tool"], told["outcome"]): point.as_double or point.as_int
@@ -114,7 +113,7 @@ def test_the_numbers_are_those_of_the_calls(story: tuple[Collector, Serving]) ->
     assert metrics["tallystick_log_sync_duration_seconds"].unit == "s"
 
 
-def test_lines_carry_the_trace_they_were_told_in(story: tuple[Collector, Serving]) -> None:
+def test_lines_carry_the_trace_they_were_told_in(story: tuple[Collector, ServerProcess]) -> None:
     collector, server = story
     [line] = [each for each in collector.lines if each.event_name == "policy_eval" and each.trace_id.hex() == TRACE]
     assert values(line.attributes)["action"] == "WRITE"
@@ -122,14 +121,14 @@ def test_lines_carry_the_trace_they_were_told_in(story: tuple[Collector, Serving
     assert said["span_id"] == line.span_id.hex() == collector.span("memory_write").span_id.hex()
 
 
-def test_everything_says_whose_it_is_as_the_operator_wants(story: tuple[Collector, Serving]) -> None:
+def test_everything_says_whose_it_is_as_the_operator_wants(story: tuple[Collector, ServerProcess]) -> None:
     collector = story[0]
     assert {resource["service.name"] for resource in collector.resources} == {"shared-memory"}
     assert {resource["deployment.environment.name"] for resource in collector.resources} == {"test"}
     assert {headers["x-team"] for headers in collector.headers} == {"memory"}
 
 
-def test_nothing_that_was_written_is_told_to_the_collector(story: tuple[Collector, Serving]) -> None:
+def test_nothing_that_was_written_is_told_to_the_collector(story: tuple[Collector, ServerProcess]) -> None:
     sent = b"".join(request.SerializeToString() for request in story[0].requests)
     assert b"memory_write" in sent
     assert SECRET.encode() not in sent
@@ -145,20 +144,14 @@ def _code(span: Any) -> str | None:
 
 def speak(base: Path, *messages: dict[str, Any], python: tuple[str, ...] = (), **environ: str) -> tuple[list[Any], str]:
     """What a server on stdio answers, and what it says on standard error."""
-    lines = [
-        INITIALIZE,
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        *({"jsonrpc": "2.0", "id": number, **message} for number, message in enumerate(messages, 1)),
-    ]
-    done = subprocess.run(
-        [sys.executable, *python, "-m", "tallystick", "serve", "--base", str(base)],
-        input="".join(json.dumps(line) + "\n" for line in lines),
-        env={**clean_environ(), **environ},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+    server = start_server(base, python=python, environ=environ)
+    client = RawClient(server)
+    numbered = [{"jsonrpc": "2.0", "id": number, **message} for number, message in enumerate(messages, 1)]
+    try:
+        client.send(b"".join(json.dumps(line).encode() + b"\n" for line in (INITIALIZE, *numbered)))
+        return [json.loads(line) for line in client.end()], "".join(server.stderr())
+    finally:
+        server.kill()
 
 
 def call(tool: str, arguments: dict[str, Any], **meta: str) -> dict[str, Any]:
