@@ -1,10 +1,12 @@
-"""Files and directories that are made for their owner alone, whatever the umask."""
+"""Files and directories that are made for their owner alone, whatever the umask, and survive a power cut."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -30,6 +32,44 @@ def opener(path: str | Path, flags: int) -> int:
 def write_file(path: Path, data: bytes) -> None:
     with open(path, "wb", opener=opener) as file:
         file.write(data)
+
+
+@contextmanager
+def replacing(path: Path, *, unfinished: Path | None = None) -> Iterator[BinaryIO]:
+    """Write a file that takes this name, durably, when the block ends without an error.
+
+    A crash leaves what was there before, or all of the new one, and at worst `unfinished` (the name
+    with `.new` behind it unless given) beside it. Raises OSError, and then nothing was replaced unless
+    it was the directory that could not be synced.
+    """
+    fresh = unfinished or path.with_name(f"{path.name}.new")
+    try:
+        with open(fresh, "wb", opener=opener) as file:
+            yield file
+            file.flush()
+            # Before the name: after a power cut a name must not lead to bytes that never arrived.
+            os.fsync(file.fileno())
+        os.rename(fresh, path)
+    except BaseException:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def replace_file(path: Path, data: bytes, *, unfinished: Path | None = None) -> None:
+    """`replacing` in one piece."""
+    with replacing(path, unfinished=unfinished) as file:
+        file.write(data)
+
+
+def sync_directory(path: Path) -> None:
+    """A created, renamed or removed name survives a power cut only after this."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def create_file(path: Path) -> None:

@@ -11,7 +11,6 @@ Nothing here is truth: the files may be deleted at any time, and then names and 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -21,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tallystick.errors import StorageRefused
+from tallystick.file_locks import take
 from tallystick.private_files import make_directory
 
 FILES_MAX = 1_000
@@ -91,7 +91,7 @@ class Sessions:
             return None
         try:
             byte = self._read(file, number)
-            return _is_locked(file) if byte == _LIVE else _STATES.get(byte)
+            return not take(file, shared=True, timeout_seconds=0) if byte == _LIVE else _STATES.get(byte)
         finally:
             os.close(file)
 
@@ -140,7 +140,7 @@ class Sessions:
         file = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             # Waits at most for somebody who is sweeping.
-            fcntl.flock(file, fcntl.LOCK_EX)
+            take(file)
             os.rename(unfinished, directory / self._process)
         except BaseException:
             os.close(file)
@@ -172,16 +172,8 @@ def _dead(directory: Path) -> Iterator[tuple[float, Path]]:
         with suppress(OSError):
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                if not _is_locked(file):
+                # Shared, so that two who look at the same time do not take each other for the holder.
+                if take(file, shared=True, timeout_seconds=0):
                     yield os.fstat(file).st_mtime, path
             finally:
                 os.close(file)
-
-
-def _is_locked(file: int) -> bool:
-    """Shared, so that two who look at the same time do not take each other for the holder."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    return False

@@ -6,18 +6,17 @@ at any time. What they prove on the side: a log that ends before a snapshot lost
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tallystick.commits import chain
 from tallystick.errors import Conflict, Corrupt, StorageRefused
+from tallystick.file_locks import locked
 from tallystick.log import Head, Log
-from tallystick.log.head_file import sync_directory
-from tallystick.private_files import make_directory, opener
+from tallystick.private_files import make_directory, replacing, sync_directory
 from tallystick.state.state import Lines, State
 from tallystick.telemetry import metrics
 
@@ -38,8 +37,9 @@ class Snapshots:
 
     def begin(self, log: Log, lines: Lines) -> State:
         """The newest state that was kept, or an empty one. Raises Corrupt when the log does not lead to it."""
-        with suppress(OSError), _turn(self._directory, wait=False):
-            _sweep(self._directory)
+        with suppress(OSError), locked(self._directory, timeout_seconds=0, create=False) as is_alone:
+            if is_alone:
+                _sweep(self._directory)
         for path in reversed(_kept(self._directory)):
             try:
                 state = State.load(path.read_bytes(), lines)
@@ -66,7 +66,7 @@ class Snapshots:
         path = self._directory / f"{state.position:020d}{_SUFFIX}"
         try:
             make_directory(self._directory)
-            with _turn(self._directory):
+            with locked(self._directory, create=False):
                 self._write(path, state)
         except FileNotFoundError as error:
             raise Conflict(
@@ -81,20 +81,12 @@ class Snapshots:
     def _write(self, path: Path, state: State) -> None:
         _sweep(self._directory)
         fresh = path.with_suffix(f"{_UNFINISHED}{os.getpid()}")
-        try:
-            with open(fresh, "wb", opener=opener) as file:
-                for piece in state.dump():
-                    file.write(piece)
-                file.flush()
-                os.fsync(file.fileno())
-            # A redaction meanwhile takes `fresh` away: what it forgets must not come back.
-            fresh.rename(path)
-        except OSError:
-            fresh.unlink(missing_ok=True)
-            raise
+        # A redaction meanwhile takes `fresh` away, and it cannot be renamed: what it forgets must not come back.
+        with replacing(path, unfinished=fresh) as file:
+            for piece in state.dump():
+                file.write(piece)
         for older in _kept(self._directory)[:-KEPT]:
             older.unlink(missing_ok=True)
-        sync_directory(self._directory)
 
     def forget(self) -> None:
         """After a redaction: an index may hold what must be forgotten."""
@@ -107,19 +99,8 @@ class Snapshots:
         self._newest = 0
 
 
-@contextmanager
-def _turn(directory: Path, *, wait: bool = True) -> Iterator[None]:
-    """One process at a time; freed by the system when its holder dies. Without `wait` it may raise BlockingIOError."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(fd)
-
-
 def _sweep(directory: Path) -> None:
-    """Whoever has the turn is alone here, so whoever wrote these died."""
+    """Whoever has the lock is alone here, so whoever wrote these died."""
     for left in directory.glob(f"*{_UNFINISHED}*"):
         left.unlink(missing_ok=True)
 

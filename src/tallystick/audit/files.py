@@ -13,7 +13,6 @@ left as it is: only bytes behind a mark up to which everything is proven are eve
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import re
@@ -26,9 +25,10 @@ from pathlib import Path
 from tallystick.audit import Event, Retired, Started, chained, decode, encode, verify
 from tallystick.clock import Clock, from_text, to_text, wall_clock
 from tallystick.errors import Corrupt, StorageRefused
+from tallystick.file_locks import open_lock, release, take
 from tallystick.log import Head
-from tallystick.log.head_file import HeadFile, sync_directory
-from tallystick.private_files import make_directory
+from tallystick.log.head_file import HeadFile
+from tallystick.private_files import make_directory, replace_file, sync_directory
 
 FILE_BYTES_MAX = 16 << 20
 RETENTION_DAYS = 90
@@ -71,7 +71,7 @@ class AuditFiles:
                 head = self._ready()
                 self._write(events, head)
             finally:
-                fcntl.flock(self._lock, fcntl.LOCK_UN)
+                release(self._lock)
         except OSError as error:
             self.close()
             raise StorageRefused(
@@ -91,16 +91,9 @@ class AuditFiles:
     def _claim(self) -> None:
         if self._lock < 0:
             make_directory(self.directory)
-            self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise OSError(errno.EBUSY, "another process has held its lock for too long") from None
-                time.sleep(0.001)
+            self._lock = open_lock(self.directory / "lock")
+        if not take(self._lock, timeout_seconds=_PATIENCE_SECONDS):
+            raise OSError(errno.EBUSY, "another process has held its lock for too long")
 
     def _ready(self) -> Head:
         """The file open that the next lines go to; the head tells its first seq as `count`, its size as `end`."""
@@ -173,15 +166,7 @@ class AuditFiles:
         first = self._free(head.lamport + 1)
         started = Started(timestamp=to_text(self._clock()), prev=head.record_hash, broken=broken)
         line, record_hash = chained(first, encode(started), head.record_hash)
-        fresh = self.directory / _UNFINISHED
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, line)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(fresh, self._path(first))
-        sync_directory(self.directory)
+        replace_file(self._path(first), line, unfinished=self.directory / _UNFINISHED)
         now = Head(first, first, len(line), record_hash, None, started.timestamp)
         self._head_file.write(now)
         self._open(first)

@@ -141,7 +141,8 @@ def _copy_lines(log: Any, target: BinaryIO) -> tuple[int, int]:
 def _restore(settings: Settings, source: BinaryIO, size: int) -> dict[str, Any]:
     """Built beside and moved into place under the lock: a crash leaves the base as it was, or whole."""
     from tallystick.log.files import FilesLog
-    from tallystick.log.head_file import HeadFile, sync_directory
+    from tallystick.log.head_file import HeadFile
+    from tallystick.private_files import sync_directory
 
     target = FilesLog(settings.system)
     _require_empty(settings, target.head())

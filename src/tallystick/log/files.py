@@ -10,22 +10,21 @@ claims the log next adopts the whole batches among them and cuts off the rest.
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
-import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved, LogClosed, StorageRefused
+from tallystick.file_locks import locked, open_lock, release, take
 from tallystick.log import Entry, Head, are_new, check_chained, head_after, reached, verifier_after
-from tallystick.log.head_file import HeadFile, sync_directory
+from tallystick.log.head_file import HeadFile
 from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_snapshots
 from tallystick.log.redaction_index import RedactionIndex
 from tallystick.log.segments import Segments
-from tallystick.private_files import make_directory
+from tallystick.private_files import make_directory, sync_directory
 from tallystick.telemetry import metrics
 
 SEGMENT_BYTES_MAX = 64 << 20
@@ -163,18 +162,12 @@ class FilesLog:
             raise StorageRefused(
                 f"{self.system} cannot be written", hint="make the file system writable; reads go on meanwhile"
             )
-        deadline = time.monotonic() + timeout_seconds
-        pause = 0.0002
-        while not self._try_lock():
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(pause * random.random())
-            pause = min(pause * 2, 0.005)
-        return True
+        self._claimed = take(self._lock, timeout_seconds=timeout_seconds)
+        return self._claimed
 
     def release(self) -> None:
         self._claimed = False
-        fcntl.flock(self._lock, fcntl.LOCK_UN)
+        release(self._lock)
 
     def append(self, entries: Sequence[Entry], *, expected: Head, masks: Mapping[int, bytes] | None = None) -> Head:
         if self._closed:
@@ -209,14 +202,6 @@ class FilesLog:
         self._head_file.close()
 
     # -- below
-
-    def _try_lock(self) -> bool:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        self._claimed = True
-        return True
 
     def _write(self, entries: Sequence[Entry], expected: Head) -> None:
         data = b"".join([entry.line + b"\n" for entry in entries])
@@ -297,17 +282,13 @@ class FilesLog:
         """Whoever lives holds the lock until its masks are done; what waits for them must not wait for ever."""
         if self._lock < 0 or not self._masks.exist():
             return
-        # An opening of its own: the thread that waits for our lock must not get this one with it.
-        lock = os.open(self.system / "lock", os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._masks.finish(self._segments, self.head())
-        except BlockingIOError:
-            return
+            # An opening of its own: the thread that waits for our lock must not get this one with it.
+            with locked(self.system / "lock", timeout_seconds=0) as has_lock:
+                if has_lock:
+                    self._masks.finish(self._segments, self.head())
         except OSError as error:
             logger.warning("a redaction could not be finished yet: %s", error.strerror)
-        finally:
-            os.close(lock)
 
     def _move_mark(self, head: Head) -> None:
         try:
@@ -376,7 +357,7 @@ def _open_lock(system: Path) -> int:
     """A file of its own, never removed; -1 where nothing can be written."""
     try:
         make_directory(system)
-        return os.open(system / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return open_lock(system / "lock")
     except OSError as error:
         if error.errno not in _REFUSALS or not system.is_dir():
             raise StorageRefused(

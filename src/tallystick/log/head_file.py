@@ -17,6 +17,7 @@ import msgspec
 
 from tallystick.errors import Corrupt
 from tallystick.log import Head
+from tallystick.private_files import replace_file
 
 SECTOR_BYTES = 512
 _TORN_READS_MAX = 200
@@ -84,13 +85,8 @@ class HeadFile:
 
     def _create(self, raw: bytes) -> None:
         # Whole before it has its name: a crash leaves either no mark or a readable one.
-        fresh = self.path.with_suffix(".new")
-        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        os.write(fd, raw)
-        os.fsync(fd)
-        os.rename(fresh, self.path)
-        sync_directory(self.path.parent)
-        self._fd = fd
+        replace_file(self.path, raw)
+        self._open()
 
 
 def encode_head(head: Head) -> bytes:
@@ -110,12 +106,3 @@ def decode_head(raw: bytes) -> Head | None:
         return msgspec.json.decode(body, type=Head)
     except msgspec.MsgspecError:
         return None
-
-
-def sync_directory(path: Path) -> None:
-    """A created, renamed or removed name survives a power cut only after this."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

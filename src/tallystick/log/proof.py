@@ -6,8 +6,6 @@ they append meanwhile is left for the next proof.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ import msgspec
 
 from tallystick.commits import chain
 from tallystick.errors import Corrupt
+from tallystick.file_locks import is_held
 from tallystick.log import Head, are_new, reached, verifier_after
 from tallystick.log.head_file import HeadFile
 from tallystick.log.segments import Segments
@@ -88,7 +87,7 @@ class _Reading:
     def _read(self, kept: Head, progress: Progress) -> None:
         size = self._segments.size
         # Behind the kept position lies what a writer is busy with, unless nobody is writing.
-        end = size if size > kept.end and not self._is_being_written() else min(size, kept.end)
+        end = size if size > kept.end and not is_held(self._lock) else min(size, kept.end)
         self._feed(end, kept, progress)
         before, now = Head(), kept
         # Masked while we read, by a redaction that came after the position we began with: then it is in the log
@@ -153,7 +152,7 @@ class _Reading:
     def _is_masked(self, offset: int, left: str, deadline: float) -> bool:
         """Or about to be: a redaction is in the log just before its masks are; its writer has the lock until then."""
         while True:
-            is_busy = self._is_being_written()
+            is_busy = is_held(self._lock)
             commit = chain.decode(self._segments.line(offset))
             if left in (commit.content_hash, chain.content_hash(commit.payload)):
                 return True
@@ -168,19 +167,6 @@ class _Reading:
                 f"the log ends at lamport {self._verifier.lamport}, but {kept.lamport} was acknowledged: "
                 f"{kept.count - self._verifier.count} commits are missing from its end"
             )
-
-    def _is_being_written(self) -> bool:
-        try:
-            fd = os.open(self._lock, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
 
     def _falsity(self, error: Corrupt) -> Proof:
         if not self._segments.paths and "file" not in error.details:

@@ -27,8 +27,8 @@ import msgspec
 from tallystick.commits import Commit, chain
 from tallystick.errors import Corrupt, StorageRefused
 from tallystick.log import Entry, Head, head_after, verifier_after
-from tallystick.log.head_file import sync_directory
 from tallystick.log.segments import Segments
+from tallystick.private_files import replace_file, sync_directory
 
 _RESTORE = "this is damage, not a crash: restore the segment from a backup; nothing was changed"
 _SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot")
@@ -208,7 +208,7 @@ def _cut_off(segments: Segments, head: Head, problem: str) -> None:
     torn = path.with_name(f"{path.name}.torn-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{head.end}")
     data = path.read_bytes()[place:]
     try:
-        _write_durably(torn, data)
+        replace_file(torn, data)
     except OSError as error:
         raise StorageRefused(
             f"a torn end of {path.name} cannot be set aside: {error.strerror}", hint="free some space and start again"
@@ -250,11 +250,8 @@ class PendingMasks:
     def note(self, lamport: int, masks: Mapping[int, bytes]) -> None:
         """Raises OSError, and then there is none."""
         try:
-            _write_durably(self._fresh, msgspec.json.encode(_Note(lamport, dict(masks))))
-            os.rename(self._fresh, self._path)
-            sync_directory(self._path.parent)
+            replace_file(self._path, msgspec.json.encode(_Note(lamport, dict(masks))), unfinished=self._fresh)
         except OSError:
-            self._fresh.unlink(missing_ok=True)
             self._path.unlink(missing_ok=True)
             raise
 
@@ -343,16 +340,5 @@ def _overwrite(segments: Segments, offset: int, payload: bytes) -> None:
     try:
         os.pwrite(fd, masked, place)
         os.fdatasync(fd)
-    finally:
-        os.close(fd)
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
-        os.fsync(fd)
     finally:
         os.close(fd)

@@ -1,0 +1,81 @@
+"""Advisory locks between processes (flock).
+
+A lock belongs to one opening of a file: two openings in one process exclude each other too. The
+kernel frees it when its holder dies, so no crash leaves anything locked; the file itself stays.
+Local file systems only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PAUSE_SECONDS_MIN = 0.0002
+_PAUSE_SECONDS_MAX = 0.005
+
+
+def open_lock(path: Path) -> int:
+    """The file of a lock, made where it is missing. Never removed: whoever waits on a removed one waits alone."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def take(
+    fd: int,
+    *,
+    timeout_seconds: float | None = None,
+    shared: bool = False,
+    is_abandoned: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Whether it was had in time; without a timeout it waits for as long as it takes. Blocks the thread."""
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    if timeout_seconds is None:
+        fcntl.flock(fd, kind)
+        return True
+    deadline = time.monotonic() + timeout_seconds
+    pause = _PAUSE_SECONDS_MIN
+    while True:
+        try:
+            fcntl.flock(fd, kind | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline or is_abandoned():
+                return False
+        # Of those that wait, none should try in step with another.
+        time.sleep(pause * random.random())
+        pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+
+
+def release(fd: int) -> None:
+    fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+@contextmanager
+def locked(path: Path, *, timeout_seconds: float | None = None, create: bool = True) -> Iterator[bool]:
+    """Hold the lock inside; yields False where it was not had in time. Without `create` a directory may be locked."""
+    fd = open_lock(path) if create else _opened(path)
+    try:
+        yield take(fd, timeout_seconds=timeout_seconds)
+    finally:
+        os.close(fd)
+
+
+def is_held(path: Path) -> bool:
+    """By anybody, at this moment. Asked for shared, so that two who ask do not take each other for the holder."""
+    try:
+        fd = _opened(path)
+    except OSError:
+        return False
+    try:
+        return not take(fd, shared=True, timeout_seconds=0)
+    finally:
+        os.close(fd)
+
+
+def _opened(path: Path) -> int:
+    # Not waiting for the other end, should something else than a file lie there.
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
