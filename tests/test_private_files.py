@@ -14,6 +14,7 @@ import tallystick
 from tallystick import app
 from tallystick.config import Settings
 from tallystick.policy import Principal
+from tallystick.private_files import replace_file, replacing
 from tallystick.server.dispatch import Done
 from tests.command_line import CommandLine
 from tests.sample_memory import outcome_of, told, write_sample
@@ -94,4 +95,44 @@ def test_nothing_below_the_command_line_creates_files_in_another_way() -> None:
     assert lax == KNOWN
 
 
-KNOWN = [("confined.py", "os.mkdir(name, 0o700, dir_fd=fd)")]
+KNOWN = [("sandboxed_files.py", "os.mkdir(name, 0o700, dir_fd=fd)")]
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    replace_file(path, b"before")
+
+    def fail() -> None:
+        with replacing(path) as file:
+            file.write(b"half of it")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert path.read_bytes() == b"before"
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
+
+
+def test_bytes_are_durable_before_their_name_is_and_the_name_before_anybody_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, rename = os.fsync, os.rename
+
+    def noted_sync(fd: int) -> None:
+        done.append("sync directory" if stat.S_ISDIR(os.fstat(fd).st_mode) else "sync file")
+        sync(fd)
+
+    def noted_rename(source: Path, target: Path) -> None:
+        done.append("rename")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    replace_file(tmp_path / "kept", b"all of it")
+    assert done == ["sync file", "rename", "sync directory"]
+
+
+def test_what_is_replaced_is_for_its_owner_alone(tmp_path: Path) -> None:
+    replace_file(tmp_path / "kept", b"")
+    assert stat.S_IMODE((tmp_path / "kept").stat().st_mode) == 0o600

@@ -24,18 +24,8 @@ def make_directory(path: Path) -> None:
         path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
 
 
-def opener(path: str | Path, flags: int) -> int:
-    """For `open`: what it creates is private."""
-    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
-
-
-def write_file(path: Path, data: bytes) -> None:
-    with open(path, "wb", opener=opener) as file:
-        file.write(data)
-
-
 @contextmanager
-def replacing(path: Path, *, unfinished: Path | None = None) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, unfinished: Path | None = None, mode: int = FILE_MODE) -> Iterator[BinaryIO]:
     """Write a file that takes this name, durably, when the block ends without an error.
 
     A crash leaves what was there before, or all of the new one, and at worst `unfinished` (the name
@@ -44,7 +34,7 @@ def replacing(path: Path, *, unfinished: Path | None = None) -> Iterator[BinaryI
     """
     fresh = unfinished or path.with_name(f"{path.name}.new")
     try:
-        with open(fresh, "wb", opener=opener) as file:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode), "wb") as file:
             yield file
             file.flush()
             # Before the name: after a power cut a name must not lead to bytes that never arrived.
@@ -74,7 +64,7 @@ def sync_directory(path: Path) -> None:
 
 def create_file(path: Path) -> None:
     """An empty file, if there is none. One that is open to others, and what SQLite keeps beside it, is so no longer."""
-    os.close(opener(path, os.O_RDWR | os.O_CREAT))
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
     for each in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
         with suppress(FileNotFoundError):
             if each.stat().st_mode & _OTHERS:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -435,14 +437,26 @@ def test_what_a_killed_writer_left_of_a_note_is_swept_on_opening(tmp_path: Path)
     assert not (tmp_path / "redaction.new").exists()
 
 
+@contextmanager
+def small_files() -> Iterator[None]:
+    """The kernel refuses to make any file longer than this."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def test_a_redaction_without_room_for_its_note_is_refused_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = FilesLog(tmp_path)
     offset, masked, operations = redaction(log)
     for call in ("write", "fsync", "rename"):
-        with monkeypatch.context() as patched:
-            failing(call, errno.ENOSPC, patched)
+        with monkeypatch.context() as patched, small_files() if call == "write" else nullcontext():
+            if call != "write":
+                failing(call, errno.ENOSPC, patched)
             with pytest.raises(StorageRefused):
                 log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
         assert list(tmp_path.glob("redaction.*")) == []

@@ -8,7 +8,6 @@ the arguments of memory.write, its lines are written anew, in order, as if an ag
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import shutil
 import sys
@@ -25,7 +24,9 @@ from tallystick.cli.options import Base, Json, Tenant, existing, settled
 from tallystick.cli.output import emit, note, progress
 from tallystick.cli.tool_client import principal, tool
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, TallystickError
+from tallystick.file_locks import locked, take
 from tallystick.operations import counted
+from tallystick.private_files import replacing
 
 if TYPE_CHECKING:
     from tallystick.commits import Commit
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from tallystick.log import Entry, Head
     from tallystick.store import Store
 
+_BY_UMASK = 0o666
+"""What a person exports is readable for whom that person's umask says."""
 _BESIDE = "importing-"
 _TOGETHER_LINES = 256
 _TOGETHER_BYTES = 8 << 20
@@ -149,7 +152,7 @@ def _restore(settings: Settings, source: BinaryIO, size: int) -> dict[str, Any]:
     _sweep(settings.system)
     beside = Path(tempfile.mkdtemp(prefix=_BESIDE, dir=settings.system))
     alive = os.open(beside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fcntl.flock(alive, fcntl.LOCK_EX)
+    take(alive)
     try:
         head = _build(settings, beside, source, size)
         if not target.claim(timeout_seconds=30):
@@ -173,13 +176,9 @@ def _restore(settings: Settings, source: BinaryIO, size: int) -> dict[str, Any]:
 def _sweep(system: Path) -> None:
     """What imports left that were killed; one that lives has a lock on its directory."""
     for left in system.glob(f"{_BESIDE}*"):
-        with suppress(OSError):
-            fd = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError), locked(left, timeout_seconds=0, create=False) as is_dead:
+            if is_dead:
                 shutil.rmtree(left)
-            finally:
-                os.close(fd)
 
 
 def _require_empty(settings: Settings, head: Head) -> None:
@@ -454,12 +453,7 @@ def _stdout() -> Iterator[BinaryIO]:
 def _whole_file(path: Path) -> Iterator[BinaryIO]:
     partial = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
-        with partial.open("wb") as target:
+        with replacing(path, unfinished=partial, mode=_BY_UMASK) as target:
             yield target
-            target.flush()
-            os.fsync(target.fileno())
-        partial.replace(path)
     except OSError as error:
         raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from error
-    finally:
-        partial.unlink(missing_ok=True)

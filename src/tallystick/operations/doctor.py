@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import platform
 import shutil
@@ -17,6 +16,7 @@ from tallystick import __version__
 from tallystick.commits import chain
 from tallystick.config import FILE_NAME, Settings
 from tallystick.errors import Corrupt
+from tallystick.file_locks import is_held
 from tallystick.log import Head
 from tallystick.log.head_file import HeadFile
 from tallystick.log.segments import Segments
@@ -142,7 +142,7 @@ def _lock(settings: Settings) -> Iterator[Finding]:
     path = settings.system / "lock"
     if not path.exists():
         yield Finding("lock", "none yet")
-    elif _is_held(path):
+    elif is_held(path):
         yield Finding("lock", f"held by {_holder(path)}: being written at this moment")
     else:
         yield Finding("lock", "free: nobody is writing at this moment")
@@ -202,17 +202,6 @@ def _blobs(settings: Settings) -> Iterator[Finding]:
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     _log, _torn, _snapshot, _lock, _projections, _views, _lineage, _blobs,
 )  # fmt: skip
-
-
-def _is_held(path: Path) -> bool:
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def _holder(path: Path) -> str:

@@ -7,13 +7,11 @@ servers may go on writing. A person's edit that waits to be adopted is told, and
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
 import sqlite3
 import tempfile
-import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -25,6 +23,7 @@ import msgspec
 
 from tallystick.commits import REDACTIONS
 from tallystick.errors import TallystickError
+from tallystick.file_locks import locked
 from tallystick.log import Entry, Head, Log, head_after
 from tallystick.projections import Projection
 from tallystick.projections.content import Contents
@@ -46,7 +45,6 @@ Status = Literal["differs", "edited", "waits"]
 NAMES: tuple[Name, ...] = ("views", "sql", "text")
 LIMIT = 20
 _LOCK_SECONDS = 30.0
-_PAUSE_SECONDS = 0.005
 _CHUNK_BYTES = 1 << 20
 
 logger = logging.getLogger(__name__)
@@ -592,23 +590,9 @@ def _held(lock: Path) -> Iterator[None]:
     if not lock.exists():
         yield
         return
-    fd = os.open(lock, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        deadline = time.monotonic() + _LOCK_SECONDS
-        while not _is_taken(fd):
-            if time.monotonic() > deadline:
-                raise TallystickError(
-                    f"another process keeps {lock.name} for too long", code="PROJECTION_BUSY", hint="try again"
-                )
-            time.sleep(_PAUSE_SECONDS)
+    with locked(lock, timeout_seconds=_LOCK_SECONDS, create=False) as is_ours:
+        if not is_ours:
+            raise TallystickError(
+                f"another process keeps {lock.name} for too long", code="PROJECTION_BUSY", hint="try again"
+            )
         yield
-    finally:
-        os.close(fd)
-
-
-def _is_taken(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

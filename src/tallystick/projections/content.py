@@ -8,7 +8,6 @@ that a full disk is an answer and not an accident; the views give it its name af
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -21,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from tallystick.errors import InvalidArgument, TallystickError
+from tallystick.file_locks import take
 from tallystick.projections.sandboxed_files import UNFINISHED, Parts, SandboxedFiles
 from tallystick.telemetry import metrics
 
@@ -197,7 +197,7 @@ class Contents:
     @contextmanager
     def _blobs_locked(self) -> Iterator[None]:
         with self.files.directory(_BLOBS, make=True) as fd:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            take(fd)
             yield
 
 

@@ -8,11 +8,9 @@ is a file of its own, freed by the system when its holder dies.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
@@ -22,8 +20,9 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import Corrupt, TallystickError
+from tallystick.file_locks import open_lock, release, take
 from tallystick.log import Entry, Head, Log, head_after
-from tallystick.private_files import make_directory, write_file
+from tallystick.private_files import make_directory, replace_file
 from tallystick.projections import Interrupted, Projection, Settling
 from tallystick.projections.recent_entries import RecentEntries
 
@@ -245,11 +244,8 @@ class Follower:
         trouble = Trouble(told, self._position_told())
         if self._lock_path is None or trouble == self._noted:
             return
-        path = _trouble_path(self._lock_path)
-        recent = path.with_suffix(".trouble-new")
         with suppress(OSError):
-            write_file(recent, msgspec.json.encode(trouble))
-            recent.rename(path)
+            replace_file(_trouble_path(self._lock_path), msgspec.json.encode(trouble))
             self._noted = trouble
 
     def _position_told(self) -> int:
@@ -298,9 +294,11 @@ class Follower:
             return
         if self._lock < 0:
             make_directory(self._lock_path.parent)
-            self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = open_lock(self._lock_path)
         patience = _LAST_PATIENCE_SECONDS if self._ending else _PATIENCE_SECONDS
-        if not self._take(patience if wait else 0.0):
+        ending = self._ending
+        # Who closes us while we wait has no use for it any more.
+        if not take(self._lock, timeout_seconds=patience if wait else 0.0, is_abandoned=lambda: self._ending != ending):
             if wait:
                 raise TallystickError(
                     f"another process has been busy with the {self.projection.name} for too long",
@@ -311,22 +309,7 @@ class Follower:
         try:
             yield True
         finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-
-    def _take(self, patience_seconds: float) -> bool:
-        deadline = time.monotonic() + patience_seconds
-        ending = self._ending
-        pause = 0.0005
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            except BlockingIOError:
-                # Who closes us while we wait has no use for it any more.
-                if time.monotonic() >= deadline or self._ending != ending:
-                    return False
-            time.sleep(pause)
-            pause = min(pause * 2, 0.01)
+            release(self._lock)
 
     def _settle_waiters(self) -> None:
         with self._wake:

@@ -22,7 +22,7 @@ import msgspec
 
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
 from tallystick.log import Entry, Head, Log, head_after
-from tallystick.private_files import make_directory, write_file
+from tallystick.private_files import make_directory, replace_file
 from tallystick.projections import Interrupted
 from tallystick.projections.follower import Follower, trouble_of
 from tallystick.projections.openlineage import Event, EventBuilder, KindOf, is_in_named_run, run_of
@@ -129,9 +129,7 @@ class LineageEmitter:
 
     def _write(self, path: Path, data: bytes) -> None:
         make_directory(path.parent)
-        fresh = path.with_suffix(".new")
-        write_file(fresh, data)
-        fresh.rename(path)
+        replace_file(path, data)
 
 
 class _Kept(msgspec.Struct):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, TallystickError
+from tallystick.file_locks import locked
 from tallystick.policy import Action, Principal
 from tallystick.private_files import make_directory
 from tallystick.projections.content import Contents, Kind, check_text
@@ -140,12 +139,8 @@ def alone(home: Path) -> Iterator[None]:
     """One change of plain files at a time, whatever process it comes from: reading and writing back is one step."""
     path = home / "_system" / "files.lock"
     make_directory(path.parent)
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(path):
         yield
-    finally:
-        os.close(lock)
 
 
 def read_text(files: SandboxedFiles, place: Place, bytes_max: int) -> str:
