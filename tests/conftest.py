@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from tallystick import partition, tenant_projections
 from tallystick.policy import gate
 from tallystick.projections import views
+from tallystick.toolsets.knowledge import freshness
 from tests import patience
 
 _PASSED_OVER = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -25,6 +26,7 @@ settings.load_profile("tallystick")
 def pytest_configure() -> None:
     """Limits that spare a caller from waiting: tests of them set their own, the others are not about them."""
     for module, name in (
+        (freshness, "SECONDS_MAX"),
         (gate, "PATIENCE_SECONDS"),
         (gate, "_WRITTEN_SECONDS_MAX"),
         (tenant_projections, "_PUBLISHED_SECONDS"),

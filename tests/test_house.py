@@ -146,3 +146,25 @@ def test_the_lock_files_pin_everything_with_hashes_and_name_no_place() -> None:
 def test_every_setting_is_heeded_somewhere() -> None:
     source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py") if path.name != "config.py")
     assert [row.name for row in config.table() if f"settings.{row.name}" not in source] == []
+
+
+HURRIED = re.compile(
+    r"deadline=(?!None)"
+    r"|\b(?:communicate|wait|run|result|create_connection)\((?:[^()\n]*, )?timeout=\d*[1-9]"
+    r"|\.wait\(\d"
+    r"|\bwait_for\([^\n]*, \d+\)"
+    r"|asyncio\.timeout\(\d"
+)
+"""A busy machine may need any time: what hangs is ended by pytest's own timeout, and what cannot be an event waits as
+`tests/patience.py` says."""
+
+
+def test_no_test_fails_because_the_machine_is_busy() -> None:
+    files = (each for each in (ROOT / "tests").rglob("*.py") if "node_modules" not in each.parts)
+    hurried = [
+        f"{file.relative_to(ROOT)}:{number}"
+        for file in files
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if HURRIED.search(line) and file != Path(__file__)
+    ]
+    assert hurried == []

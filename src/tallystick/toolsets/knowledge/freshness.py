@@ -106,14 +106,14 @@ class Repository:
         *,
         base: Path | None = None,
         falls_back: bool = True,
-        seconds_max: float = SECONDS_MAX,
+        seconds_max: float | None = None,
     ) -> None:
         """What lies in the `base` is never looked at: contents of all tenants do. Without `falls_back` it must be
         named: where others than whoever started us ask, the working directory is none of their business."""
         self._named = named
         self._base = base
         self._falls_back = falls_back
-        self._seconds_max = seconds_max
+        self._seconds_max = SECONDS_MAX if seconds_max is None else seconds_max
         self._lock = threading.Lock()
         self._seen: _Seen | None = None
         self._places: dict[Path, tuple[str, Path]] = {}
