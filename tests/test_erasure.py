@@ -19,6 +19,7 @@ from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.operations.leftover_scan import holds
+from tallystick.operations.snapshot import take_snapshot
 from tallystick.server import Offer
 from tallystick.server.dispatch import prepare
 from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
@@ -184,7 +185,7 @@ def test_what_is_forgotten_is_in_no_byte_below_the_base(shell: CommandLine, sett
     async def story() -> None:
         async with app.served(settings) as offer:
             await _write_everywhere(offer)
-        await app.take_snapshot(settings)
+        await take_snapshot(app.operation_context(settings))
         _leave_traces(settings)
         places = found_in(settings.base)
         kept_in = (

@@ -19,6 +19,7 @@ from tallystick.audit.proof import verify_audit
 from tallystick.errors import TallystickError
 from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
+from tallystick.operations.snapshot import take_snapshot
 from tallystick.projections.blobs import prove_blobs
 from tallystick.projections.consistency_check import Name, compare, rebuild
 from torture import checker, journal
@@ -68,7 +69,7 @@ def _made(arena: Arena, place: Path) -> None:
     life.kill()
     settings = settled(place / "base")
     checker.check(place / "base", journal.read(Path(plan.journal)))
-    asyncio.run(app.take_snapshot(settings))
+    asyncio.run(take_snapshot(app.operation_context(settings)))
 
 
 def _flip(arena: Arena, base: Path, kind: str) -> str | None:

@@ -23,6 +23,7 @@ from tallystick import app
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.config import Settings, load
 from tallystick.errors import Conflict, LogClosed, TallystickError
+from tallystick.operations.snapshot import take_snapshot
 from tallystick.policy import Action, Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Broken, Done, Refused, call
@@ -84,7 +85,7 @@ async def _snapshots(plan: Plan, journal: Journal) -> None:
     """The process that a server starts to keep a snapshot, again and again."""
     while True:
         with suppress(Conflict):  # Something was redacted meanwhile.
-            await app.take_snapshot(settled(plan.base, **plan.settings))
+            await take_snapshot(app.operation_context(settled(plan.base, **plan.settings)))
         journal.note("began")
 
 

@@ -58,11 +58,9 @@ from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_
 from tallystick.toolsets.work.settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
-    from tallystick.commits import Commit
     from tallystick.policy.remote import Remote
     from tallystick.projections.lineage_emitter import Sink
     from tallystick.server.oauth.guard import Admission
-    from tallystick.state.state import State
 
 T = TypeVar("T")
 LINEAGE_TOKEN_VARIABLE = "OPENLINEAGE_API_KEY"
@@ -214,7 +212,7 @@ def operation_context(settings: Settings) -> OperationContext:
         prepare=prepared,
         catch_up=lambda: catch_up(settings),
         database=_work_settings(settings).db_path,
-        for_tenant=lambda tenant: operation_context(msgspec.structs.replace(settings, tenant=tenant)),
+        with_settings=operation_context,
     )
 
 
@@ -256,17 +254,13 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     uvloop.run(run())
 
 
-async def take_snapshot(settings: Settings) -> Path:
-    async with opened(msgspec.structs.replace(settings, snapshot_every=0)) as store:
-        return (await store.partition(local_user(settings))).save_snapshot()
-
-
 @asynccontextmanager
 async def _fed(settings: Settings, store: Store) -> AsyncIterator[None]:
     """While inside, lineage is handed on to where the settings say, if they do."""
     if not settings.lineage_to:
         yield
         return
+    from tallystick.operations.emit import kind_before
     from tallystick.projections.lineage_emitter import follow, sink_for
     from tallystick.projections.lineage_worker import Followed, LineageWorker
 
@@ -293,21 +287,6 @@ async def _fed(settings: Settings, store: Store) -> AsyncIterator[None]:
         yield
     finally:
         await asyncio.to_thread(feed.close)
-
-
-async def kind_before(store: Store, tenant: str, commit: Commit) -> str:
-    """The type of a node when this commit deleted or redacted it. No policy speaks of it: nobody asks for the node."""
-
-    def look(state: State) -> str:
-        node_id = commit.document()["node_id"]
-        before = state.node(node_id, state.resolve(commit.lamport) - 1)
-        if before is not None:
-            return before.type
-        known = state.lineage(node_id, "direct", 0, 0)
-        return known.type if known is not None else "node"
-
-    async with store.tenants.using(tenant) as partition:
-        return await partition.look(look, min_position=commit.lamport)
 
 
 def _tenants_of(settings: Settings) -> list[str]:

@@ -24,6 +24,7 @@ from tallystick.audit import encode
 from tallystick.audit.files import AuditFiles
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.log.proof import prove
+from tallystick.operations.snapshot import take_snapshot
 from tests.command_line import CommandLine, node
 from tests.test_audit import decided
 from torture.writer import settled
@@ -39,7 +40,7 @@ def made(base: Path) -> None:
     for number in range(6):
         shell.write(node(f"n{number}", number=number), node(f"m{number}"))
         if number == 2:
-            asyncio.run(app.take_snapshot(settled(base)))
+            asyncio.run(take_snapshot(app.operation_context(settled(base))))
     trail = AuditFiles(base / "_system" / "audit", file_bytes_max=300)
     for number in range(3):
         trail.append([encode(decided(f"n{number}"))])

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from tallystick import app
 from tallystick.commits.canonical import DEPTH_MAX, INTEGER_MAX, canonical_bytes
+from tallystick.operations.snapshot import take_snapshot
 from tallystick.server import Offer
 from tallystick.server.dispatch import Done
 from tallystick.server.http import http_app
@@ -356,7 +357,7 @@ def test_whatever_is_accepted_is_given_back_equal_by_every_reader(tmp_path: Path
     shell = CommandLine(base)
     assert shell.run("verify", "--views").code == 0
     shell.run("export", tmp_path / "backup.jsonl")
-    asyncio.run(app.take_snapshot(writer.settled(base)))
+    asyncio.run(take_snapshot(app.operation_context(writer.settled(base))))
     with served(base) as begun:
         assert begun.state() == live
         check_everything(begun, written)

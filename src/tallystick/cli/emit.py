@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing
@@ -14,15 +14,6 @@ from tallystick.cli.output import emit as print_json
 from tallystick.cli.output import note
 from tallystick.errors import TallystickError
 from tallystick.operations import counted
-
-if TYPE_CHECKING:
-    from tallystick.commits import Commit
-    from tallystick.config import Settings
-    from tallystick.projections.follower import Follower
-    from tallystick.projections.lineage_emitter import Sink
-
-_POLL_SECONDS = 0.2
-_TRY_AGAIN_SECONDS = 5.0
 
 
 def emit(
@@ -53,56 +44,18 @@ def emit(
       tallystick emit --to lineage.jsonl --again
     """
     from tallystick import app
-    from tallystick.projections.lineage_emitter import shown, sink_for
+    from tallystick.operations.emit import emit as emitted
 
-    settings = existing(base=base, tenant=tenant)
-    stop = threading.Event()
-
-    def pause(seconds: float) -> None:
-        if stop.wait(seconds):
-            raise _Stopped
-
-    sink = sink_for(to, token=os.environ.get(app.LINEAGE_TOKEN_VARIABLE) or None, together=batch, pause=pause)
-    emitted, position = asyncio.run(_emit(settings, sink, stop, follow=follow, again=again))
+    context = app.operation_context(existing(base=base, tenant=tenant))
+    token = os.environ.get(app.LINEAGE_TOKEN_VARIABLE) or None
+    done = asyncio.run(
+        emitted(context, to, token=token, batch=batch, follows=follow, again=again, retrying=_note_retry)
+    )
     if json:
-        print_json({"events": emitted, "position": position, "target": shown(sink.target)})
+        print_json(msgspec.to_builtins(done))
     else:
-        note(f"{counted(emitted, 'event')} to {shown(sink.target)}, up to position {position}")
+        note(f"{counted(done.events, 'event')} to {done.target}, up to position {done.position}")
 
 
-async def _emit(settings: Settings, sink: Sink, stop: threading.Event, *, follow: bool, again: bool) -> tuple[int, int]:
-    from tallystick import app
-    from tallystick.log.files import FilesLog
-    from tallystick.projections.lineage_emitter import follow as follow_with
-
-    loop = asyncio.get_running_loop()
-    async with app.opened(settings) as store:
-
-        def kind_of(commit: Commit) -> str:
-            return asyncio.run_coroutine_threadsafe(app.kind_before(store, settings.tenant, commit), loop).result()
-
-        emitter, follower = follow_with(settings.system, lambda: FilesLog(settings.system), sink, kind_of)
-        try:
-            if again:
-                emitter.reset()
-            await asyncio.to_thread(follower.catch_up)
-            while follow:
-                await asyncio.sleep(_POLL_SECONDS)
-                await _go_on(follower)
-        finally:
-            stop.set()
-            sink.close()
-        return emitter.emitted, emitter.position().lamport
-
-
-async def _go_on(follower: Follower) -> None:
-    """An endpoint that is away for long ends nothing: there is nobody to start it again."""
-    try:
-        await asyncio.to_thread(follower.catch_up)
-    except TallystickError as error:
-        note(f"{error.message} [{error.code}]; trying again")
-        await asyncio.sleep(_TRY_AGAIN_SECONDS)
-
-
-class _Stopped(Exception):
-    """While it waited to try again."""
+def _note_retry(error: TallystickError) -> None:
+    note(f"{error.message} [{error.code}]; trying again")

@@ -226,12 +226,13 @@ def snapshot(json: Json = False, base: Base = None, tenant: Tenant = None) -> No
     Examples:
       tallystick snapshot
     """
-    from tallystick import app
+    import msgspec
 
-    settings = existing(base=base, tenant=tenant)
-    path = asyncio.run(app.take_snapshot(settings))
-    size = path.stat().st_size
+    from tallystick import app
+    from tallystick.operations.snapshot import take_snapshot
+
+    taken = asyncio.run(take_snapshot(app.operation_context(existing(base=base, tenant=tenant))))
     if json:
-        emit({"file": str(path), "bytes": size})
+        emit(msgspec.to_builtins(taken))
     else:
-        say(f"{path} ({size} bytes)")
+        say(f"{taken.file} ({taken.bytes} bytes)")

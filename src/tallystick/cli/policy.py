@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, settled
 from tallystick.cli.output import Styled, emit, say, table, write
-from tallystick.errors import InvalidArgument, NotFound
 from tallystick.operations import counted
 
 if TYPE_CHECKING:
-    from tallystick.policy import Request
     from tallystick.policy.policy_tests import Tested
 
 commands = typer.Typer(
@@ -43,10 +40,9 @@ def check(file: File, json: Json = False) -> None:
     """
     import msgspec
 
-    from tallystick.policy.bundle import find_bundle
-    from tallystick.policy.policy_tests import examine
+    from tallystick.operations import policy
 
-    examined = examine(find_bundle(file))
+    examined = policy.check(file)
     if json:
         emit({"passed": examined.passed, **msgspec.to_builtins(examined)})
     elif examined.problem is not None:
@@ -76,10 +72,9 @@ def run(
     """
     import msgspec
 
-    from tallystick.policy.bundle import SHIPPED, find_bundle
-    from tallystick.policy.policy_tests import run_tests
+    from tallystick.operations import policy
 
-    tested = [test for name in files or SHIPPED for test in run_tests(find_bundle(name))]
+    tested = policy.run(files or [])
     passed = bool(tested) and all(test.passed for test in tested)
     if json:
         emit({"passed": passed, "tests": msgspec.to_builtins(tested)})
@@ -120,18 +115,17 @@ def explain(
     """
     import msgspec
 
-    from tallystick.policy.bundle import find_bundle
-    from tallystick.policy.explanation import explain as explained_by
+    from tallystick.operations import policy as operations
 
     settings = settled(base=base, tenant=tenant)
     if seq is not None:
-        request = _asked(settings.system / "audit", seq)
+        explained = operations.explain_line(policy, settings.system / "audit", seq)
     else:
-        request = _question(
+        question = operations.Question(
             settings.tenant, actor or settings.agent_identity, action, role or [], resource, resource_type,
             owner, owner_tenant, tool, written_type,
         )  # fmt: skip
-    explained = explained_by(find_bundle(policy), request)
+        explained = operations.explain(policy, question)
     decision = explained.decision
     if json:
         emit(msgspec.to_builtins(explained))
@@ -160,14 +154,9 @@ def replay(file: File, since: Since = None, json: Json = False, base: Base = Non
     """
     import msgspec
 
-    from tallystick.audit import Decided
-    from tallystick.audit.proof import events
-    from tallystick.policy.embedded import Embedded
-    from tallystick.policy.replay import replay as replayed_by
+    from tallystick.operations import policy
 
-    directory = _audit(settled(base=base, tenant=tenant).system / "audit")
-    candidate = Embedded(file)
-    found = replayed_by(candidate, events(directory, Decided, since=_moment(since)))
+    found = policy.replay(file, settled(base=base, tenant=tenant).system / "audit", since)
     if json:
         emit({"same": found.same, **msgspec.to_builtins(found)})
     else:
@@ -210,61 +199,3 @@ def _show_tests(tested: list[Tested]) -> None:
             say(Styled("FAIL", fg="red", bold=True), f" {test.name}: {test.problem}", err=True)
     failed = sum(not test.passed for test in tested)
     say(f"{counted(len(tested), 'test')}, {failed} failed")
-
-
-def _question(
-    tenant: str,
-    actor: str,
-    action: str,
-    roles: list[str],
-    resource: str | None,
-    resource_type: str | None,
-    owner: str | None,
-    owner_tenant: str | None,
-    tool: str | None,
-    written_type: str | None,
-) -> Request:
-    from tallystick.clock import to_text, wall_clock
-    from tallystick.policy import Action, Principal, Request
-
-    if action.upper() not in Action.__members__:
-        raise InvalidArgument(f"there is no action '{action}'; the actions are {', '.join(Action)}")
-    principal = Principal(actor=actor, tenant=tenant, roles=tuple(roles), tool=tool)
-    return Request(
-        principal,
-        Action(action.upper()),
-        resource,
-        resource_type,
-        owner,
-        owner_tenant,
-        to_text(wall_clock()),
-        written_type,
-    )
-
-
-def _asked(directory: Path, seq: int) -> Request:
-    from tallystick.audit import Decided, Event
-    from tallystick.audit.proof import events
-    from tallystick.policy.replay import request_of
-
-    event = next((event for number, event in events(_audit(directory), Event) if number == seq), None)
-    if not isinstance(event, Decided):
-        raise NotFound(f"line {seq} of the audit log is no decision" if event else f"the audit log has no line {seq}")
-    return request_of(event)
-
-
-def _audit(directory: Path) -> Path:
-    if not directory.is_dir():
-        raise NotFound(
-            f"there is no audit log in {directory}", code="NO_MEMORY", hint="name another place with --base or --tenant"
-        )
-    return directory
-
-
-def _moment(text: str | None) -> str:
-    from tallystick.clock import from_text, to_text
-
-    try:
-        return "" if text is None else to_text(from_text(text))
-    except ValueError:
-        raise InvalidArgument(f"'{text}' is not a time; write it like 2025-01-04T12:00:00Z") from None

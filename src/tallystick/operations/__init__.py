@@ -47,4 +47,7 @@ class OperationContext(msgspec.Struct, frozen=True):
     """Brings to the head of the log whatever projections lie on this disk."""
     database: Path | None
     """Where `graph.db` lies, if not in the home."""
-    for_tenant: Callable[[str], OperationContext]
+    with_settings: Callable[[Settings], OperationContext]
+
+    def for_tenant(self, tenant: str) -> OperationContext:
+        return self.with_settings(msgspec.structs.replace(self.settings, tenant=tenant))
