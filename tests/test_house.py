@@ -20,7 +20,9 @@ from tallystick import app, cli, config, errors
 
 ROOT = Path(__file__).parent.parent
 TOOLSETS = app.toolsets(config.load(environ={}))
-DOCS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SOURCE = ROOT / "src" / "tallystick"
+DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+MAPS = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"]
 
 
 def test_imports_go_downwards_only() -> None:
@@ -121,12 +123,39 @@ def test_the_commands_in_the_documentation_exist() -> None:
 
 def test_the_links_in_the_documentation_lead_somewhere() -> None:
     broken = [
-        f"{page.relative_to(ROOT)}: {target}"
+        f"{page.relative_to(ROOT)}: {target}#{anchor}"
         for page in DOCS
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
-        if not (page.parent / target).exists()
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text("utf-8"))
+        if not _leads_to(page.parent / target if target else page, anchor)
     ]
     assert broken == []
+
+
+def _leads_to(target: Path, anchor: str) -> bool:
+    return target.exists() and (not anchor or anchor in _anchors(target.read_text("utf-8")))
+
+
+def _anchors(text: str) -> list[str]:
+    """Of each heading, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def test_every_place_on_the_maps_exists() -> None:
+    named = {
+        (page.name, word) for page in MAPS for word in re.findall(r"`([\w./]+(?:\.py|/))`", page.read_text("utf-8"))
+    }
+    places = (SOURCE, ROOT)
+    missing = [(page, word) for page, word in sorted(named) if not any((place / word).exists() for place in places)]
+    assert missing == []
+    assert len(named) > 30, "there is a map"
+
+
+def test_everything_in_the_source_is_on_the_map() -> None:
+    code_map = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    places = [f"{each.name}/" if each.is_dir() else each.name for each in SOURCE.iterdir()]
+    code = [place for place in places if place.endswith((".py", "/")) and place not in ("__init__.py", "__pycache__/")]
+    assert [place for place in sorted(code) if f"`{place}`" not in code_map] == []
 
 
 def test_every_word_of_the_glossary_stands_in_order() -> None:
