@@ -117,7 +117,7 @@ class _Desk:
 
     async def _write(self, operations: list[Operation]) -> None:
         draft = Draft(tuple(operations), actor="bench", tool="bench")
-        await self._store.write(ME, Action.WRITE, lambda state: draft)
+        await self._store.write(ME, Action.WRITE, lambda state, read_filter: draft)
 
     async def percentile(self, name: str, calls: list[dict[str, Any]]) -> float:
         """Of 95 in a hundred calls, in milliseconds; indexes that are made at the first call are there."""

@@ -21,7 +21,7 @@ from tallystick.audit.writer import AuditWriter
 from tallystick.policy import Action, Principal, Request, ResourceFacts
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
-from tallystick.policy.gate import DecisionPending, Gate, Resource, event_of
+from tallystick.policy.gate import DecisionPending, Gate, event_of
 from tallystick.policy.remote import Remote
 
 ADA = Principal(actor="ada", roles=("reader", "writer"), tool="memory.read")
@@ -61,7 +61,7 @@ async def gated(folder: Path, count: int) -> list[Row]:
     for _ in range(count):
         await through("plan")
     kept = (time.perf_counter() - started) / count
-    things = [(f"n{number}", FACTS) for number in range(1000)]
+    things = [(f"n{number}", ("note", "ada")) for number in range(1000)]
     started = time.perf_counter()
     await narrow(gate, things)
     narrowed = time.perf_counter() - started
@@ -76,13 +76,13 @@ async def gated(folder: Path, count: int) -> list[Row]:
     ]
 
 
-async def narrow(gate: Gate, things: list[Resource]) -> None:
+async def narrow(gate: Gate, things: list[tuple[str, tuple[str, str]]]) -> None:
     authorization = gate.authorization(ADA, Action.SEARCH)
 
     async def look() -> None:
-        unknown = [thing for thing in things if authorization.allows(thing) is None]
+        unknown = [thing for thing in things if authorization.may_read(*thing) is None]
         if unknown:
-            raise DecisionPending([(Action.READ, *thing, None) for thing in unknown])
+            raise DecisionPending([authorization.read_question(*thing) for thing in unknown])
 
     await authorization.through(look)
 

@@ -439,7 +439,7 @@ async def test_a_feature_is_not_closed_over_a_task_that_cannot_be_seen(
 async def recall(base: World, *names: str) -> None:
     entities = [base.ids[name] for name in names or base.ids]
 
-    def propose(state: State) -> Draft:
+    def propose(state: State, read_filter: object) -> Draft:
         return Draft(trust.recall("recall_1", REASON, entities, {}), actor="officer", tool="recall")
 
     await base.offer.store.write(Principal(actor="officer"), Action.WRITE, propose)

@@ -33,21 +33,21 @@ def agent() -> Iterator[Agent]:
 
 
 def recalled(agent: Agent, recall_id: str, *entities: str, reason: str = REASON) -> None:
-    def propose(state: State) -> Draft:
+    def propose(state: State, read_filter: object) -> Draft:
         return Draft(trust.recall(recall_id, reason, entities, {}), actor="officer", tool="recall")
 
     agent.run(agent.store.write(agent.principal, Action.WRITE, propose))
 
 
 def undone(agent: Agent, recall_id: str, *entities: str) -> None:
-    def propose(state: State) -> Draft:
+    def propose(state: State, read_filter: object) -> Draft:
         return Draft(trust.undo(state, recall_id, None, entities), actor="officer", tool="recall", reason="checked")
 
     agent.run(agent.store.write(agent.principal, Action.WRITE, propose))
 
 
 def redone(agent: Agent, recall_id: str, *entities: str) -> None:
-    def propose(state: State) -> Draft:
+    def propose(state: State, read_filter: object) -> Draft:
         return Draft(trust.redo(state, recall_id, entities), actor="officer", tool="recall")
 
     agent.run(agent.store.write(agent.principal, Action.WRITE, propose))
@@ -374,7 +374,9 @@ def untrusted(shell: CommandLine, *ids: str) -> list[str]:
     async def look() -> list[str]:
         async with app.opened(settings) as store:
             return await store.read(
-                principal(settings), Action.READ, lambda state: [i for i in ids if state.derived(Trust).find(i)]
+                principal(settings),
+                Action.READ,
+                lambda state, read_filter: [i for i in ids if state.derived(Trust).find(i)],
             )
 
     return asyncio.run(look())

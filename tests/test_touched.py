@@ -65,7 +65,7 @@ async def write(
     base: Shared, who: Principal, operations: Iterable[Operation], action: Action = Action.WRITE, **where: Any
 ) -> Receipt:
     draft = Draft(tuple(operations), actor=who.actor, tool="test")
-    return await base.store.write(who, action, lambda state: draft, **where)
+    return await base.store.write(who, action, lambda state, read_filter: draft, **where)
 
 
 async def position(base: Shared) -> int:

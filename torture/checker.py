@@ -87,7 +87,9 @@ def _make_old(home: Path) -> None:
 async def _open(settings: Settings) -> None:
     """And ask something: a decision is written to the audit log, so that one is settled as well."""
     async with app.opened(settings) as store:
-        await store.read(app.local_user(settings), Action.READ, lambda state: state.position, resource="anything")
+        await store.read(
+            app.local_user(settings), Action.READ, lambda state, read_filter: state.position, resource="anything"
+        )
 
 
 def _entries(settings: Settings) -> list[Entry]:

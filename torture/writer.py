@@ -154,7 +154,9 @@ class _Client:
     async def commit(self, name: str, *operations: Operation) -> bool:
         draft = Draft(operations=operations, actor="torture", tool="torture")
         try:
-            await self._store.write(Principal(actor="torture", tenant=self.tenant), Action.WRITE, lambda state: draft)
+            await self._store.write(
+                Principal(actor="torture", tenant=self.tenant), Action.WRITE, lambda state, read_filter: draft
+            )
         except TallystickError as error:
             await self.refused(name, error)
             return False

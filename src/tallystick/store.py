@@ -15,77 +15,26 @@ from tallystick.commits import Commit, Draft, Verb
 from tallystick.commits.payloads import name_of_edge
 from tallystick.errors import Denied, NotFound, TallystickError
 from tallystick.log import Entry
-from tallystick.partition import Look, Partition, Propose, Receipt
+from tallystick.partition import Partition, Receipt
 from tallystick.policy import Action, Decision, Policy, Principal, ResourceFacts
 from tallystick.policy.cache import Cache
-from tallystick.policy.gate import Authorization, DecisionPending, Gate, Question, Resource
+from tallystick.policy.gate import NO_FACTS, Authorization, DecisionPending, Gate, Question
 from tallystick.state.ontology import check
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.tenants import Tenants
 
 T = TypeVar("T")
-_ASKED_AT_ONCE = 1_000
 _WATCH_SECONDS = 0.1
 
 
-class ReadFilter:
-    """What the principal may READ of what a look comes across (L33).
+Look = Callable[[State, ReadFilter], T | Generator[None, None, T]]
+"""Answers from the state what the filter lets it; a generator pauses for others. May be called several times."""
+Propose = Callable[[State, ReadFilter], Draft | Commit]
+"""Judges at the head and says what to write, or raises; a Commit means that it was written before.
 
-    A policy may have to be waited for, a look cannot wait. So what is not known yet is not seen,
-    and the look is repeated when it is known; what it said until then reaches nobody.
-    """
-
-    def __init__(self, state: State, tenant: str, may_read: Callable[[Resource], bool | None] | None) -> None:
-        """`may_read` is None where everything may be read."""
-        self._state = state
-        self._tenant = tenant
-        self._may_read = may_read
-        self.unknown: dict[Resource, None] = {}
-
-    @property
-    def narrows(self) -> bool:
-        """False where everything is seen, and nothing need be asked."""
-        return self._may_read is not None
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether the policy has spoken about everything so far."""
-        return not self.unknown
-
-    def allows(self, node_id: str) -> bool:
-        """Judged by what the node is now, or was last."""
-        if self._may_read is None:
-            return True
-        facts = self._state.last_owner(node_id)
-        return self.sees_thing((node_id, ResourceFacts(*facts, self._tenant) if facts else ResourceFacts()))
-
-    def sees_file(self, resource: str) -> bool:
-        """What is in nobody's log, even if a node has such an id."""
-        return self.sees_thing((resource, ResourceFacts()))
-
-    def sees_thing(self, thing: Resource) -> bool:
-        if self._may_read is None:
-            return True
-        seen = self._may_read(thing)
-        if seen is None and len(self.unknown) < _ASKED_AT_ONCE:
-            self.unknown[thing] = None
-        return bool(seen)
-
-    def joins(self, edge_id: str) -> bool:
-        """Whether both ends of an edge are seen: an edge to what may not be read is not there (L33). True where there
-        is no such edge."""
-        if self._may_read is None:
-            return True
-        name = self._state.edge_name(edge_id)
-        return name is None or all([self.allows(name["from"]), self.allows(name["to"])])
-
-    def pending(self) -> DecisionPending:
-        return DecisionPending([(Action.READ, *thing, None) for thing in self.unknown])
-
-
-NarrowedLook = Callable[[State, ReadFilter], T | Generator[None, None, T]]
-NarrowedPropose = Callable[[State, ReadFilter], Draft | Commit]
-"""A Propose whose answer comes across entities that were not asked for by id."""
+May be called several times, so it has no side effects.
+"""
 
 
 class Store:
@@ -110,104 +59,52 @@ class Store:
         resource: str | None = None,
         min_position: int | None = None,
         is_entity: bool = True,
-    ) -> T:
-        """Catch up with the log, ask the policy, then `look` at the state.
-
-        An id that only another tenant has is asked about as that tenant's (L34). `is_entity` is False for a
-        resource that is no id in anybody's log.
-        """
-        authorization = self._gate.authorization(principal, action, resource)
-        async with self.tenants.using(principal.tenant) as partition:
-            foreign = await self._foreign(partition, principal, action, resource) if is_entity else None
-
-            def decided(state: State) -> object:
-                if _decide(authorization, state, foreign, principal, action, resource).is_hidden:
-                    raise _absent(resource)
-                return look(state)
-
-            async def attempt() -> T:
-                return await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]  # look's own union
-
-            return await authorization.through(attempt)
-
-    async def ask(
-        self, principal: Principal, action: Action, resource: str, *, also: Sequence[tuple[Action, str]] = ()
-    ) -> None:
-        """Ask the policy about something that is in nobody's log; and, if it wants to be asked, about all that goes
-        with it. Raises Denied, naming only what may be read, and LimitExceeded."""
-        authorization = self._gate.authorization(principal, action, resource)
-
-        async def attempt() -> None:
-            if authorization.decide(ResourceFacts()).narrows:
-                authorization.decide_all([(each, name, ResourceFacts(), None) for each, name in also])
-
-        async with self.tenants.using(principal.tenant):
-            await authorization.through(attempt)
-
-    async def narrowed(
-        self,
-        principal: Principal,
-        action: Action,
-        look: NarrowedLook[T],
-        *,
-        resource: str | None = None,
-        min_position: int | None = None,
         written_type: str | None = None,
     ) -> T:
-        """`read` for what comes across entities that were not asked for by id: `look` tells only what it sees.
+        """Catch up with the log, ask the policy, then `look` at the state, as far as the principal may READ it.
 
-        `look` may be called several times. Raises LimitExceeded(QUERY_TIMEOUT) when too much of it may not be read.
+        An id that only another tenant has is asked about as that tenant's (L34). `is_entity` is False for a
+        resource that is no id in anybody's log. Raises Denied, and LimitExceeded(QUERY_TIMEOUT) when too much of
+        what the look comes across has to be asked about.
         """
         authorization = self._gate.authorization(principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
-            foreign = None
-            if self.tenants.have_neighbours:
-                foreign = await self._foreign(partition, principal, action, resource)
-            read_filters: list[ReadFilter] = []
+            foreign = await self._foreign(partition, principal, action, resource) if is_entity else None
+            read_filter = None
 
             def decided(state: State) -> object:
-                read_filters[:] = [_decide(authorization, state, foreign, principal, action, resource).read_filter]
-                return look(state, read_filters[0])
+                nonlocal read_filter
+                read_filter = _decide(authorization, state, foreign, principal, action, resource).read_filter
+                return look(state, read_filter)
 
             async def attempt() -> T:
-                read_filters.clear()
+                nonlocal read_filter
+                read_filter = None
                 try:
-                    answer: T = await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]
+                    answer: T = await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]  # look's own union
                 except TallystickError:
-                    if not read_filters or read_filters[0].is_clear:
-                        raise
-                else:
-                    if read_filters[0].is_clear:
-                        return answer
-                raise read_filters[0].pending()
+                    _raise_pending(authorization, read_filter)
+                    raise
+                _raise_pending(authorization, read_filter)
+                return answer
 
             return await authorization.through(attempt)
 
     async def write(
-        self, principal: Principal, action: Action, propose: Propose, *, resource: str | None = None
-    ) -> Receipt:
-        """Commit what `propose` drafts at the head, if the policy allows it there.
-
-        Whatever else the draft would change is asked about too, and one denial refuses it whole.
-        """
-        return await self.write_narrowed(
-            principal, action, lambda state, read_filter: propose(state), resource=resource
-        )
-
-    async def write_narrowed(
         self,
         principal: Principal,
         action: Action,
-        propose: NarrowedPropose,
+        propose: Propose,
         *,
         resource: str | None = None,
         written_type: str | None = None,
         blindly: bool = False,
     ) -> Receipt:
-        """`write` for what tells, or chooses, by what the principal may READ.
+        """Commit what `propose` drafts at the head, if the policy allows it there.
 
-        `written_type` is that of the resource, where it is known before the draft. A call tells of its resource, if
-        only by its refusals, so it must be allowed to READ that too; `blindly` is for one that tells nothing.
+        Whatever else the draft would change is asked about too, and one denial refuses it whole. `written_type` is
+        that of the resource, where it is known before the draft. A call shows something of its resource, if only by
+        its refusals, so it must be allowed to READ that too; `blindly` is for one that shows nothing.
         """
         authorization = self._gate.authorization(principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
@@ -216,7 +113,7 @@ class Store:
             def decided(state: State) -> Draft | Commit:
                 found = _decide(authorization, state, foreign, principal, action, resource, blindly=blindly)
                 decision, read_filter = found.decision, found.read_filter
-                proposed = _clearly(propose, state, read_filter)
+                proposed = _checked(propose, state, authorization, read_filter)
                 if isinstance(proposed, Commit):
                     return proposed
                 if decision.narrows:
@@ -258,8 +155,8 @@ class Store:
         The policy is asked about all that arrives together: what it says may change meanwhile.
         """
         async with self.tenants.using(principal.tenant) as partition:
-            await self._readable(principal, [])
             position = partition.position if after is None else after
+            await self._readable(principal, [])
             while True:
                 if partition.position > position:
                     async for entries in partition.entries(position):
@@ -267,6 +164,20 @@ class Store:
                             yield entry
                         position = entries[-1].commit.lamport
                 await asyncio.sleep(_WATCH_SECONDS)
+
+    async def ask(
+        self, principal: Principal, action: Action, resource: str, *, also: Sequence[tuple[Action, str]] = ()
+    ) -> None:
+        """Ask the policy about something that is in nobody's log; and, if it wants to be asked, about all that goes
+        with it. Raises Denied, naming only what may be read, and LimitExceeded."""
+        authorization = self._gate.authorization(principal, action, resource)
+
+        async def attempt() -> None:
+            if authorization.decide(NO_FACTS).narrows:
+                authorization.decide_all([(each, name, NO_FACTS, None) for each, name in also])
+
+        async with self.tenants.using(principal.tenant):
+            await authorization.through(attempt)
 
     async def refuse_actor(self, principal: Principal, action: Action, resource: str | None, actor: str) -> NoReturn:
         """Deny a call that says that somebody else makes it: written down like any other denial (L11)."""
@@ -298,7 +209,7 @@ class Store:
         def look(state: State, read_filter: ReadFilter) -> tuple[list[Entry], bool]:
             return [each for each in entries if _may_read(read_filter, each.commit)], read_filter.narrows
 
-        return await self.narrowed(principal, Action.SEARCH, look)
+        return await self.read(principal, Action.SEARCH, look)
 
     async def _foreign(
         self, partition: Partition, principal: Principal, action: Action, resource: str | None
@@ -319,8 +230,9 @@ def _may_read(read_filter: ReadFilter, commit: Commit) -> bool:
     if not read_filter.narrows:
         return True
     said = commit.document()
-    ends = (said["from"], said["to"]) if "from" in said else (said.get("node_id") or said["id"],)
-    return all(list(map(read_filter.allows, ends)))  # Each is asked about: a distant policy about both at once.
+    return read_filter.allows_all(
+        (said["from"], said["to"]) if "from" in said else (said.get("node_id") or said["id"],)
+    )
 
 
 def _absent(resource: str | None) -> NotFound:
@@ -333,18 +245,21 @@ def _in_session(context: dict[str, str] | None, session: str | None) -> dict[str
     return context if session is None else {"run_id": session, **(context or {})}
 
 
-def _clearly(propose: NarrowedPropose, state: State, read_filter: ReadFilter) -> Draft | Commit:
-    """What is proposed and keeps the rules; while something is not known yet, it is neither proposed nor refused."""
+def _raise_pending(authorization: Authorization, read_filter: ReadFilter | None) -> None:
+    if read_filter is not None and read_filter.pending:
+        raise DecisionPending([authorization.read_question(*each) for each in read_filter.pending])
+
+
+def _checked(propose: Propose, state: State, authorization: Authorization, read_filter: ReadFilter) -> Draft | Commit:
+    """What is proposed and keeps the rules; while a decision is pending it is neither proposed nor refused."""
     try:
         proposed = propose(state, read_filter)
         if isinstance(proposed, Draft):
-            check(state, proposed, read_filter.allows if read_filter.narrows else None)
+            check(state, proposed, read_filter)
     except Exception:
-        if read_filter.is_clear:
-            raise
-        raise read_filter.pending() from None
-    if not read_filter.is_clear:
-        raise read_filter.pending()
+        _raise_pending(authorization, read_filter)
+        raise
+    _raise_pending(authorization, read_filter)
     return proposed
 
 
@@ -370,44 +285,41 @@ def _decide(
     try:
         decision = authorization.decide(facts)
         if not decision.narrows:
-            return _Found(decision, ReadFilter(state, principal.tenant, None))
+            return _Found(decision, ReadFilter(state))
         denial = None
     except Denied as error:
         denial = error
-    read_filter = ReadFilter(state, principal.tenant, authorization.allows)
+    read_filter = ReadFilter(state, authorization.may_read)
     itself = not blindly and action in (Action.WRITE, Action.DELETE)
-    if (
-        facts.owner is not None
-        and resource is not None
-        and not _shows(state, read_filter, resource, facts, itself=itself)
-    ):
-        return _Found(authorization.decide(ResourceFacts()), read_filter, is_hidden=True)
+    if facts.owner is not None and resource is not None:
+        shown = _is_shown(state, read_filter, resource, facts, itself=itself)
+        _raise_pending(authorization, read_filter)
+        if not shown:
+            return _Found(authorization.decide(NO_FACTS), read_filter, is_hidden=True)
     if denial is not None:
         raise denial
     return _Found(decision, read_filter)
 
 
-def _shows(state: State, read_filter: ReadFilter, resource: str, facts: ResourceFacts, *, itself: bool) -> bool:
+def _is_shown(state: State, read_filter: ReadFilter, resource: str, facts: ResourceFacts, *, itself: bool) -> bool:
     """False where the call must be answered as if its resource were not there: an edge to what may not be read; and,
     with `itself`, whatever may not be read."""
     is_node = state.last_owner(resource) is not None
     if is_node and not itself:
         return True
-    shows = all([not itself or read_filter.sees_thing((resource, facts)), is_node or read_filter.joins(resource)])
-    if not read_filter.is_clear:
-        raise read_filter.pending()
-    return shows
+    itself_readable = not itself or read_filter.allows_resource(resource, (facts.type or "", facts.owner or ""))
+    return (is_node or read_filter.allows_edge(resource)) and itself_readable
 
 
 def _facts(state: State, resource: str | None, principal: Principal, action: Action) -> ResourceFacts:
     """What was deleted is still read and redacted, in the past and in its lineage, so it is judged by what it was."""
     if resource is None:
-        return ResourceFacts()
+        return NO_FACTS
     if action is Action.WRITE:
         known = state.owner(resource) or state.edge_owner(resource)
     else:
         known = state.last_owner(resource) or state.last_edge_owner(resource)
-    return ResourceFacts(*known, principal.tenant) if known else ResourceFacts()
+    return ResourceFacts(*known, principal.tenant) if known else NO_FACTS
 
 
 def _touched(
@@ -448,4 +360,4 @@ def _touched(
         keeps = each is Action.DELETE or gives in (None, facts.type, written_type)
         if (node_id, each) != (resource, action) or not keeps:
             questions.append((each, node_id, facts, gives if each is Action.WRITE else None))
-    return questions + [(Action.WRITE, None, ResourceFacts(), gives) for gives in made if gives != written_type]
+    return questions + [(Action.WRITE, None, NO_FACTS, gives) for gives in made if gives != written_type]

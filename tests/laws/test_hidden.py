@@ -639,7 +639,7 @@ async def both(
 
 
 async def _made_by_alice(memory: Memory) -> frozenset[str]:
-    def look(state: State) -> frozenset[str]:
+    def look(state: State, read_filter: object) -> frozenset[str]:
         owners = ((each, state.owner(each)) for each in state.living_ids())
         return frozenset(each for each, known in owners if known is not None and known[1] == "alice")
 

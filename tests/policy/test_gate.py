@@ -327,20 +327,18 @@ async def test_what_was_found_is_narrowed_to_what_may_be_read(tmp_path: Path, di
         return request.resource_owner == "alice" and request.action is Action.READ
 
     policy = Distant(rule) if distant else Counting(lambda request: Decision(rule(request), "", "v1"))
-    things = [
-        (f"n{number}", ResourceFacts("note", "alice" if number % 3 else "bob", "default")) for number in range(250)
-    ]
+    things = [(f"n{number}", ("note", "alice" if number % 3 else "bob")) for number in range(250)]
     async with gated(policy, tmp_path) as store:
         authorization = store.gate.authorization(ALICE, Action.SEARCH)
 
         async def look() -> list[str]:
-            unknown = [thing for thing in things if authorization.allows(thing) is None]
+            unknown = [thing for thing in things if authorization.may_read(*thing) is None]
             if unknown:
-                raise DecisionPending([(Action.READ, *thing, None) for thing in unknown])
-            return [thing[0] for thing in things if authorization.allows(thing)]
+                raise DecisionPending([authorization.read_question(*thing) for thing in unknown])
+            return [thing[0] for thing in things if authorization.may_read(*thing)]
 
         allowed = await authorization.through(look)
-        assert allowed == [name for name, facts in things if facts.owner == "alice"]
+        assert allowed == [name for name, (_, owner) in things if owner == "alice"]
         (event,) = store.audited()
     assert isinstance(event, Narrowed)
     assert (event.actor, event.found, event.withheld, event.tool) == ("alice", 250, 84, "memory.write")

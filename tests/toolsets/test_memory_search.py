@@ -10,7 +10,8 @@ import pytest
 
 from tallystick.clock import to_text
 from tallystick.server.dispatch import prepare
-from tallystick.store import ReadFilter, Store
+from tallystick.state.read_filter import ReadFilter
+from tallystick.store import Store
 from tallystick.toolsets.memory import toolset
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX
 from tests.toolsets.agent import NOON, TOOLS, Agent
@@ -377,7 +378,7 @@ def test_an_answer_is_of_the_moment_it_was_asked_even_if_others_write_before_it_
     looks: list[Any] = []
 
     class Waiting:
-        async def narrowed(self, principal: Any, action: Any, look: Any, **kwargs: Any) -> dict[str, Any]:
+        async def read(self, principal: Any, action: Any, look: Any, **kwargs: Any) -> dict[str, Any]:
             looks.append(look)
             return {}
 
@@ -387,7 +388,7 @@ def test_an_answer_is_of_the_moment_it_was_asked_even_if_others_write_before_it_
     state = agent.partition._state
 
     def driven() -> Generator[None, None, dict[str, Any]]:
-        answer: dict[str, Any] = yield from looks[0](state, ReadFilter(state, "default", None))
+        answer: dict[str, Any] = yield from looks[0](state, ReadFilter(state))
         answers.append(answer)
         return answer
 

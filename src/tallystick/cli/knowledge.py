@@ -154,7 +154,7 @@ async def _projects(settings: Settings, store: Store) -> Projects:
     from tallystick.policy import Action
     from tallystick.state.work.graph import WorkGraph
 
-    def look(state: State) -> Projects:
+    def look(state: State, read_filter: object) -> Projects:
         return {board.id: board.name or board.id for board in state.derived(WorkGraph).projects()}
 
     return await store.read(principal(settings), Action.SEARCH, look)

@@ -97,7 +97,7 @@ async def _defined(settings: Settings) -> dict[str, Any]:
     from tallystick.toolsets.ontology.lookup import get_ontology
 
     async with app.opened(settings) as store:
-        return await store.read(principal(settings), Action.READ, lambda state: described(get_ontology(state)))
+        return await store.read(principal(settings), Action.READ, lambda state, _: described(get_ontology(state)))
 
 
 async def _used(settings: Settings, preset: str) -> dict[str, Any]:

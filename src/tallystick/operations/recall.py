@@ -15,6 +15,7 @@ from tallystick.operations import OperationContext
 from tallystick.policy import Action, Principal
 from tallystick.state import trust
 from tallystick.state.derivation import Derivation, Trace
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.store import Store
@@ -73,7 +74,7 @@ async def redo(context: OperationContext, recall_id: str, entities: list[str], r
 
 
 async def list_recalls(context: OperationContext) -> list[dict[str, Any]]:
-    def look(state: State) -> list[dict[str, Any]]:
+    def look(state: State, read_filter: ReadFilter) -> list[dict[str, Any]]:
         return [{"recall": each.id, "active": each.active, **each.attrs} for each in state.derived(Trust).recalls()]
 
     async with context.open_store() as store:
@@ -125,7 +126,9 @@ async def _follow(store: Store, principal: Principal, derivation: Derivation, po
         position = entry.commit.lamport
         for node_id in derivation.feed(entry.commit):
 
-            def look(state: State, node_id: str = node_id, lamport: int = position) -> list[str]:
+            def look(
+                state: State, read_filter: ReadFilter, node_id: str = node_id, lamport: int = position
+            ) -> list[str]:
                 return [edge.source for edge in state.edges(node_id, "in", at=state.resolve(lamport))]
 
             for source in await store.read(principal, Action.READ, look, resource=node_id, min_position=position):
@@ -146,7 +149,7 @@ async def _mark(
     """In one draft, at the very position up to which the log was read, so that nothing slips through."""
     recall_id = f"recall_{secrets.token_hex(6)}"
 
-    def propose(state: State) -> Draft:
+    def propose(state: State, read_filter: ReadFilter) -> Draft:
         if state.position != position:
             raise _Moved
         written = sum(1 for trace in derivation.found.values() if trace.hops == 0)
@@ -185,7 +188,7 @@ async def _change(
         receipt = await store.write(
             context.principal,
             Action.WRITE,
-            lambda state: Draft(operations(state), actor=actor, tool=TOOL, reason=reason),
+            lambda state, _: Draft(operations(state), actor=actor, tool=TOOL, reason=reason),
             resource=recall_id,
         )
     last = receipt.commits[-1]

@@ -32,12 +32,12 @@ from tallystick.policy.cache import Cache
 from tallystick.policy.decision_telemetry import count, record_decision
 
 T = TypeVar("T")
-Resource = tuple[str, ResourceFacts]
-"""An id, and what the state says of it."""
 Question = tuple[Action, str | None, ResourceFacts, str | None]
 """May the principal do this to a thing? Last the type that a WRITE gives it; None for the id where it is about that
 type alone."""
 
+NO_FACTS = ResourceFacts()
+"""Of what is not there, or in nobody's log."""
 SLO_MS = 5.0
 ATTEMPTS_MAX = 5
 PATIENCE_SECONDS = 2.0
@@ -289,10 +289,14 @@ class Authorization:
                 raise self._refused(question)
         self._touched = [self._more[question] for question in touched]
 
-    def allows(self, thing: Resource) -> bool | None:
-        """Whether it may be READ (L33); None where the policy has to be asked first."""
-        made = self._find((Action.READ, *thing, None))
+    def may_read(self, resource: str, owner: tuple[str, str] | None) -> bool | None:
+        """Whether it may be READ (L33), by its type and owner; None where the policy has to be asked first."""
+        made = self._find(self.read_question(resource, owner))
         return None if made is None else made.decision.allowed
+
+    def read_question(self, resource: str, owner: tuple[str, str] | None) -> Question:
+        facts = NO_FACTS if owner is None else ResourceFacts(*owner, self._principal.tenant)
+        return Action.READ, resource, facts, None
 
     # -- around it
 
@@ -361,10 +365,11 @@ class Authorization:
         return self._reads(self._resource, facts)
 
     def _reads(self, resource: str, facts: ResourceFacts) -> bool:
-        readable = self.allows((resource, facts))
-        if readable is None:
-            raise DecisionPending([(Action.READ, resource, facts, None)])
-        return readable
+        question = (Action.READ, resource, facts, None)
+        made = self._find(question)
+        if made is None:
+            raise DecisionPending([question])
+        return made.decision.allowed
 
     # -- afterwards
 

@@ -24,16 +24,9 @@ class TracedStore(Store):
             span.set(lamport=self.position(principal))
             return found
 
-    async def narrowed(self, principal: Principal, action: Action, *asked: Any, **more: Any) -> Any:
-        with _span("memory_read", principal, action) as span:
-            found = await super().narrowed(principal, action, *asked, **more)
-            span.set(lamport=self.position(principal))
-            return found
-
-    async def write_narrowed(self, principal: Principal, action: Action, *asked: Any, **more: Any) -> Receipt:
-        """Every write comes by here."""
+    async def write(self, principal: Principal, action: Action, *asked: Any, **more: Any) -> Receipt:
         with _span("memory_write", principal, action) as span:
-            receipt = await super().write_narrowed(principal, action, *asked, **more)
+            receipt = await super().write(principal, action, *asked, **more)
             if span.is_recording:
                 _describe(span, receipt)
             return receipt

@@ -6,19 +6,19 @@ the log, and the state asks for a line by its offset through the function it was
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, Literal, TypeVar
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
 from tallystick.commits import Commit
 
+if TYPE_CHECKING:
+    from tallystick.state.read_filter import ReadFilter
+
 T = TypeVar("T")
 Breathing = Generator[None, None, T]
 """A long answer that yields now and then, so that whoever drives it can let others run."""
-
-Sees = Callable[[str], bool]
-"""Whether whoever asks may know of the node with this id."""
 
 Direction = Literal["out", "in", "both"]
 Test = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "regex", "exists"]
@@ -97,7 +97,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     at: int | None = None
     entities_max: int = 100
     paths_max: int = 100
-    allows: Sees | None = None
+    read_filter: ReadFilter | None = None
     """Nodes that it denies are not crossed and not counted."""
 
 

@@ -7,15 +7,18 @@ before, are read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tallystick.commits import REDACTIONS, Verb
 from tallystick.commits.payloads import edge_triple
-from tallystick.state import Lineage, Sees, Step, Summary
+from tallystick.state import Lineage, Step, Summary
 from tallystick.state.asof import edge_at, node_at
 from tallystick.state.changes import EDGE
 from tallystick.state.columns import Columns
 from tallystick.state.conditions import is_same
+
+if TYPE_CHECKING:
+    from tallystick.state.read_filter import ReadFilter
 
 _NAMES = ("id", "from", "rel", "to")
 """What an entity is called is not what it says."""
@@ -27,21 +30,20 @@ def lineage(
     depth: Literal["direct", "full"],
     offset: int,
     limit: int,
-    allows: Sees | None = None,
+    read_filter: ReadFilter | None = None,
 ) -> Lineage | None:
     """Also of what was deleted. `depth` full adds the commits on the edges of a node, dead ones included.
 
-    Edges with an end that `allows` denies are as good as unknown.
+    An edge with an end that may not be read is as good as unknown.
     """
     entity = find(columns, entity_id)
-    if entity is None or (entity & EDGE and allows is not None and not shows(columns, entity >> 1, allows)):
+    if entity is None or (entity & EDGE and not may_read_edge(columns, entity >> 1, read_filter)):
         return None
     seqs = _commits(columns, entity)
     if depth == "full" and not entity & EDGE:
         for edge in columns.edges.around(entity >> 1):
-            if allows is not None and not shows(columns, edge, allows):
-                continue
-            seqs += _commits(columns, edge << 1 | EDGE)
+            if may_read_edge(columns, edge, read_filter):
+                seqs += _commits(columns, edge << 1 | EDGE)
         seqs.sort()
     offset = max(offset, 0)
     steps = [_step(columns, seq) for seq in seqs[offset : offset + max(limit, 0)]]
@@ -71,11 +73,12 @@ def summary(columns: Columns, entity_id: str) -> Summary | None:
     )
 
 
-def shows(columns: Columns, edge: int, allows: Sees) -> bool:
-    """Whether both its ends may be seen."""
+def may_read_edge(columns: Columns, edge: int, read_filter: ReadFilter | None) -> bool:
+    """Whether both its ends may be read."""
+    if read_filter is None or not read_filter.narrows:
+        return True
     edges, ids = columns.edges, columns.nodes.ids
-    # Both are asked about, whatever is said of the first: whoever cannot say yet can then find out about both at once.
-    return all([allows(ids[edges.source[edge]]), allows(ids[edges.target[edge]])])
+    return read_filter.allows_all((ids[edges.source[edge]], ids[edges.target[edge]]))
 
 
 def find(columns: Columns, entity_id: str) -> int | None:

@@ -16,8 +16,8 @@ import msgspec
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.commits.canonical import INTEGER_MAX
 from tallystick.errors import Conflict, InvalidArgument
-from tallystick.state import Sees
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 
 RESERVED = "ontology/"
@@ -214,10 +214,10 @@ _KINDS: dict[type, str] = {list: "an array", tuple: "an array", dict: "an object
 # -- every draft, whoever wrote it
 
 
-def check(state: State, draft: Draft, allows: Sees | None = None) -> None:
+def check(state: State, draft: Draft, read_filter: ReadFilter | None = None) -> None:
     """Raises when the draft would leave something in the graph that the ontology forbids; of a connection to what the
-    author may not see, no more than that there is one."""
-    judged = _Judged(state, state.derived(Ontology), allows)
+    author may not read, no more than that there is one."""
+    judged = _Judged(state, state.derived(Ontology), read_filter)
     for operation in draft.operations:
         _CHECKS[operation.verb](judged, operation.payload)
     judged.check_retyped()
@@ -226,10 +226,10 @@ def check(state: State, draft: Draft, allows: Sees | None = None) -> None:
 class _Judged:
     """The graph as the draft leaves it, operation by operation."""
 
-    def __init__(self, state: State, ontology: Ontology, allows: Sees | None) -> None:
+    def __init__(self, state: State, ontology: Ontology, read_filter: ReadFilter | None) -> None:
         self.ontology = ontology
         self._state = state
-        self._sees = allows
+        self._read_filter = read_filter
         self._types: dict[str, str | None] = {}
         """Of the nodes that the draft wrote; None when it deleted them."""
         self._retyped: list[str] = []
@@ -270,7 +270,7 @@ class _Judged:
         try:
             check_topology(kind, from_type, to_type)
         except Conflict as error:
-            if self._sees is None or all([self._sees(name["from"]), self._sees(name["to"])]):
+            if self._read_filter is None or self._read_filter.allows_all((name["from"], name["to"])):
                 raise
             raise Conflict("a connection does not allow this type", code=error.code) from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tallystick.commits import Commit
 from tallystick.errors import Corrupt, NotFound
@@ -23,7 +23,6 @@ from tallystick.state import (
     Page,
     Query,
     Redaction,
-    Sees,
     Summary,
     Walk,
     Walked,
@@ -38,6 +37,9 @@ from tallystick.state import (
 from tallystick.state.columns import Columns, Lines
 from tallystick.state.derived_index import A, DerivedIndex, DerivedIndexes
 from tallystick.state.graph import linked
+
+if TYPE_CHECKING:
+    from tallystick.state.read_filter import ReadFilter
 
 __all__ = ["Lines", "State"]
 
@@ -185,14 +187,14 @@ class State:
         direction: Direction = "both",
         at: int | None = None,
         limit: int | None = None,
-        allows: Sees | None = None,
+        read_filter: ReadFilter | None = None,
     ) -> list[Edge]:
         """Oldest first, loops once. Reads a line for each: give a limit where that could be many."""
         found: list[Edge] = []
         for handle in self._around(node_id, direction):
             if limit is not None and len(found) >= limit:
                 break
-            if allows is not None and not lineage.shows(self._columns, handle, allows):
+            if not lineage.may_read_edge(self._columns, handle, read_filter):
                 continue
             edge = self._edge(handle, at)
             if edge is not None:
@@ -227,9 +229,9 @@ class State:
         depth: Literal["direct", "full"],
         offset: int,
         limit: int,
-        allows: Sees | None = None,
+        read_filter: ReadFilter | None = None,
     ) -> Lineage | None:
-        return lineage.lineage(self._columns, entity_id, depth, offset, limit, allows)
+        return lineage.lineage(self._columns, entity_id, depth, offset, limit, read_filter)
 
     def created_at(self, node_id: str) -> str:
         """Of a living node, in its last life. Reads a line."""

@@ -34,7 +34,7 @@ Explored = dict[int, list[_Link]]
 def walk(columns: Columns, asked: Walk) -> Breathing[Walked]:
     at = clamped(columns, asked.at)
     start = columns.nodes.handles.get(asked.start)
-    if start is None or (asked.allows is not None and not asked.allows(asked.start)):
+    if start is None or (asked.read_filter is not None and not asked.read_filter.allows(asked.start)):
         return Walked([], [], 0, False)
     explored, reached, cut = yield from _explore(columns, asked, start, at)
     paths: list[Path] = []
@@ -60,6 +60,7 @@ def walk(columns: Columns, asked: Walk) -> Breathing[Walked]:
 def _explore(columns: Columns, asked: Walk, start: int, at: int) -> Breathing[tuple[Explored, list[int], bool]]:
     """Breadth first. Only what it crossed is looked at when paths are listed, so hubs are not scanned twice."""
     sieve = _Sieve(columns, asked, at)
+    read_filter = asked.read_filter if asked.read_filter is not None and asked.read_filter.narrows else None
     explored: Explored = {}
     reached: dict[int, None] = {start: None}
     frontier = [start]
@@ -73,7 +74,7 @@ def _explore(columns: Columns, asked: Walk, start: int, at: int) -> Breathing[tu
                 if looked % _BREATH == 0:
                     yield
                 seq = sieve.passes(edge)
-                if not seq or (asked.allows is not None and not asked.allows(columns.nodes.ids[other])):
+                if not seq or (read_filter is not None and not read_filter.allows(columns.nodes.ids[other])):
                     continue
                 if other not in reached:
                     if len(reached) > asked.entities_max:

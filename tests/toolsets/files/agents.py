@@ -94,7 +94,7 @@ class Hand:
 
         async def written() -> None:
             draft = Draft(operations, actor="agent_alpha", tool="test")
-            await self.store.write(self.principal, Action.WRITE, lambda state: draft)
+            await self.store.write(self.principal, Action.WRITE, lambda state, read_filter: draft)
             await asyncio.to_thread(self.follower.catch_up)
 
         self.run(written())

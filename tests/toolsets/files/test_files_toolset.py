@@ -349,7 +349,9 @@ def test_an_edit_by_hand_is_adopted_before_a_tool_changes_it(remembering: Hand) 
 def test_an_edit_by_hand_is_adopted_with_its_reason(remembering: Hand) -> None:
     (remembering.home / NODE).write_text("x" * 300_000)
     assert remembering.run(remembering.edits.adopt_all()) == 1
-    node = remembering.run(remembering.store.read(remembering.principal, Action.READ, lambda state: state.node("n")))
+    node = remembering.run(
+        remembering.store.read(remembering.principal, Action.READ, lambda state, read_filter: state.node("n"))
+    )
     assert node is not None
     assert node.content is not None
     assert (node.provenance.updated_by, node.content["bytes"]) == ("file-edit", 300_000)

@@ -125,7 +125,7 @@ class Librarian(Agent):
         return self.put(Operation(Verb.UPSERT_NODE, {"id": node_id, "type": kind, "attrs": attrs}))
 
     def put(self, *operations: Operation) -> Said:
-        def propose(state: State) -> Draft:
+        def propose(state: State, read_filter: object) -> Draft:
             return Draft(operations, actor="tester", tool="test")
 
         self.run(self.store.write(self.principal, Action.WRITE, propose))

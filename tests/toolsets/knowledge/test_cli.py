@@ -41,7 +41,7 @@ class ToolContext(msgspec.Struct):
         nodes.append((TASK, "work/node", {"project": SHOP, "parent": None, "summary": "", "resolved": False, "rev": 1}))
         made = tuple(Operation(Verb.UPSERT_NODE, {"id": i, "type": kind, "attrs": attrs}) for i, kind, attrs in nodes)
 
-        def propose(state: State) -> Draft:
+        def propose(state: State, read_filter: object) -> Draft:
             return Draft(made, actor="tester", tool="test")
 
         async with app.opened(load({"base": self.base}, environ={})) as store:

@@ -9,6 +9,7 @@ import pytest
 
 from tallystick.policy import Action
 from tallystick.server.dispatch import BYTES_PER_TOKEN, TOKENS_MAX
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets.knowledge import make_tool_context
 from tallystick.toolsets.knowledge.path_context import (
@@ -18,7 +19,6 @@ from tallystick.toolsets.knowledge.path_context import (
     graph_hints,
     repository_paths,
 )
-from tallystick.toolsets.read_filter import AnswerFilter
 from tests.toolsets.knowledge.agents import OTHER, SHOP, TASK, Librarian
 
 Said = dict[str, Any]
@@ -235,7 +235,7 @@ def test_what_is_written_while_an_answer_is_made_is_not_in_it(librarian: Librari
     librarian.append(changed, "before")
     state = librarian.partition._state
     paths = [f"f{number}" for number in range(1_200)]
-    answer = context(state, SHOP, paths, AnswerFilter(state), changelog=5, bytes_max=10**6)
+    answer = context(state, SHOP, paths, ReadFilter(state), changelog=5, bytes_max=10**6)
     next(answer)
     librarian.delete(gone)
     librarian.update(changed, knowledge="after")
@@ -273,7 +273,7 @@ def test_a_directory_means_everything_below_it(payments: Librarian, path: str, n
 
 
 def looked(librarian: Librarian, paths: list[str], **more: Any) -> Said:
-    def look(state: State) -> Said:
+    def look(state: State, read_filter: object) -> Said:
         return NodeKnowledge(make_tool_context()).find(state, SHOP, paths, **more).data
 
     return librarian.run(librarian.store.read(librarian.principal, Action.READ, look))
@@ -329,7 +329,7 @@ def test_a_completed_task_is_answered_with_hints(payments: Librarian) -> None:
         ],
     }
 
-    def look(state: State) -> Said:
+    def look(state: State, read_filter: object) -> Said:
         return graph_hints(state, SHOP, ["src/shared/retry-a.ts", "new.ts"])
 
     hints = payments.run(payments.store.read(payments.principal, Action.READ, look))

@@ -440,7 +440,9 @@ def test_the_task_is_noted_with_the_commit(librarian: Librarian) -> None:
     atom = librarian.atom(createdByTaskId=str(uuid.UUID(TASK)))
     librarian.update(atom, name="n", lastTaskId=LATER)
     lineage = librarian.run(
-        librarian.store.read(librarian.principal, _READ, lambda state: state.lineage(atom["id"], "direct", 0, 9))
+        librarian.store.read(
+            librarian.principal, _READ, lambda state, read_filter: state.lineage(atom["id"], "direct", 0, 9)
+        )
     )
     assert lineage is not None
     assert [(step.commit.tool, step.commit.run_context) for step in lineage.steps] == [

@@ -9,7 +9,7 @@ import pytest
 
 from tallystick.commits import Operation, Verb
 from tallystick.server.dispatch import Done, OfferedTool, call
-from tallystick.store import ReadFilter
+from tallystick.state.read_filter import ReadFilter
 from tallystick.toolsets.knowledge.arguments import QueryArguments
 from tallystick.toolsets.knowledge.path_context import drained
 from tallystick.toolsets.knowledge.query import _found
@@ -230,7 +230,7 @@ def test_what_is_written_while_a_search_goes_on_is_not_found_by_it(librarian: Li
     atoms = [librarian.atom(f"{number:03}", knowledge="sought") for number in range(60)]
     asked = {"operation": "search", "entityType": "atom", "projectId": SHOP, "query": "sought", "limit": 100}
     state = librarian.partition._state
-    answer = _found(state, QueryArguments.model_validate(asked), ReadFilter(state, "default", None), 50_000)
+    answer = _found(state, QueryArguments.model_validate(asked), ReadFilter(state), 50_000)
     next(answer)
     librarian.delete(atoms[-1])
     librarian.update(atoms[-2], knowledge="something else")

@@ -27,7 +27,7 @@ async def prepared(base: Path) -> str:
     nodes = ((SHOP, "work/project", {"name": "shop", "root": "r"}), (TASK, "work/node", {"project": SHOP}))
     made = tuple(Operation(Verb.UPSERT_NODE, {"id": i, "type": kind, "attrs": attrs}) for i, kind, attrs in nodes)
 
-    def propose(state: State) -> Draft:
+    def propose(state: State, read_filter: object) -> Draft:
         return Draft(made, actor="tester", tool="test")
 
     said = {"operation": "create", "entityType": "atom", "projectId": SHOP, "createdByTaskId": TASK}

@@ -156,7 +156,7 @@ def test_a_project_goes_with_all_that_is_known_of_it(librarian: Librarian) -> No
     librarian.append(molecule, "s")
     other = librarian.atom(projectId=OTHER)
     operations = librarian.run(
-        librarian.store.read(librarian.principal, Action.READ, lambda state: project_deletion(state, SHOP))
+        librarian.store.read(librarian.principal, Action.READ, lambda state, read_filter: project_deletion(state, SHOP))
     )
     assert len(operations) == 4
     librarian.put(*operations)

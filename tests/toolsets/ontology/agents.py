@@ -139,7 +139,7 @@ class Keeper(Agent):
         self.run(write())
 
 
-def _proposed(payload: dict[str, Any], state: State) -> Draft:
+def _proposed(payload: dict[str, Any], state: State, read_filter: object) -> Draft:
     return Draft((Operation(Verb.UPSERT_NODE, payload),), actor="other", tool="test")
 
 

@@ -50,7 +50,7 @@ def test_what_stood_before_a_preset_and_violates_it_is_shown(tmp_path: Path) -> 
     async def write() -> None:
         async with app.opened(config.load({"base": str(tmp_path)}, environ={})) as store:
             draft = Draft((Operation(Verb.UPSERT_NODE, document),), actor="ann", tool="test")
-            await store.write(Principal("ann"), Action.WRITE, lambda state: draft)
+            await store.write(Principal("ann"), Action.WRITE, lambda state, read_filter: draft)
 
     asyncio.run(write())
     outcome = CliRunner().invoke(commands, ["--base", str(tmp_path), "use", "software"])

@@ -120,7 +120,7 @@ class Crew:
             self.me, self.session = before
 
     def derived(self, kind: type[A]) -> A:
-        look = self.store.read(Principal(actor=self.me), Action.READ, lambda state: state.derived(kind))
+        look = self.store.read(Principal(actor=self.me), Action.READ, lambda state, read_filter: state.derived(kind))
         return self._runner.run(look)
 
     # -- short forms

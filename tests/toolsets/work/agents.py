@@ -19,8 +19,9 @@ from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import Gate
 from tallystick.server.dispatch import prepare
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import ReadFilter, Store
+from tallystick.store import Store
 from tallystick.toolsets import Answer, Toolset
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work import toolset_with

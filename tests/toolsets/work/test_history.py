@@ -237,7 +237,7 @@ def test_limit_is_20_and_at_most_100(team: Team, a: str) -> None:
 def test_a_redaction_is_told_and_shows_nothing(team: Team, a: str) -> None:
     state = team.partition._state
 
-    def propose(_: Any) -> Draft:
+    def propose(_: Any, read_filter: object) -> Draft:
         plan = state.redaction(a, ("attrs.summary",))
         payload = {"node_id": a, "reason": "private", "redacted_fields": ["attrs.summary"]}
         operation = Operation(Verb.REDACT_NODE, payload, redacts=plan.redacts)

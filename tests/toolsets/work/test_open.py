@@ -106,7 +106,7 @@ def test_of_projects_that_differ_only_in_spelling_the_one_that_is_spelt_so_is_me
 
 def put(team: Team, operations: tuple[Operation, ...]) -> None:
     draft = Draft(operations, actor="ann", tool="import")
-    team.run(team.store.write(Principal(actor="ann"), Action.WRITE, lambda state: draft))
+    team.run(team.store.write(Principal(actor="ann"), Action.WRITE, lambda state, read_filter: draft))
 
 
 def test_a_project_is_one_entity_with_a_uuid_for_its_id(team: Team) -> None:

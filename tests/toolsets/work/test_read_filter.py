@@ -68,7 +68,7 @@ class Plan:
         """By whoever may read the parent, handed over to `agent`: made by a draft of its own."""
         node_id = team.tool_context.ids()
 
-        def propose(state: State) -> Draft:
+        def propose(state: State, read_filter: object) -> Draft:
             with DraftBuilder(state) as builder:
                 project = builder.attrs(parent)["project"]
                 attrs = {"project": project, "parent": parent, "summary": ref, "resolved": False, "rev": 1}
@@ -287,7 +287,7 @@ def test_a_recalled_node_is_handed_out_and_says_so_wherever_it_is_shown() -> Non
         quiet = bytes_of([team.call("graph_onboard"), team.call("graph_next", project="p"), team.query()])
         assert b"untrusted" not in quiet
 
-        def propose(state: State) -> Draft:
+        def propose(state: State, read_filter: object) -> Draft:
             return Draft(
                 trust.recall("recall_1", "poisoned", [*ids.values(), root], {}), actor="officer", tool="recall"
             )

@@ -13,8 +13,8 @@ from typing import Any
 from tallystick.commits import Operation, Verb
 from tallystick.commits.payloads import edge_name, name_of_edge
 from tallystick.errors import LimitExceeded
-from tallystick.state import Sees
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import NODE
 from tallystick.state.work.board import Row, rank_of
@@ -29,15 +29,15 @@ _Change = tuple[NodeVersion | None, NodeVersion | None] | tuple[EdgeVersion | No
 
 
 class DraftBuilder:
-    def __init__(self, state: State, allows: Sees | None = None) -> None:
-        """With `allows`, what becomes actionable is told as far as it and what it waited for may be seen."""
+    def __init__(self, state: State, read_filter: ReadFilter | None = None) -> None:
+        """With a filter, `newly_actionable` is judged by what may be read."""
         self.graph = state.derived(WorkGraph)
         self.operations: list[Operation] = []
         self.state = state
         self._changes: list[_Change] = []
         self._nodes: dict[str, NodeVersion | None] = {}
         self._links: dict[str, Link | None] = {}
-        self._sees = allows
+        self._read_filter = read_filter if read_filter is not None and read_filter.narrows else None
         self._was_ready: dict[Row, bool] = {}
 
     def __enter__(self) -> DraftBuilder:
@@ -135,23 +135,25 @@ class DraftBuilder:
 
     def newly_actionable(self) -> list[Row]:
         """What was not actionable before and is now; what comes next first."""
-        if self._sees is not None:
-            ready = [row for row, was in self._was_ready.items() if not was and self._is_ready(row, self._sees)]
+        if self._read_filter is not None:
+            ready = [row for row, was in self._was_ready.items() if not was and self._is_ready(row, self._read_filter)]
             return sorted(ready, key=rank_of)
         changed = self.graph.was_actionable or {}
         found = [row for row, was in changed.items() if not was and row.rank is not None]
         return sorted(found, key=lambda row: row.rank or ())
 
-    def _note_ready(self, change: NodeVersion | EdgeVersion, allows: Sees) -> None:
+    def _note_ready(self, change: NodeVersion | EdgeVersion, read_filter: ReadFilter) -> None:
         """Whoever may become actionable by a change: the node, the one above it, and those that wait for it."""
         row = self.graph.find(change.source if isinstance(change, EdgeVersion) else change.id)
         around = [] if row is None else [row, *([row.parent] if row.parent is not None else []), *row.dependents]
         for each in around:
             if each not in self._was_ready:
-                self._was_ready[each] = self._is_ready(each, allows)
+                self._was_ready[each] = self._is_ready(each, read_filter)
 
-    def _is_ready(self, row: Row, allows: Sees) -> bool:
-        return row.open and not any(each.open and allows(each.id) for each in (*row.children, *row.depends_on))
+    def _is_ready(self, row: Row, read_filter: ReadFilter) -> bool:
+        return row.open and not any(
+            each.open and read_filter.allows(each.id) for each in (*row.children, *row.depends_on)
+        )
 
     def _add(self, verb: Verb, payload: dict[str, Any]) -> int:
         """The sequence number that it will have."""
@@ -166,10 +168,10 @@ class DraftBuilder:
 
     def _change(self, before: Any, after: Any) -> None:
         self._changes.append((before, after))
-        if self._sees is not None:
-            self._note_ready(before or after, self._sees)
+        if self._read_filter is not None:
+            self._note_ready(before or after, self._read_filter)
         self._tell(before, after)
-        if self._sees is not None and after is not None and before is None and isinstance(after, NodeVersion):
+        if self._read_filter is not None and after is not None and before is None and isinstance(after, NodeVersion):
             made = self.graph.find(after.id)
             if made is not None:
                 self._was_ready.setdefault(made, False)

@@ -15,9 +15,9 @@ from typing import Any, Literal
 import msgspec
 from pyroaring import BitMap
 
-from tallystick.state import Sees
 from tallystick.state.attributes import TEXT_MAX, scalar
 from tallystick.state.conditions import is_same
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import CLAIMED_BY
 from tallystick.state.work.board import Board, Rank, Row, rank_of
 from tallystick.state.work.claims import ClaimTime
@@ -54,25 +54,35 @@ class Readiness(msgspec.Struct, frozen=True):
     actionable: BitMap
 
 
-def readiness(graph: WorkGraph, board: Board, allows: Sees | None = None, among: BitMap | None = None) -> Readiness:
-    """As it is; or as it is among the nodes that may be seen: what may not be holds nobody up, or it would be told of.
+def readiness(
+    graph: WorkGraph, board: Board, read_filter: ReadFilter | None = None, among: BitMap | None = None
+) -> Readiness:
+    """As it is; or as it is among the nodes that may be read: what may not be read holds nobody up.
 
     Then only those are right that are `among` these.
     """
-    if allows is None:
+    if read_filter is None or not read_filter.narrows:
         return Readiness(board.leaves, board.blocked, board.actionable)
     rows, members = graph.by_number, board.members if among is None else among
-    leaves = (board.leaves & members) | _not_held_up(graph, members - board.leaves, allows, lambda row: row.children)
-    free = _not_held_up(graph, members & board.blocked, allows, lambda row: row.depends_on)
+    leaves = (board.leaves & members) | _not_held_up(
+        graph, members - board.leaves, read_filter, lambda row: row.children
+    )
+    free = _not_held_up(graph, members & board.blocked, read_filter, lambda row: row.depends_on)
     blocked = (members & board.blocked) - free
     ready = [number for number in leaves - board.resolved - blocked if rows[number].open]
     return Readiness(leaves, blocked, BitMap(ready))
 
 
-def _not_held_up(graph: WorkGraph, members: BitMap, allows: Sees, others: Callable[[Row], list[Row]]) -> BitMap:
+def _not_held_up(
+    graph: WorkGraph, members: BitMap, read_filter: ReadFilter, others: Callable[[Row], list[Row]]
+) -> BitMap:
     rows = graph.by_number
     return BitMap(
-        [number for number in members if not any(each.open and allows(each.id) for each in others(rows[number]))]
+        [
+            number
+            for number in members
+            if not any(each.open and read_filter.allows(each.id) for each in others(rows[number]))
+        ]
     )
 
 
@@ -101,8 +111,8 @@ def that_fit(
     return left
 
 
-def visible(graph: WorkGraph, hits: BitMap, allows: Sees) -> BitMap:
-    return BitMap([number for number in hits if allows(graph.by_number[number].id)])
+def readable(graph: WorkGraph, hits: BitMap, read_filter: ReadFilter) -> BitMap:
+    return BitMap([number for number in hits if read_filter.allows(graph.by_number[number].id)])
 
 
 def _with_text(board: Board, left: BitMap, sought: str) -> BitMap:
@@ -152,8 +162,8 @@ def page(
     return list(islice(_ORDERS[sort](graph, board, hits, after), limit))
 
 
-def ranked_among(graph: WorkGraph, board: Board, hits: BitMap | None, allows: Sees) -> Iterator[Row]:
-    """Nodes that are actionable among those that may be seen, what comes next first. Asks about no more than it has
+def ranked_among(graph: WorkGraph, board: Board, hits: BitMap | None, read_filter: ReadFilter) -> Iterator[Row]:
+    """Nodes that are actionable among those that may be read, what comes next first. Asks about no more than it has
     come to."""
     rows, waiting = graph.by_number, board.members - board.resolved - board.actionable
     ready: Iterable[Rank] = board.ranked
@@ -161,7 +171,9 @@ def ranked_among(graph: WorkGraph, board: Board, hits: BitMap | None, allows: Se
         ready, waiting = (rank for rank in ready if rank[-1] in hits), waiting & hits
     for *_, number in merge(ready, sorted(rank_of(rows[number]) for number in waiting)):
         row = rows[number]
-        if row.rank is not None or not any(each.open and allows(each.id) for each in (*row.children, *row.depends_on)):
+        if row.rank is not None or not any(
+            each.open and read_filter.allows(each.id) for each in (*row.children, *row.depends_on)
+        ):
             yield row
 
 

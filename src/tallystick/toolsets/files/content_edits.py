@@ -15,10 +15,11 @@ from tallystick.projections.content import Contents, Kind, Prepared
 from tallystick.projections.views import FILE_EDIT
 from tallystick.projections.views.content_files import Edit
 from tallystick.state import Edge, Node
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 
 if TYPE_CHECKING:
-    from tallystick.store import NarrowedPropose, ReadFilter, Store
+    from tallystick.store import Propose, Store
 
 _ATTEMPTS = 10
 
@@ -59,7 +60,7 @@ async def rewrite(
 ) -> int | None:
     """Commit `change` of the content's text. Returns the position, or None when it changes nothing."""
     for _ in range(_ATTEMPTS):
-        seen: Node | Edge = await store.narrowed(
+        seen: Node | Edge = await store.read(
             principal,
             Action.WRITE,
             lambda state, read_filter: _get(state, read_filter, kind, entity_id),
@@ -95,11 +96,9 @@ class _Outdated(Exception):
     """The content is not the one any more that the change was made to."""
 
 
-async def _commit(
-    store: Store, principal: Principal, propose: NarrowedPropose, entity_id: str, prepared: Prepared
-) -> Receipt:
+async def _commit(store: Store, principal: Principal, propose: Propose, entity_id: str, prepared: Prepared) -> Receipt:
     try:
-        return await store.write_narrowed(principal, Action.WRITE, propose, resource=entity_id)
+        return await store.write(principal, Action.WRITE, propose, resource=entity_id)
     except LogClosed:
         # It may be in the log all the same, and then its content is needed.
         raise
@@ -111,7 +110,7 @@ async def _commit(
 def _get(state: State, read_filter: ReadFilter, kind: Kind, entity_id: str) -> Node | Edge:
     """What may not be read is not there, nor is a connection to it."""
     found = state.node(entity_id) if kind == "nodes" else state.edge_by_id(entity_id)
-    shows = read_filter.allows(entity_id) if kind == "nodes" else read_filter.joins(entity_id)
+    shows = read_filter.allows(entity_id) if kind == "nodes" else read_filter.allows_edge(entity_id)
     if found is None or not shows:
         code = "NODE_NOT_FOUND" if kind == "nodes" else "CONNECTION_NOT_FOUND"
         raise NotFound(f"there is no {'node' if kind == 'nodes' else 'connection'} '{entity_id}'", code=code)

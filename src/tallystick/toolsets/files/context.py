@@ -16,14 +16,14 @@ from tallystick.policy import Action, Principal
 from tallystick.private_files import make_directory
 from tallystick.projections.content import Contents, Kind, check_text
 from tallystick.projections.sandboxed_files import SandboxedFiles
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets.files.paths import Entity, Place, place_of
 from tallystick.toolsets.files.reserved import Reserved
-from tallystick.toolsets.read_filter import AnswerFilter
 
 if TYPE_CHECKING:
     from tallystick.projections.views import Views
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ def shows(state: State, read_filter: ReadFilter, entity: Entity) -> bool:
     kind, entity_id = entity
     if kind == "nodes":
         return read_filter.allows(entity_id)
-    return state.edge_name(entity_id) is not None and read_filter.joins(entity_id)
+    return state.edge_name(entity_id) is not None and read_filter.allows_edge(entity_id)
 
 
 def no_content(place: Place) -> NotFound:
@@ -106,7 +106,7 @@ async def check_shown(store: Store, principal: Principal, place: Place) -> None:
     entity = place.entity
     if entity is None or entity[0] != "connections":
         return
-    if not await store.narrowed(principal, Action.READ, lambda state, read_filter: shows(state, read_filter, entity)):
+    if not await store.read(principal, Action.READ, lambda state, read_filter: shows(state, read_filter, entity)):
         raise no_content(place)
 
 
@@ -115,12 +115,17 @@ async def decided(store: Store, principal: Principal, action: Action, place: Pla
 
     Says what must be told beside the content: that its memory was recalled, if it was.
     """
-    if place.entity is None:
+    entity = place.entity
+    if entity is None:
         await store.ask(principal, action, place.resource)
         return {}
+    # Whether a node may be READ is the question itself.
+    is_settled = entity[0] == "nodes" and action is Action.READ
 
-    def look(state: State) -> dict[str, Any]:
-        return AnswerFilter(state).warned(place.resource, {})
+    def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
+        if not is_settled and not shows(state, read_filter, entity):
+            raise no_content(place)
+        return read_filter.warned(place.resource, {})
 
     return await store.read(principal, action, look, resource=place.resource)
 

@@ -11,12 +11,12 @@ import orjson
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Principal
 from tallystick.projections.sandboxed_files import Parts
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
-from tallystick.toolsets.read_filter import AnswerFilter
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 REGISTRY: Parts = ("_system", "registry.json")
 Entities = dict[str, dict[str, Any]]
@@ -33,7 +33,7 @@ async def told(store: Store, principal: Principal, text: str) -> tuple[str, list
     def needs(state: State, read_filter: ReadFilter) -> tuple[bool, bool]:
         return read_filter.narrows, bool(state.derived(Trust).recalls())
 
-    narrows, recalls = await store.narrowed(principal, Action.READ, needs)
+    narrows, recalls = await store.read(principal, Action.READ, needs)
     if not narrows and not recalls:
         return text, []
     nodes, connections = await asyncio.to_thread(_parsed, text)
@@ -42,9 +42,9 @@ async def told(store: Store, principal: Principal, text: str) -> tuple[str, list
         seen = {each: None for each in nodes if read_filter.allows(each)}
         # It shows a connection only with both its ends.
         joined = [name for name, each in connections.items() if each["from"] in seen and each["to"] in seen]
-        return list(seen), joined, AnswerFilter(state, read_filter).untrusted((*seen, *joined))
+        return list(seen), joined, read_filter.untrusted((*seen, *joined))
 
-    seen, joined, untrusted = await store.narrowed(principal, Action.READ, look)
+    seen, joined, untrusted = await store.read(principal, Action.READ, look)
     if len(seen) < len(nodes) or len(joined) < len(connections):
         kept = {each: nodes[each] for each in seen}, {each: connections[each] for each in joined}
         text = await asyncio.to_thread(_written, *kept)

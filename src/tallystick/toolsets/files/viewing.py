@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.policy import Action, Principal
 from tallystick.projections.sandboxed_files import Parts, SandboxedFiles
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.files.arguments import View
@@ -28,10 +29,9 @@ from tallystick.toolsets.files.context import (
 )
 from tallystick.toolsets.files.paths import Place, is_own
 from tallystick.toolsets.files.registry import REGISTRY, named_in, told
-from tallystick.toolsets.read_filter import AnswerFilter
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 PAGE_BYTES_MAX = 48 << 10
 ENTRIES_MAX = 400
@@ -119,7 +119,7 @@ def _fitting(lines: list[str]) -> list[str]:
 async def _directory(tool_context: ToolContext, store: Store, principal: Principal, place: Place) -> Answer:
     """What may be read of it. A content is its memory's, a plain file is asked about by its path."""
     files = tool_context.files_of(principal)
-    narrows = await store.narrowed(principal, Action.READ, lambda state, read_filter: read_filter.narrows)
+    narrows = await store.read(principal, Action.READ, lambda state, read_filter: read_filter.narrows)
     # Where something may be withheld, all are looked through: how many there are on a page is not known before.
     most = None if narrows else ENTRIES_MAX + 1
     listed = await on_disk(lambda: list(islice(_below(files, place.parts, _DEPTH), most)), "read")
@@ -127,18 +127,16 @@ async def _directory(tool_context: ToolContext, store: Store, principal: Princip
     owners = await entities_at(tool_context, principal, contents)
 
     def look(state: State, read_filter: ReadFilter) -> list[dict[str, Any]]:
-        answer_filter = AnswerFilter(state, read_filter)
-
         def allows(entry: dict[str, Any]) -> bool:
             owner = owners.get(entry["path"])
             if owner is not None:
                 return shows(state, read_filter, owner)
-            return not _is_content(entry) and read_filter.sees_file(f"file:{entry['path']}")
+            return not _is_content(entry) and read_filter.allows_resource(f"file:{entry['path']}")
 
-        shown = answer_filter.first(listed, allows, ENTRIES_MAX + 1)
-        return [answer_filter.warned(owners.get(entry["path"], ("nodes", ""))[1], entry) for entry in shown]
+        shown = read_filter.first(listed, allows, ENTRIES_MAX + 1)
+        return [read_filter.warned(owners.get(entry["path"], ("nodes", ""))[1], entry) for entry in shown]
 
-    entries = await store.narrowed(principal, Action.READ, look)
+    entries = await store.read(principal, Action.READ, look)
     return _listing(place, entries[:ENTRIES_MAX], truncated=len(entries) > ENTRIES_MAX)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from tallystick.state import Node
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.toolsets.read_filter import AnswerFilter
 
 Said = dict[str, Any]
 
@@ -18,50 +18,50 @@ LISTED_LEAST = 10
 """So many of a list are shown even where not all of them fit."""
 
 
-def entity_of(knowledge: Knowledge, answer_filter: AnswerFilter, kind: str, entity_id: str, attrs: Said) -> Said:
+def entity_of(knowledge: Knowledge, read_filter: ReadFilter, kind: str, entity_id: str, attrs: Said) -> Said:
     """All its fields, and whether it was recalled."""
-    tell = _atom if kind == "atom" else _molecule
-    return answer_filter.warned(entity_id, {"id": entity_id, **tell(knowledge, answer_filter, attrs)})
+    describe = _atom if kind == "atom" else _molecule
+    return read_filter.warned(entity_id, {"id": entity_id, **describe(knowledge, read_filter, attrs)})
 
 
-def _atom(knowledge: Knowledge, answer_filter: AnswerFilter, attrs: Said) -> Said:
+def _atom(knowledge: Knowledge, read_filter: ReadFilter, attrs: Said) -> Said:
     """Without the pin: what became of that is told by `fresh`."""
     return {
-        "projectId": answer_filter.reference(attrs.get("projectId")),
-        "moleculeId": answer_filter.reference(attrs.get("moleculeId")),
+        "projectId": read_filter.reference(attrs.get("projectId")),
+        "moleculeId": read_filter.reference(attrs.get("moleculeId")),
         "name": attrs.get("name"),
         "paths": listed(attrs, "paths"),
         "knowledge": text(attrs, "knowledge"),
-        "relatedAtoms": related_atoms(knowledge, answer_filter, attrs),
-        **_bookkeeping(answer_filter, attrs),
+        "relatedAtoms": related_atoms(knowledge, read_filter, attrs),
+        **_bookkeeping(read_filter, attrs),
     }
 
 
-def _molecule(knowledge: Knowledge, answer_filter: AnswerFilter, attrs: Said) -> Said:
+def _molecule(knowledge: Knowledge, read_filter: ReadFilter, attrs: Said) -> Said:
     return {
-        "projectId": answer_filter.reference(attrs.get("projectId")),
+        "projectId": read_filter.reference(attrs.get("projectId")),
         "name": attrs.get("name"),
         "knowledge": text(attrs, "knowledge"),
-        "relatedMolecules": related_molecules(knowledge, answer_filter, attrs),
-        **_bookkeeping(answer_filter, attrs),
+        "relatedMolecules": related_molecules(knowledge, read_filter, attrs),
+        **_bookkeeping(read_filter, attrs),
     }
 
 
-def _bookkeeping(answer_filter: AnswerFilter, attrs: Said) -> Said:
-    tasks = {name: answer_filter.reference(attrs.get(name)) for name in ("createdByTaskId", "lastTaskId")}
+def _bookkeeping(read_filter: ReadFilter, attrs: Said) -> Said:
+    tasks = {name: read_filter.reference(attrs.get(name)) for name in ("createdByTaskId", "lastTaskId")}
     return tasks | {name: attrs.get(name) for name in ("version", "createdAt", "updatedAt")}
 
 
-def related_atoms(knowledge: Knowledge, answer_filter: AnswerFilter, attrs: Said) -> list[Said]:
-    return _related(knowledge.atoms, answer_filter, attrs, "relatedAtoms", "atomId")
+def related_atoms(knowledge: Knowledge, read_filter: ReadFilter, attrs: Said) -> list[Said]:
+    return _related(knowledge.atoms, read_filter, attrs, "relatedAtoms", "atomId")
 
 
-def related_molecules(knowledge: Knowledge, answer_filter: AnswerFilter, attrs: Said) -> list[Said]:
-    return _related(knowledge.molecules, answer_filter, attrs, "relatedMolecules", "moleculeId")
+def related_molecules(knowledge: Knowledge, read_filter: ReadFilter, attrs: Said) -> list[Said]:
+    return _related(knowledge.molecules, read_filter, attrs, "relatedMolecules", "moleculeId")
 
 
 def _related(
-    known: Mapping[str, Atom] | Mapping[str, Molecule], answer_filter: AnswerFilter, attrs: Said, field: str, key: str
+    known: Mapping[str, Atom] | Mapping[str, Molecule], read_filter: ReadFilter, attrs: Said, field: str, key: str
 ) -> list[Said]:
     """With the names they have now; null for what is not there any more."""
 
@@ -73,8 +73,8 @@ def _related(
     for entry in entries:
         other = known.get(name_of(entry))
         line = {key: entry.get(key), "name": other.name if other else None, "reason": entry.get("reason")}
-        if answer_filter.tells(name_of(entry)):
-            told.append(answer_filter.warned(name_of(entry), line))
+        if read_filter.allows_reference(name_of(entry)):
+            told.append(read_filter.warned(name_of(entry), line))
     return told
 
 
@@ -84,7 +84,7 @@ ENTRY_FIELDS = ("taskId", "summary", "createdAt")
 def changelog_of(
     state: State,
     knowledge: Knowledge,
-    answer_filter: AnswerFilter,
+    read_filter: ReadFilter,
     kind: Parent,
     parent_id: str,
     limit: int,
@@ -92,18 +92,16 @@ def changelog_of(
 ) -> list[Said]:
     """The newest entries, as they are shown with their parent; `at` where others may have written since."""
     nodes = (state.node(entry_id, at) for entry_id in knowledge.changelog(kind, parent_id))
-    newest = answer_filter.first(
-        (node for node in nodes if node is not None), lambda node: answer_filter.allows(node.id), limit
+    newest = read_filter.first(
+        (node for node in nodes if node is not None), lambda node: read_filter.allows(node.id), limit
     )
-    return [entry_of(answer_filter, node, ENTRY_FIELDS) for node in newest]
+    return [entry_of(read_filter, node, ENTRY_FIELDS) for node in newest]
 
 
-def entry_of(answer_filter: AnswerFilter, node: Node, fields: Sequence[str]) -> Said:
+def entry_of(read_filter: ReadFilter, node: Node, fields: Sequence[str]) -> Said:
     """Of a changelog."""
-    said = {name: node.attrs.get(name) for name in fields} | {
-        "taskId": answer_filter.reference(node.attrs.get("taskId"))
-    }
-    return answer_filter.warned(node.id, {"id": node.id, **said})
+    said = {name: node.attrs.get(name) for name in fields} | {"taskId": read_filter.reference(node.attrs.get("taskId"))}
+    return read_filter.warned(node.id, {"id": node.id, **said})
 
 
 def listed(attrs: Said, field: str) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tallystick.policy import Action, Principal
 from tallystick.state.knowledge import CHANGELOG
 from tallystick.state.knowledge.catalogue import Knowledge
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import clamped, succeeded
@@ -17,11 +18,10 @@ from tallystick.toolsets.knowledge.context import Operations, ToolContext, put
 from tallystick.toolsets.knowledge.lookup import check_unused, get_entity
 from tallystick.toolsets.knowledge.query import OFFSET_MAX
 from tallystick.toolsets.knowledge.task_reference import get_task
-from tallystick.toolsets.read_filter import AnswerFilter, itself
 from tallystick.toolsets.truncation import cut_short, room_for, that_fit
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 TOOL = "manage_changelog"
 FIELDS = ("parentType", "parentId", "taskId", "summary", "createdAt")
@@ -37,13 +37,13 @@ async def manage_changelog(
 async def _append(tool_context: ToolContext, store: Store, principal: Principal, asked: ChangelogArguments) -> Answer:
     entry_id, parent_id = uuid.uuid4().hex, asked.parentId or ""
 
-    def draw(state: State, operations: Operations, answer_filter: AnswerFilter) -> Said:
-        get_entity(state, answer_filter, asked.parentType, parent_id)
+    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> Said:
+        get_entity(state, read_filter, asked.parentType, parent_id)
         check_unused(state, entry_id)
         values = (
             asked.parentType,
             parent_id,
-            get_task(tool_context, state, answer_filter, asked.taskId or ""),
+            get_task(tool_context, state, read_filter, asked.taskId or ""),
             (asked.summary or "").strip(),
         )
         attrs = dict(zip(FIELDS, (*values, tool_context.now(state)), strict=True))
@@ -56,17 +56,17 @@ async def _append(tool_context: ToolContext, store: Store, principal: Principal,
 
 async def _search(tool_context: ToolContext, store: Store, principal: Principal, asked: ChangelogArguments) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> Said:
-        return _page(state, AnswerFilter(state, read_filter), asked, room_for(principal, ANSWER_BYTES_MAX))
+        return _page(state, read_filter, asked, room_for(principal, ANSWER_BYTES_MAX))
 
-    return succeeded(await tool_context.narrowed(store, principal, Action.SEARCH, look, resource=asked.parentId))
+    return succeeded(await tool_context.read(store, principal, Action.SEARCH, look, resource=asked.parentId))
 
 
-def _page(state: State, answer_filter: AnswerFilter, asked: ChangelogArguments, bytes_max: int) -> Said:
+def _page(state: State, read_filter: ReadFilter, asked: ChangelogArguments, bytes_max: int) -> Said:
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
-    ids = answer_filter.seen(state.derived(Knowledge).changelog(asked.parentType, asked.parentId or ""), itself)
+    ids = read_filter.readable(state.derived(Knowledge).changelog(asked.parentType, asked.parentId or ""))
     nodes = (node for node in map(state.node, ids[offset : offset + limit]) if node is not None)
-    entries = that_fit((entry_of(answer_filter, node, FIELDS) for node in nodes), bytes_max)
+    entries = that_fit((entry_of(read_filter, node, FIELDS) for node in nodes), bytes_max)
     data: Said = {"entries": entries, "count": len(entries), "total": len(ids), "limit": limit, "offset": offset}
     data |= cut_short(len(entries), limit=limit, left=len(ids) - offset)
     if entries and offset + len(entries) < len(ids):

@@ -14,17 +14,17 @@ from tallystick.commits import Draft, Operation, Verb
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.knowledge.catalogue import Knowledge, Parent
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets.envelope import find_uuid
 from tallystick.toolsets.knowledge.freshness import Pin, Repository, told
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.context import ToolContext as WorkDesk
 from tallystick.toolsets.work.context import Unwritten
 
 if TYPE_CHECKING:
-    from tallystick.store import NarrowedLook, ReadFilter, Store
+    from tallystick.store import Look, Store
 
 FRESHNESS_BYTES_MAX = 20_000
 """Of an answer; where files were changed wholesale it is only told of which atoms."""
@@ -52,8 +52,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         """Never before the head, so that times follow the order of the log."""
         return max(to_text(self.clock()), state.head.timestamp)
 
-    async def narrowed(
-        self, store: Store, principal: Principal, action: Action, look: NarrowedLook[T], *, resource: str | None = None
+    async def read(
+        self, store: Store, principal: Principal, action: Action, look: Look[T], *, resource: str | None = None
     ) -> T:
         """What `look` tells of what the principal may read."""
 
@@ -64,14 +64,14 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
                 state.derived(derived)
             return look(state, read_filter)
 
-        return await store.narrowed(principal, action, prepared, resource=resource)
+        return await store.read(principal, action, prepared, resource=resource)
 
     async def write(
         self,
         store: Store,
         principal: Principal,
         tool: str,
-        draw: Callable[[State, Operations, AnswerFilter], T],
+        draw: Callable[[State, Operations, ReadFilter], T],
         *,
         action: Action = Action.WRITE,
         resource: str | None = None,
@@ -86,7 +86,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         def propose(state: State, read_filter: ReadFilter) -> Draft:
             drawn.clear()
             operations: Operations = []
-            drawn.append(draw(state, operations, AnswerFilter(state, read_filter)))
+            drawn.append(draw(state, operations, read_filter))
             if not operations:
                 raise Unwritten
             job = task()
@@ -94,7 +94,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
             return Draft(tuple(operations), actor=principal.actor, tool=tool, run_context=context)
 
         with suppress(Unwritten):
-            await store.write_narrowed(principal, action, propose, resource=resource)
+            await store.write(principal, action, propose, resource=resource)
         return drawn[0]
 
     async def pin(self, patterns: Sequence[str], *, instead_of: Pin | None = None) -> Pin | None:

@@ -8,34 +8,34 @@ from typing import Any
 from tallystick.errors import Conflict
 from tallystick.state import Node
 from tallystick.state.knowledge import ATOM, MOLECULE
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import NODE, PROJECT
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.envelope import find_uuid, not_found
-from tallystick.toolsets.read_filter import AnswerFilter
 
 TYPES = {"atom": ATOM, "molecule": MOLECULE}
 
 
-def get_project(state: State, tell: AnswerFilter, reference: str) -> str:
+def get_project(state: State, read_filter: ReadFilter, reference: str) -> str:
     """By its id; or, as agents know it who opened it with graph_open, by its name or its root."""
-    found = _find(state, tell, reference, PROJECT)
+    found = _find(state, read_filter, reference, PROJECT)
     if found is None:
         board = state.derived(WorkGraph).project(reference)
-        found = board.id if board is not None and tell.allows(board.id) else None
+        found = board.id if board is not None and read_filter.allows(board.id) else None
     if found is None:
         raise not_found("project", reference, "graph_open and manage_container make projects")
     return found
 
 
-def find_task(state: State, tell: AnswerFilter, reference: str) -> str | None:
-    return _find(state, tell, reference, NODE)
+def find_task(state: State, read_filter: ReadFilter, reference: str) -> str | None:
+    return _find(state, read_filter, reference, NODE)
 
 
-def get_entity(state: State, tell: AnswerFilter, kind: str, entity_id: str) -> Node:
+def get_entity(state: State, read_filter: ReadFilter, kind: str, entity_id: str) -> Node:
     """An atom or a molecule."""
     node = find_entity(state, kind, entity_id)
-    allows = tell.allows(entity_id)
+    allows = read_filter.allows(entity_id)
     if node is not None and allows:
         return node
     known = state.owner(entity_id) if allows else None
@@ -58,10 +58,10 @@ def check_unused(state: State, entity_id: str) -> None:
         raise Conflict("a new id turned out to be taken", hint="nothing was written: call again")
 
 
-def _find(state: State, tell: AnswerFilter, reference: str, node_type: str) -> str | None:
+def _find(state: State, read_filter: ReadFilter, reference: str, node_type: str) -> str | None:
     """By its id as it was made, or by a UUID in any spelling."""
     for entity_id in (reference, find_uuid(reference)):
         known = state.owner(entity_id) if entity_id is not None else None
-        if entity_id is not None and known is not None and known[0] == node_type and tell.allows(entity_id):
+        if entity_id is not None and known is not None and known[0] == node_type and read_filter.allows(entity_id):
             return entity_id
     return None

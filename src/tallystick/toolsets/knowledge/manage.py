@@ -17,6 +17,7 @@ from tallystick.state.conditions import is_same
 from tallystick.state.knowledge import ATOM
 from tallystick.state.knowledge.catalogue import Knowledge, Parent
 from tallystick.state.knowledge.globs import normalised
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, check_version, succeeded, violated
@@ -33,7 +34,6 @@ from tallystick.toolsets.knowledge.lookup import (
     version_of,
 )
 from tallystick.toolsets.knowledge.task_reference import get_task, task_of_creation
-from tallystick.toolsets.read_filter import AnswerFilter, itself
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -55,12 +55,12 @@ async def _create(tool_context: ToolContext, store: Store, principal: Principal,
     pin = await _pin(tool_context, asked, patterns) if asked.entityType == "atom" else None
     task = asked.createdByTaskId
 
-    def draw(state: State, operations: Operations, answer_filter: AnswerFilter) -> Said:
+    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> Said:
         nonlocal task
         check_unused(state, entity_id)
         now = tool_context.now(state)
-        project = get_project(state, answer_filter, asked.projectId or "")
-        task = task_of_creation(tool_context, state, answer_filter, principal, project, asked.createdByTaskId)
+        project = get_project(state, read_filter, asked.projectId or "")
+        task = task_of_creation(tool_context, state, read_filter, principal, project, asked.createdByTaskId)
         attrs: Said = {
             "projectId": project,
             "name": (asked.name or "").strip(),
@@ -72,14 +72,14 @@ async def _create(tool_context: ToolContext, store: Store, principal: Principal,
             "updatedAt": now,
         }
         if asked.entityType == "atom":
-            _check_molecule(state, answer_filter, asked.moleculeId, project)
+            _check_molecule(state, read_filter, asked.moleculeId, project)
             attrs["moleculeId"] = asked.moleculeId
             attrs["paths"] = patterns
             attrs["relatedAtoms"] = related(asked.relatedAtoms or [], "atomId")
             attrs |= _pinned(pin)
         else:
             attrs["relatedMolecules"] = related(asked.relatedMolecules or [], "moleculeId")
-        return _put(state, operations, answer_filter, asked, entity_id, attrs)
+        return _put(state, operations, read_filter, asked, entity_id, attrs)
 
     entity = await tool_context.write(store, principal, TOOL, draw, resource=entity_id, task=lambda: task)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} created", exempt=True)
@@ -89,23 +89,23 @@ def _patterns(asked: ManageArguments) -> list[str] | None:
     return None if asked.paths is None else [normalised(pattern) for pattern in asked.paths]
 
 
-def _check_molecule(state: State, answer_filter: AnswerFilter, molecule_id: str | None, project_id: str) -> None:
+def _check_molecule(state: State, read_filter: ReadFilter, molecule_id: str | None, project_id: str) -> None:
     if molecule_id is None:
         return
-    if get_entity(state, answer_filter, "molecule", molecule_id).attrs.get("projectId") != project_id:
+    if get_entity(state, read_filter, "molecule", molecule_id).attrs.get("projectId") != project_id:
         raise violated(f"molecule '{molecule_id}' belongs to another project", moleculeId=molecule_id)
 
 
 def _put(
     state: State,
     operations: Operations,
-    answer_filter: AnswerFilter,
+    read_filter: ReadFilter,
     asked: ManageArguments,
     entity_id: str,
     attrs: Said,
 ) -> Said:
     operations.append(put(entity_id, TYPES[asked.entityType], attrs))
-    return entity_of(state.derived(Knowledge), answer_filter, asked.entityType, entity_id, attrs)
+    return entity_of(state.derived(Knowledge), read_filter, asked.entityType, entity_id, attrs)
 
 
 # -- pins
@@ -146,20 +146,20 @@ async def _update(tool_context: ToolContext, store: Store, principal: Principal,
     if asked.entityType == "atom" and (asked.pin or (tool_context.pin_knowledge and asked.pin is None)):
         pin = await _pin(tool_context, asked, *await _pinned_at_head(store, principal, asked))
 
-    def draw(state: State, operations: Operations, answer_filter: AnswerFilter) -> Said:
-        before = _checked(state, answer_filter, asked)
+    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> Said:
+        before = _checked(state, read_filter, asked)
         project = str(before.get("projectId"))
-        _check_project(state, answer_filter, asked, project)
-        task = get_task(tool_context, state, answer_filter, asked.lastTaskId) if asked.lastTaskId is not None else None
+        _check_project(state, read_filter, asked, project)
+        task = get_task(tool_context, state, read_filter, asked.lastTaskId) if asked.lastTaskId is not None else None
         now = tool_context.now(state)
-        attrs = before | _changes(state, answer_filter, asked, before, project, now, task) | _pinned(pin)
+        attrs = before | _changes(state, read_filter, asked, before, project, now, task) | _pinned(pin)
         attrs |= {"lastTaskId": task} if task else {}
         if asked.pin is False:
             attrs.pop("pin", None)
         if is_same(attrs, before):
-            return entity_of(state.derived(Knowledge), answer_filter, asked.entityType, entity_id, before)
+            return entity_of(state.derived(Knowledge), read_filter, asked.entityType, entity_id, before)
         attrs |= {"version": version_of(attrs) + 1, "updatedAt": now}
-        return _put(state, operations, answer_filter, asked, entity_id, attrs)
+        return _put(state, operations, read_filter, asked, entity_id, attrs)
 
     entity = await tool_context.write(store, principal, TOOL, draw, resource=entity_id, task=lambda: asked.lastTaskId)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} updated", exempt=True)
@@ -168,7 +168,7 @@ async def _update(tool_context: ToolContext, store: Store, principal: Principal,
 async def _pinned_at_head(store: Store, principal: Principal, asked: ManageArguments) -> tuple[list[str], Pin | None]:
     """Its patterns, and its pin. Who changes them meanwhile changes the version too, and this update is refused."""
 
-    def look(state: State) -> Said:
+    def look(state: State, read_filter: ReadFilter) -> Said:
         node = find_entity(state, "atom", asked.id or "")
         return node.attrs if node is not None else {}
 
@@ -179,21 +179,21 @@ async def _pinned_at_head(store: Store, principal: Principal, asked: ManageArgum
     return listed(attrs, "paths") if given is None else given, read_pin(attrs)
 
 
-def _checked(state: State, answer_filter: AnswerFilter, asked: ManageArguments) -> Said:
+def _checked(state: State, read_filter: ReadFilter, asked: ManageArguments) -> Said:
     """A copy of what it is now, if it is there and as old as the caller believes."""
-    attrs = get_entity(state, answer_filter, asked.entityType, asked.id or "").attrs
+    attrs = get_entity(state, read_filter, asked.entityType, asked.id or "").attrs
     check_version(asked.version or 0, version_of(attrs))
     return dict(attrs)
 
 
-def _check_project(state: State, answer_filter: AnswerFilter, asked: ManageArguments, project: str) -> None:
-    if asked.projectId is not None and get_project(state, answer_filter, asked.projectId) != project:
+def _check_project(state: State, read_filter: ReadFilter, asked: ManageArguments, project: str) -> None:
+    if asked.projectId is not None and get_project(state, read_filter, asked.projectId) != project:
         raise violated(f"projectId cannot be changed: this {asked.entityType} belongs to project '{project}'")
 
 
 def _changes(
     state: State,
-    answer_filter: AnswerFilter,
+    read_filter: ReadFilter,
     asked: ManageArguments,
     attrs: Said,
     project: str,
@@ -208,7 +208,7 @@ def _changes(
     if asked.paths is not None:
         changes["paths"] = _patterns(asked)
     if asked.entityType == "atom" and asked.has("moleculeId"):
-        _check_molecule(state, answer_filter, asked.moleculeId, project)
+        _check_molecule(state, read_filter, asked.moleculeId, project)
         changes["moleculeId"] = asked.moleculeId
     if asked.relatedAtoms is not None:
         changes["relatedAtoms"] = related(asked.relatedAtoms, "atomId")
@@ -231,10 +231,10 @@ def _knowledge(asked: ManageArguments, before: str, now: str, task: str | None) 
 
 
 async def _delete(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
-    def draw(state: State, operations: Operations, answer_filter: AnswerFilter) -> Said:
-        attrs = _checked(state, answer_filter, asked)
+    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> Said:
+        attrs = _checked(state, read_filter, asked)
         task = (
-            get_task(tool_context, state, answer_filter, asked.lastTaskId)
+            get_task(tool_context, state, read_filter, asked.lastTaskId)
             if asked.lastTaskId is not None
             else attrs.get("lastTaskId")
         )
@@ -243,11 +243,11 @@ async def _delete(tool_context: ToolContext, store: Store, principal: Principal,
         data: Said = {"deleted": True, "id": asked.id}
         if asked.entityType == "molecule" and asked.cascade:
             gone += [("atom", atom_id) for atom_id in members]
-            data["deletedAtoms"] = len(answer_filter.seen(members, itself))
+            data["deletedAtoms"] = len(read_filter.readable(members))
         elif asked.entityType == "molecule":
             for atom_id in members:
                 _orphan(state, operations, atom_id, tool_context.now(state), task)
-            data["orphanedAtoms"] = len(answer_filter.seen(members, itself))
+            data["orphanedAtoms"] = len(read_filter.readable(members))
         operations += deletion(state, gone)
         return data
 

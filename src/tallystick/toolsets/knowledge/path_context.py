@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tallystick.state import Breathing
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
 from tallystick.state.knowledge.globs import is_directory, segments_of
 from tallystick.state.knowledge.index import GlobIndex
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets.knowledge.answers import (
     ANSWER_BYTES_MAX,
@@ -32,11 +33,7 @@ from tallystick.toolsets.knowledge.answers import (
 from tallystick.toolsets.knowledge.context import Pins, ToolContext
 from tallystick.toolsets.knowledge.context_files import files_in
 from tallystick.toolsets.knowledge.freshness import read_pin
-from tallystick.toolsets.read_filter import AnswerFilter, itself
 from tallystick.toolsets.truncation import listing, size_of
-
-if TYPE_CHECKING:
-    from tallystick.store import ReadFilter
 
 ATOMS_MAX = 500
 """More are never shown at once, however short they are."""
@@ -60,16 +57,16 @@ def context(
     state: State,
     project_id: str,
     paths: Sequence[str],
-    answer_filter: AnswerFilter,
+    read_filter: ReadFilter,
     *,
     changelog: int = 0,
     bytes_max: int = ANSWER_BYTES_MAX,
 ) -> Breathing[Context]:
     """`changelog` entries with each; 0 leaves them out. What does not fit is cut, and said to be."""
     knowledge, asked = state.derived(Knowledge), state.count
-    matched, unmatched = yield from _match(knowledge, project_id, paths, answer_filter)
+    matched, unmatched = yield from _match(knowledge, project_id, paths, read_filter)
     # Among many paths others may have written meanwhile: the answer is as it was when it was asked for.
-    told = _ContextBuilder(state, knowledge, answer_filter, asked, changelog)
+    told = _ContextBuilder(state, knowledge, read_filter, asked, changelog)
     atoms = in_order(atom for atom, _ in matched.values())
     for atom in atoms[:ATOMS_MAX]:
         told.add(atom, matched[atom.id][1])
@@ -104,7 +101,7 @@ class NodeKnowledge(msgspec.Struct, frozen=True):
         Links may be of any kind: those that are no repository paths are passed over.
         """
         paths = repository_paths([*links, *files_in(sections)])
-        found = drained(context(state, project_id, paths, AnswerFilter(state, read_filter), bytes_max=bytes_max))
+        found = drained(context(state, project_id, paths, read_filter or ReadFilter(state), bytes_max=bytes_max))
         for entry in _entries(found.data):
             for name in ("relatedAtoms", "relatedMolecules"):
                 if not entry.get(name):
@@ -123,7 +120,7 @@ def graph_hints(
     state: State | None = None,
     project_id: str | None = None,
     paths: Sequence[str] = (),
-    answer_filter: AnswerFilter | None = None,
+    read_filter: ReadFilter | None = None,
 ) -> Said:
     """What a task that was completed might mean for the knowledge; with the atoms of its files, if they are given."""
     hints: Said = {
@@ -136,11 +133,11 @@ def graph_hints(
     }
     if state is None or project_id is None or not paths:
         return hints
-    answer_filter = answer_filter or AnswerFilter(state)
+    read_filter = read_filter or ReadFilter(state)
     knowledge = state.derived(Knowledge)
-    matched, unmatched = drained(_match(knowledge, project_id, repository_paths(paths), answer_filter))
+    matched, unmatched = drained(_match(knowledge, project_id, repository_paths(paths), read_filter))
     atoms = in_order(atom for atom, _ in matched.values())
-    lines = (answer_filter.warned(atom.id, {"id": atom.id, "name": atom.name}) for atom in atoms)
+    lines = (read_filter.warned(atom.id, {"id": atom.id, "name": atom.name}) for atom in atoms)
     told = listing("atoms", lines, len(atoms), 2_000, note="atomsOmitted") | {"unmatchedPaths": unmatched}
     cut_list(told, "unmatchedPaths")
     return hints | {name: value for name, value in told.items() if value}
@@ -177,7 +174,7 @@ def drained(answer: Generator[None, None, T]) -> T:
 
 
 def _match(
-    knowledge: Knowledge, project_id: str, paths: Sequence[str], answer_filter: AnswerFilter
+    knowledge: Knowledge, project_id: str, paths: Sequence[str], read_filter: ReadFilter
 ) -> Breathing[tuple[dict[str, tuple[Atom, list[str]]], list[str]]]:
     """By its id each atom with the paths that it is about, as they were spelt; and the paths that nobody is."""
     of_project = knowledge.of_project(project_id)
@@ -186,7 +183,7 @@ def _match(
     for number, path in enumerate(paths, 1):
         owners: Iterable[str] = _owners(of_project.globs, path)
         # What only others know of is as if nobody did.
-        for atom_id in (owners := answer_filter.seen(owners, itself)):
+        for atom_id in (owners := read_filter.readable(owners)):
             matched.setdefault(atom_id, (of_project.atoms[atom_id], []))[1].append(path)
         if not owners:
             unmatched.append(path)
@@ -209,14 +206,12 @@ def _owners(globs: GlobIndex[str], path: str) -> set[str]:
 class _ContextBuilder:
     """An answer in the making, of the state after `at` commits."""
 
-    def __init__(
-        self, state: State, knowledge: Knowledge, answer_filter: AnswerFilter, at: int, changelog: int
-    ) -> None:
+    def __init__(self, state: State, knowledge: Knowledge, read_filter: ReadFilter, at: int, changelog: int) -> None:
         self.orphans: list[Said] = []
         self.pins: Pins = {}
         self._state = state
         self._knowledge = knowledge
-        self._answer_filter = answer_filter
+        self._read_filter = read_filter
         self._at = at
         self._changelog = changelog
         self._molecules: dict[Molecule, Said] = {}
@@ -236,12 +231,12 @@ class _ContextBuilder:
             "name": atom.name,
             "knowledge": text(attrs, "knowledge"),
             "matchedPaths": paths,
-            "relatedAtoms": related_atoms(self._knowledge, self._answer_filter, attrs),
+            "relatedAtoms": related_atoms(self._knowledge, self._read_filter, attrs),
         }
         molecule = self._knowledge.molecules.get(atom.molecule or "")
-        alone = molecule is None or not self._answer_filter.allows(molecule.id)
+        alone = molecule is None or not self._read_filter.allows(molecule.id)
         place = self.orphans if alone or molecule is None else self._molecule(molecule)["atoms"]
-        place.append(self._answer_filter.warned(atom.id, entry | self._history("atom", atom.id)))
+        place.append(self._read_filter.warned(atom.id, entry | self._history("atom", atom.id)))
 
     def _molecule(self, molecule: Molecule) -> Said:
         if molecule not in self._molecules:
@@ -250,18 +245,18 @@ class _ContextBuilder:
                 "id": molecule.id,
                 "name": molecule.name,
                 "knowledge": text(attrs, "knowledge"),
-                "relatedMolecules": related_molecules(self._knowledge, self._answer_filter, attrs),
+                "relatedMolecules": related_molecules(self._knowledge, self._read_filter, attrs),
                 **self._history("molecule", molecule.id),
                 "atoms": [],
             }
-            self._molecules[molecule] = self._answer_filter.warned(molecule.id, told)
+            self._molecules[molecule] = self._read_filter.warned(molecule.id, told)
         return self._molecules[molecule]
 
     def _history(self, kind: Parent, entity_id: str) -> Said:
         if not self._changelog:
             return {}
         entries = changelog_of(
-            self._state, self._knowledge, self._answer_filter, kind, entity_id, self._changelog, self._at
+            self._state, self._knowledge, self._read_filter, kind, entity_id, self._changelog, self._at
         )
         return {"changelog": entries}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing, Node
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import clamped, succeeded
@@ -27,11 +28,10 @@ from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity, get_project
 from tallystick.toolsets.knowledge.path_context import Context, add_freshness, context
 from tallystick.toolsets.knowledge.reverify import add_work
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.truncation import cut_short, room_for, size_of, that_fit
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 OFFSET_MAX = 1 << 53
 _BREATH = 50
@@ -62,37 +62,37 @@ async def _get(tool_context: ToolContext, store: Store, principal: Principal, as
     entity_id = asked.id or ""
 
     def look(state: State, read_filter: ReadFilter) -> Context:
-        node = get_entity(state, AnswerFilter(state, read_filter), asked.entityType or "", entity_id)
-        tell = _molecule if asked.entityType == "molecule" else _atom
-        return tell(state, AnswerFilter(state, read_filter), node, asked)
+        node = get_entity(state, read_filter, asked.entityType or "", entity_id)
+        describe = _molecule if asked.entityType == "molecule" else _atom
+        return describe(state, read_filter, node, asked)
 
-    found: Context = await tool_context.narrowed(store, principal, Action.READ, look, resource=entity_id)
+    found: Context = await tool_context.read(store, principal, Action.READ, look, resource=entity_id)
     fresh = await _freshness(tool_context, store, principal, found.pins)
     for atom in [found.data["atom"]] if "atom" in found.data else found.data["atoms"]:
         atom |= fresh.get(atom["id"], {})
     return succeeded(found.data, exempt=True)
 
 
-def _atom(state: State, answer_filter: AnswerFilter, node: Node, asked: QueryArguments) -> Context:
+def _atom(state: State, read_filter: ReadFilter, node: Node, asked: QueryArguments) -> Context:
     knowledge = state.derived(Knowledge)
-    data: Said = {"atom": entity_of(knowledge, answer_filter, "atom", node.id, node.attrs)}
+    data: Said = {"atom": entity_of(knowledge, read_filter, "atom", node.id, node.attrs)}
     if asked.includeChangelog is not False:
-        data["changelog"] = changelog_of(state, knowledge, answer_filter, "atom", node.id, _inline(asked))
+        data["changelog"] = changelog_of(state, knowledge, read_filter, "atom", node.id, _inline(asked))
     pins: Pins = {}
     _note_pin(node, pins)
     return Context(data, pins)
 
 
-def _molecule(state: State, answer_filter: AnswerFilter, node: Node, asked: QueryArguments) -> Context:
+def _molecule(state: State, read_filter: ReadFilter, node: Node, asked: QueryArguments) -> Context:
     knowledge = state.derived(Knowledge)
-    data: Said = {"molecule": entity_of(knowledge, answer_filter, "molecule", node.id, node.attrs), "atoms": []}
+    data: Said = {"molecule": entity_of(knowledge, read_filter, "molecule", node.id, node.attrs), "atoms": []}
     if asked.includeChangelog is not False:
-        data["changelog"] = changelog_of(state, knowledge, answer_filter, "molecule", node.id, _inline(asked))
-    members = answer_filter.seen(knowledge.members(node.id), lambda member: member.id)
+        data["changelog"] = changelog_of(state, knowledge, read_filter, "molecule", node.id, _inline(asked))
+    members = read_filter.readable(knowledge.members(node.id), lambda member: member.id)
     left = ANSWER_BYTES_MAX - size_of(data)
     pins: Pins = {}
     for member in members:
-        atom = _whole(state, answer_filter, member, asked, pins)
+        atom = _whole(state, read_filter, member, asked, pins)
         left -= size_of(atom) + 1
         if left < 0 and data["atoms"]:
             pins.pop(member.id, None)
@@ -106,7 +106,7 @@ def _molecule(state: State, answer_filter: AnswerFilter, node: Node, asked: Quer
 
 def _whole(
     state: State,
-    answer_filter: AnswerFilter,
+    read_filter: ReadFilter,
     entry: Atom | Molecule,
     asked: QueryArguments,
     pins: Pins,
@@ -119,9 +119,9 @@ def _whole(
     assert node is not None, "what is in the catalogue is in the graph"
     if kind == "atom":
         _note_pin(node, pins)
-    said = entity_of(knowledge, answer_filter, kind, node.id, node.attrs)
+    said = entity_of(knowledge, read_filter, kind, node.id, node.attrs)
     if asked.includeChangelog is not False:
-        said["changelog"] = changelog_of(state, knowledge, answer_filter, kind, node.id, _inline(asked), at)
+        said["changelog"] = changelog_of(state, knowledge, read_filter, kind, node.id, _inline(asked), at)
     return said
 
 
@@ -138,19 +138,19 @@ async def _search(tool_context: ToolContext, store: Store, principal: Principal,
     def look(state: State, read_filter: ReadFilter) -> Breathing[Said]:
         return _found(state, asked, read_filter, room_for(principal, ANSWER_BYTES_MAX))
 
-    found: Said = await tool_context.narrowed(store, principal, Action.SEARCH, look)
+    found: Said = await tool_context.read(store, principal, Action.SEARCH, look)
     return succeeded(found)
 
 
 def _found(state: State, asked: QueryArguments, read_filter: ReadFilter, bytes_max: int) -> Breathing[Said]:
     # While many are looked through others may write: all of it is as it was when it was asked for.
-    answer_filter, at = AnswerFilter(state, read_filter), state.count
+    at = state.count
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
-    hits = yield from _holding(state, at, _candidates(state, answer_filter, asked), (asked.query or "").strip())
+    hits = yield from _holding(state, at, _candidates(state, read_filter, asked), (asked.query or "").strip())
     if read_filter.narrows:
         hits = [entry for entry in hits if read_filter.allows(entry.id)]
-    page = (_listed(state, answer_filter, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
+    page = (_listed(state, read_filter, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
     items = that_fit(page, bytes_max)
     data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
     data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
@@ -159,9 +159,9 @@ def _found(state: State, asked: QueryArguments, read_filter: ReadFilter, bytes_m
     return data
 
 
-def _candidates(state: State, answer_filter: AnswerFilter, asked: QueryArguments) -> Sequence[Atom | Molecule]:
+def _candidates(state: State, read_filter: ReadFilter, asked: QueryArguments) -> Sequence[Atom | Molecule]:
     knowledge = state.derived(Knowledge)
-    of_project = knowledge.of_project(get_project(state, answer_filter, asked.projectId or ""))
+    of_project = knowledge.of_project(get_project(state, read_filter, asked.projectId or ""))
     if asked.entityType == "molecule":
         return in_order(of_project.molecules.values())
     if asked.moleculeId is not None:
@@ -172,7 +172,7 @@ def _candidates(state: State, answer_filter: AnswerFilter, asked: QueryArguments
     return in_order(
         atom
         for atom in of_project.atoms.values()
-        if knowledge.is_orphan(atom) or not answer_filter.allows(atom.molecule or "")
+        if knowledge.is_orphan(atom) or not read_filter.allows(atom.molecule or "")
     )
 
 
@@ -198,9 +198,9 @@ def _knowledge(state: State, at: int, entry: Atom | Molecule) -> str:
 
 
 def _listed(
-    state: State, answer_filter: AnswerFilter, asked: QueryArguments, entry: Atom | Molecule, at: int, bytes_max: int
+    state: State, read_filter: ReadFilter, asked: QueryArguments, entry: Atom | Molecule, at: int, bytes_max: int
 ) -> Said:
-    said = _whole(state, answer_filter, entry, asked, {}, at)
+    said = _whole(state, read_filter, entry, asked, {}, at)
     if size_of(said) > bytes_max:
         # By itself more than a page holds: whoever wants all of it gets it by its id.
         cut_list(said, "changelog", 0)
@@ -215,10 +215,10 @@ def _listed(
 
 async def _context(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> Breathing[Context]:
-        project = get_project(state, AnswerFilter(state, read_filter), asked.projectId or "")
-        return context(state, project, asked.paths or [], AnswerFilter(state, read_filter), changelog=_inline(asked))
+        project = get_project(state, read_filter, asked.projectId or "")
+        return context(state, project, asked.paths or [], read_filter, changelog=_inline(asked))
 
-    found: Context = await tool_context.narrowed(store, principal, Action.READ, look)
+    found: Context = await tool_context.read(store, principal, Action.READ, look)
     fresh = await _freshness(tool_context, store, principal, found.pins)
     add_freshness(found, fresh)
     return succeeded(found.data)

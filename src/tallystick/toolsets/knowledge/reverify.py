@@ -16,6 +16,7 @@ from tallystick.errors import TallystickError
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.knowledge.catalogue import Knowledge
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.board import Row
@@ -65,8 +66,12 @@ async def pin_resolved(tool_context: ToolContext, store: Store, principal: Princ
     if not written or receipt.duplicate:
         return
     tool = receipt.commits[0].tool
+
+    def look(state: State, read_filter: ReadFilter) -> Sequence[str]:
+        return _verified(state, receipt, written)
+
     try:
-        for atom_id in await store.read(principal, Action.READ, lambda state: _verified(state, receipt, written)):
+        for atom_id in await store.read(principal, Action.READ, look):
             await _repin(tool_context, store, principal, atom_id, tool)
     except TallystickError as error:
         logger.warning("what was verified could not be looked up: %s", error.message)
@@ -90,7 +95,7 @@ async def _repin(tool_context: ToolContext, store: Store, principal: Principal, 
 async def _add(
     tool_context: ToolContext, store: Store, principal: Principal, stale: Sequence[Said], tool: str, most: int
 ) -> int:
-    def look(state: State) -> list[Said]:
+    def look(state: State, read_filter: ReadFilter) -> list[Said]:
         return [atom for atom in stale if _place(state, state.derived(WorkGraph), atom) is not None][:most]
 
     wanted: list[Said] = await store.read(principal, Action.SEARCH, look) if stale else []
@@ -98,7 +103,7 @@ async def _add(
         return 0
     ids = [tool_context.work.ids() for _ in wanted]
 
-    def draw(builder: DraftBuilder) -> int:
+    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> int:
         return sum(_draw(builder, node_id, atom) for node_id, atom in zip(ids, wanted, strict=True))
 
     added, _ = await tool_context.work.write(

@@ -14,15 +14,15 @@ from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.knowledge import ATOM
 from tallystick.state.knowledge.catalogue import Knowledge, in_order
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets.knowledge.answers import Said, listed, text
 from tallystick.toolsets.knowledge.context import Operations, Pins, ToolContext, put
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity
-from tallystick.toolsets.read_filter import AnswerFilter
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 _BREATH = 50
 
@@ -34,9 +34,9 @@ async def find_stale(
     projects' if none is named. Nothing where git cannot tell."""
 
     def look(state: State, read_filter: ReadFilter) -> Breathing[tuple[list[Said], Pins]]:
-        return _pinned(state, AnswerFilter(state, read_filter), project_id)
+        return _pinned(state, read_filter, project_id)
 
-    found: tuple[list[Said], Pins] = await tool_context.narrowed(store, principal, Action.SEARCH, look)
+    found: tuple[list[Said], Pins] = await tool_context.read(store, principal, Action.SEARCH, look)
     atoms, pins = found
     fresh = await tool_context.compare(pins)
     told = [atom | fresh.get(str(atom["id"]), {}) for atom in atoms]
@@ -52,7 +52,7 @@ async def repin(tool_context: ToolContext, store: Store, principal: Principal, a
     attrs = await store.read(
         principal,
         Action.READ,
-        lambda state: get_entity(state, AnswerFilter(state), "atom", atom_id).attrs,
+        lambda state, read_filter: get_entity(state, read_filter, "atom", atom_id).attrs,
         resource=atom_id,
     )
     patterns = listed(attrs, "paths")
@@ -60,8 +60,8 @@ async def repin(tool_context: ToolContext, store: Store, principal: Principal, a
     if pin is None:
         return False
 
-    def draw(state: State, operations: Operations, answer_filter: AnswerFilter) -> None:
-        attrs = get_entity(state, answer_filter, "atom", atom_id).attrs
+    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> None:
+        attrs = get_entity(state, read_filter, "atom", atom_id).attrs
         if listed(attrs, "paths") != patterns:
             raise Conflict(f"the paths of atom '{atom_id}' were changed meanwhile", hint="try again")
         operations.append(
@@ -72,21 +72,21 @@ async def repin(tool_context: ToolContext, store: Store, principal: Principal, a
     return True
 
 
-def _pinned(state: State, answer_filter: AnswerFilter, project_id: str | None) -> Breathing[tuple[list[Said], Pins]]:
+def _pinned(state: State, read_filter: ReadFilter, project_id: str | None) -> Breathing[tuple[list[Said], Pins]]:
     knowledge, at = state.derived(Knowledge), state.count
     rows = knowledge.atoms if project_id is None else knowledge.of_project(project_id).atoms
     atoms: list[Said] = []
     pins: Pins = {}
     pinned = in_order(row for row in rows.values() if row.pinned)
-    for number, row in enumerate(answer_filter.seen(pinned, lambda row: row.id)):
+    for number, row in enumerate(read_filter.readable(pinned, lambda row: row.id)):
         node = state.node(row.id, at)
         attrs = node.attrs if node is not None else {}
         pin = read_pin(attrs)
         if pin is not None:
             pins[row.id] = (listed(attrs, "paths"), pin)
-            last, project = (answer_filter.reference(each) for each in (text(attrs, "lastTaskId"), row.project))
+            last, project = (read_filter.reference(each) for each in (text(attrs, "lastTaskId"), row.project))
             atom = {"id": row.id, "name": row.name, "projectId": project, "lastTaskId": last}
-            atoms.append(answer_filter.warned(row.id, atom))
+            atoms.append(read_filter.warned(row.id, atom))
         if number % _BREATH == 0:
             yield
     return atoms, pins

@@ -6,19 +6,19 @@ from itertools import islice
 
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.envelope import not_found
 from tallystick.toolsets.knowledge.context import ToolContext
 from tallystick.toolsets.knowledge.lookup import find_task
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.work.held_claims import held_by
 
 _CLAIMS_NAMED = 20
 
 
-def get_task(tool_context: ToolContext, state: State, answer_filter: AnswerFilter, reference: str) -> str:
-    found = find_task(state, answer_filter, reference)
+def get_task(tool_context: ToolContext, state: State, read_filter: ReadFilter, reference: str) -> str:
+    found = find_task(state, read_filter, reference)
     if found is None:
         raise not_found("task", reference, f"{tool_context.tasks_are_made_by} makes tasks")
     return found
@@ -27,17 +27,17 @@ def get_task(tool_context: ToolContext, state: State, answer_filter: AnswerFilte
 def task_of_creation(
     tool_context: ToolContext,
     state: State,
-    answer_filter: AnswerFilter,
+    read_filter: ReadFilter,
     principal: Principal,
     project_id: str,
     reference: str | None,
 ) -> str:
     if reference is not None:
-        return get_task(tool_context, state, answer_filter, reference)
+        return get_task(tool_context, state, read_filter, reference)
     graph = state.derived(WorkGraph)
     board = graph.boards.get(project_id)
     held = held_by(tool_context.work, graph, board, principal) if board is not None else iter(())
-    claims = [row.id for row in islice((row for row in held if answer_filter.allows(row.id)), _CLAIMS_NAMED)]
+    claims = [row.id for row in islice((row for row in held if read_filter.allows(row.id)), _CLAIMS_NAMED)]
     if len(claims) == 1:
         return claims[0]
     if claims:
@@ -46,7 +46,7 @@ def task_of_creation(
             hint="say which of them this comes from",
             details={"claims": claims},
         )
-    root = answer_filter.reference(board.root) if board is not None else None
+    root = read_filter.reference(board.root) if board is not None else None
     raise InvalidArgument(
         "createdByTaskId is required for create operation", hint=_how_to_make_one(tool_context, project_id, root)
     )

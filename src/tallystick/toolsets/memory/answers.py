@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from tallystick.state import Edge, Node, Path, Provenance
-from tallystick.state.trust import Trust
+from tallystick.state.read_filter import ReadFilter
 from tallystick.toolsets.truncation import size_of
-from tallystick.toolsets.trust import warned
 
 ANSWER_BYTES_MAX = 50_000
 """25,000 tokens at two bytes each: hashes are that dense, prose takes half as many tokens."""
@@ -42,9 +41,9 @@ def edge_of(edge: Edge) -> dict[str, Any]:
     return {"id": edge.id, "from": edge.source, "to": edge.target, "rel": edge.rel, "attrs": edge.attrs}
 
 
-def path_of(path: Path, trust: Trust) -> dict[str, Any]:
+def path_of(path: Path, read_filter: ReadFilter) -> dict[str, Any]:
     told = ({"from": e.source, "to": e.target, "rel": e.rel, "attrs": e.attrs} for e in path.edges)
-    edges = [warned(trust, edge.id, document) for edge, document in zip(path.edges, told, strict=True)]
+    edges = [read_filter.warned(edge.id, document) for edge, document in zip(path.edges, told, strict=True)]
     return {"path": path.ids, "edges": edges}
 
 

@@ -16,18 +16,17 @@ import msgspec
 from tallystick.commits import EDGE_VERBS, REDACTIONS
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
-from tallystick.state import Lineage, Sees, Step
+from tallystick.state import Lineage, Step
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, pagination, slim
 from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, LineageArguments, agree, refuse
 from tallystick.toolsets.truncation import room_for, size_of, while_fitting
-from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
     from tallystick.projections.openlineage import EventBuilder
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 STEPS = 250
 _BREATH_SECONDS = 0.005
@@ -45,7 +44,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     depth: Depth
     offset: int
     limit: int
-    allows: Sees | None
+    read_filter: ReadFilter
     bytes_max: int
 
 
@@ -77,36 +76,37 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments) -
     bytes_max = room_for(principal, ANSWER_BYTES_MAX)
 
     def look(state: State, read_filter: ReadFilter) -> dict[str, Any] | Page | AnswerBuilder:
-        allows = read_filter.allows if read_filter.narrows else None
         if asked.depth == "summary":
-            return _summary(state, asked.entity_id, allows, bytes_max)
+            return _summary(state, asked.entity_id, read_filter, bytes_max)
         wanted = Wanted(
             depth=asked.depth,
             offset=asked.offset or 0,
             limit=PAGE_DEFAULT if asked.limit is None else asked.limit,
-            allows=allows,
+            read_filter=read_filter,
             bytes_max=bytes_max,
         )
         return _history(state, asked.entity_id, wanted, has_runs=form == "openlineage_v1")
 
-    told: dict[str, Any] | Page = await store.narrowed(principal, Action.READ, look, resource=asked.entity_id)
+    told: dict[str, Any] | Page = await store.read(principal, Action.READ, look, resource=asked.entity_id)
     return Answer(await SHAPES[form](told) if isinstance(told, Page) else told)
 
 
 def _history(state: State, entity_id: str, wanted: Wanted, *, has_runs: bool) -> AnswerBuilder:
-    found = state.lineage(entity_id, wanted.depth, wanted.offset, wanted.limit, wanted.allows)
+    found = state.lineage(entity_id, wanted.depth, wanted.offset, wanted.limit, wanted.read_filter)
     if found is None:
         raise _unknown(entity_id)
     telling = (yield from _earlier(state, found, wanted)) if has_runs else None
-    return Page(wanted=wanted, found=found, entity=_entity(state, found, wanted.bytes_max), telling=telling)
+    return Page(
+        wanted=wanted, found=found, entity=_entity(wanted.read_filter, found, wanted.bytes_max), telling=telling
+    )
 
 
-def _summary(state: State, entity_id: str, allows: Sees | None, bytes_max: int) -> dict[str, Any]:
+def _summary(state: State, entity_id: str, read_filter: ReadFilter, bytes_max: int) -> dict[str, Any]:
     summary = state.summary(entity_id)
-    found = state.lineage(entity_id, "direct", 0, 1, allows)
+    found = state.lineage(entity_id, "direct", 0, 1, read_filter)
     if summary is None or found is None:
         raise _unknown(entity_id)
-    return {"entity": _entity(state, found, bytes_max), "summary": msgspec.to_builtins(summary)}
+    return {"entity": _entity(read_filter, found, bytes_max), "summary": msgspec.to_builtins(summary)}
 
 
 def _unknown(entity_id: str) -> NotFound:
@@ -128,10 +128,10 @@ async def _as_json(page: Page) -> dict[str, Any]:
     }
 
 
-def _entity(state: State, found: Lineage, bytes_max: int) -> dict[str, Any]:
+def _entity(read_filter: ReadFilter, found: Lineage, bytes_max: int) -> dict[str, Any]:
     current = entity_of(found.current) if found.current else edge_of(found.edge) if found.edge else None
     shown = slim(current, "attrs", bytes_max // 4) if current else None
-    return warned(state.derived(Trust), found.id, {"id": found.id, "type": found.type, "current_state": shown})
+    return read_filter.warned(found.id, {"id": found.id, "type": found.type, "current_state": shown})
 
 
 def record_of(step: Step, bytes_max: int) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def _earlier(state: State, found: Lineage, wanted: Wanted) -> Generator[None, No
 
     telling = EventBuilder(lambda commit: found.type)
     for start in range(0, wanted.offset, STEPS):
-        earlier = state.lineage(found.id, wanted.depth, start, min(STEPS, wanted.offset - start), wanted.allows)
+        earlier = state.lineage(found.id, wanted.depth, start, min(STEPS, wanted.offset - start), wanted.read_filter)
         for step in earlier.steps if earlier else ():
             telling.skip(step.commit)
         yield

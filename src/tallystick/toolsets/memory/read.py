@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 from tallystick.commits import Commit
 from tallystick.policy import Action, Principal
 from tallystick.state import Edge, Provenance
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, only, provenance_of, slim
 from tallystick.toolsets.memory.arguments import ReadArguments, agree, check_fields, refuse, required
 from tallystick.toolsets.truncation import room_for, that_fit
-from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 EDGES_MAX = 100
 STEPS = 100
@@ -42,7 +41,7 @@ async def read(store: Store, principal: Principal, asked: ReadArguments) -> Answ
             return {"unchanged": True, "position": state.position}
         return _looked(state, str(entity_id), kind, asked, read_filter, bytes_max)
 
-    data = await store.narrowed(principal, Action.READ, look, resource=entity_id, min_position=asked.min_lamport)
+    data = await store.read(principal, Action.READ, look, resource=entity_id, min_position=asked.min_lamport)
     return Answer(data, exempt=True)
 
 
@@ -52,17 +51,15 @@ def _looked(
     started = time.perf_counter()
     at = state.resolve(asked.as_of) if asked.as_of is not None else None
     entity, provenance = _find(state, entity_id, kind, at, read_filter)
-    trust = state.derived(Trust)
     answer: dict[str, Any] = {
-        "entity": warned(trust, entity_id, only(asked.fields, entity)) if entity else None,
+        "entity": read_filter.warned(entity_id, only(asked.fields, entity)) if entity else None,
         "provenance": provenance,
         "position": state.position,
     }
     if asked.include_edges:
-        allows = read_filter.allows if read_filter.narrows else None
         around = entity and "type" in entity
-        edges = state.edges(entity_id, at=at, limit=EDGES_MAX + 1, allows=allows) if around else []
-        answer |= _edges(edges, trust, bytes_max)
+        edges = state.edges(entity_id, at=at, limit=EDGES_MAX + 1, read_filter=read_filter) if around else []
+        answer |= _edges(edges, read_filter, bytes_max)
     answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
     answer["cache_hit"] = at is None
     return answer
@@ -78,11 +75,7 @@ def _find(state: State, entity_id: str, kind: str | None, at: int | None, read_f
     if node is not None:
         return (entity_of(node), provenance_of(node.provenance)) if kind in (None, node.type) else NOTHING
     edge = state.edge_by_id(entity_id, at)
-    if (
-        edge is None
-        or kind not in (None, edge.rel)
-        or not all([read_filter.allows(edge.source), read_filter.allows(edge.target)])
-    ):
+    if edge is None or kind not in (None, edge.rel) or not read_filter.allows_all((edge.source, edge.target)):
         return NOTHING
     provenance = _provenance_of_edge(state, edge)
     authors = {key: provenance[key] for key in ("created_by", "updated_by")} if provenance else {}
@@ -108,7 +101,7 @@ def _provenance(commit: Commit, created_by: str) -> Provenance:
     return Provenance(commit.commit_id, created_by, commit.actor, commit.timestamp, commit.lamport, commit.content_hash)
 
 
-def _edges(found: list[Edge], trust: Trust, bytes_max: int) -> dict[str, Any]:
-    told = (warned(trust, edge.id, slim(edge_of(edge), "attrs", bytes_max)) for edge in found[:EDGES_MAX])
+def _edges(found: list[Edge], read_filter: ReadFilter, bytes_max: int) -> dict[str, Any]:
+    told = (read_filter.warned(edge.id, slim(edge_of(edge), "attrs", bytes_max)) for edge in found[:EDGES_MAX])
     shown = that_fit(told, bytes_max)
     return {"edges": shown, "edges_truncated": len(shown) < len(found)}

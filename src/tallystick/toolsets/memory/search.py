@@ -14,8 +14,8 @@ from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Principal
 from tallystick.state import Condition, Node, Page, Path, Query, Test, Walk, Walked
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.answers import (
     ANSWER_BYTES_MAX,
@@ -37,10 +37,9 @@ from tallystick.toolsets.memory.arguments import (
     refuse,
 )
 from tallystick.toolsets.truncation import room_for, size_of, that_fit
-from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 HOPS_MAX = 3
 REACHED_MAX = 100
@@ -80,7 +79,7 @@ async def search(store: Store, principal: Principal, asked: SearchArguments, *, 
         answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
         return answer
 
-    return Answer(await store.narrowed(principal, Action.SEARCH, look, resource=sought.entity_id))
+    return Answer(await store.read(principal, Action.SEARCH, look, resource=sought.entity_id))
 
 
 # -- what is asked
@@ -216,7 +215,7 @@ def _searched(state: State, sought: SearchQuery, asked: SearchArguments, read_fi
         ),
         read_filter,
     )
-    answer = _listed(state.derived(Trust), page.nodes, page.total, sought, asked.fields, sought.bytes_max)
+    answer = _listed(read_filter, page.nodes, page.total, sought, asked.fields, sought.bytes_max)
     return answer | {"cache_hit": page.indexed and asked.as_of is None}
 
 
@@ -233,7 +232,7 @@ def _readable(state: State, query: Query, read_filter: ReadFilter) -> Generator[
     while True:
         page: Page = yield from state.search(msgspec.structs.replace(query, offset=0, limit=taken))
         seen = [node for node in page.nodes if read_filter.allows(node.id)]
-        if len(seen) > end or taken >= page.total or not read_filter.is_clear:
+        if len(seen) > end or taken >= page.total or read_filter.pending:
             return Page(seen[query.offset : end], min(len(seen), end + 1), page.indexed)
         taken *= 4
 
@@ -245,12 +244,11 @@ def _walked(
     traversal = sought.traversal or Traversal()
     walked = yield from state.walk(_walk_of(sought, traversal, at, hops_max, read_filter))
     nodes, paths = yield from _narrowed(state, sought, at, walked)
-    trust = state.derived(Trust)
     half = sought.bytes_max // 2
-    shown = that_fit((slim(path_of(path, trust), "edges", half) for path in paths), half)
+    shown = that_fit((slim(path_of(path, read_filter), "edges", half) for path in paths), half)
     reached = nodes[sought.offset : sought.offset + sought.limit]
     left = sought.bytes_max - size_of(shown)
-    return _listed(trust, reached, len(nodes), sought, asked.fields, left) | {
+    return _listed(read_filter, reached, len(nodes), sought, asked.fields, left) | {
         "paths": shown,
         "edges_traversed": walked.edges_traversed,
         "truncated": walked.truncated or traversal.hops > hops_max or len(shown) < len(paths),
@@ -276,7 +274,7 @@ def _walk_of(sought: SearchQuery, traversal: Traversal, at: int, hops_max: int, 
         at=at,
         entities_max=REACHED_MAX,
         paths_max=PATHS_MAX,
-        allows=read_filter.allows if read_filter.narrows else None,
+        read_filter=read_filter,
     )
 
 
@@ -294,9 +292,14 @@ def _narrowed(
 
 
 def _listed(
-    trust: Trust, nodes: list[Node], total: int, sought: SearchQuery, fields: list[str] | None, bytes_max: int
+    read_filter: ReadFilter,
+    nodes: list[Node],
+    total: int,
+    sought: SearchQuery,
+    fields: list[str] | None,
+    bytes_max: int,
 ) -> dict[str, Any]:
-    told = (warned(trust, node.id, _result_of(node, fields, bytes_max)) for node in nodes)
+    told = (read_filter.warned(node.id, _result_of(node, fields, bytes_max)) for node in nodes)
     entities = that_fit(told, bytes_max)
     newest = max(nodes[: len(entities)], key=lambda node: node.provenance.lamport, default=None)
     return {

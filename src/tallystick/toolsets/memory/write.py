@@ -14,12 +14,13 @@ from tallystick.commits.payloads import edge_name, name_of_edge
 from tallystick.errors import Conflict, LimitExceeded, NotFound
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.arguments import EdgeArgument, WriteArguments, refuse, required
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 TOOL = "memory.write"
 PAYLOAD_BYTES_MAX = 1024 * 1024
@@ -47,7 +48,7 @@ async def write(store: Store, principal: Principal, asked: WriteArguments) -> An
         told[:] = [_is_told(read_filter, operation) for operation in draft.operations] if read_filter.narrows else []
         return draft
 
-    receipt = await store.write_narrowed(
+    receipt = await store.write(
         author, action, propose, resource=resource_of(asked), written_type=written_type_of(asked), blindly=True
     )
     return Answer(receipt_of(receipt, told))
@@ -263,7 +264,7 @@ def _check_ends(state: State, read_filter: ReadFilter, asked: WriteArguments) ->
 
 def _check_joins(state: State, read_filter: ReadFilter, asked: WriteArguments) -> None:
     """An edge to what may not be read is not there."""
-    if not read_filter.joins(resource_of(asked)):
+    if not read_filter.allows_edge(resource_of(asked)):
         raise _no_edge(asked)
 
 

@@ -11,8 +11,8 @@ from tallystick.policy import Action, Principal
 from tallystick.projections.content import Prepared
 from tallystick.state import Edge
 from tallystick.state.ontology import check_connection, check_properties
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import CreateConnection, DeleteConnection, GetConnection, UpdateConnection
@@ -29,10 +29,9 @@ from tallystick.toolsets.ontology.context import (
     fresh_id,
     repeated,
 )
-from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 _STEPS = 100
 
@@ -71,11 +70,11 @@ async def create_connection(
 async def get_connection(tool_context: ToolContext, store: Store, principal: Principal, asked: GetConnection) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> tuple[Edge, str, dict[str, Any]]:
         edge = lookup.get_connection(state, read_filter, asked.connection_id)
-        return edge, _created(state, edge), warned(state.derived(Trust), edge.id, {})
+        return edge, _created(state, edge), read_filter.warned(edge.id, {})
 
     if asked.include_content:
         await tool_context.adopt_edit(principal, "connections", asked.connection_id)
-    edge, created, warning = await store.narrowed(principal, Action.READ, look, resource=asked.connection_id)
+    edge, created, warning = await store.read(principal, Action.READ, look, resource=asked.connection_id)
     answer = {
         "id": edge.id,
         "type": edge.rel,

@@ -18,11 +18,12 @@ from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.projections.content import Contents, Kind, Prepared
 from tallystick.projections.text import TextIndex
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 CONTENT_BYTES_MAX = 100_000_000
 PROPERTIES_BYTES_MAX = 1 << 20
@@ -89,7 +90,7 @@ class Writing(msgspec.Struct, frozen=True):
 
     async def look(self, judge: Callable[[State, ReadFilter], Any], resource: str) -> Any:
         """Judge before anything is prepared on disk, as whoever may write: the refusal must cost nothing."""
-        return await self.store.narrowed(
+        return await self.store.read(
             self.principal, self.action, judge, resource=resource, written_type=self.written_type
         )
 
@@ -117,7 +118,7 @@ class Writing(msgspec.Struct, frozen=True):
         self, draft: Callable[[State, ReadFilter], Draft], resource: str, prepared: Prepared | None
     ) -> Receipt:
         try:
-            return await self.store.write_narrowed(
+            return await self.store.write(
                 self.principal, self.action, draft, resource=resource, written_type=self.written_type
             )
         except LogClosed:

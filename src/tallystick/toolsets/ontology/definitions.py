@@ -23,6 +23,7 @@ from tallystick.state.ontology import (
     define_node_type,
     define_ontology,
 )
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.ontology import lookup
@@ -37,7 +38,7 @@ from tallystick.toolsets.ontology.context import ToolContext, Writing, done
 from tallystick.toolsets.ontology.violations import Rules, rules_of, violations
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 Propose = Callable[[State], tuple[Operation, ...]]
 
@@ -90,7 +91,7 @@ async def add_connection_type(
 
 
 async def get_ontology(tool_context: ToolContext, store: Store, principal: Principal, asked: GetOntology) -> Answer:
-    def look(state: State) -> dict[str, Any]:
+    def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
         return described(lookup.get_ontology(state))
 
     return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY, is_entity=False), exempt=True)
@@ -99,7 +100,7 @@ async def get_ontology(tool_context: ToolContext, store: Store, principal: Princ
 async def validate_connection(
     tool_context: ToolContext, store: Store, principal: Principal, asked: ValidateConnection
 ) -> Answer:
-    def look(state: State) -> dict[str, Any]:
+    def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
         ontology = lookup.get_ontology(state)
         try:
             kind = lookup.get_connection_type(ontology, asked.connection_type)

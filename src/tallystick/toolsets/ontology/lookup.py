@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tallystick.errors import NotFound
 from tallystick.state import Edge, Node
 from tallystick.state.ontology import ConnectionType, Ontology, listed
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-
-if TYPE_CHECKING:
-    from tallystick.store import ReadFilter
 
 
 def get_ontology(state: State) -> Ontology:
@@ -76,7 +72,7 @@ def get_node(state: State, read_filter: ReadFilter, node_id: str) -> Node:
 def get_connection(state: State, read_filter: ReadFilter, connection_id: str) -> Edge:
     """One both of whose ends may be read."""
     edge = state.edge_by_id(connection_id)
-    if edge is None or not read_filter.joins(connection_id) or not _is_connection(state, edge):
+    if edge is None or not read_filter.allows_edge(connection_id) or not _is_connection(state, edge):
         raise no_connection(connection_id)
     return edge
 

@@ -11,8 +11,8 @@ from tallystick.policy import Action, Principal
 from tallystick.projections.content import Prepared
 from tallystick.state import Node
 from tallystick.state.ontology import check_properties
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.state.trust import Trust
 from tallystick.toolsets import Answer
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import CreateNode, GetNode, UpdateNode
@@ -30,10 +30,9 @@ from tallystick.toolsets.ontology.context import (
     fresh_id,
     repeated,
 )
-from tallystick.toolsets.trust import warned
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 
 async def create_node(tool_context: ToolContext, store: Store, principal: Principal, asked: CreateNode) -> Answer:
@@ -75,17 +74,17 @@ async def get_node(tool_context: ToolContext, store: Store, principal: Principal
             "properties": node.attrs,
             "content_format": _format_of(node),
         }
-        return warned(state.derived(Trust), node.id, told)
+        return read_filter.warned(node.id, told)
 
-    return Answer(await store.narrowed(principal, Action.READ, look, resource=asked.node_id), exempt=True)
+    return Answer(await store.read(principal, Action.READ, look, resource=asked.node_id), exempt=True)
 
 
 async def get_node_content(tool_context: ToolContext, store: Store, principal: Principal, asked: GetNode) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> tuple[Node, dict[str, Any]]:
-        return lookup.get_node(state, read_filter, asked.node_id), warned(state.derived(Trust), asked.node_id, {})
+        return lookup.get_node(state, read_filter, asked.node_id), read_filter.warned(asked.node_id, {})
 
     await tool_context.adopt_edit(principal, "nodes", asked.node_id)
-    node, warning = await store.narrowed(principal, Action.READ, look, resource=asked.node_id)
+    node, warning = await store.read(principal, Action.READ, look, resource=asked.node_id)
     content = node.content or {"text": ""}
     encoding = content.get("encoding", "utf-8")
     data = await asyncio.to_thread(tool_context.contents_of(principal).read, content)

@@ -16,17 +16,17 @@ from tallystick.policy import Action, Principal
 from tallystick.projections.text import RANKED_LIMIT, Hit
 from tallystick.state import Breathing
 from tallystick.state.ontology import ConnectionType, Ontology, check_properties
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.type_members import IdPage, find_connections, find_neighbours, find_nodes
 from tallystick.toolsets import Answer
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import GetConnectedNodes, QueryConnections, QueryNodes, SearchContent
 from tallystick.toolsets.ontology.context import ToolContext
-from tallystick.toolsets.read_filter import AnswerFilter, readable_of
 from tallystick.toolsets.truncation import cut_short, room_for
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 Said = dict[str, Any]
 PAGE_BYTES_MAX = 50_000
@@ -40,9 +40,9 @@ async def query_nodes(tool_context: ToolContext, store: Store, principal: Princi
     def look(state: State, read_filter: ReadFilter) -> Breathing[Said]:
         find = partial(find_nodes, state, _types(state, asked.type), asked.properties or {})
         found = yield from _readable(find, read_filter, read_filter.allows, asked.offset or 0, _limit(asked.limit))
-        return _page("node_ids", found, asked.offset or 0, AnswerFilter(state, read_filter), principal)
+        return _page("node_ids", found, asked.offset or 0, read_filter, principal)
 
-    return Answer(await store.narrowed(principal, Action.SEARCH, look))
+    return Answer(await store.read(principal, Action.SEARCH, look))
 
 
 async def query_connections(
@@ -59,10 +59,10 @@ async def query_connections(
             source=asked.from_node_id,
             target=asked.to_node_id,
         )
-        found = yield from _readable(find, read_filter, read_filter.joins, asked.offset or 0, _limit(asked.limit))
-        return _page("connection_ids", found, asked.offset or 0, AnswerFilter(state, read_filter), principal)
+        found = yield from _readable(find, read_filter, read_filter.allows_edge, asked.offset or 0, _limit(asked.limit))
+        return _page("connection_ids", found, asked.offset or 0, read_filter, principal)
 
-    return Answer(await store.narrowed(principal, Action.SEARCH, look))
+    return Answer(await store.read(principal, Action.SEARCH, look))
 
 
 async def get_connected_nodes(
@@ -79,9 +79,9 @@ async def get_connected_nodes(
             each for each in find_neighbours(state, asked.node_id, kinds, asked.direction) if read_filter.allows(each)
         ]
         page = IdPage(found[offset : offset + _limit(asked.limit)], len(found))
-        return _page("node_ids", page, offset, AnswerFilter(state, read_filter), principal)
+        return _page("node_ids", page, offset, read_filter, principal)
 
-    return Answer(await store.narrowed(principal, Action.SEARCH, look, resource=asked.node_id))
+    return Answer(await store.read(principal, Action.SEARCH, look, resource=asked.node_id))
 
 
 async def search_content(tool_context: ToolContext, store: Store, principal: Principal, asked: SearchContent) -> Answer:
@@ -89,13 +89,14 @@ async def search_content(tool_context: ToolContext, store: Store, principal: Pri
     ranked = asked.mode == "ranked"
     offset, limit = asked.offset or 0, _limit(asked.limit or (RANKED_LIMIT if ranked else None))
     most = offset + limit + 1
-    await store.read(principal, Action.SEARCH, lambda state: None)  # Who may not search does not reach the index.
+    # Who may not search does not reach the index.
+    await store.read(principal, Action.SEARCH, lambda state, read_filter: None)
     while True:
         found = await tool_context.text_of(principal).search(
             asked.query, node_type=asked.node_type, limit=most, mode=asked.mode
         )
         look = partial(_typed, hits=found.hits, ranked=ranked, start=offset, stop=offset + limit)
-        typed, recalled, settled = await store.narrowed(principal, Action.SEARCH, look)
+        typed, recalled, settled = await store.read(principal, Action.SEARCH, look)
         if settled or len(found.hits) < most:
             break
         most *= 2
@@ -106,7 +107,10 @@ async def search_content(tool_context: ToolContext, store: Store, principal: Pri
     if page and offset + len(page) < len(typed):
         answer["next_offset"] = offset + len(page)
     answer |= cut_short(len(page), limit=limit, left=len(typed) - offset)
-    if found.skipped and (skipped := await readable_of(store, principal, found.skipped[: SKIPPED_MAX + 1])):
+    too_long = found.skipped[: SKIPPED_MAX + 1]
+    if too_long and (
+        skipped := await store.read(principal, Action.SEARCH, lambda state, read_filter: read_filter.readable(too_long))
+    ):
         answer["skipped"] = skipped[:SKIPPED_MAX]
         answer |= cut_short(SKIPPED_MAX, limit=SKIPPED_MAX + 1, left=len(skipped), note="skipped_truncated")
     if untrusted := [hit.node_id for hit in page if hit.node_id in recalled]:
@@ -134,7 +138,7 @@ def _typed(
     end = stop
     if not ranked:
         seen, end = _by_creation(state, seen, start, stop)
-    return seen, AnswerFilter(state, read_filter).untrusted(hit.node_id for hit in seen), end < len(seen)
+    return seen, read_filter.untrusted(hit.node_id for hit in seen), end < len(seen)
 
 
 def _by_creation(state: State, hits: list[Hit], start: int, stop: int) -> tuple[list[Hit], int]:
@@ -164,7 +168,7 @@ def _readable(
     while True:
         found: IdPage = yield from find(offset=0, limit=taken)
         seen = [each for each in found.ids if shows(each)]
-        if len(seen) > end or taken >= found.total or not read_filter.is_clear:
+        if len(seen) > end or taken >= found.total or read_filter.pending:
             return IdPage(seen[offset:end], min(len(seen), end + 1))
         taken *= 4
 
@@ -187,12 +191,12 @@ def _limit(asked: int | None) -> int:
     return min(asked or PAGE_IDS_MAX, PAGE_IDS_MAX)
 
 
-def _page(key: str, found: IdPage, offset: int, answer_filter: AnswerFilter, principal: Principal) -> Said:
+def _page(key: str, found: IdPage, offset: int, read_filter: ReadFilter, principal: Principal) -> Said:
     shown = _fitting(found.ids, room_for(principal, PAGE_BYTES_MAX))
     end = offset + len(shown)
     more: Said = {"next_offset": end, "total": found.total} if shown and end < found.total else {}
     more |= cut_short(len(shown), limit=len(found.ids), left=len(found.ids))
-    if untrusted := answer_filter.untrusted(shown):
+    if untrusted := read_filter.untrusted(shown):
         more["untrusted"] = untrusted
     return {key: shown, **more}
 

@@ -24,11 +24,12 @@ from tallystick.state.ontology import (
     check_connection,
     check_properties,
 )
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.type_members import find_connections, find_nodes, may_have_members
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 SHOWN_MAX = 20
 LOOKED_AT_MAX = 100_000
@@ -78,7 +79,7 @@ async def _told(store: Store, principal: Principal, rules: Rules) -> Said:
     def members(state: State, read_filter: ReadFilter) -> Breathing[Members]:
         return _members(state, rules)
 
-    there: Members = await store.narrowed(principal, Action.SEARCH, members)
+    there: Members = await store.read(principal, Action.SEARCH, members)
     nodes, connections, is_all = there
     for judge, ids in ((_judge_node, nodes), (_judge_connection, connections)):
         for start in range(0, len(ids), _AT_ONCE):
@@ -98,7 +99,7 @@ async def _violating(store: Store, principal: Principal, judge: Judge, ids: list
             yield
         return wrong
 
-    return await store.narrowed(principal, Action.SEARCH, look)
+    return await store.read(principal, Action.SEARCH, look)
 
 
 def _members(state: State, rules: Rules) -> Breathing[Members]:
@@ -117,7 +118,7 @@ def _judge_node(state: State, read_filter: ReadFilter, node_id: str) -> Said | N
 
 def _judge_connection(state: State, read_filter: ReadFilter, edge_id: str) -> Said | None:
     fault = _fault(partial(_check_edge, state, edge_id))
-    if fault is None or not read_filter.joins(edge_id):
+    if fault is None or not read_filter.allows_edge(edge_id):
         return None
     return {"connection_id": edge_id, "code": fault.code, "reason": fault.message}
 

@@ -15,7 +15,6 @@ from tallystick.state.work.cycles import find_way
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, not_found, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
-from tallystick.toolsets.read_filter import itself
 from tallystick.toolsets.tasks.arguments import Block, ManageDependency, QueryDependencies, Unblock
 from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import entity_of
@@ -69,7 +68,7 @@ def _blocker(view: View, card: Card, reference: str) -> Card:
 def _wait(view: View, card: Card, blocker_id: str) -> None:
     way = find_way(view.graph, view.row(blocker_id), view.row(card.id))
     if way is not None:
-        path = shortened(view.answer_filter.seen([card.id, *(row.id for row in way)], itself))
+        path = shortened(view.read_filter.readable([card.id, *(row.id for row in way)]))
         raise Conflict(
             f"this would close a circle: {' waits for '.join(path)}",
             code="CIRCULAR_DEPENDENCY",
@@ -199,7 +198,7 @@ async def query_dependencies(
 
 def _warned(view: View, other: Card, line: Said) -> Said:
     """Of the one that was asked about its readers know; of the other end this is all they see."""
-    return view.answer_filter.warned(other.id, line)
+    return view.read_filter.warned(other.id, line)
 
 
 def _line(kind: str, source: Card, target: Card) -> Said:

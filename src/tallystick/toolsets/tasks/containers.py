@@ -97,7 +97,7 @@ def _check_name(view: View, name: str, own: str | None = None) -> None:
             f"there is a project '{name}' already",
             code="DUPLICATE_NAME",
             hint="use it, or choose another name: graph_open knows projects by their names",
-            details={"id": view.answer_filter.reference(board.id)},
+            details={"id": view.read_filter.reference(board.id)},
         )
 
 

@@ -14,6 +14,7 @@ from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.knowledge.catalogue import Knowledge
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.tasks import Pipelines, Sections, TaskCards
 from tallystick.state.trust import Trust
@@ -26,7 +27,7 @@ from tallystick.toolsets.tasks.view import View
 from tallystick.toolsets.work.context import Unwritten
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
         try:
-            receipt = await store.write_narrowed(principal, action, propose, resource=_known_as(resource))
+            receipt = await store.write(principal, action, propose, resource=_known_as(resource))
         except Unwritten:
             return drawn[0][0]
         answer, view = drawn[0]
@@ -99,7 +100,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
                 View(state, self.pipelines, self.claims.claimant(principal, self.clock()), read_filter=read_filter)
             )
 
-        return await store.narrowed(principal, action, prepared, resource=_known_as(resource))
+        return await store.read(principal, action, prepared, resource=_known_as(resource))
 
 
 def _known_as(reference: str | None) -> str | None:

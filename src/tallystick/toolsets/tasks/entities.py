@@ -25,7 +25,7 @@ def _project(view: View, card: Card) -> Said:
 
 def _feature(view: View, card: Card) -> Said:
     attrs = view.attrs(card.id)
-    answer = {"id": card.id, "projectId": view.answer_filter.reference(card.project), "name": title_of(view, card)}
+    answer = {"id": card.id, "projectId": view.read_filter.reference(card.project), "name": title_of(view, card)}
     return _framed(view, card, answer, attrs, status=card.status, priority=card.priority, **_ties(view, card))
 
 
@@ -34,8 +34,8 @@ def _task(view: View, card: Card) -> Said:
     feature = view.feature_of(card.id)
     answer = {
         "id": card.id,
-        "projectId": view.answer_filter.reference(card.project),
-        "featureId": view.answer_filter.reference(feature.id) if feature else None,
+        "projectId": view.read_filter.reference(card.project),
+        "featureId": view.read_filter.reference(feature.id) if feature else None,
         "title": title_of(view, card),
     }
     steps = {"status": card.status, "priority": card.priority, "complexity": card.complexity}
@@ -55,7 +55,7 @@ def _framed(view: View, card: Card, answer: Said, attrs: Said, **more: Any) -> S
 
 def stamped(view: View, entity_id: str, answer: Said) -> Said:
     """With its times, and whether it was recalled. In place: the times of what is being written come later."""
-    answer |= view.answer_filter.warned(entity_id, {})
+    answer |= view.read_filter.warned(entity_id, {})
     view.times(entity_id, answer)
     return answer
 
@@ -83,7 +83,7 @@ def text(attrs: Said, name: str) -> str:
 
 def named(view: View, cards: Iterable[Card]) -> list[Said]:
     """As far as they may be told of."""
-    return [view.answer_filter.warned(card.id, {"id": card.id, "type": card.kind}) for card in view.visible(cards)]
+    return [view.read_filter.warned(card.id, {"id": card.id, "type": card.kind}) for card in view.visible(cards)]
 
 
 def counts_of(cards: Iterable[Card]) -> Said:

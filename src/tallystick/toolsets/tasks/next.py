@@ -62,7 +62,7 @@ def _within(view: View, project_id: str | None, feature_id: str | None) -> Calla
 def _first(view: View, cards: Iterator[Card], priority: str | None) -> Said | None:
     wanted = (each for each in cards if priority is None or each.priority == priority)
     fits = (each for each in wanted if not view.is_taken(each) and not view.blockers(each))
-    for card in view.answer_filter.first(fits, lambda each: view.answer_filter.allows(each.id), 1):
+    for card in view.read_filter.first(fits, lambda each: view.read_filter.allows(each.id), 1):
         return {card.kind: entity_of(view, card)}
     return None
 
@@ -122,11 +122,11 @@ async def query_workflow_state(
             "pipelinePosition": view.pipelines.position(card.kind, card.status),
             "relatedEntities": [_related(view, each) for each in related if each is not None],
         }
-        return view.answer_filter.warned(card.id, told)
+        return view.read_filter.warned(card.id, told)
 
     return succeeded(await tool_context.read(store, principal, Action.READ, look, resource=asked.id))
 
 
 def _related(view: View, card: Card) -> Said:
     told = {"id": card.id, "type": card.kind, "title": title_of(view, card), "status": card.status}
-    return view.answer_filter.warned(card.id, told)
+    return view.read_filter.warned(card.id, told)

@@ -79,7 +79,7 @@ def _known(view: View, card: Card) -> Breathing[Context]:
     files = files_of(view, card)
     if card.project is None:
         return Context({"molecules": [], "orphanAtoms": [], "unmatchedPaths": files})
-    found = yield from context(view.state, card.project, files, view.answer_filter)
+    found = yield from context(view.state, card.project, files, view.read_filter)
     return found
 
 

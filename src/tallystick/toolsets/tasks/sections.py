@@ -13,7 +13,6 @@ from tallystick.state.tasks import SECTION, Card
 from tallystick.toolsets import Answer
 from tallystick.toolsets.envelope import check, check_version, find_uuid, not_found, succeeded
 from tallystick.toolsets.knowledge.lookup import version_of
-from tallystick.toolsets.read_filter import itself
 from tallystick.toolsets.tasks.arguments import (
     ManageSections,
     QuerySections,
@@ -201,7 +200,7 @@ def _get(view: View, reference: str | None) -> tuple[str, Said]:
 def _find(view: View, reference: str) -> tuple[str, Said] | None:
     for section_id in (reference, find_uuid(reference)):
         known = view.state.owner(section_id) if section_id else None
-        if section_id and known is not None and known[0] == SECTION and view.answer_filter.allows(section_id):
+        if section_id and known is not None and known[0] == SECTION and view.read_filter.allows(section_id):
             return section_id, view.attrs(section_id)
     return None
 
@@ -231,7 +230,7 @@ def _reorder(view: View, asked: ManageSections, ids: list[str]) -> Said:
     left_out = [each for each in there if each not in wanted]
     if left_out or len(set(wanted)) < len(wanted):
         raise invalid(
-            "orderedIds must name every section of the entity once", missing=view.answer_filter.seen(left_out, itself)
+            "orderedIds must name every section of the entity once", missing=view.read_filter.readable(left_out)
         )
     for ordinal, section_id in enumerate(wanted):
         if _ordinal(view, section_id) != ordinal:

@@ -75,4 +75,4 @@ def _bearers(view: View, tag: str, kind: str | None = None) -> list[Card]:
 
 
 def _line(view: View, card: Card) -> Said:
-    return view.answer_filter.warned(card.id, {"id": card.id, "entityType": card.kind.upper()})
+    return view.read_filter.warned(card.id, {"id": card.id, "entityType": card.kind.upper()})

@@ -49,7 +49,7 @@ async def query_templates(
             return {"template": template_of(view, _get(view, asked.id)[0], with_sections=True)}
         ids = sorted(view.shelf.templates, key=view.shelf.templates.__getitem__)
         fits = [each for each in (template_of(view, each) for each in ids) if _fits(each, asked)]
-        found = view.answer_filter.seen(fits, lambda template: str(template["id"]))
+        found = view.read_filter.readable(fits, lambda template: str(template["id"]))
         return listing("templates", found, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
 
     action = Action.READ if asked.operation == "get" else Action.SEARCH
@@ -81,7 +81,7 @@ def _sections(attrs: Said) -> list[Said]:
 
 def _get(view: View, reference: str | None) -> tuple[str, Said]:
     for template_id in (reference, find_uuid(reference or "")):
-        if template_id and template_id in view.shelf.templates and view.answer_filter.allows(template_id):
+        if template_id and template_id in view.shelf.templates and view.read_filter.allows(template_id):
             return template_id, view.attrs(template_id)
     raise not_found("template", reference or "")
 
@@ -144,7 +144,7 @@ def _check_name(view: View, name: str, own: str | None = None) -> None:
         raise Conflict(
             f"there is a template '{name}' already",
             code="DUPLICATE_NAME",
-            details={"id": view.answer_filter.reference(other)},
+            details={"id": view.read_filter.reference(other)},
         )
 
 

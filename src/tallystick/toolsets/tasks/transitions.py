@@ -32,7 +32,7 @@ async def advance(tool_context: ToolContext, store: Store, principal: Principal,
             data |= _activated(view, card) if card.status == NEW else {}
             data |= _rolled_up(view, card) if status == CLOSED else {}
             if status == CLOSED:
-                data["graphHints"] = graph_hints(view.state, card.project, files_of(view, card), view.answer_filter)
+                data["graphHints"] = graph_hints(view.state, card.project, files_of(view, card), view.read_filter)
         return _shown(view, card, data)
 
     data = await tool_context.write(store, principal, "advance", draw, resource=asked.id)

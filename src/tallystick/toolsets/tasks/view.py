@@ -6,11 +6,12 @@ Whoever draws does it through here, so that what is read afterwards includes wha
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tallystick.clock import to_text
 from tallystick.commits import Operation, Verb
 from tallystick.errors import Conflict, InvalidArgument, TallystickError
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.tasks import (
     CLOSED,
@@ -31,11 +32,7 @@ from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.claims import Claimant, released
 from tallystick.toolsets.envelope import check_version, find_uuid, not_found
-from tallystick.toolsets.read_filter import AnswerFilter, itself
 from tallystick.toolsets.work.projects import found
-
-if TYPE_CHECKING:
-    from tallystick.store import ReadFilter
 
 Said = dict[str, Any]
 RELATES_TO = "relates_to"
@@ -53,7 +50,7 @@ class View:
         now: str = "",
     ) -> None:
         self.state = state
-        self.answer_filter = AnswerFilter(state, read_filter)
+        self.read_filter = read_filter or ReadFilter(state)
         self.graph = state.derived(WorkGraph)
         self.shelf = state.derived(TaskCards)
         self.pipelines = self.shelf.pipelines or pipelines
@@ -86,7 +83,7 @@ class View:
 
     def shows(self, card: Card) -> bool:
         """Whether it may be told of; what is being drawn may be."""
-        return card.id in self._cards or self.answer_filter.allows(card.id)
+        return card.id in self._cards or self.read_filter.allows(card.id)
 
     def card(self, entity_id: str) -> Card | None:
         return self._cards[entity_id] if entity_id in self._cards else self.shelf.find(entity_id)
@@ -150,11 +147,11 @@ class View:
 
     def visible(self, cards: Iterable[Card]) -> list[Card]:
         """Those that may be told of."""
-        return self.answer_filter.seen(cards, lambda card: card.id)
+        return self.read_filter.readable(cards, lambda card: card.id)
 
     def sections(self, entity_id: str) -> list[str]:
         """In order, as far as they may be told of."""
-        return self.answer_filter.seen(self.all_sections(entity_id), itself)
+        return self.read_filter.readable(self.all_sections(entity_id))
 
     def all_sections(self, entity_id: str) -> list[str]:
         """Also those that may not be told of."""
@@ -168,7 +165,7 @@ class View:
         row = self.graph.find(card.id)
         waits_for = dict.fromkeys(each.id for each in row.depends_on if each.board is not None) if row else {}
         blocking = [each for each in waits_for if self._blocks(each)]
-        return self.answer_filter.seen(blocking, itself) + ([NO_OP] if card.no_op else [])
+        return self.read_filter.readable(blocking) + ([NO_OP] if card.no_op else [])
 
     def _blocks(self, entity_id: str) -> bool:
         card = self.card(entity_id)
@@ -189,7 +186,7 @@ class View:
             else self.state.triples(entity_id)
         )
         others = (to if source == entity_id else source for source, rel, to in links if rel == RELATES_TO)
-        return self.answer_filter.seen((each for each in dict.fromkeys(others) if self.card(each) is not None), itself)
+        return self.read_filter.readable(each for each in dict.fromkeys(others) if self.card(each) is not None)
 
     # -- drawing
 

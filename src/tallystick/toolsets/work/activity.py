@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from tallystick.clock import to_text
 from tallystick.policy import Action, Principal
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import CLAIMED_BY
 from tallystick.state.work.graph import WorkGraph
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.work.answers import Said, counts_of, first, get_node, standing, summary_of
 from tallystick.toolsets.work.context import ToolContext
 from tallystick.toolsets.work.errors import projects_of
@@ -27,24 +27,24 @@ async def watch(tool_context: ToolContext, store: Store, principal: Principal) -
         store,
         principal,
         Action.SEARCH,
-        lambda state, graph, read_filter: _seen(tool_context, state, graph, AnswerFilter(state, read_filter)),
+        lambda state, graph, read_filter: _seen(tool_context, state, graph, read_filter),
     )
 
 
-def _seen(tool_context: ToolContext, state: State, graph: WorkGraph, tell: AnswerFilter) -> Said:
+def _seen(tool_context: ToolContext, state: State, graph: WorkGraph, read_filter: ReadFilter) -> Said:
     projects = [
-        {"project": board.name, "root": tell.reference(board.root), **counts_of(graph, board, tell)}
-        for board in projects_of(graph, tell)
+        {"project": board.name, "root": read_filter.reference(board.root), **counts_of(graph, board, read_filter)}
+        for board in projects_of(graph, read_filter)
     ]
     return {
         "now": tool_context.stamp(),
         "projects": projects,
-        "claims": _claims(tool_context, state, graph, tell),
-        "recent": _recent(state, graph, tell),
+        "claims": _claims(tool_context, state, graph, read_filter),
+        "recent": _recent(state, graph, read_filter),
     }
 
 
-def _claims(tool_context: ToolContext, state: State, graph: WorkGraph, tell: AnswerFilter) -> list[Said]:
+def _claims(tool_context: ToolContext, state: State, graph: WorkGraph, read_filter: ReadFilter) -> list[Said]:
     """Live ones on open nodes, the longest held first."""
     postings, moment = graph.properties.get(CLAIMED_BY), tool_context.moment()
     rows = [graph.by_number[number] for number in postings.present] if postings is not None else []
@@ -55,17 +55,17 @@ def _claims(tool_context: ToolContext, state: State, graph: WorkGraph, tell: Ans
             "session": row.session,
             "node_id": row.id,
             "summary": summary_of(state, row),
-            "project": row.board.name if row.board is not None and tell.allows(row.board.id) else None,
+            "project": row.board.name if row.board is not None and read_filter.allows(row.board.id) else None,
             "since": to_text(row.claimed),
             "milliseconds": moment.now - row.claimed,
         }
-        for row in first(tell, sorted(held, key=lambda row: row.claimed), _CLAIMS_SHOWN)
+        for row in first(read_filter, sorted(held, key=lambda row: row.claimed), _CLAIMS_SHOWN)
     ]
 
 
-def _recent(state: State, graph: WorkGraph, tell: AnswerFilter) -> list[Said]:
+def _recent(state: State, graph: WorkGraph, read_filter: ReadFilter) -> list[Said]:
     newest = merge(*(reversed(board.updates) for board in graph.boards.values()), reverse=True)
-    rows = first(tell, (graph.by_update[update] for update in newest), _CHANGES_SHOWN)
+    rows = first(read_filter, (graph.by_update[update] for update in newest), _CHANGES_SHOWN)
     nodes = [(row, get_node(state, row.id)) for row in rows]
     return [
         {

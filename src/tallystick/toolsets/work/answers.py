@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 from tallystick.clock import to_text
 from tallystick.state import Node
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.queries import readiness, visible
-from tallystick.toolsets.read_filter import AnswerFilter
+from tallystick.state.work.queries import readable, readiness
 from tallystick.toolsets.truncation import that_fit
 
 T = TypeVar("T")
@@ -28,14 +28,14 @@ _MEMBERS_COUNTED = 1_000
 _NEWLY_COUNTED = 500
 
 
-def node_of(state: State, node: Node, tell: AnswerFilter) -> Said:
+def node_of(state: State, node: Node, read_filter: ReadFilter) -> Said:
     """A work node as the spec draws it."""
     said = node.attrs
     lived = state.summary(node.id)
     answer: Said = {
         "id": node.id,
         "rev": revision(said),
-        "parent": tell.reference(said.get("parent")),
+        "parent": read_filter.reference(said.get("parent")),
         "summary": said.get("summary"),
         "resolved": said.get("resolved") is True,
     }
@@ -56,7 +56,7 @@ def node_of(state: State, node: Node, tell: AnswerFilter) -> Said:
         "updated_at": node.provenance.timestamp,
         "created_by": node.provenance.created_by,
     }
-    return tell.warned(node.id, answer)
+    return read_filter.warned(node.id, answer)
 
 
 def standing(row: Row) -> Said:
@@ -87,31 +87,31 @@ def properties_of(attrs: Said) -> Said:
     return found if isinstance(found, dict) else {}
 
 
-def ancestors_of(row: Row, tell: AnswerFilter) -> tuple[list[Row], int]:
+def ancestors_of(row: Row, read_filter: ReadFilter) -> tuple[list[Row], int]:
     """Root first, down to the parent; of a very long line the root and the nearest, and how many were left out."""
-    line = [each for each in row.above() if tell.allows(each.id)]
+    line = [each for each in row.above() if read_filter.allows(each.id)]
     line.reverse()
     if len(line) <= ANCESTORS_SHOWN:
         return line, 0
     return [line[0], *line[-ANCESTORS_SHOWN + 1 :]], len(line) - ANCESTORS_SHOWN
 
 
-def children_of(row: Row, tell: AnswerFilter, most: int) -> tuple[list[Row], int]:
+def children_of(row: Row, read_filter: ReadFilter, most: int) -> tuple[list[Row], int]:
     """The oldest, and how many there are in all; where some may be withheld, no more are counted than are shown."""
-    if not tell.narrows:
+    if not read_filter.narrows:
         return oldest(row.children, most), len(row.children)
-    found = first(tell, sorted(row.children, key=lambda each: each.created), max(most, _CHILDREN_COUNTED) + 1)
+    found = first(read_filter, sorted(row.children, key=lambda each: each.created), max(most, _CHILDREN_COUNTED) + 1)
     return found[:most], len(found)
 
 
-def counts_of(graph: WorkGraph, board: Board, tell: AnswerFilter) -> Said:
+def counts_of(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> Said:
     """Of the nodes that may be told of. Of many only the first are asked about, and `partial` says so."""
-    if not tell.narrows:
+    if not read_filter.narrows:
         return dict(board.counts())
     members = board.members[:_MEMBERS_COUNTED]
-    seen = visible(graph, members, tell.allows)
+    seen = readable(graph, members, read_filter)
     resolved, dropped = len(seen & board.resolved), len(seen & board.dropped)
-    stands = readiness(graph, board, tell.allows, seen)
+    stands = readiness(graph, board, read_filter, seen)
     counts: Said = {
         "total": len(seen),
         "resolved": resolved,
@@ -123,9 +123,9 @@ def counts_of(graph: WorkGraph, board: Board, tell: AnswerFilter) -> Said:
     return counts | ({"partial": True} if len(members) < len(board.members) else {})
 
 
-def first(tell: AnswerFilter, rows: Iterable[Row], count: int) -> list[Row]:
+def first(read_filter: ReadFilter, rows: Iterable[Row], count: int) -> list[Row]:
     """So many of them that may be told of."""
-    return tell.first(rows, lambda row: tell.allows(row.id), count)
+    return read_filter.first(rows, lambda row: read_filter.allows(row.id), count)
 
 
 def oldest(rows: Sequence[Row], count: int) -> list[Row]:
@@ -136,12 +136,12 @@ def evidence_entry(kind: str, ref: str, agent: str, milliseconds: int) -> Said:
     return {"type": kind, "ref": ref, "agent": agent, "timestamp": to_text(milliseconds)}
 
 
-def newly_actionable(builder: DraftBuilder, tell: AnswerFilter) -> Said:
+def newly_actionable(builder: DraftBuilder, read_filter: ReadFilter) -> Said:
     """The key and, when they are too many to be told, how many were left out."""
     rows = builder.newly_actionable()
-    if tell.narrows:
-        rows = first(tell, rows, _NEWLY_COUNTED)
-    told = (tell.warned(row.id, {"id": row.id, "summary": builder.attrs(row.id).get("summary")}) for row in rows)
+    if read_filter.narrows:
+        rows = first(read_filter, rows, _NEWLY_COUNTED)
+    told = (read_filter.warned(row.id, {"id": row.id, "summary": builder.attrs(row.id).get("summary")}) for row in rows)
     shown = that_fit(told, PART_BYTES_MAX * 2)
     omitted = len(rows) - len(shown)
     return {"newly_actionable": shown} | ({"newly_actionable_omitted": omitted} if omitted else {})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tallystick.policy import Principal
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row
 from tallystick.state.work.cycles import find_way
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.toolsets import Answer
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, newly_actionable
 from tallystick.toolsets.work.arguments import ConnectArguments, EdgeArgument
@@ -18,7 +18,7 @@ from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
 from tallystick.toolsets.work.errors import shortened, unknown_node
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 TOOL = "graph_connect"
 PARENTAL = frozenset({"parent", "child"})
@@ -29,11 +29,10 @@ Rejection = tuple[str, str]
 
 async def connect(tool_context: ToolContext, store: Store, principal: Principal, asked: ConnectArguments) -> Answer:
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
-        tell = AnswerFilter(builder.state, read_filter)
         rejected: list[Said] = []
         told = AnswerBuilder({"applied": 0})
         for edge in asked.edges:
-            refusal = _apply(builder, edge, told.warnings, tell)
+            refusal = _apply(builder, edge, told.warnings, read_filter)
             if refusal is None:
                 told.data["applied"] += 1
             else:
@@ -41,23 +40,25 @@ async def connect(tool_context: ToolContext, store: Store, principal: Principal,
                 rejected.append({"from": edge.source, "to": edge.to, "reason": reason, "detail": detail})
         if rejected:
             told.data |= _shown(rejected)
-        newly = newly_actionable(builder, tell)
+        newly = newly_actionable(builder, read_filter)
         return AnswerBuilder(told.data | (newly if newly["newly_actionable"] else {}), told.warnings)
 
     sources = {edge.source for edge in asked.edges}
     only = sources.pop() if len(sources) == 1 else None
-    told, _ = await tool_context.write_narrowed(store, principal, TOOL, draw, resource=only)
+    told, _ = await tool_context.write(store, principal, TOOL, draw, resource=only)
     return Answer(told.complete())
 
 
-def _apply(builder: DraftBuilder, asked: EdgeArgument, warnings: list[str], tell: AnswerFilter) -> Rejection | None:
+def _apply(
+    builder: DraftBuilder, asked: EdgeArgument, warnings: list[str], read_filter: ReadFilter
+) -> Rejection | None:
     if asked.type in PARENTAL:
         return "parent_edges_not_allowed", "the tree is changed by graph_restructure, op move"
     source, target = builder.graph.find(asked.source), builder.graph.find(asked.to)
-    if source is None or target is None or not all([tell.allows(source.id), tell.allows(target.id)]):
-        missing = asked.source if source is None or not tell.allows(source.id) else asked.to
-        return "node_not_found", unknown_node(builder.state, tell, missing).message
-    return _remove(builder, asked) if asked.remove else _add(builder, asked, source, target, warnings, tell)
+    if source is None or target is None or not all([read_filter.allows(source.id), read_filter.allows(target.id)]):
+        missing = asked.source if source is None or not read_filter.allows(source.id) else asked.to
+        return "node_not_found", unknown_node(builder.state, read_filter, missing).message
+    return _remove(builder, asked) if asked.remove else _add(builder, asked, source, target, warnings, read_filter)
 
 
 def _remove(builder: DraftBuilder, asked: EdgeArgument) -> Rejection | None:
@@ -69,7 +70,7 @@ def _remove(builder: DraftBuilder, asked: EdgeArgument) -> Rejection | None:
 
 
 def _add(
-    builder: DraftBuilder, asked: EdgeArgument, source: Row, target: Row, warnings: list[str], tell: AnswerFilter
+    builder: DraftBuilder, asked: EdgeArgument, source: Row, target: Row, warnings: list[str], read_filter: ReadFilter
 ) -> Rejection | None:
     if source.board is not target.board:
         return "cross_project", f"'{source.id}' and '{target.id}' are in different projects"
@@ -78,7 +79,7 @@ def _add(
     if asked.type == DEPENDS_ON:
         way = find_way(builder.graph, target, source)
         if way is not None:
-            path = shortened([source.id, *(row.id for row in way)], tell)
+            path = shortened([source.id, *(row.id for row in way)], read_filter)
             return "cycle_detected", f"Dependency cycle detected: {' -> '.join(path)}"
         warnings += deadlocks(source, target)
     builder.link({"from": source.id, "rel": asked.type, "to": target.id})
@@ -96,7 +97,7 @@ def deadlocks(source: Row, target: Row) -> list[str]:
 
 
 def _shown(rejected: list[Said]) -> Said:
-    """Without details when there are too many to tell."""
+    """Without details when there are too many to read_filter."""
     if size_of(rejected) <= ANSWER_BYTES_MAX // 2:
         return {"rejected": rejected}
     brief = [{key: value for key, value in each.items() if key != "detail"} for each in rejected]

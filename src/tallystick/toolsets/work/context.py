@@ -14,6 +14,7 @@ from tallystick.commits import Draft
 from tallystick.errors import Conflict
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.claims import ClaimTime
 from tallystick.state.work.draft_builder import DraftBuilder
@@ -23,7 +24,7 @@ from tallystick.toolsets.truncation import that_fit
 from tallystick.toolsets.work.settings import WorkSettings
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 T = TypeVar("T")
 
@@ -118,45 +119,25 @@ class ToolContext:
         store: Store,
         principal: Principal,
         tool: str,
-        draw: Callable[[DraftBuilder], T],
-        *,
-        action: Action = Action.WRITE,
-        resource: str | None = None,
-        reason: str | None = None,
-    ) -> tuple[T, Receipt | None]:
-        """What `draw` answers at the head, with the receipt if it sketched anything."""
-
-        def unfiltered(builder: DraftBuilder, read_filter: ReadFilter) -> T:
-            return draw(builder)
-
-        return await self.write_narrowed(
-            store, principal, tool, unfiltered, action=action, resource=resource, reason=reason
-        )
-
-    async def write_narrowed(
-        self,
-        store: Store,
-        principal: Principal,
-        tool: str,
         draw: Callable[[DraftBuilder, ReadFilter], T],
         *,
         action: Action = Action.WRITE,
         resource: str | None = None,
         reason: str | None = None,
     ) -> tuple[T, Receipt | None]:
-        """`write` for answers that come across other nodes than those that were asked for."""
+        """What `draw` answers at the head, with the receipt if it drafted anything."""
         drawn: list[T] = []
 
         def propose(state: State, read_filter: ReadFilter) -> Draft:
             drawn.clear()
-            with DraftBuilder(state, read_filter.allows if read_filter.narrows else None) as builder:
+            with DraftBuilder(state, read_filter) as builder:
                 drawn.append(draw(builder, read_filter))
                 if not builder.operations:
                     raise Unwritten
                 return Draft(tuple(builder.operations), actor=principal.actor, tool=tool, reason=reason)
 
         try:
-            receipt = await store.write_narrowed(principal, action, propose, resource=resource)
+            receipt = await store.write(principal, action, propose, resource=resource)
         except Unwritten:
             return drawn[0], None
         return drawn[0], receipt
@@ -171,7 +152,7 @@ class ToolContext:
         resource: str | None = None,
     ) -> T:
         """`look` tells what it sees, and may be called several times."""
-        return await store.narrowed(
+        return await store.read(
             principal,
             action,
             lambda state, read_filter: look(state, state.derived(WorkGraph), read_filter),

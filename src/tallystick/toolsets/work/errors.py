@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.truncation import listing
 
 _NAMES_SHOWN = 50
@@ -18,17 +18,17 @@ _PATH_SHOWN = 40
 _WITHHELD = "(withheld)"
 
 
-def get_row(state: State, graph: WorkGraph, tell: AnswerFilter, node_id: str, role: str | None = None) -> Row:
+def get_row(state: State, graph: WorkGraph, read_filter: ReadFilter, node_id: str, role: str | None = None) -> Row:
     """Raises NotFound, also for what may not be read; `role` is what the id was given as."""
     row = graph.find(node_id)
-    if row is None or not tell.allows(node_id):
-        raise unknown_node(state, tell, node_id, role)
+    if row is None or not read_filter.allows(node_id):
+        raise unknown_node(state, read_filter, node_id, role)
     return row
 
 
-def unknown_node(state: State, tell: AnswerFilter, node_id: str, role: str | None = None) -> NotFound:
+def unknown_node(state: State, read_filter: ReadFilter, node_id: str, role: str | None = None) -> NotFound:
     survivor = merged_into(state, node_id)
-    if survivor is not None and not all([tell.allows(node_id), tell.allows(survivor)]):
+    if survivor is not None and not all([read_filter.allows(node_id), read_filter.allows(survivor)]):
         survivor = None
     called = f"'{node_id}'" + (f" ({role})" if role else "")
     return NotFound(
@@ -50,11 +50,11 @@ def merged_into(state: State, node_id: str) -> str | None:
     return survivor if isinstance(survivor, str) else None
 
 
-def get_project(graph: WorkGraph, tell: AnswerFilter, name: str) -> Board:
+def get_project(graph: WorkGraph, read_filter: ReadFilter, name: str) -> Board:
     """By its name or its root's id. Raises NotFound, telling the names there are, also for what may not be read."""
-    board = find_project(graph, tell, name)
-    if board is None or not tell.allows(board.id):
-        known = projects_of(graph, tell)
+    board = find_project(graph, read_filter, name)
+    if board is None or not read_filter.allows(board.id):
+        known = projects_of(graph, read_filter)
         raise NotFound(
             f"there is no project '{name}'",
             code="project_not_found",
@@ -64,13 +64,13 @@ def get_project(graph: WorkGraph, tell: AnswerFilter, name: str) -> Board:
     return board
 
 
-def find_project(graph: WorkGraph, tell: AnswerFilter, name: str) -> Board | None:
+def find_project(graph: WorkGraph, read_filter: ReadFilter, name: str) -> Board | None:
     """Also what may not be read. Raises Conflict where several are called so in other spellings, and none in this."""
     board = graph.project(name)
     if board is not None:
         return board
     namesakes = graph.namesakes(name)
-    spellings = tell.seen(namesakes, lambda board: board.id)
+    spellings = read_filter.readable(namesakes, lambda board: board.id)
     if len(spellings) > 1:
         raise Conflict(
             f"there are {len(spellings)} projects that '{name}' could mean",
@@ -87,9 +87,9 @@ def named(boards: list[Board]) -> dict[str, Any]:
     return listing("projects", names, len(boards), _NAMES_BYTES_MAX, note="projects_omitted")
 
 
-def projects_of(graph: WorkGraph, tell: AnswerFilter) -> list[Board]:
+def projects_of(graph: WorkGraph, read_filter: ReadFilter) -> list[Board]:
     """Those that may be told of, oldest first."""
-    return tell.seen(graph.projects(), lambda board: board.id)
+    return read_filter.readable(graph.projects(), lambda board: board.id)
 
 
 def invalid(*problems: str) -> InvalidArgument:
@@ -100,25 +100,25 @@ def cross_project(what: str) -> Conflict:
     return Conflict(f"{what} are in different projects", code="cross_project")
 
 
-def cycle(names: Sequence[str], kind: str = "Dependency", tell: AnswerFilter | None = None) -> Conflict:
-    """`names` begins and ends with the same one; with `tell` they are ids."""
-    path = shortened(names, tell)
+def cycle(names: Sequence[str], kind: str = "Dependency", read_filter: ReadFilter | None = None) -> Conflict:
+    """`names` begins and ends with the same one; with `read_filter` they are ids."""
+    path = shortened(names, read_filter)
     return Conflict(f"{kind} cycle detected: {' -> '.join(path)}", code="cycle_detected", details={"cycle": path})
 
 
-def shortened(names: Sequence[str], tell: AnswerFilter | None = None) -> list[str]:
+def shortened(names: Sequence[str], read_filter: ReadFilter | None = None) -> list[str]:
     """A long way is told by its ends; what may not be read is neither named nor counted."""
     half = _PATH_SHOWN // 2
-    named = list(names) if tell is None else _named(names, tell)
+    named = list(names) if read_filter is None else _named(names, read_filter)
     if len(named) > _PATH_SHOWN:
         return [*named[:half], f"({len(named) - 2 * half} more)", *named[-half:]]
     return named
 
 
-def _named(names: Sequence[str], tell: AnswerFilter) -> list[str]:
+def _named(names: Sequence[str], read_filter: ReadFilter) -> list[str]:
     told: list[str] = []
     for name in names:
-        if tell.allows(name):
+        if read_filter.allows(name):
             told.append(name)
         elif told[-1:] != [_WITHHELD]:
             told.append(_WITHHELD)

@@ -14,13 +14,13 @@ from tallystick.commits import EDGE_VERBS, Verb
 from tallystick.policy import Action, Principal
 from tallystick.state import Step
 from tallystick.state.conditions import is_same
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.tasks import read_card, said_of
 from tallystick.state.work import NODE
 from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.truncation import fair_share, room_for, shortened, size_of
 from tallystick.toolsets.work import next as claiming
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX, Said, entries
@@ -29,7 +29,7 @@ from tallystick.toolsets.work.context import ToolContext
 from tallystick.toolsets.work.errors import invalid, unknown_node
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 _STEPS_READ = 500
 _ABSENT: Said = {"resolved": False, "properties": {}, "context_links": [], "evidence": []}
@@ -44,25 +44,24 @@ async def history(tool_context: ToolContext, store: Store, principal: Principal,
 
     def look(state: State, read_filter: ReadFilter) -> Generator[None, None, Said]:
         state.derived(WorkGraph)
-        return (yield from _told(state, asked, end, AnswerFilter(state, read_filter), principal))
+        return (yield from _told(state, asked, end, read_filter, principal))
 
-    return Answer(await store.narrowed(principal, Action.READ, look, resource=asked.node_id))
+    return Answer(await store.read(principal, Action.READ, look, resource=asked.node_id))
 
 
 def _told(
-    state: State, asked: HistoryArguments, end: int | None, tell: AnswerFilter, reader: Principal
+    state: State, asked: HistoryArguments, end: int | None, read_filter: ReadFilter, reader: Principal
 ) -> Generator[None, None, Said]:
-    allows = tell.allows if tell.narrows else None
-    found = state.lineage(asked.node_id, "full", 0, 0, allows)
+    found = state.lineage(asked.node_id, "full", 0, 0, read_filter)
     if found is None or found.type != NODE:
-        raise unknown_node(state, tell, asked.node_id)
+        raise unknown_node(state, read_filter, asked.node_id)
     place = found.total if end is None else min(end, found.total)
     start = max(place - _STEPS_READ, 0)
-    part = state.lineage(asked.node_id, "full", start, place - start, allows)
+    part = state.lineage(asked.node_id, "full", start, place - start, read_filter)
     events: list[Said] = []
     left, event_bytes_max = room_for(reader, ANSWER_BYTES_MAX), room_for(reader, PART_BYTES_MAX)
     for step in reversed(part.steps if part is not None else []):
-        event = _event(state, asked.node_id, step, tell)
+        event = _event(state, asked.node_id, step, read_filter)
         if event is not None:
             event["changes"] = _fitted(event["changes"], event_bytes_max)
             left -= size_of(event) + 1
@@ -84,12 +83,12 @@ def _place(cursor: str) -> int:
 # -- events
 
 
-def _event(state: State, node_id: str, step: Step, tell: AnswerFilter) -> Said | None:
+def _event(state: State, node_id: str, step: Step, read_filter: ReadFilter) -> Said | None:
     """None for what is no event of this node: the far end of an edge, and the grave of a merged one."""
     if step.commit.operation in EDGE_VERBS:
         told = _edge_event(node_id, step)
     elif step.commit.operation is Verb.UPSERT_NODE:
-        told = _node_event(state, node_id, step, tell)
+        told = _node_event(state, node_id, step, read_filter)
     elif step.commit.operation is Verb.REDACT_NODE:
         told = "redacted", []
     else:
@@ -115,19 +114,19 @@ def _edge_event(node_id: str, step: Step) -> AnswerBuilder | None:
     return "edge_removed", [_change(edge["rel"], edge["to"], None)]
 
 
-def _node_event(state: State, node_id: str, step: Step, tell: AnswerFilter) -> AnswerBuilder:
-    after = _readable(step.commit.document()["attrs"], tell)
+def _node_event(state: State, node_id: str, step: Step, read_filter: ReadFilter) -> AnswerBuilder:
+    after = _readable(step.commit.document()["attrs"], read_filter)
     now = _fields(after)
     if step.action == "CREATE_NODE":
         return "created", [_change(name, None, value) for name, value in now.items() if value != _ABSENT.get(name)]
-    before = _readable(_before(state, node_id, step), tell)
+    before = _readable(_before(state, node_id, step), read_filter)
     was = _fields(before)
     changes = [
         _change(name, was.get(name), now.get(name))
         for name in (*_OF_WORK, *_OF_TASKS)
         if not is_same(was.get(name), now.get(name))
     ]
-    merged = _merged(state, before, after, step, tell)
+    merged = _merged(state, before, after, step, read_filter)
     if merged is not None:
         return "merged", [*changes, *merged]
     return _action(step.commit.tool, before, after), changes
@@ -142,12 +141,12 @@ def _fields(attrs: Said) -> Said:
     return fields
 
 
-def _readable(attrs: Said, tell: AnswerFilter) -> Said:
+def _readable(attrs: Said, read_filter: ReadFilter) -> Said:
     """Without the names of nodes that may not be read."""
-    if not tell.narrows:
+    if not read_filter.narrows:
         return attrs
-    named: Said = {name: tell.reference(attrs[name]) for name in ("parent", "merged_into") if name in attrs}
-    return {**attrs, **named, "merged": tell.seen(entries(attrs, "merged"), str)}
+    named: Said = {name: read_filter.reference(attrs[name]) for name in ("parent", "merged_into") if name in attrs}
+    return {**attrs, **named, "merged": read_filter.readable(entries(attrs, "merged"), str)}
 
 
 def _action(tool: str, before: Said, after: Said) -> str:
@@ -161,14 +160,16 @@ def _action(tool: str, before: Said, after: Said) -> str:
     return "moved" if before.get("parent") != after.get("parent") else "updated"
 
 
-def _merged(state: State, before: Said, after: Said, step: Step, tell: AnswerFilter) -> list[Said] | None:
+def _merged(state: State, before: Said, after: Said, step: Step, read_filter: ReadFilter) -> list[Said] | None:
     """What the node became part of; or what it absorbed, as that was last."""
     if after.get("merged_into") is not None and before.get("merged_into") is None:
         return [_change("merged_into", None, after["merged_into"])]
     absorbed = entries(after, "merged")[len(entries(before, "merged")) :]
     if not absorbed:
         return None
-    return [_change("merged", None, tell.warned(source, _last_words(state, source, step))) for source in absorbed]
+    return [
+        _change("merged", None, read_filter.warned(source, _last_words(state, source, step))) for source in absorbed
+    ]
 
 
 def _last_words(state: State, source: str, step: Step) -> Said:

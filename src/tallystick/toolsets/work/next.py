@@ -9,6 +9,7 @@ import msgspec
 
 from tallystick.policy import Action, Principal
 from tallystick.state import Node
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.claims import ClaimTime
@@ -17,7 +18,6 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import ranked, ranked_among, with_properties
 from tallystick.toolsets import Answer
 from tallystick.toolsets.claims import Claimant
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.truncation import listing, size_of, that_fit
 from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
@@ -38,7 +38,7 @@ from tallystick.toolsets.work.errors import cross_project, get_project, get_row
 from tallystick.toolsets.work.task_texts import sections_of, task_of
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 TOOL = "graph_next"
 _DEPENDENCIES_SHOWN = 20
@@ -72,7 +72,7 @@ async def next_(tool_context: ToolContext, store: Store, principal: Principal, a
             node["rev"], node["properties"] = attrs["rev"], attrs["properties"]
         return seen
 
-    seen, receipt = await tool_context.write_narrowed(store, principal, TOOL, draw)
+    seen, receipt = await tool_context.write(store, principal, TOOL, draw)
     for entry in seen.answer["nodes"] if receipt is not None else ():
         entry["node"]["updated_at"] = receipt.commits[0].timestamp  # type: ignore[union-attr]  # it is not None here
     return await freshened(tool_context, seen)
@@ -100,27 +100,24 @@ def _seen(
     asked: NextArguments,
     read_filter: ReadFilter,
 ) -> Seen:
-    tell = AnswerFilter(state, read_filter)
-    board = get_project(graph, tell, asked.project)
-    free = (row for row in _candidates(state, graph, board, asked, tell) if not claimant.is_kept_from(row))
-    rows = first(tell, free, min(max(asked.count, 1), COUNT_MAX))
+    board = get_project(graph, read_filter, asked.project)
+    free = (row for row in _candidates(state, graph, board, asked, read_filter) if not claimant.is_kept_from(row))
+    rows = first(read_filter, free, min(max(asked.count, 1), COUNT_MAX))
     known: dict[str, OntologyDocument] = {}
-    nodes = that_fit(
-        (_entry(tool_context, state, board, row, tell, read_filter, known) for row in rows), ANSWER_BYTES_MAX
-    )
+    nodes = that_fit((_entry(tool_context, state, board, row, read_filter, known) for row in rows), ANSWER_BYTES_MAX)
     if not nodes:
-        return Seen({"nodes": [], "hint": _why_nothing(graph, board, asked, tell, claimant.moment)})
+        return Seen({"nodes": [], "hint": _why_nothing(graph, board, asked, read_filter, claimant.moment)})
     ids = [entry["node"]["id"] for entry in nodes]
     omitted = {"nodes_omitted": len(rows) - len(nodes)} if len(nodes) < len(rows) else {}
     return Seen({"nodes": nodes, **omitted}, [known[each] for each in ids if each in known])
 
 
 def _candidates(
-    state: State, graph: WorkGraph, board: Board, asked: NextArguments, tell: AnswerFilter
+    state: State, graph: WorkGraph, board: Board, asked: NextArguments, read_filter: ReadFilter
 ) -> Iterator[Row]:
     hits = None
     if asked.scope is not None:
-        scope = get_row(state, graph, tell, asked.scope, "scope")
+        scope = get_row(state, graph, read_filter, asked.scope, "scope")
         if scope.board is not board:
             raise cross_project(f"the scope '{scope.id}' and '{board.name}'")
         hits = board.members & board.below(scope)
@@ -131,11 +128,13 @@ def _candidates(
             asked.filter,
             lambda node_id: properties_of(get_node(state, node_id).attrs),
         )
-    return ranked_among(graph, board, hits, tell.allows) if tell.narrows else ranked(graph, board, hits)
+    return ranked_among(graph, board, hits, read_filter) if read_filter.narrows else ranked(graph, board, hits)
 
 
-def _why_nothing(graph: WorkGraph, board: Board, asked: NextArguments, tell: AnswerFilter, moment: ClaimTime) -> str:
-    if tell.narrows:
+def _why_nothing(
+    graph: WorkGraph, board: Board, asked: NextArguments, read_filter: ReadFilter, moment: ClaimTime
+) -> str:
+    if read_filter.narrows:
         return "nothing to hand out among the nodes that you may read"
     counts = board.counts()
     if not counts["unresolved"]:
@@ -153,47 +152,48 @@ def _entry(
     state: State,
     board: Board,
     row: Row,
-    tell: AnswerFilter,
     read_filter: ReadFilter,
     known: dict[str, OntologyDocument],
 ) -> Said:
     """What is known of its files is noted in `known` too."""
-    node, sections = get_node(state, row.id), sections_of(state, row.id, tell)
-    line, omitted = ancestors_of(row, tell)
+    node, sections = get_node(state, row.id), sections_of(state, row.id, read_filter)
+    line, omitted = ancestors_of(row, read_filter)
     answer: Said = {
-        "node": node_of(state, node, tell),
-        **task_of(node, sections, tell),
-        "ancestors": [tell.warned(each.id, {"id": each.id, "summary": summary_of(state, each)}) for each in line],
-        "context_links": links_of(row, tell),
-        **_dependencies(state, row, tell),
+        "node": node_of(state, node, read_filter),
+        **task_of(node, sections, read_filter),
+        "ancestors": [
+            read_filter.warned(each.id, {"id": each.id, "summary": summary_of(state, each)}) for each in line
+        ],
+        "context_links": links_of(row, read_filter),
+        **_dependencies(state, row, read_filter),
     }
     if omitted:
         answer["ancestors_omitted"] = omitted
-    found = known_of(tool_context, state, board, row, sections, tell, read_filter)
+    found = known_of(tool_context, state, board, row, sections, read_filter)
     if found is not None:
         known[row.id] = found
         answer["knowledge"] = found.data
     return answer
 
 
-def links_of(row: Row, tell: AnswerFilter) -> Said:
+def links_of(row: Row, read_filter: ReadFilter) -> Said:
     """Its own, and what it inherits from above: root first, the nearest kept when they are too many."""
-    inherited = [{"node_id": each.id, "links": list(each.links)} for each in _linked(row, tell)]
+    inherited = [{"node_id": each.id, "links": list(each.links)} for each in _linked(row, read_filter)]
     answer = listing("inherited", inherited, len(inherited), PART_BYTES_MAX, note="inherited_omitted")
     answer["inherited"].reverse()
     return {"self": list(row.links), **answer}
 
 
-def _linked(row: Row, tell: AnswerFilter) -> list[Row]:
+def _linked(row: Row, read_filter: ReadFilter) -> list[Row]:
     """Those above it that have links."""
-    return [each for each in row.above() if each.links and tell.allows(each.id)]
+    return [each for each in row.above() if each.links and read_filter.allows(each.id)]
 
 
-def _dependencies(state: State, row: Row, tell: AnswerFilter) -> Said:
+def _dependencies(state: State, row: Row, read_filter: ReadFilter) -> Said:
     unique = list(dict.fromkeys(each for each in row.depends_on if each.board is not None))
-    if tell.narrows:
-        unique = first(tell, unique, _DEPENDENCIES_SHOWN + 1)
-    told = (tell.warned(each.id, _dependency(state, each)) for each in unique[:_DEPENDENCIES_SHOWN])
+    if read_filter.narrows:
+        unique = first(read_filter, unique, _DEPENDENCIES_SHOWN + 1)
+    told = (read_filter.warned(each.id, _dependency(state, each)) for each in unique[:_DEPENDENCIES_SHOWN])
     return listing("resolved_deps", told, len(unique), 2 * PART_BYTES_MAX, note="resolved_deps_omitted")
 
 
@@ -211,11 +211,10 @@ def known_of(
     board: Board,
     row: Row,
     sections: Sequence[Node],
-    tell: AnswerFilter,
     read_filter: ReadFilter,
 ) -> OntologyDocument | None:
     """What is known of the things that the node's links point to, and of its context files; None for nothing."""
-    links = list(row.links) + [link for each in _linked(row, tell) for link in each.links]
+    links = list(row.links) + [link for each in _linked(row, read_filter) for link in each.links]
     if tool_context.knowledge is None or not (links or sections):
         return None
     texts = [(str(section.attrs.get("title")), str(section.attrs.get("content"))) for section in sections]

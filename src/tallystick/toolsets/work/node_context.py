@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from tallystick.commits.payloads import edge_name
 from tallystick.policy import Action, Principal
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.truncation import size_of, that_fit
 from tallystick.toolsets.work.answers import (
     PART_BYTES_MAX,
@@ -32,7 +32,7 @@ from tallystick.toolsets.work.next import Seen, freshened, known_of
 from tallystick.toolsets.work.task_texts import sections_of, task_of
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 TREE_BYTES_MAX = 2 * PART_BYTES_MAX
 _NEIGHBOURS_SHOWN = 50
@@ -53,34 +53,31 @@ async def context(tool_context: ToolContext, store: Store, principal: Principal,
 def _seen(
     tool_context: ToolContext, state: State, graph: WorkGraph, asked: ContextArguments, read_filter: ReadFilter
 ) -> Seen:
-    tell = AnswerFilter(state, read_filter)
-    row = get_row(state, graph, tell, asked.node_id)
-    node, sections = get_node(state, row.id), sections_of(state, row.id, tell)
-    line, omitted = ancestors_of(row, tell)
+    row = get_row(state, graph, read_filter, asked.node_id)
+    node, sections = get_node(state, row.id), sections_of(state, row.id, read_filter)
+    line, omitted = ancestors_of(row, read_filter)
     answer: Said = {
-        "node": node_of(state, node, tell),
-        **task_of(node, sections, tell),
-        "ancestors": [_ancestor(state, each, tell) for each in line],
-        "children": tree_of(state, row, min(asked.depth, DEPTH_MAX), tell),
+        "node": node_of(state, node, read_filter),
+        **task_of(node, sections, read_filter),
+        "ancestors": [_ancestor(state, each, read_filter) for each in line],
+        "children": tree_of(state, row, min(asked.depth, DEPTH_MAX), read_filter),
     }
     if omitted:
         answer["ancestors_omitted"] = omitted
-    answer |= _neighbours(state, "depends_on", row.depends_on, None, tell)
-    answer |= _neighbours(state, "depended_by", row.dependents, row.resolved, tell)
-    answer |= _edges(state, row, tell)
-    known = (
-        known_of(tool_context, state, row.board, row, sections, tell, read_filter) if row.board is not None else None
-    )
+    answer |= _neighbours(state, "depends_on", row.depends_on, None, read_filter)
+    answer |= _neighbours(state, "depended_by", row.dependents, row.resolved, read_filter)
+    answer |= _edges(state, row, read_filter)
+    known = known_of(tool_context, state, row.board, row, sections, read_filter) if row.board is not None else None
     return Seen(answer | {"knowledge": known.data}, [known]) if known is not None else Seen(answer)
 
 
-def _ancestor(state: State, row: Row, tell: AnswerFilter) -> Said:
-    return tell.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
+def _ancestor(state: State, row: Row, read_filter: ReadFilter) -> Said:
+    return read_filter.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
 
 
-def tree_of(state: State, row: Row, depth: int, tell: AnswerFilter, bytes_max: int = TREE_BYTES_MAX) -> Said:
+def tree_of(state: State, row: Row, depth: int, read_filter: ReadFilter, bytes_max: int = TREE_BYTES_MAX) -> Said:
     """Level by level, oldest first. What does not fit is counted: `child_count` says how many there are in all."""
-    root = _leaf(state, row, tell)
+    root = _leaf(state, row, read_filter)
     left = bytes_max - size_of(root)
     waiting = deque([(row, root, depth)])
     while waiting:
@@ -88,9 +85,9 @@ def tree_of(state: State, row: Row, depth: int, tell: AnswerFilter, bytes_max: i
         if not parent.children:
             continue
         children: list[Said] = []
-        rows, count = children_of(parent, tell, bytes_max // 40 if levels > 0 and left > 0 else 0)
+        rows, count = children_of(parent, read_filter, bytes_max // 40 if levels > 0 and left > 0 else 0)
         for child in rows:
-            leaf = _leaf(state, child, tell)
+            leaf = _leaf(state, child, read_filter)
             left -= size_of(leaf) + 1
             if left < 0:
                 break
@@ -103,21 +100,21 @@ def tree_of(state: State, row: Row, depth: int, tell: AnswerFilter, bytes_max: i
     return root
 
 
-def _leaf(state: State, row: Row, tell: AnswerFilter) -> Said:
+def _leaf(state: State, row: Row, read_filter: ReadFilter) -> Said:
     attrs = get_node(state, row.id).attrs
     answer: Said = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
-    return tell.warned(row.id, answer | ({"state": attrs["state"]} if attrs.get("state") is not None else {}))
+    return read_filter.warned(row.id, answer | ({"state": attrs["state"]} if attrs.get("state") is not None else {}))
 
 
-def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None, tell: AnswerFilter) -> Said:
+def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None, read_filter: ReadFilter) -> Said:
     """`satisfied` None: each by itself. Edges to what is no work node are not dependencies of work."""
     unique = [each for each in dict.fromkeys(rows) if each.board is not None]
-    if tell.narrows:
-        unique = first(tell, unique, _NEIGHBOURS_SHOWN + 1)
+    if read_filter.narrows:
+        unique = first(read_filter, unique, _NEIGHBOURS_SHOWN + 1)
     shown = that_fit(
         (
             {
-                "node": node_of(state, get_node(state, each.id), tell),
+                "node": node_of(state, get_node(state, each.id), read_filter),
                 "satisfied": each.resolved if satisfied is None else satisfied,
             }
             for each in unique[:_NEIGHBOURS_SHOWN]
@@ -128,13 +125,13 @@ def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None,
     return {key: shown} | ({f"{key}_omitted": omitted} if omitted else {})
 
 
-def _edges(state: State, row: Row, tell: AnswerFilter) -> Said:
+def _edges(state: State, row: Row, read_filter: ReadFilter) -> Said:
     """All but dependencies: relates_to, and what agents call their own."""
     triples = (triple for triple in state.triples(row.id) if triple[1] != DEPENDS_ON)
     others = [
-        tell.warned(edge_name(*triple), {"from": triple[0], "to": triple[2], "type": triple[1]})
-        for triple in tell.first(
-            triples, lambda triple: all([tell.allows(triple[0]), tell.allows(triple[2])]), _EDGES_READ + 1
+        read_filter.warned(edge_name(*triple), {"from": triple[0], "to": triple[2], "type": triple[1]})
+        for triple in read_filter.first(
+            triples, lambda triple: all([read_filter.allows(triple[0]), read_filter.allows(triple[2])]), _EDGES_READ + 1
         )
     ]
     shown = that_fit(others[:_EDGES_READ], PART_BYTES_MAX) if others else []

@@ -14,13 +14,13 @@ import msgspec
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
 from tallystick.state import Node
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import ranked, ranked_among
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.arguments import NAME_CHARACTERS_MAX
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.truncation import characters_of, cut_text, shortened
 from tallystick.toolsets.work.answers import (
     Said,
@@ -40,7 +40,7 @@ from tallystick.toolsets.work.errors import get_project, named, projects_of
 from tallystick.toolsets.work.held_claims import held_by
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 TOKENS_MAX = 600
 CHARACTERS_MAX = 4 * TOKENS_MAX
@@ -56,19 +56,18 @@ _DOCUMENTS_READ = 1_000
 
 async def onboard(tool_context: ToolContext, store: Store, principal: Principal, asked: OnboardArguments) -> Answer:
     def look(state: State, graph: WorkGraph, read_filter: ReadFilter) -> tuple[str, Said]:
-        tell = AnswerFilter(state, read_filter)
-        board = _board(graph, tell, asked.project)
-        return board.id, _seen(tool_context, state, graph, board, tell, principal, asked.evidence_limit)
+        board = _board(graph, read_filter, asked.project)
+        return board.id, _seen(tool_context, state, graph, board, read_filter, principal, asked.evidence_limit)
 
     board_id, answer = await tool_context.read(store, principal, Action.READ, look)
     tool_context.remember(principal, board_id)
     return Answer(answer)
 
 
-def _board(graph: WorkGraph, tell: AnswerFilter, name: str | None) -> Board:
+def _board(graph: WorkGraph, read_filter: ReadFilter, name: str | None) -> Board:
     if name is not None:
-        return get_project(graph, tell, name)
-    boards = projects_of(graph, tell)
+        return get_project(graph, read_filter, name)
+    boards = projects_of(graph, read_filter)
     if len(boards) != 1:
         raise NotFound(
             "there is no project yet" if not boards else f"there are {len(boards)} projects: say which",
@@ -84,21 +83,21 @@ def _seen(
     state: State,
     graph: WorkGraph,
     board: Board,
-    tell: AnswerFilter,
+    read_filter: ReadFilter,
     principal: Principal,
     evidence_limit: int,
 ) -> Said:
     root = graph.find(board.root) if board.root is not None else None
-    goal = summary_of(state, root) if root is not None and tell.allows(root.id) else None
-    mine = [row.id for row in first(tell, held_by(tool_context, graph, board, principal), _ROWS_READ)]
+    goal = summary_of(state, root) if root is not None and read_filter.allows(root.id) else None
+    mine = [row.id for row in first(read_filter, held_by(tool_context, graph, board, principal), _ROWS_READ)]
     parts = [
-        _tree(state, root, tell),
-        _listed("recent_evidence", 3, _evidence(state, graph, board, tell, evidence_limit)),
-        _listed("context_links", 2, *_links(graph, board, tell)),
-        _listed("actionable", 3, _actionable(tool_context, state, graph, board, tell)),
+        _tree(state, root, read_filter),
+        _listed("recent_evidence", 3, _evidence(state, graph, board, read_filter, evidence_limit)),
+        _listed("context_links", 2, *_links(graph, board, read_filter)),
+        _listed("actionable", 3, _actionable(tool_context, state, graph, board, read_filter)),
         _listed("your_claims", 1, mine),
     ]
-    return _fitted(_head(board, goal, counts_of(graph, board, tell)), parts)
+    return _fitted(_head(board, goal, counts_of(graph, board, read_filter)), parts)
 
 
 def _head(board: Board, goal: str | None, counts: Said) -> Said:
@@ -185,13 +184,13 @@ def _cut(said: Any, width: int) -> Any:
 # -- what there is
 
 
-def _tree(state: State, root: Row | None, tell: AnswerFilter) -> _Part:
+def _tree(state: State, root: Row | None, read_filter: ReadFilter) -> _Part:
     """The root's children and theirs, oldest first; all children before the first of theirs."""
-    children, count = children_of(root, tell, _ROWS_READ) if root is not None else ([], 0)
-    below = {child: children_of(child, tell, _ROWS_READ) for child in children}
+    children, count = children_of(root, read_filter, _ROWS_READ) if root is not None else ([], 0)
+    below = {child: children_of(child, read_filter, _ROWS_READ) for child in children}
     rows = [*children, *(each for found, _ in below.values() for each in found)][:_ROWS_READ]
-    leaves = {row: _leaf(state, row, tell) for row in rows}
-    twigs = {row: {"child_count": n} for row in rows[len(children) :] if (n := children_of(row, tell, 0)[1])}
+    leaves = {row: _leaf(state, row, read_filter) for row in rows}
+    twigs = {row: {"child_count": n} for row in rows[len(children) :] if (n := children_of(row, read_filter, 0)[1])}
 
     @cache
     def at(width: int) -> dict[Row, Said]:
@@ -208,27 +207,27 @@ def _tree(state: State, root: Row | None, tell: AnswerFilter) -> _Part:
         return answer | ({"child_count": number} if len(twigs_kept) < number else {})
 
     total = count + sum(number for _, number in below.values())
-    if root is not None and not tell.narrows:
+    if root is not None and not read_filter.narrows:
         total = count + sum(len(child.children) for child in root.children)
     return _Part("tree", 4, total, len(rows), shown)
 
 
-def _leaf(state: State, row: Row, tell: AnswerFilter) -> Said:
-    return tell.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
+def _leaf(state: State, row: Row, read_filter: ReadFilter) -> Said:
+    return read_filter.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
 
 
-def _evidence(state: State, graph: WorkGraph, board: Board, tell: AnswerFilter, limit: int) -> list[Said]:
+def _evidence(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter, limit: int) -> list[Said]:
     """Of resolved nodes, newest first. No entry is newer than its node, so the newest nodes are enough."""
     found: list[Said] = []
     rows = (graph.by_update[updated] for updated in reversed(board.updates))
     evident: Iterable[Row] = (row for row in rows if row.resolved and row.kinds)
-    if tell.narrows:
-        evident = first(tell, evident, 2 * limit)
+    if read_filter.narrows:
+        evident = first(read_filter, evident, 2 * limit)
     for row in islice(evident, _DOCUMENTS_READ):
         node = get_node(state, row.id)
         if _is_enough(found, limit, node):
             break
-        found = sorted([*found, *_told(node, tell)], key=lambda entry: entry["timestamp"], reverse=True)[:limit]
+        found = sorted([*found, *_told(node, read_filter)], key=lambda entry: entry["timestamp"], reverse=True)[:limit]
     return found
 
 
@@ -236,9 +235,9 @@ def _is_enough(found: list[Said], limit: int, node: Node) -> bool:
     return len(found) >= limit and bool(found[-1]["timestamp"] > node.provenance.timestamp)
 
 
-def _told(node: Node, tell: AnswerFilter) -> list[Said]:
+def _told(node: Node, read_filter: ReadFilter) -> list[Said]:
     return [
-        tell.warned(
+        read_filter.warned(
             node.id,
             {
                 "node_id": node.id,
@@ -254,27 +253,27 @@ def _told(node: Node, tell: AnswerFilter) -> list[Said]:
     ]
 
 
-def _links(graph: WorkGraph, board: Board, tell: AnswerFilter) -> tuple[list[str], int]:
+def _links(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> tuple[list[str], int]:
     """The first of them, sorted, and how many there are."""
     links = set(board.links)
-    if tell.narrows:
+    if read_filter.narrows:
         rows = map(graph.by_number.__getitem__, board.members)
-        seen = first(tell, (row for row in rows if row.links), 2 * _ROWS_READ)
+        seen = first(read_filter, (row for row in rows if row.links), 2 * _ROWS_READ)
         links = {link for row in seen for link in row.links}
     return nsmallest(_ROWS_READ, links), len(links)
 
 
 def _actionable(
-    tool_context: ToolContext, state: State, graph: WorkGraph, board: Board, tell: AnswerFilter
+    tool_context: ToolContext, state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter
 ) -> list[Said]:
     """In graph_next's order, without what somebody works on."""
     moment = tool_context.moment()
-    ready = ranked_among(graph, board, None, tell.allows) if tell.narrows else ranked(graph, board)
+    ready = ranked_among(graph, board, None, read_filter) if read_filter.narrows else ranked(graph, board)
     free = (row for row in ready if not moment.is_claimed(row))
-    return [_open(state, row, tell) for row in first(tell, free, _ACTIONABLE_SHOWN)]
+    return [_open(state, row, read_filter) for row in first(read_filter, free, _ACTIONABLE_SHOWN)]
 
 
-def _open(state: State, row: Row, tell: AnswerFilter) -> Said:
+def _open(state: State, row: Row, read_filter: ReadFilter) -> Said:
     attrs = get_node(state, row.id).attrs
     answer = {"id": row.id, "summary": attrs.get("summary"), "properties": properties_of(attrs)}
-    return tell.warned(row.id, answer)
+    return read_filter.warned(row.id, answer)

@@ -10,13 +10,13 @@ import msgspec
 
 from tallystick.errors import Conflict
 from tallystick.policy import Principal
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX, PlanArguments, PlannedNode
@@ -24,7 +24,7 @@ from tallystick.toolsets.work.context import AnswerBuilder, ToolContext, check_u
 from tallystick.toolsets.work.errors import cross_project, cycle, get_row, invalid, projects_of
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 TOOL = "graph_plan"
 
@@ -52,12 +52,12 @@ async def plan(tool_context: ToolContext, store: Store, principal: Principal, as
 
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
         check_unused(builder.state, ids)
-        batch = _Batch(builder.state, builder.graph, AnswerFilter(builder.state, read_filter), asked.nodes, ids, opened)
+        batch = _Batch(builder.state, builder.graph, read_filter, asked.nodes, ids, opened)
         told = AnswerBuilder({"created": created}, batch.warnings())
         batch.builder(builder)
         return told
 
-    told, _ = await tool_context.write_narrowed(store, principal, TOOL, draw)
+    told, _ = await tool_context.write(store, principal, TOOL, draw)
     return Answer(told.complete())
 
 
@@ -72,14 +72,14 @@ class _Batch:
         self,
         state: State,
         graph: WorkGraph,
-        tell: AnswerFilter,
+        read_filter: ReadFilter,
         nodes: Sequence[PlannedNode],
         ids: list[str],
         opened: str | None,
     ) -> None:
         self._state = state
         self._graph = graph
-        self._tell = tell
+        self._read_filter = read_filter
         self._numbers = {node.ref: number for number, node in enumerate(nodes)}
         root = self._default_root(nodes, opened)
         self._steps = [
@@ -102,14 +102,14 @@ class _Batch:
 
     def _place(self, ref: str, role: str) -> Place:
         number = self._numbers.get(ref)
-        return number if number is not None else get_row(self._state, self._graph, self._tell, ref, role)
+        return number if number is not None else get_row(self._state, self._graph, self._read_filter, ref, role)
 
     def _parent(self, node: PlannedNode) -> Place:
         if node.parent_ref is not None:
             return self._place(node.parent_ref, f"parent of '{node.ref}'")
         projects = [
-            {"project": board.name, "root": self._tell.reference(board.root)}
-            for board in projects_of(self._graph, self._tell)
+            {"project": board.name, "root": self._read_filter.reference(board.root)}
+            for board in projects_of(self._graph, self._read_filter)
         ]
         raise Conflict(
             f"node '{node.ref}' has no parent_ref, and nothing says which project it belongs to",
@@ -131,15 +131,15 @@ class _Batch:
             if ref is not None
             and ref not in self._numbers
             and (row := self._graph.find(ref)) is not None
-            and self._tell.allows(ref)
+            and self._read_filter.allows(ref)
         }
         boards = list(spoken_of) or [self._graph.boards.get(opened or "")]
         if boards == [None] or (boards[0] is not None and boards[0].name is None):
-            boards = list(projects_of(self._graph, self._tell))
+            boards = list(projects_of(self._graph, self._read_filter))
         if len(boards) != 1 or boards[0] is None or boards[0].root is None:
             return None
         root = boards[0].root
-        return self._graph.find(root) if self._tell.allows(root) else None
+        return self._graph.find(root) if self._read_filter.allows(root) else None
 
     # -- rules
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state import Node
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import PROJECT
 from tallystick.state.work.board import Board
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.truncation import that_fit
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, counts_of, first, get_node, node_of
 from tallystick.toolsets.work.arguments import OpenArguments
@@ -22,7 +22,7 @@ from tallystick.toolsets.work.context import ToolContext, check_unused
 from tallystick.toolsets.work.errors import find_project, invalid, projects_of
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 TOOL = "graph_open"
 _ATTEMPTS = 3
@@ -51,7 +51,7 @@ async def _open_or_create(
             store,
             principal,
             Action.READ,
-            lambda state, graph, read_filter: _seen(state, graph, AnswerFilter(state, read_filter), name),
+            lambda state, graph, read_filter: _seen(state, graph, read_filter, name),
         )
         if found is not None:
             board_id, answer = found
@@ -66,7 +66,7 @@ async def _create(tool_context: ToolContext, store: Store, principal: Principal,
         raise invalid("field 'project' must not be blank")
     root_id, project_id, name = tool_context.ids(), uuid.uuid4().hex, name.strip()
 
-    def draw(builder: DraftBuilder) -> None:
+    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> None:
         if not builder.graph.namesakes(name):
             check_unused(builder.state, [root_id, project_id])
             found(builder, project_id=project_id, root_id=root_id, name=name, goal=goal)
@@ -82,31 +82,30 @@ def found(builder: DraftBuilder, *, project_id: str, root_id: str, name: str, go
     builder.put(root_id, {"project": project_id, "parent": None, "summary": summary, "resolved": False, "rev": 1})
 
 
-def _seen(state: State, graph: WorkGraph, tell: AnswerFilter, name: str) -> tuple[str, Said] | None:
-    board = find_project(graph, tell, name)
+def _seen(state: State, graph: WorkGraph, read_filter: ReadFilter, name: str) -> tuple[str, Said] | None:
+    board = find_project(graph, read_filter, name)
     if board is None:
         return None
-    if not tell.allows(board.id):
+    if not read_filter.allows(board.id):
         raise Conflict(f"there is a project '{name}' that you may not read", code="name_taken", hint="use another name")
-    root = _root(state, graph, board, tell)
-    shown = node_of(state, root, tell) if root is not None else None
-    return board.id, {"project": board.name, "root": shown, "summary": counts_of(graph, board, tell)}
+    root = _root(state, graph, board, read_filter)
+    shown = node_of(state, root, read_filter) if root is not None else None
+    return board.id, {"project": board.name, "root": shown, "summary": counts_of(graph, board, read_filter)}
 
 
 def _listed(state: State, graph: WorkGraph, read_filter: ReadFilter) -> Said:
-    tell = AnswerFilter(state, read_filter)
-    boards = projects_of(graph, tell)
-    shown = that_fit((_line(state, graph, board, tell) for board in boards), ANSWER_BYTES_MAX)
+    boards = projects_of(graph, read_filter)
+    shown = that_fit((_line(state, graph, board, read_filter) for board in boards), ANSWER_BYTES_MAX)
     omitted = len(boards) - len(shown)
     return {"projects": shown} | ({"omitted": omitted} if omitted else {})
 
 
-def _line(state: State, graph: WorkGraph, board: Board, tell: AnswerFilter) -> Said:
-    counts = counts_of(graph, board, tell)
+def _line(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter) -> Said:
+    counts = counts_of(graph, board, read_filter)
     project = get_node(state, board.id)
     updates = (graph.by_update[each] for each in reversed(board.updates))
-    newest = [get_node(state, row.id) for row in first(tell, updates, 1)]
-    root = _root(state, graph, board, tell)
+    newest = [get_node(state, row.id) for row in first(read_filter, updates, 1)]
+    root = _root(state, graph, board, read_filter)
     told: Said = {
         "id": root.id if root is not None else None,
         "project": board.name,
@@ -114,9 +113,9 @@ def _line(state: State, graph: WorkGraph, board: Board, tell: AnswerFilter) -> S
         **{name: counts[name] for name in ("total", "resolved", "dropped", "unresolved", "partial") if name in counts},
         "updated_at": (newest or [project])[0].provenance.timestamp,
     }
-    return tell.warned(root.id if root is not None else board.id, told)
+    return read_filter.warned(root.id if root is not None else board.id, told)
 
 
-def _root(state: State, graph: WorkGraph, board: Board, tell: AnswerFilter) -> Node | None:
+def _root(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter) -> Node | None:
     row = graph.find(board.root) if board.root is not None else None
-    return state.node(row.id) if row is not None and tell.allows(row.id) else None
+    return state.node(row.id) if row is not None and read_filter.allows(row.id) else None

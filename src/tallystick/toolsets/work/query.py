@@ -11,12 +11,12 @@ import msgspec
 import orjson
 
 from tallystick.policy import Action, Principal
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.queries import KEY_LENGTHS, Filter, Key, page, readiness, that_fit, visible
+from tallystick.state.work.queries import KEY_LENGTHS, Filter, Key, page, readable, readiness, that_fit
 from tallystick.toolsets import Answer
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.truncation import cut_short, room_for
 from tallystick.toolsets.truncation import that_fit as as_many_as_fit
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, get_node, properties_of, standing
@@ -25,7 +25,7 @@ from tallystick.toolsets.work.context import ToolContext
 from tallystick.toolsets.work.errors import cross_project, get_project, get_row, invalid
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 
 async def query(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
@@ -34,7 +34,7 @@ async def query(tool_context: ToolContext, store: Store, principal: Principal, a
             tool_context, state, state.derived(WorkGraph), asked, read_filter, room_for(principal, ANSWER_BYTES_MAX)
         )
 
-    return Answer(await store.narrowed(principal, Action.SEARCH, look))
+    return Answer(await store.read(principal, Action.SEARCH, look))
 
 
 def _found(
@@ -45,11 +45,10 @@ def _found(
     read_filter: ReadFilter,
     bytes_max: int,
 ) -> Said:
-    tell = AnswerFilter(state, read_filter)
-    board = get_project(graph, tell, asked.project)
+    board = get_project(graph, read_filter, asked.project)
     after = _place(asked, board) if asked.cursor is not None else None
-    wanted = _filter(state, graph, board, tell, asked.filter or QueryFilter())
-    stands = readiness(graph, board, tell.allows if tell.narrows else None)
+    wanted = _filter(state, graph, board, read_filter, asked.filter or QueryFilter())
+    stands = readiness(graph, board, read_filter)
     hits = that_fit(
         graph,
         board,
@@ -58,19 +57,19 @@ def _found(
         lambda node_id: properties_of(get_node(state, node_id).attrs),
         stands,
     )
-    if tell.narrows:
-        hits = visible(graph, hits, tell.allows)
+    if read_filter.narrows:
+        hits = readable(graph, hits, read_filter)
     limit = min(asked.limit, LIMIT_MAX)
     rows = page(graph, board, hits, asked.sort, after, limit + 1, stands)
-    nodes = as_many_as_fit((_line(state, row, tell) for row, _ in rows[:limit]), bytes_max)
+    nodes = as_many_as_fit((_line(state, row, read_filter) for row, _ in rows[:limit]), bytes_max)
     answer: Said = {"nodes": nodes, "total": len(hits)} | cut_short(len(nodes), limit=limit, left=len(rows))
     if len(rows) > len(nodes):
         answer["next_cursor"] = _cursor(asked, board, rows[len(nodes) - 1][1])
     return answer
 
 
-def _filter(state: State, graph: WorkGraph, board: Board, tell: AnswerFilter, asked: QueryFilter) -> Filter:
-    ancestor = get_row(state, graph, tell, asked.ancestor, "ancestor") if asked.ancestor is not None else None
+def _filter(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter, asked: QueryFilter) -> Filter:
+    ancestor = get_row(state, graph, read_filter, asked.ancestor, "ancestor") if asked.ancestor is not None else None
     if ancestor is not None and ancestor.board is not board:
         raise cross_project(f"the ancestor '{ancestor.id}' and '{board.name}'")
     return Filter(
@@ -86,13 +85,17 @@ def _filter(state: State, graph: WorkGraph, board: Board, tell: AnswerFilter, as
     )
 
 
-def _line(state: State, row: Row, tell: AnswerFilter) -> Said:
+def _line(state: State, row: Row, read_filter: ReadFilter) -> Said:
     attrs = get_node(state, row.id).attrs
     answer: Said = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
     if attrs.get("state") is not None:
         answer["state"] = attrs["state"]
-    answer |= {"parent": tell.reference(attrs.get("parent")), "depth": row.depth, "properties": properties_of(attrs)}
-    return tell.warned(row.id, answer)
+    answer |= {
+        "parent": read_filter.reference(attrs.get("parent")),
+        "depth": row.depth,
+        "properties": properties_of(attrs),
+    }
+    return read_filter.warned(row.id, answer)
 
 
 # -- cursors: the place of the last node shown, and which question it belongs to

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
 from tallystick.policy import Action, Principal
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import DEPENDS_ON, DROPPED
 from tallystick.state.work.attributes import is_dropped, said_over
 from tallystick.state.work.board import Row
 from tallystick.state.work.cycles import find_way
 from tallystick.state.work.draft_builder import DraftBuilder, Link
 from tallystick.toolsets import Answer
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.work.answers import Said, entries, evidence_entry, newly_actionable, oldest
 from tallystick.toolsets.work.arguments import Operation, RestructureArguments
 from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
@@ -21,7 +21,7 @@ from tallystick.toolsets.work.errors import cross_project, cycle, get_row, inval
 from tallystick.toolsets.work.section_moves import SectionMoves
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 TOOL = "graph_restructure"
 
@@ -34,20 +34,19 @@ async def restructure(
     check_operations(asked.operations)
 
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
-        tell = AnswerFilter(builder.state, read_filter)
         told = AnswerBuilder({"applied": len(asked.operations), "details": []})
-        work = _Work(tool_context, builder, tell, principal.actor, told.warnings)
+        work = _Work(tool_context, builder, read_filter, principal.actor, told.warnings)
         for number, operation in enumerate(asked.operations):
             node_id, result = _one(work, operation, number)
             told.data["details"].append({"op": operation.op, "node_id": node_id, "result": result})
-        newly = newly_actionable(builder, tell)
+        newly = newly_actionable(builder, read_filter)
         if newly["newly_actionable"] or any(operation.op == "drop" for operation in asked.operations):
             told.data |= newly
         return told
 
     # Of several, what each deletes is asked about when it is known what they come to.
     only = asked.operations[0] if len(asked.operations) == 1 else None
-    told, _ = await tool_context.write_narrowed(
+    told, _ = await tool_context.write(
         store,
         principal,
         TOOL,
@@ -83,11 +82,11 @@ class _Work:
     """What the operations of one call do to the sketch."""
 
     def __init__(
-        self, tool_context: ToolContext, builder: DraftBuilder, tell: AnswerFilter, agent: str, warnings: list[str]
+        self, tool_context: ToolContext, builder: DraftBuilder, read_filter: ReadFilter, agent: str, warnings: list[str]
     ) -> None:
         self._tool_context = tool_context
         self._builder = builder
-        self._tell = tell
+        self._read_filter = read_filter
         self._agent = agent
         self._warnings = warnings
         self._sections = SectionMoves(builder)
@@ -100,7 +99,7 @@ class _Work:
         if row.parent is None:
             raise invalid(f"'{node_id}' is the root of its project and cannot be moved")
         if parent is row or row in parent.above():
-            raise cycle(_line_down(row, parent), "Parent", self._tell)
+            raise cycle(_line_down(row, parent), "Parent", self._read_filter)
         if row.parent is parent:
             return node_id, f"was under {new_parent} already"
         self._warn_of_resolved(parent, [row])
@@ -117,7 +116,7 @@ class _Work:
         if source.parent is None:
             raise invalid(f"'{source_id}' is the root of its project and cannot be merged into another node")
         if source in target.above():
-            raise cycle(_line_down(source, target), "Parent", self._tell)
+            raise cycle(_line_down(source, target), "Parent", self._read_filter)
         self._warn_of_resolved(target, source.children)
         links = self._builder.links(source_id)
         for link in links:
@@ -157,7 +156,7 @@ class _Work:
         source, target = self._builder.graph.find(source_id), self._builder.graph.find(target_id)
         way = find_way(self._builder.graph, target, source) if source is not None and target is not None else None
         if way is not None:
-            raise cycle([source_id, *(row.id for row in way)], tell=self._tell)
+            raise cycle([source_id, *(row.id for row in way)], read_filter=self._read_filter)
 
     # -- drop
 
@@ -169,20 +168,20 @@ class _Work:
             attrs = self._builder.attrs(each.id)
             over: Said = {"resolved": True, "evidence": [*entries(attrs, "evidence"), entry]}
             self._builder.revise(each.id, **over, **said_over({**attrs, **over}, dropped=True))
-        count = len(self._tell.seen(dropped, lambda row: row.id))
+        count = len(self._read_filter.readable(dropped, lambda row: row.id))
         return node_id, f"dropped {count} node{'' if count == 1 else 's'}" if count else "was resolved already"
 
     # -- both
 
     def _row(self, node_id: str, role: str | None = None) -> Row:
-        return get_row(self._builder.state, self._builder.graph, self._tell, node_id, role)
+        return get_row(self._builder.state, self._builder.graph, self._read_filter, node_id, role)
 
     def _check_together(self, one: Row, other: Row) -> None:
         if one.board is not other.board:
             raise cross_project(f"'{one.id}' and '{other.id}'")
 
     def _warn_of_resolved(self, parent: Row, children: list[Row]) -> None:
-        if parent.resolved and any(child.open and self._tell.allows(child.id) for child in children):
+        if parent.resolved and any(child.open and self._read_filter.allows(child.id) for child in children):
             self._warnings.append(f"'{parent.id}' is resolved and stays so, with open nodes under it")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tallystick.state import Node
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.tasks import Sections, said_of
-from tallystick.toolsets.read_filter import AnswerFilter, itself
 from tallystick.toolsets.truncation import that_fit
 from tallystick.toolsets.work.answers import PART_BYTES_MAX, Said, get_node
 
@@ -14,18 +14,18 @@ _SECTIONS_BYTES_MAX = PART_BYTES_MAX
 _SECTIONS_READ = 200
 
 
-def sections_of(state: State, node_id: str, tell: AnswerFilter) -> list[Node]:
+def sections_of(state: State, node_id: str, read_filter: ReadFilter) -> list[Node]:
     """In order, as far as they may be told of."""
     ids = state.derived(Sections).of(node_id)[:_SECTIONS_READ]
-    return [get_node(state, each) for each in tell.seen(ids, itself)]
+    return [get_node(state, each) for each in read_filter.readable(ids)]
 
 
-def task_of(node: Node, sections: list[Node], tell: AnswerFilter) -> Said:
+def task_of(node: Node, sections: list[Node], read_filter: ReadFilter) -> Said:
     """The key only for a node that was made, or is described, as a task."""
     said = said_of(node.attrs)
     answer: Said = {"title": said["title"]} if isinstance(said.get("title"), str) else {}
     answer |= _cut("description", said.get("description"), _DESCRIPTION_BYTES_MAX)
-    shown = _shown(sections, tell)
+    shown = _shown(sections, read_filter)
     if shown:
         answer["sections"] = shown
     if len(shown) < len(sections):
@@ -33,14 +33,14 @@ def task_of(node: Node, sections: list[Node], tell: AnswerFilter) -> Said:
     return {"task": answer} if answer else {}
 
 
-def _shown(sections: list[Node], tell: AnswerFilter) -> list[Said]:
+def _shown(sections: list[Node], read_filter: ReadFilter) -> list[Said]:
     """The first ones whole; from where the room ends, what is left of it."""
     shown: list[Said] = []
     left = _SECTIONS_BYTES_MAX
     for section in sections:
         content = _cut("content", section.attrs.get("content"), left)
         left = max(0, left - len(content.get("content", "").encode()))
-        shown.append(tell.warned(section.id, {"id": section.id, "title": section.attrs.get("title"), **content}))
+        shown.append(read_filter.warned(section.id, {"id": section.id, "title": section.attrs.get("title"), **content}))
     return that_fit(shown, 2 * _SECTIONS_BYTES_MAX) if shown else []
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.policy import Principal
 from tallystick.state.conditions import is_same
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import CLAIMED_BY, CLAIMED_SESSION, DROPPED
 from tallystick.state.work.attributes import is_dropped, said_over
 from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.toolsets import Answer
-from tallystick.toolsets.read_filter import AnswerFilter
 from tallystick.toolsets.work.answers import (
     Said,
     entries,
@@ -24,18 +24,17 @@ from tallystick.toolsets.work.errors import get_row, invalid
 from tallystick.toolsets.work.plan import check_node_size
 
 if TYPE_CHECKING:
-    from tallystick.store import ReadFilter, Store
+    from tallystick.store import Store
 
 TOOL = "graph_update"
 
 
 async def update(tool_context: ToolContext, store: Store, principal: Principal, asked: UpdateArguments) -> Answer:
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
-        tell = AnswerFilter(builder.state, read_filter)
         told = AnswerBuilder({"updated": []})
         resolved = False
         for each in asked.updates:
-            row = get_row(builder.state, builder.graph, tell, each.node_id)
+            row = get_row(builder.state, builder.graph, read_filter, each.node_id)
             was_resolved = row.resolved
             _apply(tool_context, builder, principal.actor, each)
             attrs = builder.attrs(each.node_id)
@@ -43,15 +42,13 @@ async def update(tool_context: ToolContext, store: Store, principal: Principal, 
             if row.resolved and not was_resolved:
                 resolved = True
                 _check_evidence(tool_context, told, each.node_id, attrs)
-        newly = newly_actionable(builder, tell)
+        newly = newly_actionable(builder, read_filter)
         if resolved or newly["newly_actionable"]:
             told.data |= newly
         return told
 
     ids = {each.node_id for each in asked.updates}
-    told, _ = await tool_context.write_narrowed(
-        store, principal, TOOL, draw, resource=ids.pop() if len(ids) == 1 else None
-    )
+    told, _ = await tool_context.write(store, principal, TOOL, draw, resource=ids.pop() if len(ids) == 1 else None)
     return Answer(told.complete())
 
 
