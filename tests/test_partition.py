@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,13 +33,13 @@ class Watched(MemoryLog):
         self.reached = threading.Event()
         self.failures: list[Exception] = []
 
-    def append(self, entries: Sequence[Entry], *, expected: Head, masks: Mapping[int, bytes] | None = None) -> Head:
+    def append(self, entries: Sequence[Entry], *, expected: Head) -> Head:
         self.reached.set()
         assert self.go.wait(patience.SECONDS)
         if self.failures:
             raise self.failures.pop(0)
         self.groups.append(len(entries))
-        return super().append(entries, expected=expected, masks=masks)
+        return super().append(entries, expected=expected)
 
 
 def writing(node_id: str, **attrs: Any) -> Propose:

@@ -97,10 +97,10 @@ async def test_only_the_newest_are_kept(tmp_path: Path) -> None:
 
 def redacting(node_id: str) -> Propose:
     def propose(state: State) -> Draft:
-        found = state.redaction(node_id, None)
+        redacts = state.redaction(node_id, None)
         payload = {"node_id": node_id, "reason": "asked"}
-        operation = Operation(Verb.REDACT_NODE, payload, redacts=found.redacts)
-        return Draft((operation,), actor="dpo", tool="test", masks=found.masks)
+        operation = Operation(Verb.REDACT_NODE, payload, redacts=redacts)
+        return Draft((operation,), actor="dpo", tool="test")
 
     return propose
 

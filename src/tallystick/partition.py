@@ -76,7 +76,7 @@ class _Group(msgspec.Struct):
     before: Head
     entries: list[Entry]
     receipts: list[tuple[_Waiting, Receipt]]
-    masks: dict[int, bytes]
+    redacts: bool = False
     bytes: int = 0
 
 
@@ -315,16 +315,16 @@ class Partition:
 
     def _check_group(self) -> _Group:
         """Take drafts off the queue, judge each where the ones before it lead, and apply what is accepted."""
-        group = _Group(self._state.head, [], [], {})
+        group = _Group(self._state.head, [], [])
         while self._queue and len(group.receipts) < self._limits.group_drafts_max:
-            if group.masks or group.bytes > self._limits.group_bytes_max:
+            if group.redacts or group.bytes > self._limits.group_bytes_max:
                 break
             waiting = self._queue.popleft()
             if waiting.answer.done():
                 continue
             try:
                 proposed = waiting.propose(self._state)
-                if isinstance(proposed, Draft) and proposed.masks and group.entries:
+                if isinstance(proposed, Draft) and proposed.redacts and group.entries:
                     # A redaction goes alone, so that its note and its commit stand or fall together.
                     self._queue.appendleft(waiting)
                     break
@@ -359,7 +359,7 @@ class Partition:
         self._broken = False
         group.entries.extend(entries)
         group.bytes += sum(len(entry.line) for entry in entries)
-        group.masks.update(proposed.masks or {})
+        group.redacts = group.redacts or proposed.redacts
         return Receipt([entry.commit for entry in entries])
 
     def _seal(self, draft: Draft, group: _Group) -> list[Entry]:
@@ -392,11 +392,9 @@ class Partition:
         started = time.perf_counter()
         self._moving = []
         try:
-            await self._on_disk(
-                lambda: self._log.append(group.entries, expected=group.before, masks=group.masks or None)
-            )
+            await self._on_disk(lambda: self._log.append(group.entries, expected=group.before))
             _count(group, started)
-            if group.masks and self._snapshots is not None:
+            if group.redacts and self._snapshots is not None:
                 self._snapshots.forget()
             self._grown()
         except Exception as error:

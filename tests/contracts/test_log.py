@@ -83,8 +83,7 @@ def test_a_mask_takes_the_place_of_a_payload_and_the_chain_still_verifies(log: L
     redact = Operation(
         Verb.REDACT_NODE, {"node_id": "person", "reason": "asked"}, redacts={"1": chain.content_hash(masked)}
     )
-    after = entries(log.head(), draft(redact))
-    log.append(after, expected=log.head(), masks={secret.offset: masked})
+    append(log, draft(redact))
 
     assert b"ada@example.org" not in log.line(secret.offset)
     read = list(log.read(Head()))
@@ -167,14 +166,47 @@ def test_a_redaction_that_was_altered_vouches_for_nothing(log: Log) -> None:
         log.line(secret.offset)
 
 
+def redaction_of(entry: Entry, left: dict[str, Any]) -> Operation:
+    masked = canonical_bytes({"id": "person", "type": "note", "attrs": left})
+    fields = [f"attrs.{name}" for name, value in left.items() if value == "[REDACTED]"]
+    said = {"node_id": "person", "reason": "asked", "redacted_fields": fields}
+    return Operation(Verb.REDACT_NODE, said, redacts={str(entry.commit.lamport): chain.content_hash(masked)})
+
+
 def redacted(log: Log, entry: Entry, left: dict[str, Any]) -> Entry:
     """The redaction, carried out."""
-    masked = canonical_bytes({"id": "person", "type": "note", "attrs": left})
-    redacts = {str(entry.commit.lamport): chain.content_hash(masked)}
-    redact = Operation(Verb.REDACT_NODE, {"node_id": "person", "reason": "asked"}, redacts=redacts)
-    after = entries(log.head(), draft(redact))
-    log.append(after, expected=log.head(), masks={entry.offset: masked})
-    return after[0]
+    return append(log, draft(redaction_of(entry, left)))[0]
+
+
+def test_a_redaction_that_does_not_leave_what_it_says_is_refused(log: Log) -> None:
+    secret = append(log, draft(node("person", email="ada@example.org", town="Turin")))[0]
+    lie = redaction_of(secret, {"email": "[REDACTED]", "town": "Rome"})
+    with pytest.raises(ValueError, match="does not leave of lamport 1 what it says"):
+        append(log, draft(lie))
+    assert list(log.read(Head())) == [secret]
+
+
+def test_a_copy_of_a_masked_log_is_masked_as_the_log_is(log: Log, tmp_path: Path) -> None:
+    """Whatever the groups are in which it is appended again."""
+    secret = append(log, draft(node("person", email="ada@example.org", town="Turin")))[0]
+    redacted(log, secret, {"email": "[REDACTED]", "town": "Turin"})
+    redacted(log, secret, {"email": "[REDACTED]", "town": "[REDACTED]"})
+    made = list(log.read(Head()))
+    for size in (1, 2, 3):
+        copy = FilesLog(tmp_path / f"copy in groups of {size}")
+        for at in range(0, 3, size):
+            copy.append(made[at : at + size], expected=copy.head())
+        assert list(copy.read(Head())) == made
+        copy.close()
+
+
+def test_what_a_redaction_names_is_found_among_many(log: Log) -> None:
+    filled(log, 40)
+    secret = append(log, draft(node("person", email="ada@example.org")))[0]
+    made = filled(log, 40)
+    redacted(log, secret, {"email": "[REDACTED]"})
+    assert b"ada@example.org" not in log.line(secret.offset)
+    assert [log.line(entry.offset) for entry in made] == [entry.line for entry in made]
 
 
 def test_a_claim_can_be_released_and_taken_again(log: Log) -> None:

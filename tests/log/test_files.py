@@ -286,12 +286,18 @@ def test_a_refused_write_leaves_nothing_and_may_be_tried_again(
     assert list(FilesLog(tmp_path).read(Head())) == made
 
 
-def redaction(log: FilesLog) -> tuple[int, bytes, list[Operation]]:
-    secret = append(log, draft(node("person", email="ada@example.org")))[0]
-    masked = canonical_bytes({"id": "person", "type": "note", "attrs": {}})
+MASKED = canonical_bytes({"id": "person", "type": "note", "attrs": {"email": "[REDACTED]", "town": "[REDACTED]"}})
+
+
+def redaction(log: FilesLog, *fields: str) -> Operation:
+    """Of the one node that is written here, or of what an earlier redaction left of it."""
+    found = next((entry for entry in log.read(Head()) if entry.commit.document().get("id") == "person"), None)
+    secret = found or append(log, draft(node("person", email="ada@example.org", town="Turin, Italy")))[0]
+    masked = chain.redacted_payload(log.line(secret.offset), fields or None)
+    assert masked is not None
     redacts = {str(secret.commit.lamport): chain.content_hash(masked)}
-    operation = Operation(Verb.REDACT_NODE, {"node_id": "person", "reason": "asked"}, redacts=redacts)
-    return secret.offset, masked, [operation]
+    said = {"node_id": "person", "reason": "asked"} | ({"redacted_fields": list(fields)} if fields else {})
+    return Operation(Verb.REDACT_NODE, said, redacts=redacts)
 
 
 def test_a_redaction_cut_short_by_a_crash_is_finished_on_opening(
@@ -299,16 +305,12 @@ def test_a_redaction_cut_short_by_a_crash_is_finished_on_opening(
 ) -> None:
     log = FilesLog(tmp_path)
     filled(log, 2)
-    offset, masked, operations = redaction(log)
+    redact = redaction(log)
     with monkeypatch.context() as patched:
         failing("pwrite", errno.EIO, patched)
         # The mark is written with pwrite too: let that one fail, as if the process died right after the sync.
         with pytest.raises(LogClosed):
-            log.append(
-                entries(log.head(), draft(*operations)),
-                expected=log.head(),
-                masks={offset: masked},
-            )
+            log.append(entries(log.head(), draft(redact)), expected=log.head())
     log.close()
     assert b"ada@example.org" in segments(tmp_path)[0].read_bytes()
     assert not prove(tmp_path).sound
@@ -322,15 +324,11 @@ def test_a_redaction_cut_short_by_a_crash_is_finished_on_opening(
 
 def test_a_redaction_whose_commit_was_refused_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = FilesLog(tmp_path)
-    offset, masked, operations = redaction(log)
+    redact = redaction(log)
     with monkeypatch.context() as patched:
         failing("fdatasync", errno.EIO, patched)
         with pytest.raises(LogClosed):
-            log.append(
-                entries(log.head(), draft(*operations)),
-                expected=log.head(),
-                masks={offset: masked},
-            )
+            log.append(entries(log.head(), draft(redact)), expected=log.head())
     log.close()
     FilesLog(tmp_path)
     assert b"ada@example.org" in segments(tmp_path)[0].read_bytes()
@@ -342,10 +340,10 @@ def test_a_redaction_that_a_dead_process_left_is_finished_by_whoever_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     witness, dying = FilesLog(tmp_path), FilesLog(tmp_path)
-    offset, masked, operations = redaction(dying)
+    redact = redaction(dying)
     with monkeypatch.context() as patched:
         patched.setattr(PendingMasks, "carry_out", lambda self, segments: None)
-        dying.append(entries(dying.head(), draft(*operations)), expected=dying.head(), masks={offset: masked})
+        dying.append(entries(dying.head(), draft(redact)), expected=dying.head())
     dying.close()
     assert [entry.commit.lamport for entry in witness.read(Head())] == [1, 2]
     assert b"ada@example.org" not in segments(tmp_path)[0].read_bytes()
@@ -356,10 +354,10 @@ def test_a_redaction_made_while_somebody_reads_explains_what_it_masked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, reader = FilesLog(tmp_path), FilesLog(tmp_path)
-    offset, masked, operations = redaction(log)
+    redact = redaction(log)
     append(log, draft(node("last")))
     before = reader.head()
-    log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+    log.append(entries(log.head(), draft(redact)), expected=log.head())
     # It looked for the head just before the redaction, and at the lines just after it.
     heads = iter([before])
     monkeypatch.setattr(FilesLog, "head", lambda self: next(heads, self._head_file.read()))
@@ -370,13 +368,11 @@ def test_a_second_redaction_that_is_not_carried_out_yet_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, reader = FilesLog(tmp_path), FilesLog(tmp_path)
-    offset, masked, operations = redaction(log)
-    log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
-    more = canonical_bytes({"id": "person", "type": "note"})
-    again = [Operation(Verb.REDACT_NODE, {"node_id": "person"}, redacts={"1": chain.content_hash(more)})]
+    append(log, draft(redaction(log, "attrs.email")))
+    again = redaction(log)
     with monkeypatch.context() as patched:
         patched.setattr(PendingMasks, "carry_out", lambda self, segments: None)
-        log.append(entries(log.head(), draft(*again)), expected=log.head(), masks={offset: more})
+        log.append(entries(log.head(), draft(again)), expected=log.head())
     log.close()
     assert [entry.commit.lamport for entry in reader.read(Head())] == [1, 2, 3]
     assert prove(tmp_path).sound
@@ -395,10 +391,10 @@ def test_a_damaged_note_of_a_redaction_overwrites_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
     log = FilesLog(tmp_path)
-    offset, masked, operations = redaction(log)
+    redact = redaction(log)
     with monkeypatch.context() as patched:
         patched.setattr(PendingMasks, "carry_out", lambda self, segments: None)
-        log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+        log.append(entries(log.head(), draft(redact)), expected=log.head())
     log.close()
     note = tmp_path / "redaction.pending"
     harmed = NOTES[harm](note.read_bytes())
@@ -414,10 +410,10 @@ def test_a_damaged_note_of_a_redaction_overwrites_nothing(
 def test_nothing_is_masked_on_a_log_that_is_not_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = FilesLog(tmp_path)
     filled(log, 2)
-    offset, masked, operations = redaction(log)
+    redact = redaction(log)
     with monkeypatch.context() as patched:
         patched.setattr(PendingMasks, "carry_out", lambda self, segments: None)
-        log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+        log.append(entries(log.head(), draft(redact)), expected=log.head())
     log.close()
     path = segments(tmp_path)[0]
     damaged = path.read_bytes().replace(b'"n1"', b'"n7"')
@@ -452,13 +448,13 @@ def test_a_redaction_without_room_for_its_note_is_refused_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = FilesLog(tmp_path)
-    offset, masked, operations = redaction(log)
+    redact = redaction(log)
     for call in ("write", "fsync", "rename"):
         with monkeypatch.context() as patched, small_files() if call == "write" else nullcontext():
             if call != "write":
                 failing(call, errno.ENOSPC, patched)
             with pytest.raises(StorageRefused):
-                log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+                log.append(entries(log.head(), draft(redact)), expected=log.head())
         assert list(tmp_path.glob("redaction.*")) == []
     assert log.head().lamport == 1
     append(log, draft(node("room again")))
@@ -469,11 +465,11 @@ def test_a_redaction_that_cannot_be_carried_out_stops_the_writer_and_is_finished
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = FilesLog(tmp_path)
-    offset, masked, operations = redaction(log)
+    redact = redaction(log)
     with monkeypatch.context() as patched:
         patched.setattr(recovery, "_overwrite", _no_room)
         with pytest.raises(LogClosed):
-            log.append(entries(log.head(), draft(*operations)), expected=log.head(), masks={offset: masked})
+            log.append(entries(log.head(), draft(redact)), expected=log.head())
     with pytest.raises(LogClosed):
         append(log, draft(node("after")))
     log.close()
@@ -507,3 +503,35 @@ def test_only_one_of_two_can_claim(tmp_path: Path) -> None:
     assert not other.claim(timeout_seconds=0.01)
     one.release()
     assert other.claim(timeout_seconds=0)
+
+
+def test_what_a_dead_writer_was_about_to_mask_is_masked_before_the_next_one_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, dying = FilesLog(tmp_path), FilesLog(tmp_path)
+    first = redaction(dying, "attrs.email")
+    with monkeypatch.context() as patched:
+        patched.setattr(PendingMasks, "carry_out", lambda self, segments: None)
+        append(dying, draft(first))
+    dying.close()
+    # That takes reading, and so is not done where nobody may wait.
+    assert not log.claim(timeout_seconds=0)
+    assert log.claim(timeout_seconds=10)
+    append(log, draft(redaction(log, "attrs.town")))
+    log.release()
+    assert b"ada@example.org" not in segments(tmp_path)[0].read_bytes()
+    assert b"Turin" not in segments(tmp_path)[0].read_bytes()
+    assert prove(tmp_path).sound
+
+
+@pytest.mark.parametrize("segment_bytes_max", [1, 700, 1_500, 1 << 20])
+def test_commits_are_found_by_their_lamports(tmp_path: Path, segment_bytes_max: int) -> None:
+    log = FilesLog(tmp_path, segment_bytes_max=segment_bytes_max)
+    made = [append(log, draft(node(f"n{number}", text="x" * (number * 997 % 9_000))))[0] for number in range(30)]
+    places = {entry.commit.lamport: entry.offset for entry in made}
+    for lamport, offset in places.items():
+        assert log._segments.find({lamport}) == {lamport: offset}
+    assert log._segments.find({*places, 0, 31}) == places
+    for path in segments(tmp_path):
+        path.write_bytes(path.read_bytes().replace(b'"lamport":16,', b'"lamport":99,'))
+    assert log._segments.find({*places} - {16}) == {lamport: at for lamport, at in places.items() if lamport != 16}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.commits import Operation, Verb, mask
+from tallystick.commits import Operation, Verb, chain, mask
 from tallystick.log import Head
 from tallystick.projections import views
 from tallystick.projections.sandboxed_files import SandboxedFiles
@@ -598,18 +598,17 @@ def test_a_touched_file_is_no_edit(workspace: Workspace) -> None:
 
 def redact(workspace: Workspace, entity_id: str, fields: list[str] | None = None, *, follow: bool = True) -> None:
     """As the memory toolset does: mask every version of the node, or of the edge with this id."""
-    redacts, masks, named = {}, {}, {"node_id": entity_id}
+    redacts, named = {}, {"node_id": entity_id}
     for entry in workspace.log.read(Head()):
         document = entry.commit.document()
         if entry.commit.operation in (Verb.UPSERT_NODE, Verb.UPSERT_EDGE) and document["id"] == entity_id:
             if entry.commit.operation is Verb.UPSERT_EDGE:
                 named = {key: document[key] for key in ("from", "rel", "to", "id")}
-            masked = mask.fitted(mask.redact(document, fields), len(entry.commit.payload))
-            masks[entry.offset] = masked
+            masked = mask.fitted(mask.redact(document, fields), chain.room_of(entry.line))
             redacts[str(entry.commit.lamport)] = sha256(masked).hexdigest()
     payload = {**named, "reason": "asked"} | ({} if fields is None else {"redacted_fields": fields})
     verb = Verb.REDACT_EDGE if "from" in named else Verb.REDACT_NODE
-    workspace.append(Operation(verb, payload, redacts=redacts), masks=masks)
+    workspace.append(Operation(verb, payload, redacts=redacts))
     if follow:
         workspace.follower.catch_up()
 

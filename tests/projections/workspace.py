@@ -96,14 +96,12 @@ class Workspace:
         self.begin(repairs=repairs)
         self.follower.catch_up()
 
-    def append(
-        self, *operations: Operation, actor: str = "tester", masks: dict[int, bytes] | None = None
-    ) -> list[Entry]:
+    def append(self, *operations: Operation, actor: str = "tester") -> list[Entry]:
         """Committed, but not yet applied to the views."""
         self.now += 1000
         head = self.log.head()
         made = entries(head, draft(*operations, actor=actor), now=self.now)
-        self.log.append(made, expected=head, masks=masks)
+        self.log.append(made, expected=head)
         return made
 
     def write(self, *operations: Operation, actor: str = "tester") -> None:

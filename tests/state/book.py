@@ -91,19 +91,27 @@ class Book:
     def redact(self, node_id: str, fields: Iterable[str] | None = None, *, actor: str = "ann") -> dict[int, bytes]:
         """Returns the masks, which are not in the log until `scrub`."""
         named = None if fields is None else tuple(fields)
-        found = self.state.redaction(node_id, named)
+        redacts = self.state.redaction(node_id, named)
         payload = {"node_id": node_id, "reason": "asked"} | ({} if named is None else {"redacted_fields": list(named)})
-        self.write(Verb.REDACT_NODE, payload, actor=actor, redacts=found.redacts or None)
-        return found.masks
+        masks = self.masks(redacts, named)
+        self.write(Verb.REDACT_NODE, payload, actor=actor, redacts=redacts or None)
+        return masks
 
     def redact_edge(self, edge_id: str, fields: Iterable[str] | None = None, *, actor: str = "ann") -> dict[int, bytes]:
         """Likewise."""
         named = None if fields is None else tuple(fields)
-        found = self.state.edge_redaction(edge_id, named)
+        redacts = self.state.edge_redaction(edge_id, named)
         payload: dict[str, Any] = {**(self.state.edge_name(edge_id) or {}), "reason": "asked"}
         payload |= {} if named is None else {"redacted_fields": list(named)}
-        self.write(Verb.REDACT_EDGE, payload, actor=actor, redacts=found.redacts or None)
-        return found.masks
+        masks = self.masks(redacts, named)
+        self.write(Verb.REDACT_EDGE, payload, actor=actor, redacts=redacts or None)
+        return masks
+
+    def masks(self, redacts: dict[str, str], fields: tuple[str, ...] | None) -> dict[int, bytes]:
+        """Offset → what a redaction leaves of the payloads that it names."""
+        places = {str(commit.lamport): offset for commit, offset in zip(self.commits, self.offsets, strict=True)}
+        offsets = [places[lamport] for lamport in redacts]
+        return {offset: chain.redacted_payload(self.lines[offset], fields) or b"" for offset in offsets}
 
     def scrub(self, masks: dict[int, bytes]) -> None:
         for offset, payload in masks.items():

@@ -53,8 +53,11 @@ class Draft(msgspec.Struct, frozen=True):
     reason: str | None = None
     run_context: dict[str, str] | None = None
     policy_version: str = "none"
-    masks: dict[int, bytes] | None = None
-    """Of redactions only: offset in the log → the payload that takes the place of the one there."""
+
+    @property
+    def redacts(self) -> bool:
+        """Whether anything that is in the log is to be masked."""
+        return any(operation.redacts for operation in self.operations)
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):

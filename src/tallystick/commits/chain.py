@@ -14,6 +14,7 @@ brace keep the length) and the chain still holds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated, Any, Protocol
 
@@ -21,7 +22,8 @@ import msgspec
 from msgspec import Meta
 
 from tallystick.commits import REDACTIONS, SCHEMA_VERSION, Commit, Draft, Operation, Verb
-from tallystick.commits.canonical import INTEGER_MAX, canonical_bytes
+from tallystick.commits import mask as masking
+from tallystick.commits.canonical import INTEGER_MAX, canonical_bytes, parse
 from tallystick.errors import Corrupt, InvalidArgument
 
 
@@ -188,6 +190,13 @@ def room_of(line: bytes) -> int:
     """How many bytes a payload may have that takes the place of this one's."""
     _, start = _seams(line)
     return len(line) - 1 - start
+
+
+def redacted_payload(line: bytes, fields: Sequence[str] | None) -> bytes | None:
+    """What a redaction of these fields (None: of all) leaves of the payload; None when nothing of them is left."""
+    payload = payload_of(line)
+    left = masking.fitted(masking.redact(parse(masking.unabridged(payload)), fields), room_of(line))
+    return None if left == payload else left
 
 
 def mask(line: bytes, payload: bytes) -> bytes:

@@ -7,7 +7,7 @@ whatever files it is spread over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -51,11 +51,11 @@ class Log(Protocol):
 
     def release(self) -> None: ...
 
-    def append(self, entries: Sequence[Entry], *, expected: Head, masks: Mapping[int, bytes] | None = None) -> Head:
+    def append(self, entries: Sequence[Entry], *, expected: Head) -> Head:
         """Append all or nothing; on return they would survive a power cut.
 
-        `masks` (offset → payload) then take the place of older payloads, in bytes of the same
-        length; a crash in between is finished when the log is next opened.
+        What the redactions among them name is then masked in place, in bytes of the same length
+        (`masks` says with what); a crash in between is finished when the log is next opened.
 
         `entries` are whole batches, chained to `expected`. Raises HeadMoved when the head is
         another one, StorageRefused when nothing was written and it may be tried again later,

@@ -21,6 +21,7 @@ from tallystick.errors import Corrupt, HeadMoved, LogClosed, StorageRefused
 from tallystick.file_locks import locked, open_lock, release, take
 from tallystick.log import Entry, Head, are_new, check_chained, head_after, reached, verifier_after
 from tallystick.log.head_file import HeadFile
+from tallystick.log.masks import masks_of
 from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_snapshots
 from tallystick.log.redaction_index import RedactionIndex
 from tallystick.log.segments import Segments
@@ -157,19 +158,29 @@ class FilesLog:
     # -- writing
 
     def claim(self, *, timeout_seconds: float = _PATIENCE_SECONDS) -> bool:
-        """May block for as long as the timeout: not on an event loop unless it is zero."""
+        """May block for as long as the timeout: not on an event loop unless it is zero.
+
+        Settles what a writer that died left, before anything is decided on what the log holds: a payload that
+        its redaction was about to mask must not be read as if it were to stay. That takes reading, so with a
+        timeout of zero the answer is False.
+        """
         if self._lock < 0:
             raise StorageRefused(
                 f"{self.system} cannot be written", hint="make the file system writable; reads go on meanwhile"
             )
         self._claimed = take(self._lock, timeout_seconds=timeout_seconds)
+        if self._claimed and not self._is_settled():
+            if timeout_seconds == 0:
+                self.release()
+                return False
+            self._settle_what_a_writer_left()
         return self._claimed
 
     def release(self) -> None:
         self._claimed = False
         release(self._lock)
 
-    def append(self, entries: Sequence[Entry], *, expected: Head, masks: Mapping[int, bytes] | None = None) -> Head:
+    def append(self, entries: Sequence[Entry], *, expected: Head) -> Head:
         if self._closed:
             raise LogClosed(self._closed, hint="restart this process; it reads the log anew and goes on")
         if not self._claimed:
@@ -177,14 +188,15 @@ class FilesLog:
             if not with_lock:
                 raise StorageRefused("another process has held the log's lock for too long")
             try:
-                return self.append(entries, expected=expected, masks=masks)
+                return self.append(entries, expected=expected)
             finally:
                 self.release()
-        self._settle_bytes_behind_the_mark()
         if self.head() != expected:
             raise HeadMoved(f"the log is at {self.head().lamport}, not at {expected.lamport}")
         check_chained(entries, expected)
-        self._note_masks(entries[-1].commit.lamport, masks, expected)
+        masks = self._masks_of(entries, expected)
+        if masks:
+            self._note_masks(entries[-1].commit.lamport, masks)
         self._write(entries, expected)
         head = head_after(entries, expected)
         self._move_mark(head)
@@ -258,16 +270,21 @@ class FilesLog:
             why = f"a failed write ({cause.strerror}) could not be undone: {error.strerror}"
             raise self._close_writer(why) from error
 
-    def _note_masks(self, lamport: int, masks: Mapping[int, bytes] | None, head: Head) -> None:
+    def _masks_of(self, entries: Sequence[Entry], head: Head) -> dict[int, bytes]:
+        return masks_of(
+            entries,
+            self._segments.find,
+            self._segments.line,
+            lambda line: self._redactions.problem(line, head.end) is None,
+        )
+
+    def _note_masks(self, lamport: int, masks: Mapping[int, bytes]) -> None:
         """Before the append: a crash behind it finishes the masking from this note."""
         try:
-            # Another process may have died between its note and its masks; one more commit, and nobody knew which.
-            self._masks.finish(self._segments, head)
-            if masks:
-                self._masks.note(lamport, masks)
+            self._masks.note(lamport, masks)
         except OSError as error:
             raise StorageRefused(
-                f"a redaction could not be noted or finished: {error.strerror}",
+                f"a redaction could not be noted: {error.strerror}",
                 hint="free some space or make the file system writable; nothing was written and reads go on",
             ) from error
 
@@ -306,16 +323,17 @@ class FilesLog:
     def _settle_what_a_crash_left(self) -> None:
         """Not while another process writes: it settles that itself, and its bytes are not ours."""
         self._segments.check_empty(self.head().lamport)
-        if self._lock < 0 or self._is_settled() or not self.claim(timeout_seconds=_PATIENCE_SECONDS):
+        if self._lock < 0 or self._is_settled() or not take(self._lock, timeout_seconds=_PATIENCE_SECONDS):
             return
         try:
             # Another process may have been first.
             if not self._is_settled():
                 self._recover()
+                # After the head has moved over what was adopted: a note whose commit is not in the log is dropped.
                 self._masks.finish(self._segments, self.head())
                 self._masks.sweep()
         finally:
-            self.release()
+            release(self._lock)
 
     def _is_settled(self) -> bool:
         return self._ends_at_the_mark() and not self._masks.exist() and not self._masks.were_begun()
@@ -341,16 +359,27 @@ class FilesLog:
         if head != marked:
             self._move_mark(head)
 
-    def _settle_bytes_behind_the_mark(self) -> None:
-        """Before every append, so nothing is read while the log ends where the mark says."""
-        if self._ends_at_the_mark():
-            return
-        # What somebody who died wrote whole is as good as what somebody who lives wrote.
-        head = adopt(self._segments, self.head())
-        if head is None:
-            self._recover()
-        else:
-            self._move_mark(head)
+    def _settle_what_a_writer_left(self) -> None:
+        """It died while we had the log open; we hold the lock, and let go of it if this cannot be settled."""
+        try:
+            if not self._ends_at_the_mark():
+                # What somebody who died wrote whole is as good as what somebody who lives wrote.
+                head = adopt(self._segments, self.head())
+                if head is None:
+                    self._recover()
+                else:
+                    self._move_mark(head)
+            self._masks.finish(self._segments, self.head())
+            self._masks.sweep()
+        except OSError as error:
+            self.release()
+            raise StorageRefused(
+                f"what a writer left that died could not be settled: {error.strerror}",
+                hint="free some space or make the file system writable; nothing was lost and reads go on",
+            ) from error
+        except BaseException:
+            self.release()
+            raise
 
 
 def _open_lock(system: Path) -> int:

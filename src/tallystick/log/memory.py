@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved
 from tallystick.log import Entry, Head, check_chained, head_after, verifier_after
+from tallystick.log.masks import masks_of
 from tallystick.log.redaction_index import RedactionIndex
 
 
@@ -15,6 +16,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self._offsets: list[int] = []
         self._lines: list[bytes] = []
+        self._places: dict[int, int] = {}
         self._head = Head()
         self._redactions = RedactionIndex(self._lines_between)
 
@@ -27,15 +29,17 @@ class MemoryLog:
     def release(self) -> None:
         pass
 
-    def append(self, entries: Sequence[Entry], *, expected: Head, masks: Mapping[int, bytes] | None = None) -> Head:
+    def append(self, entries: Sequence[Entry], *, expected: Head) -> Head:
         if self._head != expected:
             raise HeadMoved(f"the log is at {self._head.lamport}, not at {expected.lamport}")
         check_chained(entries, expected)
+        masks = masks_of(entries, self._find, self._line, lambda line: self._problem(line) is None)
         for entry in entries:
             self._lines.append(entry.line)
             self._offsets.append(entry.offset)
+            self._places[entry.commit.lamport] = entry.offset
         self._head = head_after(entries, expected)
-        for offset, payload in (masks or {}).items():
+        for offset, payload in masks.items():
             index = self._index(offset)
             self._lines[index] = chain.mask(self._lines[index], payload)
         return self._head
@@ -53,8 +57,8 @@ class MemoryLog:
         verifier.finish()
 
     def line(self, offset: int, *, checked: bool = True) -> bytes:
-        line = self._lines[self._index(offset)]
-        problem = self._redactions.problem(line, self._head.end) if checked else None
+        line = self._line(offset)
+        problem = self._problem(line) if checked else None
         if problem is not None:
             raise Corrupt(problem)
         return line
@@ -65,6 +69,15 @@ class MemoryLog:
     def _lines_between(self, start: int, end: int) -> list[tuple[int, bytes, bool]]:
         places = range(bisect_left(self._offsets, start), bisect_left(self._offsets, end))
         return [(self._offsets[place], self._lines[place], True) for place in places]
+
+    def _line(self, offset: int) -> bytes:
+        return self._lines[self._index(offset)]
+
+    def _problem(self, line: bytes) -> str | None:
+        return self._redactions.problem(line, self._head.end)
+
+    def _find(self, lamports: Collection[int]) -> dict[int, int]:
+        return {lamport: self._places[lamport] for lamport in lamports if lamport in self._places}
 
     def _index(self, offset: int) -> int:
         index = bisect_left(self._offsets, offset)

@@ -145,10 +145,5 @@ class Summary(msgspec.Struct, frozen=True):
     unique_actors: int
 
 
-class Redaction(msgspec.Struct, frozen=True):
-    """What must be masked so that a node's fields are forgotten."""
-
-    redacts: dict[str, str]
-    """Decimal lamport → SHA-256 of the masked payload: goes into the commit."""
-    masks: dict[int, bytes]
-    """Offset → masked payload, never longer than the one it replaces: goes into the log."""
+Redacts = dict[str, str]
+"""What must be masked so that fields are forgotten: decimal lamport → SHA-256 of what is left of its payload."""

@@ -22,7 +22,7 @@ from tallystick.state import (
     Node,
     Page,
     Query,
-    Redaction,
+    Redacts,
     Summary,
     Walk,
     Walked,
@@ -245,25 +245,25 @@ class State:
         seq = columns.nonces.find(actor, nonce, self._head.timestamp, columns.timestamp)
         return None if seq is None else columns.commit(seq)
 
-    def redaction(self, node_id: str, fields: tuple[str, ...] | None) -> Redaction:
+    def redaction(self, node_id: str, fields: tuple[str, ...] | None) -> Redacts:
         """What to mask so that these attributes ("attrs.email"; None: all) are forgotten.
 
         Raises NotFound for a node that never was, InvalidArgument for what is no attribute.
         """
         return redaction.plan(self._columns, node_id, fields)
 
-    def edge_redaction(self, edge_id: str, fields: tuple[str, ...] | None) -> Redaction:
+    def edge_redaction(self, edge_id: str, fields: tuple[str, ...] | None) -> Redacts:
         """The same for an edge."""
         handle = lineage.find_edge(self._columns, edge_id)
         if handle is None:
             raise NotFound(f"there is no edge '{edge_id}'", details={"entity_id": edge_id})
         return redaction.plan_edge(self._columns, handle, fields)
 
-    def edge_redactions(self, node_id: str) -> Iterator[tuple[dict[str, str], Redaction]]:
+    def edge_redactions(self, node_id: str) -> Iterator[tuple[dict[str, str], Redacts]]:
         """What names each edge of a node, dead or alive, that still says something, with what to mask of it."""
         for edge in self._around(node_id, "both"):
             found = redaction.plan_edge(self._columns, edge, None)
-            if found.masks:
+            if found:
                 yield self._edge_name(edge), found
 
     def derived(self, kind: type[A]) -> A:

@@ -238,10 +238,10 @@ def test_a_redaction_is_told_and_shows_nothing(team: Team, a: str) -> None:
     state = team.partition._state
 
     def propose(_: Any, read_filter: object) -> Draft:
-        plan = state.redaction(a, ("attrs.summary",))
+        redacts = state.redaction(a, ("attrs.summary",))
         payload = {"node_id": a, "reason": "private", "redacted_fields": ["attrs.summary"]}
-        operation = Operation(Verb.REDACT_NODE, payload, redacts=plan.redacts)
-        return Draft((operation,), actor="officer", tool="memory.write", masks=plan.masks)
+        operation = Operation(Verb.REDACT_NODE, payload, redacts=redacts)
+        return Draft((operation,), actor="officer", tool="memory.write")
 
     team._runner.run(team.store.write(Principal(actor="officer"), Action.WRITE, propose))
     assert [event["action"] for event in team.events(a)] == ["redacted", "created"]

@@ -323,15 +323,13 @@ def _redact_node(state: State, actor: str, asked: WriteArguments, payload: Paylo
         raise NotFound(f"no node '{node_id}' was ever written", hint="an edge is redacted by REDACT_EDGE")
     _check_original(state, node_id, asked.original_commit_id)
     fields = _fields(asked)
-    redaction = state.redaction(node_id, fields)
-    operations = [Operation(Verb.REDACT_NODE, payload, nonce=asked.nonce, redacts=redaction.redacts)]
-    masks = dict(redaction.masks)
+    redacts = state.redaction(node_id, fields)
+    operations = [Operation(Verb.REDACT_NODE, payload, nonce=asked.nonce, redacts=redacts)]
     # Of somebody who is to be forgotten, what edges say of them is to be forgotten too.
     for name, found in state.edge_redactions(node_id) if fields is None else ():
         said = {**name, "reason": asked.reason}
-        operations.insert(-1, Operation(Verb.REDACT_EDGE, said, redacts=found.redacts))
-        masks |= found.masks
-    return msgspec.structs.replace(_draft(actor, asked, *operations), masks=masks)
+        operations.insert(-1, Operation(Verb.REDACT_EDGE, said, redacts=found))
+    return _draft(actor, asked, *operations)
 
 
 def _redact_edge(state: State, actor: str, asked: WriteArguments, payload: Payload) -> Draft:
@@ -340,9 +338,8 @@ def _redact_edge(state: State, actor: str, asked: WriteArguments, payload: Paylo
     if name is None:
         raise _no_edge(asked)
     _check_original(state, edge_id, asked.original_commit_id)
-    redaction = state.edge_redaction(edge_id, _fields(asked))
-    operation = Operation(Verb.REDACT_EDGE, {**name, **payload}, nonce=asked.nonce, redacts=redaction.redacts)
-    return msgspec.structs.replace(_draft(actor, asked, operation), masks=redaction.masks)
+    redacts = state.edge_redaction(edge_id, _fields(asked))
+    return _draft(actor, asked, Operation(Verb.REDACT_EDGE, {**name, **payload}, nonce=asked.nonce, redacts=redacts))
 
 
 def _fields(asked: WriteArguments) -> tuple[str, ...] | None:
