@@ -221,7 +221,10 @@ class Partition:
 
     async def _catch_up(self) -> None:
         """Apply what other processes appended. A long tail is applied in slices while reads wait."""
-        if self._log.head().count - self._state.count <= _CATCH_UP_AT_ONCE:
+        head = self._log.head()
+        if head == self._state.head:
+            return
+        if head.count - self._state.count <= _CATCH_UP_AT_ONCE:
             for entry in self._log.read(self._state.head):
                 self._state.apply(entry.commit, entry.offset, entry.end)
             return

@@ -1,4 +1,4 @@
-"""What is told of decisions besides the audit log: numbers always, spans and lines for whoever collects them."""
+"""Decisions as span events and log lines, for whoever collects them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import logging
 
 from tallystick.audit import clipped
 from tallystick.policy import Decision, Request
-from tallystick.telemetry import metrics, tracing
+from tallystick.telemetry import tracing
 from tallystick.telemetry.logs import tell
 
 logger = logging.getLogger(__name__)
-
-
-def count(request: Request, decision: Decision, latency_ms: float, *, source: str) -> None:
-    metrics.decided(request.action.value, latency_ms, decision.allowed, source, decision.fault)
 
 
 def record_decision(request: Request, decision: Decision, latency_ms: float, cache_hit: bool) -> None:

@@ -29,7 +29,8 @@ from tallystick.clock import Clock, to_text, wall_clock
 from tallystick.errors import Conflict, Denied, LimitExceeded
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request, ResourceFacts, denial
 from tallystick.policy.cache import Cache
-from tallystick.policy.decision_telemetry import count, record_decision
+from tallystick.policy.decision_telemetry import record_decision
+from tallystick.telemetry import metrics
 
 T = TypeVar("T")
 Question = tuple[Action, str | None, ResourceFacts, str | None]
@@ -70,7 +71,12 @@ class _Made(msgspec.Struct, frozen=True):
     request: Request
     decision: Decision
     latency_ms: float
-    cache_hit: bool
+    source: str
+    """`cache`, `embedded`, `remote`, or `none` where no policy was asked."""
+
+    @property
+    def cache_hit(self) -> bool:
+        return self.source == "cache"
 
 
 class Gate:
@@ -93,12 +99,10 @@ class Gate:
         self._slo_ms = slo_ms
         self._strict_audit = strict_audit
         self._clock = clock
+        self.is_distant = self._at_once is None
+        self._source = "remote" if self.is_distant else "embedded"
         self._said: dict[str, tuple[float, int]] = {}
         self._look_again = time.monotonic() + _LOOK_AGAIN_SECONDS
-
-    @property
-    def is_distant(self) -> bool:
-        return self._at_once is None
 
     def authorization(
         self, principal: Principal, action: Action, resource: str | None = None, written_type: str | None = None
@@ -107,10 +111,9 @@ class Gate:
 
     async def refuse_actor(self, principal: Principal, action: Action, resource: str | None, reason: str) -> None:
         """Write down that a call was denied before any policy was asked, because of whom it named as its author."""
-        made = _Made(
-            self.request(principal, action, resource, ResourceFacts()), denial("actor", reason, "none"), 0.0, False
-        )
-        count(made.request, made.decision, made.latency_ms, source="none")
+        request = Request(principal, action, resource, timestamp=self.now())
+        made = _Made(request, denial("actor", reason, "none"), 0.0, "none")
+        _count([made])
         await _written([self.record(made)])
 
     def forget(self, tenant: str, resources: Iterable[str]) -> None:
@@ -133,16 +136,14 @@ class Gate:
     def find(self, request: Request) -> _Made | None:
         """Decided on the spot, or None where a distant policy has to be asked."""
         if self._strict_audit and self._audit is not None and not self._audit.healthy:
-            return _Made(request, denial("error", "decisions cannot be written down at present", "none"), 0.0, False)
+            return _Made(request, denial("error", "decisions cannot be written down at present", "none"), 0.0, "none")
         started = time.perf_counter()
         if time.monotonic() > self._look_again:
             self._look_again = time.monotonic() + _LOOK_AGAIN_SECONDS
             self.reload()
         kept = self._cache.find(request)
         if kept is not None:
-            latency_ms = _milliseconds(started)
-            count(request, kept, latency_ms, source="cache")
-            return _Made(request, kept, latency_ms, True)
+            return _Made(request, kept, _milliseconds(started), "cache")
         if self._at_once is not None:
             return self._seen(request, self._at_once(request), started)
         return None
@@ -169,7 +170,7 @@ class Gate:
             return
         withheld = [made.request.resource for made in reads if not made.decision.allowed]
         event = Narrowed(
-            timestamp=to_text(self._clock()),
+            timestamp=self.now(),
             tenant=principal.tenant,
             actor=clipped(principal.actor) or "",
             actor_roles=principal.roles,
@@ -182,16 +183,8 @@ class Gate:
         )
         self._audit.record(principal.tenant, event)
 
-    def request(
-        self,
-        principal: Principal,
-        action: Action,
-        resource: str | None,
-        facts: ResourceFacts,
-        written_type: str | None = None,
-    ) -> Request:
-        now = to_text(self._clock())
-        return Request(principal, action, resource, facts.type, facts.owner, facts.tenant, now, written_type)
+    def now(self) -> str:
+        return to_text(self._clock())
 
     async def ask_all(self, requests: list[Request]) -> list[_Made]:
         """A distant policy is asked about several at once; one in process lets others run now and then."""
@@ -210,14 +203,13 @@ class Gate:
 
     def _seen(self, request: Request, decision: Decision, started: float) -> _Made:
         latency_ms = _milliseconds(started)
-        count(request, decision, latency_ms, source="remote" if self.is_distant else "embedded")
         self._cache.keep(request, decision)
         if decision.fault is not None:
             self._incident(request, decision.fault, decision.reason)
         elif latency_ms > self._slo_ms and (unsaid := self._may_say("slow")) is not None:
             told = f", and {unsaid} others since this was last said" if unsaid else ""
             logger.warning("a policy decision took %.1f ms, more than %g%s", latency_ms, self._slo_ms, told)
-        return _Made(request, decision, latency_ms, False)
+        return _Made(request, decision, latency_ms, self._source)
 
     def _incident(self, request: Request, kind: str, detail: str) -> None:
         unsaid = self._may_say(kind)
@@ -225,7 +217,7 @@ class Gate:
             return
         logger.error("policy incident, %s: %s", kind, detail)
         if self._audit is not None:
-            event = Incident(timestamp=to_text(self._clock()), kind=kind, detail=detail, repeated=unsaid)
+            event = Incident(timestamp=self.now(), kind=kind, detail=detail, repeated=unsaid)
             self._audit.record(request.principal.tenant, event)
 
     def _may_say(self, kind: str) -> int | None:
@@ -254,6 +246,7 @@ class Authorization:
         self._action = action
         self._resource = resource
         self._written_type = written_type
+        self._now = gate.now()
         self._answers: dict[ResourceFacts, _Made] = {}
         """To the question itself, by what was found at the head."""
         self._made: _Made | None = None
@@ -379,6 +372,7 @@ class Authorization:
 
     def _record(self) -> list[Future[bool] | None]:
         """Write down what was decided."""
+        _count([*self._answers.values(), *self._more.values()])
         written = [] if self._made is None else [self._gate.record(self._made)]
         if self._more:
             written += map(self._gate.record, self._touched)
@@ -392,7 +386,18 @@ class Authorization:
         return self._request(self._action, self._resource, facts, self._written_type)
 
     def _request(self, action: Action, resource: str | None, facts: ResourceFacts, written_type: str | None) -> Request:
-        return self._gate.request(self._principal, action, resource, facts, written_type)
+        return Request(
+            self._principal, action, resource, facts.type, facts.owner, facts.tenant, self._now, written_type
+        )
+
+
+def _count(made: Iterable[_Made]) -> None:
+    metrics.decided(
+        [
+            (each.request.action.value, each.latency_ms, each.decision.allowed, each.source, each.decision.fault)
+            for each in made
+        ]
+    )
 
 
 async def _written(denials: Iterable[Future[bool] | None]) -> None:

@@ -96,7 +96,9 @@ class DraftBuilder:
         row, node = self.graph.find(node_id), self.state.node(node_id)
         if row is None or node is None:
             return None
-        return NodeVersion(node_id, node.type, node.attrs, row.created, row.updated, node.content)
+        version = NodeVersion(node_id, node.type, node.attrs, row.created, row.updated, node.content)
+        self._nodes[node_id] = version
+        return version
 
     # -- edges
 
