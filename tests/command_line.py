@@ -27,7 +27,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 
-class AnswerBuilder(msgspec.Struct):
+class CommandResult(msgspec.Struct):
     code: int
     out: str
     err: str
@@ -44,14 +44,14 @@ class CommandLine:
         for name, command in COMMANDS.items():
             self.app.command(name)(command)
 
-    def run(self, *words: object, **environ: str) -> AnswerBuilder:
+    def run(self, *words: object, **environ: str) -> CommandResult:
         """Raises what the command raises."""
         result = CliRunner().invoke(self.app, [*map(str, words), "--base", str(self.base)], env=environ)
         if isinstance(result.exception, TallystickError):
             raise result.exception
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
-        return AnswerBuilder(result.exit_code, result.stdout, result.stderr)
+        return CommandResult(result.exit_code, result.stdout, result.stderr)
 
     def write(self, *operations: dict[str, Any]) -> None:
         """Operations as memory.write takes them."""

@@ -16,7 +16,7 @@ from tallystick import partition, tenant_projections
 from tallystick.policy import gate
 from tallystick.projections import views
 from tallystick.toolsets.knowledge import freshness
-from tests import patience
+from tests import timeouts
 
 _PASSED_OVER = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 settings.register_profile("tallystick", deadline=None, suppress_health_check=_PASSED_OVER)
@@ -34,7 +34,7 @@ def pytest_configure() -> None:
         (views, "CHEAP_SECONDS"),
     ):
         assert isinstance(getattr(module, name), float)
-        setattr(module, name, patience.SECONDS)
+        setattr(module, name, timeouts.SECONDS)
 
 
 @pytest.hookimpl(tryfirst=True)

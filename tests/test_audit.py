@@ -325,12 +325,12 @@ def test_what_is_urgent_is_on_the_disk_when_its_future_says_so(tmp_path: Path) -
 def test_what_is_not_urgent_is_written_before_long(tmp_path: Path) -> None:
     appended = threading.Event()
 
-    class AnswerBuilder(AuditFiles):
+    class NotifyingFiles(AuditFiles):
         def append(self, lines: Sequence[bytes]) -> None:
             super().append(lines)
             appended.set()
 
-    audit = AuditWriter(lambda tenant: AnswerBuilder(tmp_path / tenant), every_ms=1)
+    audit = AuditWriter(lambda tenant: NotifyingFiles(tmp_path / tenant), every_ms=1)
     assert audit.record("acme", decided()) is None
     appended.wait()
     assert resources(tmp_path / "acme") == ["plan"]

@@ -10,7 +10,7 @@ import pytest
 
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.policy.replay import replay
-from tests.policy.gated import Distant
+from tests.policy.gated_partition import AwaitedPolicy
 from tests.shared_base import Shared, bytes_of, shared
 
 ALICE = Principal(actor="alice", tenant="acme")
@@ -26,7 +26,7 @@ def rule(request: Request) -> bool:
     return "sealed" not in (request.resource_type, request.written_type)
 
 
-class Local:
+class RulePolicy:
     def __init__(self, allows: Callable[[Request], bool] = rule) -> None:
         self.asked: list[Request] = []
         self._allows = allows
@@ -37,7 +37,7 @@ class Local:
 
 
 Make = Callable[[Callable[[Request], bool]], Any]
-BOTH = pytest.mark.parametrize("make", [Local, Distant], ids=["in process", "distant"])
+BOTH = pytest.mark.parametrize("make", [RulePolicy, AwaitedPolicy], ids=["in process", "distant"])
 
 
 async def written(base: Shared, who: Principal, **asked: Any) -> dict[str, Any]:
@@ -154,7 +154,7 @@ async def test_the_policy_is_told_the_type_that_is_written_and_the_one_that_was(
         asked = [(event.resource, event.resource_type, event.written_type) for _, event in base.decided("acme")]
         assert asked == [("n", None, "note"), ("new", None, "sealed"), ("n", "note", "sealed")]
         assert (await linked(base, BOB, "n", "sealed", "n"))["error"] == "AUTHORIZATION_DENIED"
-        again = replay(Local(), base.decided("acme"))
+        again = replay(RulePolicy(), base.decided("acme"))
         assert again.same
 
 
@@ -187,4 +187,4 @@ async def test_writing_in_somebody_elses_name_is_a_denial_like_any_other(tmp_pat
         [(_, event)] = base.decided("acme")
         assert (event.actor, event.action, event.resource, event.decision) == ("bob", "WRITE", "n", False)
         assert (event.reason, event.fault) == ("actor 'bob' cannot write as 'alice'", "actor")
-        assert replay(Local(), base.decided("acme")).skipped == 1
+        assert replay(RulePolicy(), base.decided("acme")).skipped == 1

@@ -185,7 +185,7 @@ HURRIED = re.compile(
     r"|asyncio\.timeout\(\d"
 )
 """A busy machine may need any time: what hangs is ended by pytest's own timeout, and what cannot be an event waits as
-`tests/patience.py` says."""
+`tests/timeouts.py` says."""
 
 
 def test_no_test_fails_because_the_machine_is_busy() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tallystick.audit import Event, Narrowed
 from tallystick.audit.proof import events
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request
-from tests.policy.gated import Counting, Distant
+from tests.policy.gated_partition import AwaitedPolicy, Counting
 from tests.shared_base import Shared, bytes_of, shared
 
 ALICE = Principal(actor="alice", tenant="acme")
@@ -21,7 +21,7 @@ def secrets_are_their_owners(request: Request) -> bool:
     return request.resource_type != "secret" or request.resource_owner == request.principal.actor
 
 
-class Local:
+class RulePolicy:
     def __init__(self) -> None:
         self.asked: list[Request] = []
 
@@ -31,7 +31,7 @@ class Local:
 
 
 def policies() -> list[Policy | DistantPolicy]:
-    return [Local(), Distant(secrets_are_their_owners)]
+    return [RulePolicy(), AwaitedPolicy(secrets_are_their_owners)]
 
 
 BOTH = pytest.mark.parametrize("policy", policies(), ids=["in process", "distant"])
@@ -171,7 +171,7 @@ async def test_typed_memory_is_listed_as_far_as_it_may_be_read(tmp_path: Path, p
 
 
 async def test_what_was_withheld_is_written_down(tmp_path: Path) -> None:
-    async with shared(tmp_path, Local()) as base:
+    async with shared(tmp_path, RulePolicy()) as base:
         await plans(base)
         await base.call(BOB, "memory.search")
         base.audit.flush()
@@ -189,6 +189,6 @@ async def test_a_policy_that_narrows_nothing_is_asked_once_for_a_search(tmp_path
 
 
 async def test_the_decision_on_the_search_itself_comes_first(tmp_path: Path) -> None:
-    async with shared(tmp_path, Distant(lambda request: request.action is not Action.SEARCH)) as base:
+    async with shared(tmp_path, AwaitedPolicy(lambda request: request.action is not Action.SEARCH)) as base:
         await base.node(ALICE, "plan")
         assert (await base.call(BOB, "memory.search"))["error"] == "AUTHORIZATION_DENIED"

@@ -26,10 +26,10 @@ from tallystick.server import Offer
 from tallystick.server.dispatch import Done, Refused, call
 from tallystick.state import trust
 from tallystick.state.state import State
-from tests.policy.gated import Distant
+from tests.policy.gated_partition import AwaitedPolicy
 
 Said = dict[str, Any]
-Row = tuple[str, Callable[["World"], Said]]
+Row = tuple[str, Callable[["ServedTools"], Said]]
 
 BOB, ALICE, AUDITOR = (Principal(actor=name) for name in ("bob", "alice", "auditor"))
 WORDS = {"bob": "otter", "alice": "zebra"}
@@ -47,16 +47,19 @@ def own(request: Request) -> bool:
     return request.principal.actor in (request.resource_owner, "auditor")
 
 
-class Local:
+class RulePolicy:
     def decide(self, request: Request) -> Decision:
         return Decision(own(request), "by the rule", "local@1")
 
 
-POLICIES: dict[str, Callable[[], Policy | DistantPolicy]] = {"in process": Local, "distant": lambda: Distant(own)}
+POLICIES: dict[str, Callable[[], Policy | DistantPolicy]] = {
+    "in process": RulePolicy,
+    "distant": lambda: AwaitedPolicy(own),
+}
 BOTH = pytest.mark.parametrize("policy", POLICIES)
 
 
-class World:
+class ServedTools:
     def __init__(self, offer: Offer) -> None:
         self.offer = offer
         self.ids: dict[str, str] = {}
@@ -99,14 +102,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> AsyncIterator[World]:
+async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> AsyncIterator[ServedTools]:
     def gate(settings: Settings, audit: AuditWriter) -> Gate:
         return Gate(POLICIES[policy](), audit=audit, cache=Cache(seconds=0))
 
     monkeypatch.setattr(app, "_gate", gate)
     settings = load({"base": tmp_path / "base", "toolsets": "all"}, environ={})
     async with app.served(settings) as offer:
-        made = World(offer)
+        made = ServedTools(offer)
         BEGINNING.add(True)
         await _shared(made)
         for who in (BOB, ALICE):
@@ -116,22 +119,22 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) ->
         yield made
 
 
-async def _shared(world: World) -> None:
-    await world.make(
+async def _shared(served: ServedTools) -> None:
+    await served.make(
         "project", BOB, "manage_container", operation="create", containerType="project", name="Shop", summary="shop"
     )
     joins = [{"name": "cites", "from_types": ["note"], "to_types": ["note"]}]
-    await world.call(BOB, "create_ontology", node_types=["note"], connection_types=joins)
+    await served.call(BOB, "create_ontology", node_types=["note"], connection_types=joins)
 
 
-async def _own(world: World, who: Principal) -> None:
+async def _own(served: ServedTools, who: Principal) -> None:
     name, word = who.actor, WORDS[who.actor]
-    project = world.ids["project"]
+    project = served.ids["project"]
 
     async def container(kind: str, called: str, **more: Any) -> str:
         told: Said = {"name": f"{word} {called}", "title": f"{word} {called}", "summary": word, "tags": [word, "both"]}
         told |= {"description": word, "priority": "HIGH"} | ({"complexity": 3} if kind == "task" else {})
-        return await world.make(
+        return await served.make(
             f"{name}'s {called}",
             who,
             "manage_container",
@@ -146,12 +149,12 @@ async def _own(world: World, who: Principal) -> None:
     task = await container("task", "task", featureId=feature)
     await container("task", "later", featureId=feature)
     template = {"name": f"{word} template", "description": word, "targetEntityType": "TASK"}
-    await world.make(f"{name}'s template", who, "manage_template", operation="create", **template)
+    await served.make(f"{name}'s template", who, "manage_template", operation="create", **template)
     known = {"projectId": project, "knowledge": word, "createdByTaskId": task, "operation": "create"}
-    molecule = await world.make(
+    molecule = await served.make(
         f"{name}'s molecule", who, "manage_graph", entityType="molecule", name=f"{word} molecule", **known
     )
-    await world.make(
+    await served.make(
         f"{name}'s atom",
         who,
         "manage_graph",
@@ -162,21 +165,23 @@ async def _own(world: World, who: Principal) -> None:
         **known,
     )
     content = {"content": f"{word} says both", "encoding": "utf-8", "format": "md"}
-    await world.make(f"{name}'s note", who, "create_node", type="note", properties={"by": word, "all": "x"}, **content)
+    await served.make(f"{name}'s note", who, "create_node", type="note", properties={"by": word, "all": "x"}, **content)
 
 
-async def _entangled(world: World) -> None:
+async def _entangled(served: ServedTools) -> None:
     """Alice is everywhere: she writes into what is bob's, and bob leans on what is hers."""
-    ids = world.ids
+    ids = served.ids
     section = {"operation": "add", "entityType": "TASK", "entityId": ids["bob's task"], "usageDescription": "x"}
     for who in (ALICE, BOB):
         word = WORDS[who.actor]
         files = {"title": "Context Files", "content": f"src/{word}.ts\n{word}/x.ts"}
-        await world.make(f"{who.actor}'s section", who, "manage_sections", **section, **files)
+        await served.make(f"{who.actor}'s section", who, "manage_sections", **section, **files)
         for kind in ("atom", "molecule"):
             task = ids[f"{who.actor}'s task"]
             entry = {"parentType": kind, "parentId": ids[f"bob's {kind}"], "taskId": task, "summary": word}
-            await world.make(f"{who.actor}'s entry of the {kind}", who, "manage_changelog", operation="append", **entry)
+            await served.make(
+                f"{who.actor}'s entry of the {kind}", who, "manage_changelog", operation="append", **entry
+            )
     known = {
         "projectId": ids["project"],
         "operation": "create",
@@ -184,30 +189,30 @@ async def _entangled(world: World) -> None:
         "createdByTaskId": ids["alice's task"],
     }
     related = [{"atomId": ids["alice's atom"], "reason": "zebra"}]
-    await world.make(
+    await served.make(
         "bob's second atom", BOB, "manage_graph", name="otter second", paths=["src/**"], knowledge="otter",
         moleculeId=ids["alice's molecule"], relatedAtoms=related, **known,
     )  # fmt: skip
-    await world.make(
+    await served.make(
         "alice's second atom", ALICE, "manage_graph", name="zebra second", paths=["src/**"], knowledge="zebra",
         moleculeId=ids["bob's molecule"], **known,
     )  # fmt: skip
-    await world.make(
+    await served.make(
         "bob's second molecule", BOB, "manage_graph", operation="create", entityType="molecule", name="otter second",
         projectId=ids["project"], knowledge="otter", createdByTaskId=ids["bob's task"],
         relatedMolecules=[{"moleculeId": ids["alice's molecule"], "reason": "zebra"}],
     )  # fmt: skip
-    await world.make(
+    await served.make(
         "alice's task in bob's feature", ALICE, "manage_container", operation="create", containerType="task",
         title="zebra", summary="zebra", priority="LOW", complexity=1, featureId=ids["bob's feature"],
     )  # fmt: skip
     for kind in ("task", "feature"):
-        await world.step("block", kind, kind, blockedBy=[ids[f"alice's {kind}"]])
+        await served.step("block", kind, kind, blockedBy=[ids[f"alice's {kind}"]])
     for kind, target in (("BLOCKS", "alice's later"), ("RELATES_TO", "alice's later"), ("RELATES_TO", "bob's task")):
         ends = {"fromId": ids["bob's later"], "toId": ids[target]}
-        await world.call(BOB, "manage_dependency", operation="create", type=kind, **ends)
+        await served.call(BOB, "manage_dependency", operation="create", type=kind, **ends)
     for whose, source, target in (("bob", "bob", "bob"), ("alice", "bob", "alice")):
-        await world.make(
+        await served.make(
             f"{whose}'s connection", ALICE if whose == "alice" else BOB, "create_connection", type="cites",
             from_node_id=ids[f"{source}'s note"], to_node_id=ids[f"{target}'s note"], content=f"{WORDS[whose]} both",
             format="md",
@@ -217,8 +222,8 @@ async def _entangled(world: World) -> None:
 # -- the questions
 
 
-def _of(kind: str, name: str | None = None) -> Callable[[World], Said]:
-    return lambda world: {"containerType": kind, "id": world.ids[f"bob's {name or kind}"]}
+def _of(kind: str, name: str | None = None) -> Callable[[ServedTools], Said]:
+    return lambda served: {"containerType": kind, "id": served.ids[f"bob's {name or kind}"]}
 
 
 ROWS: dict[str, Row] = {
@@ -319,7 +324,7 @@ def test_every_tool_that_reads_is_in_the_table(tmp_path: Path, toolset: str) -> 
 async def test_no_answer_holds_what_only_somebody_else_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
-    async with world(tmp_path, monkeypatch, policy) as base:
+    async with served(tmp_path, monkeypatch, policy) as base:
         for name, (tool, arguments) in ROWS.items():
             asked = arguments(base)
             named = {each.encode() for each in asked.values() if isinstance(each, str)}
@@ -331,7 +336,7 @@ async def test_no_answer_holds_what_only_somebody_else_wrote(
 
 
 async def test_what_is_ones_own_is_still_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world(tmp_path, monkeypatch, "in process") as base:
+    async with served(tmp_path, monkeypatch, "in process") as base:
         for name, (tool, arguments) in (ROWS | BY_ID).items():
             if name in ("next task", "blocked tasks", "blocked features"):
                 continue  # The only one of low priority is hers, and what his wait for is hers.
@@ -344,7 +349,7 @@ async def test_what_is_ones_own_is_still_told(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_totals_and_pages_are_those_of_what_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world(tmp_path, monkeypatch, "distant") as base:
+    async with served(tmp_path, monkeypatch, "distant") as base:
         seen: list[str] = []
         offset: int | None = 0
         while offset is not None:
@@ -366,7 +371,7 @@ async def test_totals_and_pages_are_those_of_what_is_seen(tmp_path: Path, monkey
 async def test_the_next_task_is_the_first_that_may_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
-    async with world(tmp_path, monkeypatch, policy) as base:
+    async with served(tmp_path, monkeypatch, policy) as base:
         for number in range(40):
             task = {"title": f"zebra {number}", "summary": "x", "priority": "HIGH", "complexity": 1}
             await base.call(ALICE, "manage_container", operation="create", containerType="task", **task)
@@ -377,9 +382,9 @@ async def test_the_next_task_is_the_first_that_may_be_read(
 async def test_a_distant_policy_is_not_asked_about_every_task_to_find_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    distant = Distant(own)
+    distant = AwaitedPolicy(own)
     monkeypatch.setitem(POLICIES, "counted", lambda: distant)
-    async with world(tmp_path, monkeypatch, "counted") as base:
+    async with served(tmp_path, monkeypatch, "counted") as base:
         for number in range(100):
             task = {"title": f"otter {number}", "summary": "x", "priority": "LOW", "complexity": 9}
             await base.call(BOB, "manage_container", operation="create", containerType="task", **task)
@@ -391,7 +396,7 @@ async def test_a_distant_policy_is_not_asked_about_every_task_to_find_one(
 async def test_what_waits_for_something_hidden_waits_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with world(tmp_path, monkeypatch, "in process") as base:
+    async with served(tmp_path, monkeypatch, "in process") as base:
         task = {"id": base.ids["bob's task"], "containerType": "task"}
         stands = (await base.call(BOB, "query_workflow_state", **task))["data"]
         assert (stands["isBlocked"], stands["blockedBy"]) == (False, [])
@@ -403,7 +408,7 @@ async def test_what_waits_for_something_hidden_waits_for_nothing(
 
 
 async def test_a_path_that_only_others_know_of_is_unmatched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world(tmp_path, monkeypatch, "in process") as base:
+    async with served(tmp_path, monkeypatch, "in process") as base:
         asked = {"operation": "context", "projectId": base.ids["project"], "paths": "zebra/x.ts,otter/x.ts"}
         assert (await base.call(BOB, "query_graph", **asked))["data"]["unmatchedPaths"] == ["zebra/x.ts"]
         assert (await base.call(AUDITOR, "query_graph", **asked))["data"]["unmatchedPaths"] == []
@@ -411,7 +416,7 @@ async def test_a_path_that_only_others_know_of_is_unmatched(tmp_path: Path, monk
 
 @BOTH
 async def test_a_write_tells_no_more_than_a_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
-    async with world(tmp_path, monkeypatch, policy) as base:
+    async with served(tmp_path, monkeypatch, policy) as base:
         related = [{"atomId": base.ids["alice's atom"], "reason": "x"}]
         atom = {"operation": "update", "entityType": "atom", "id": base.ids["bob's atom"], "version": 1}
         told = await base.call(BOB, "manage_graph", **atom, relatedAtoms=related)
@@ -425,7 +430,7 @@ async def test_a_write_tells_no_more_than_a_read(tmp_path: Path, monkeypatch: py
 async def test_a_feature_is_not_closed_over_a_task_that_cannot_be_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with world(tmp_path, monkeypatch, "in process") as base:
+    async with served(tmp_path, monkeypatch, "in process") as base:
         for name in ("task", "later"):
             await base.step("terminate", "task", name)
         feature = {"operation": "get", "containerType": "feature", "id": base.ids["bob's feature"]}
@@ -436,7 +441,7 @@ async def test_a_feature_is_not_closed_over_a_task_that_cannot_be_seen(
 # -- recalled
 
 
-async def recall(base: World, *names: str) -> None:
+async def recall(base: ServedTools, *names: str) -> None:
     entities = [base.ids[name] for name in names or base.ids]
 
     def propose(state: State, read_filter: object) -> Draft:
@@ -460,7 +465,7 @@ def shown(told: Any) -> Iterator[Said]:
 async def test_every_entity_that_was_recalled_says_so_wherever_it_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with world(tmp_path, monkeypatch, "in process") as base:
+    async with served(tmp_path, monkeypatch, "in process") as base:
         rows = (ROWS | BY_ID).items()
         before = {name: await base.call(AUDITOR, tool, **asked(base)) for name, (tool, asked) in rows}
         assert [name for name, told in before.items() if b'"untrusted"' in orjson.dumps(told)] == []
@@ -477,7 +482,7 @@ async def test_every_entity_that_was_recalled_says_so_wherever_it_is_shown(
 
 
 async def test_lists_of_ids_name_those_that_were_recalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world(tmp_path, monkeypatch, "in process") as base:
+    async with served(tmp_path, monkeypatch, "in process") as base:
         await recall(base, "alice's note", "bob's connection")
         alices, connection = [base.ids["alice's note"]], [base.ids["bob's connection"]]
         assert (await base.call(AUDITOR, "query_nodes"))["untrusted"] == alices
@@ -491,7 +496,7 @@ async def test_lists_of_ids_name_those_that_were_recalled(tmp_path: Path, monkey
 
 
 async def test_whoever_reads_the_text_of_a_view_is_warned_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world(tmp_path, monkeypatch, "in process") as base:
+    async with served(tmp_path, monkeypatch, "in process") as base:
         await recall(base, "bob's note")
         path = f"_content/nodes/{base.of('note')}.md"
         assert (await base.outcome(BOB, "view", path=path)).text.endswith(f"(untrusted: {REASON})")

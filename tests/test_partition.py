@@ -18,7 +18,7 @@ from tallystick.log.memory import MemoryLog
 from tallystick.partition import Limits, Partition, Propose
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.state import State
-from tests import patience
+from tests import timeouts
 from tests.commits_by_hand import START, draft, entries, node
 
 
@@ -35,7 +35,7 @@ class Watched(MemoryLog):
 
     def append(self, entries: Sequence[Entry], *, expected: Head) -> Head:
         self.reached.set()
-        assert self.go.wait(patience.SECONDS)
+        assert self.go.wait(timeouts.SECONDS)
         if self.failures:
             raise self.failures.pop(0)
         self.groups.append(len(entries))

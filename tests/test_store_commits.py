@@ -13,7 +13,7 @@ from tallystick.commits import Commit
 from tallystick.errors import Denied
 from tallystick.log import Entry
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Request
-from tests.policy.gated import Counting, Distant
+from tests.policy.gated_partition import AwaitedPolicy, Counting
 from tests.shared_base import shared
 from tests.test_narrowing import ALICE, BOB, BOTH, plans
 
@@ -75,7 +75,7 @@ def _asked(event: Decided) -> tuple[str, str | None]:
 
 
 async def test_who_may_not_search_gets_nothing_of_the_log(tmp_path: Path) -> None:
-    async with shared(tmp_path, Distant(lambda request: request.action is not Action.SEARCH)) as base:
+    async with shared(tmp_path, AwaitedPolicy(lambda request: request.action is not Action.SEARCH)) as base:
         with pytest.raises(Denied):
             await names(base.store.commits(BOB))
         await base.node(ALICE, "plan")

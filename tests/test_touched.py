@@ -15,7 +15,7 @@ from tallystick.policy import Action, Decision, Principal, Request, gate
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.replay import replay
 from tallystick.state.state import State
-from tests.policy.gated import Counting, Distant
+from tests.policy.gated_partition import AwaitedPolicy, Counting
 from tests.shared_base import Shared, shared
 
 ALICE = Principal(actor="alice", tenant="acme", tool="test", roles=("writer",))
@@ -31,7 +31,7 @@ def rule(request: Request) -> bool:
     return request.action is Action.WRITE and request.resource_type not in ("sealed", "secret")
 
 
-class Local:
+class RulePolicy:
     def __init__(self) -> None:
         self.asked: list[Request] = []
 
@@ -40,7 +40,7 @@ class Local:
         return Decision(rule(request), "by the rule", "local@1")
 
 
-BOTH = pytest.mark.parametrize("make", [Local, lambda: Distant(rule)], ids=["in process", "distant"])
+BOTH = pytest.mark.parametrize("make", [RulePolicy, lambda: AwaitedPolicy(rule)], ids=["in process", "distant"])
 Make = Any
 
 
@@ -72,7 +72,7 @@ async def position(base: Shared) -> int:
     return (await base.store.partition(ALICE)).position
 
 
-async def world(base: Shared) -> None:
+async def write_sample(base: Shared) -> None:
     """Alice's: an open note, a sealed one, a secret, and a way from the note to the sealed one."""
     made = [put("open"), put("sealed", "sealed"), put("secret", "secret"), link("open", "sealed")]
     await write(base, ALICE, [*made, link("sealed", "secret")])
@@ -101,7 +101,7 @@ REFUSED = {
 async def test_a_draft_is_refused_whole_if(tmp_path: Path, make: Make, why: str) -> None:
     operations, action, resource = REFUSED[why]
     async with shared(tmp_path, make()) as base:
-        await world(base)
+        await write_sample(base)
         before = await position(base)
         with pytest.raises(Denied) as no:
             await write(base, BOB, operations)
@@ -127,7 +127,7 @@ ACCEPTED = {
 @pytest.mark.parametrize("why", ACCEPTED)
 async def test_a_draft_is_accepted_if(tmp_path: Path, make: Make, why: str) -> None:
     async with shared(tmp_path, make()) as base:
-        await world(base)
+        await write_sample(base)
         await write(base, BOB, [put("bobs")])
         await write(base, ALICE, [link("sealed", "bobs"), link("bobs", "open")])
         assert len((await write(base, BOB, ACCEPTED[why])).commits) == len(ACCEPTED[why])
@@ -136,7 +136,7 @@ async def test_a_draft_is_accepted_if(tmp_path: Path, make: Make, why: str) -> N
 @BOTH
 async def test_what_may_not_be_read_is_not_named_in_the_refusal(tmp_path: Path, make: Make) -> None:
     async with shared(tmp_path, make()) as base:
-        await world(base)
+        await write_sample(base)
         with pytest.raises(Denied) as no:
             await write(base, BOB, [put("mine"), put("secret")])
         assert no.value.message == "actor 'bob' cannot WRITE something that this would change"
@@ -200,7 +200,7 @@ async def test_a_policy_that_narrows_nothing_is_asked_once_for_a_draft(tmp_path:
 @pytest.mark.parametrize("head_ms", [0.0, 1_000.0], ids=["all asked before the head", "all decided at it"])
 async def test_many_are_each_asked_about_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head_ms: float) -> None:
     monkeypatch.setattr(gate, "AT_THE_HEAD_MS", head_ms)
-    policy = Local()
+    policy = RulePolicy()
     names = [f"n{number}" for number in range(300)]
     async with shared(tmp_path, policy) as base:
         await write(base, ALICE, map(put, names))
@@ -213,7 +213,7 @@ async def test_more_than_can_be_asked_about_is_refused_with_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "TOUCHED_MAX", 10)
-    async with shared(tmp_path, Local()) as base:
+    async with shared(tmp_path, RulePolicy()) as base:
         await write(base, ALICE, [put(f"n{number}") for number in range(11)])
         before = await position(base)
         with pytest.raises(LimitExceeded, match="change 11 things") as no:
@@ -223,7 +223,7 @@ async def test_more_than_can_be_asked_about_is_refused_with_a_hint(
 
 
 async def test_what_changes_hands_while_a_distant_policy_is_asked_is_asked_about_again(tmp_path: Path) -> None:
-    policy = Distant(rule)
+    policy = AwaitedPolicy(rule)
     async with shared(tmp_path, policy) as base:
         await write(base, BOB, [put("plan")])
         partition = await base.store.partition(ALICE)

@@ -32,7 +32,7 @@ def embedded(file: Path) -> Embedded:
     return Embedded(str(file))
 
 
-class Asker:
+class RemoteEngines:
     """A remote engine with its event loop, for as long as a module's tests run."""
 
     def __init__(self, url: str) -> None:
@@ -59,13 +59,13 @@ ENGINES = ["embedded", "remote, our evaluator", "remote, OPA's evaluator"]
 def opa() -> Iterator[Decide]:
     if not HAS_OPA:
         pytest.skip(WITHOUT_OPA)
-    with running("opa", list(FILES.values())) as url, closing(Asker(url)) as asker:
+    with running("opa", list(FILES.values())) as url, closing(RemoteEngines(url)) as asker:
         yield asker
 
 
 @pytest.fixture(scope="module")
 def ours() -> Iterator[Decide]:
-    with running("regorus", list(FILES.values())) as url, closing(Asker(url)) as asker:
+    with running("regorus", list(FILES.values())) as url, closing(RemoteEngines(url)) as asker:
         yield asker
 
 

@@ -45,15 +45,15 @@ def spoilt(draw: st.DrawFn, schema: Schema) -> Any:
 
 
 @st.composite
-def tried(draw: st.DrawFn, schema: Schema) -> Tried:
+def tried(draw: st.DrawFn, schema: Schema) -> Attempt:
     """Mostly proper ones. What mends them is made before anything is called, since what is drawn must not depend on
     what was answered."""
     members = schema["properties"]
     arguments = draw(weighed((3, proper(schema)), (1, spoilt(schema))))
-    return Tried(arguments, {name: [draw(proper(each)) for _ in range(2)] for name, each in members.items()})
+    return Attempt(arguments, {name: [draw(proper(each)) for _ in range(2)] for name, each in members.items()})
 
 
-class Tried(msgspec.Struct):
+class Attempt(msgspec.Struct):
     arguments: dict[str, Any]
     spare: dict[str, list[Any]]
     """Further values for each member."""

@@ -30,7 +30,7 @@ from tallystick.server.dispatch import Broken, Done, OfferedTool, Refused, choos
 from tallystick.server.jsonrpc import WireFault, parse
 from tallystick.server.schemas import error_schema, input_schema
 from tallystick.state.state import State
-from tests.fuzz.arguments import Schema, Tried, settled, told, tried
+from tests.fuzz.arguments import Attempt, Schema, settled, told, tried
 from tests.fuzz.budget import SECONDS_MAX, tries
 from tests.fuzz.running import check_sound
 from tests.sample_memory import outcome_of, write_sample
@@ -44,12 +44,12 @@ TOOLSETS = sorted({entry.toolset.name for entry in EVERY_TOOL.values()})
 OURS = re.compile(
     r'Traceback|File "|site-packages|/tallystick/|\b[A-Z]\w+Error\b|<class |object at 0x|pydantic|msgspec'
 )
-"""What nobody outside the house should read."""
+"""What no caller should read."""
 KNOWN_MAX = 40
 MENDED_TIMES = 4
 
 
-class House:
+class ServedBase:
     """A base served in a thread of its own, with what its answers told."""
 
     def __init__(self, base: Path, portal: BlockingPortal, offer: Offer) -> None:
@@ -63,7 +63,7 @@ class House:
         self._learn(portal.call(write_sample, offer, self.user))
         self._learn({"id": "acme-plan", "project": "acme-launch", "type": ["note", "idea", "about"]})
 
-    def try_out(self, tool: str, tried: Tried) -> None:
+    def try_out(self, tool: str, tried: Attempt) -> None:
         problems = self.call(tool, tried.arguments)
         for _ in range(MENDED_TIMES):
             if problems:
@@ -122,11 +122,11 @@ def check_refusal(entry: OfferedTool, outcome: Refused, base: str) -> None:
 
 
 @contextmanager
-def served(base: Path) -> Iterator[House]:
+def served(base: Path) -> Iterator[ServedBase]:
     with start_blocking_portal() as portal:
         settings = writer.settled(base)
         with portal.wrap_async_context_manager(app.served(settings)) as offer:
-            yield House(base, portal, offer)
+            yield ServedBase(base, portal, offer)
 
 
 @pytest.fixture
@@ -139,35 +139,35 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("toolset", TOOLSETS)
 def test_whatever_its_schema_allows_is_answered_or_refused_on_purpose(toolset: str, tmp_path: Path) -> None:
     tools = [tool for tool, entry in EVERY_TOOL.items() if entry.toolset.name == toolset]
-    with lived_through(tmp_path) as house:
+    with lived_through(tmp_path) as served_base:
         for tool in tools:
-            withstands(house, [tool], 30)
-    assert [tool for tool in tools if not house.reached[tool]] == []
+            withstands(served_base, [tool], 30)
+    assert [tool for tool in tools if not served_base.reached[tool]] == []
 
 
 @pytest.mark.usefixtures("impatient")
 def test_all_vocabularies_at_once_leave_a_sound_base(tmp_path: Path) -> None:
     """What one tool writes, another finds: also where it does not belong."""
-    with lived_through(tmp_path) as house:
-        withstands(house, list(EVERY_TOOL), 300)
+    with lived_through(tmp_path) as served_base:
+        withstands(served_base, list(EVERY_TOOL), 300)
 
 
-def withstands(house: House, tools: Sequence[str], count: int) -> None:
+def withstands(served_base: ServedBase, tools: Sequence[str], count: int) -> None:
     @tries(count)
     @given(st.sampled_from(tools).flatmap(lambda tool: st.tuples(st.just(tool), _arguments(tool))))
-    def calls(call: tuple[str, Tried]) -> None:
-        house.try_out(*call)
+    def calls(call: tuple[str, Attempt]) -> None:
+        served_base.try_out(*call)
 
     calls()
 
 
 @contextmanager
-def lived_through(place: Path) -> Iterator[House]:
-    """A house that must stand afterwards."""
+def lived_through(place: Path) -> Iterator[ServedBase]:
+    """A base that must be sound afterwards."""
     base = place / "base"
-    with served(base) as house:
-        yield house
-        live, replayed = house.live_and_replayed()
+    with served(base) as served_base:
+        yield served_base
+        live, replayed = served_base.live_and_replayed()
         assert live == replayed
     assert [each.name for each in place.iterdir()] == ["base"], "something was written outside"
     check_sound(base)
@@ -177,7 +177,7 @@ def lived_through(place: Path) -> Iterator[House]:
 
 
 @cache
-def _arguments(tool: str) -> st.SearchStrategy[Tried]:
+def _arguments(tool: str) -> st.SearchStrategy[Attempt]:
     return tried(_schema(tool))
 
 

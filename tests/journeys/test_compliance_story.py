@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.command_line import AnswerBuilder, CommandLine
+from tests.command_line import CommandLine, CommandResult
 from tests.journeys.test_memory_stories import files_with
 from tests.mcp_client import call, connect
 from tests.projections.openlineage_schemas import faults_of
 
 
-async def run(base: Path, *words: object) -> AnswerBuilder:
+async def run(base: Path, *words: object) -> CommandResult:
     """A command, while the server goes on."""
     return await asyncio.to_thread(CommandLine(base).run, *words)
 

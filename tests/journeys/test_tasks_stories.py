@@ -19,7 +19,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 }
 
 
-class Hand:
+class TasksClient:
     def __init__(self, client: Client) -> None:
         self.client = client
 
@@ -46,15 +46,17 @@ class Hand:
 
 
 @asynccontextmanager
-async def hand(base: Path, agent: str, *, cwd: Path | None = None, **environ: str) -> AsyncIterator[Hand]:
+async def tasks_client(
+    base: Path, agent: str, *, cwd: Path | None = None, **environ: str
+) -> AsyncIterator[TasksClient]:
     async with connect(base, "--toolsets", "tasks,work,knowledge", agent=agent, cwd=cwd, environ=environ) as client:
-        yield Hand(client)
+        yield TasksClient(client)
 
 
 async def test_discovery_planning_and_execution_from_the_first_question_to_the_changelog(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path / "repository")
     base = tmp_path / "base"
-    async with hand(base, "planner", cwd=checkout.root) as planner:
+    async with tasks_client(base, "planner", cwd=checkout.root) as planner:
         project = await planner.create("project", name="shop")
         feature = await planner.create("feature", name="Checkout", projectId=project["id"])
         task = await planner.create("task", title="Speed", featureId=feature["id"], priority="HIGH")
@@ -71,7 +73,7 @@ async def test_discovery_planning_and_execution_from_the_first_question_to_the_c
             )
         )["atom"]  # fmt: skip
     checkout.write("src/checkout/page.ts", "two")
-    async with hand(base, "worker", cwd=checkout.root) as worker:
+    async with tasks_client(base, "worker", cwd=checkout.root) as worker:
         handed = (await worker.data("get_next_task", projectId=project["id"]))["task"]
         assert handed["id"] == task["id"]
         known = (await worker.get("task", task["id"], includeGraphContext=True))["graphContext"]
@@ -96,7 +98,7 @@ async def test_discovery_planning_and_execution_from_the_first_question_to_the_c
 
 
 async def test_two_processes_race_on_one_version_and_one_is_told(tmp_path: Path) -> None:
-    async with hand(tmp_path, "ann") as ann, hand(tmp_path, "bob") as bob:
+    async with tasks_client(tmp_path, "ann") as ann, tasks_client(tmp_path, "bob") as bob:
         task = await ann.create("task", title="one")
         asked = {"containerType": "task", "id": task["id"], "version": 1}
         assert (await ann.data("advance", **asked))["task"]["status"] == "ACTIVE"
@@ -106,7 +108,7 @@ async def test_two_processes_race_on_one_version_and_one_is_told(tmp_path: Path)
 
 
 async def test_a_plan_made_as_work_is_carried_out_as_tasks_and_back(tmp_path: Path) -> None:
-    async with hand(tmp_path, "ann") as ann, hand(tmp_path, "bob") as bob:
+    async with tasks_client(tmp_path, "ann") as ann, tasks_client(tmp_path, "bob") as bob:
         await call(ann.client, "graph_open", project="bridge", goal="Cross")
         nodes = [{"ref": "survey", "summary": "Survey"}, {"ref": "build", "summary": "Build", "depends_on": ["survey"]}]
         made = (await call(ann.client, "graph_plan", nodes=nodes))["created"]
@@ -127,8 +129,8 @@ async def test_pipelines_of_the_home_directory_are_used_and_then_kept(tmp_path: 
     home.mkdir()
     steps = "[NEW, ACTIVE, TO_BE_TESTED, CLOSED]"
     (home / "config.yaml").write_text(f'version: "3.0"\npipelines:\n  task: {steps}\n')
-    async with hand(tmp_path, "ann", TASK_ORCHESTRATOR_HOME=str(home)) as ann:
+    async with tasks_client(tmp_path, "ann", TASK_ORCHESTRATOR_HOME=str(home)) as ann:
         task = await ann.create("task", title="one")
-    async with hand(tmp_path, "ann") as ann:
+    async with tasks_client(tmp_path, "ann") as ann:
         await ann.advance("task", task["id"])
         assert (await ann.advance("task", task["id"]))["transition"]["to"] == "TO_BE_TESTED"

@@ -18,7 +18,7 @@ from tests.test_audit import Clock, decided
 TORN = b'{"seq":9,"event":"AUTHZ'
 
 
-class Kept:
+class AuditDirectory:
     def __init__(self, directory: Path, *, mark: bool, file_bytes_max: int = 1 << 20) -> None:
         self.directory = directory
         self._file_bytes_max = file_bytes_max
@@ -71,7 +71,7 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("part", range(3))
 def test_bytes_harmed_anywhere_are_found_and_stay(tmp_path: Path, part: int) -> None:
-    kept = Kept(tmp_path, mark=True)
+    kept = AuditDirectory(tmp_path, mark=True)
     (name,) = (each for each in kept.sound if each.endswith(".jsonl"))
     sound = kept.sound[name]
     for what, data in harms(sound, range(part, len(sound), 3), {}):
@@ -83,7 +83,7 @@ def test_bytes_harmed_anywhere_are_found_and_stay(tmp_path: Path, part: int) -> 
 
 @pytest.mark.parametrize("mark", [True, False], ids=["with-mark", "without-mark"])
 def test_a_torn_end_on_a_harmed_log_stays(tmp_path: Path, mark: bool) -> None:
-    kept = Kept(tmp_path, mark=mark)
+    kept = AuditDirectory(tmp_path, mark=mark)
     (name,) = (each for each in kept.sound if each.endswith(".jsonl"))
     sound = kept.sound[name]
     for what, data in harms(sound, range(0, len(sound), 7), {}):
@@ -92,14 +92,14 @@ def test_a_torn_end_on_a_harmed_log_stays(tmp_path: Path, mark: bool) -> None:
 
 
 def test_a_torn_end_alone_is_settled(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, mark=True)
+    kept = AuditDirectory(tmp_path, mark=True)
     (name,) = (each for each in kept.sound if each.endswith(".jsonl"))
     kept.check_settled({**kept.sound, name: kept.sound[name] + TORN})
     kept.check_settled({**kept.sound, name: kept.sound[name] + bytes(700) + b"\n"})
 
 
 def test_files_harmed_as_a_whole_are_found_and_stay(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, mark=True, file_bytes_max=300)
+    kept = AuditDirectory(tmp_path, mark=True, file_bytes_max=300)
     names = sorted(each for each in kept.sound if each.endswith(".jsonl"))
     assert len(names) == 2
     one, other = names
@@ -120,7 +120,7 @@ def test_files_harmed_as_a_whole_are_found_and_stay(tmp_path: Path) -> None:
 
 
 def test_no_byte_of_the_mark_can_become_another_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Kept(tmp_path, mark=True)
+    kept = AuditDirectory(tmp_path, mark=True)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     sector = kept.sound["head"]
     for at in range(0, SECTOR_BYTES, 3):

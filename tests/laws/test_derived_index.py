@@ -12,7 +12,7 @@ from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tests.laws.test_replay import STORIES, Step, written
 
 
-class Mirror:
+class CheckedIndex:
     """Remembers what it was told, and objects when it is told twice or out of order."""
 
     types: ClassVar[frozenset[str]] = frozenset({"note"})
@@ -36,7 +36,7 @@ class Mirror:
             self.edges[after.id] = after
 
 
-def portrait(mirror: Mirror) -> tuple[dict[str, NodeVersion], dict[str, EdgeVersion]]:
+def portrait(mirror: CheckedIndex) -> tuple[dict[str, NodeVersion], dict[str, EdgeVersion]]:
     return mirror.nodes, mirror.edges
 
 
@@ -45,12 +45,12 @@ def test_an_aspect_kept_up_to_date_equals_one_built_now(
     first: list[Step], then: list[Step], data: st.DataObject
 ) -> None:
     book = written(first)
-    book.state.derived(Mirror)
+    book.state.derived(CheckedIndex)
     for step in then:
         step(book)
-        assert portrait(book.state.derived(Mirror)) == portrait(book.replayed().derived(Mirror))
+        assert portrait(book.state.derived(CheckedIndex)) == portrait(book.replayed().derived(CheckedIndex))
     book.undo(data.draw(st.integers(0, book.state.count)))
-    assert portrait(book.state.derived(Mirror)) == portrait(book.replayed().derived(Mirror))
+    assert portrait(book.state.derived(CheckedIndex)) == portrait(book.replayed().derived(CheckedIndex))
 
 
 @given(STORIES, STORIES, st.data())
@@ -59,7 +59,7 @@ def test_an_aspect_built_in_slices_while_others_write_equals_one_built_now(
 ) -> None:
     book = written(first)
     with patch("tallystick.state.derived_index._SLICE", 1):
-        slices = book.state.warmed(Mirror)
+        slices = book.state.warmed(CheckedIndex)
         for step in then:
             for _ in range(data.draw(st.integers(0, 3))):
                 next(slices, None)
@@ -68,4 +68,4 @@ def test_an_aspect_built_in_slices_while_others_write_equals_one_built_now(
         if data.draw(st.booleans()):
             for _ in slices:
                 pass
-    assert portrait(book.state.derived(Mirror)) == portrait(book.replayed().derived(Mirror))
+    assert portrait(book.state.derived(CheckedIndex)) == portrait(book.replayed().derived(CheckedIndex))

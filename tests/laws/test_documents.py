@@ -104,7 +104,7 @@ class Written:
         self.root = self.project = self.task = ""
 
 
-class House:
+class ServedBase:
     def __init__(self, base: Path, portal: BlockingPortal, offer: Offer) -> None:
         self.settings = writer.settled(base)
         self.offer = offer
@@ -135,10 +135,10 @@ class House:
 
 
 @contextmanager
-def served(base: Path) -> Iterator[House]:
+def served(base: Path) -> Iterator[ServedBase]:
     opened = app.served(writer.settled(base))
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(opened) as offer:
-        yield House(base, portal, offer)
+        yield ServedBase(base, portal, offer)
 
 
 def same(found: Any, written: Any) -> None:
@@ -148,69 +148,74 @@ def same(found: Any, written: Any) -> None:
 # -- through the memory tools
 
 
-def write_document(house: House, written: Written, first: Document, second: Document) -> None:
+def write_document(served_base: ServedBase, written: Written, first: Document, second: Document) -> None:
     """A node that says one thing, then another, then a bit more; and an edge that says the same."""
-    node_id, anchor = house.fresh(), "anchor"
-    house.call("memory.write", op="UPSERT_NODE", node={"id": node_id, "type": "thing", "attrs": first})
-    before = house.call("memory.read", entity_id=node_id)
+    node_id, anchor = served_base.fresh(), "anchor"
+    served_base.call("memory.write", op="UPSERT_NODE", node={"id": node_id, "type": "thing", "attrs": first})
+    before = served_base.call("memory.read", entity_id=node_id)
     same(before["entity"]["attrs"], first)
-    house.call("memory.write", op="UPSERT_NODE", node={"id": node_id, "type": "thing", "attrs": second})
-    read = house.call("memory.read", entity_id=node_id)["entity"]["attrs"]
+    served_base.call("memory.write", op="UPSERT_NODE", node={"id": node_id, "type": "thing", "attrs": second})
+    read = served_base.call("memory.read", entity_id=node_id)["entity"]["attrs"]
     last = {**read, "more": 1}
-    house.call("memory.write", op="UPSERT_NODE", node={"id": node_id, "type": "thing", "attrs": last})
+    served_base.call("memory.write", op="UPSERT_NODE", node={"id": node_id, "type": "thing", "attrs": last})
     same(last, {**second, "more": 1})
-    house.call("memory.write", op="UPSERT_EDGE", edge={"from": node_id, "rel": "says", "to": anchor, "attrs": last})
+    served_base.call(
+        "memory.write", op="UPSERT_EDGE", edge={"from": node_id, "rel": "says", "to": anchor, "attrs": last}
+    )
     written.nodes[node_id], written.edges[f"{node_id}|says|{anchor}"] = last, last
 
-    same(house.call("memory.read", entity_id=node_id, as_of=before["provenance"]["lamport"])["entity"]["attrs"], first)
-    check_history(house, node_id, first, second, last)
+    same(
+        served_base.call("memory.read", entity_id=node_id, as_of=before["provenance"]["lamport"])["entity"]["attrs"],
+        first,
+    )
+    check_history(served_base, node_id, first, second, last)
     for key, value in last.items():
         if 0 < len(key) <= 128 and key.isprintable() and "." not in key and is_indexed(value):
             asked = {"type": "thing", "filters": {"attrs": {key: value}}, "fields": ["type"]}
-            assert node_id in {each["id"] for each in pages(house, **asked)}
+            assert node_id in {each["id"] for each in pages(served_base, **asked)}
 
 
 def is_indexed(value: Any) -> bool:
     return not isinstance(value, list | dict) and value != "[REDACTED]"
 
 
-def check_history(house: House, node_id: str, *versions: Document) -> None:
-    told = house.call("memory.lineage", entity_id=node_id)
+def check_history(served_base: ServedBase, node_id: str, *versions: Document) -> None:
+    told = served_base.call("memory.lineage", entity_id=node_id)
     assert [step["operation"] for step in told["lineage"]] == ["CREATE_NODE", "UPDATE_NODE", "UPDATE_NODE"]
     documents = [{"type": "thing", "attrs": attrs} for attrs in versions]
     for step, old, new in zip(told["lineage"][1:], documents[:-1], documents[1:], strict=True):
         same(step.get("changes"), None if "oversize" in step else difference(old, new))
     current = told["entity"]["current_state"]
     same(current.get("attrs"), None if "oversize" in current else versions[-1])
-    rows = list(csv.DictReader(io.StringIO(house.call("memory.lineage", entity_id=node_id, format="csv")["csv"])))
+    rows = list(csv.DictReader(io.StringIO(served_base.call("memory.lineage", entity_id=node_id, format="csv")["csv"])))
     for row, step in zip(rows, told["lineage"], strict=True):
         same(json.loads(row["changes"] or "null"), step.get("changes"))
-    events = house.call("memory.lineage", entity_id=node_id, format="openlineage_v1")["events"]
+    events = served_base.call("memory.lineage", entity_id=node_id, format="openlineage_v1")["events"]
     hashes = [
         event["outputs"][0]["facets"]["tallystick_entity"]["content_hash"] for event in events if event["outputs"]
     ]
     assert hashes == [step["content_hash"] for step in told["lineage"]]
 
 
-def check_documents(house: House, written: Written) -> None:
+def check_documents(served_base: ServedBase, written: Written) -> None:
     """By id, by pages of a search, along edges."""
     for node_id, attrs in written.nodes.items():
-        answer = house.call("memory.read", entity_id=node_id, include_edges=True)
+        answer = served_base.call("memory.read", entity_id=node_id, include_edges=True)
         same(answer["entity"]["attrs"], attrs)
         same(answer["edges"][0]["attrs"], written.edges[answer["edges"][0]["id"]])
     for edge_id, attrs in written.edges.items():
-        same(house.call("memory.read", entity_id=edge_id)["entity"]["attrs"], attrs)
-    for found in pages(house, type="thing"):
+        same(served_base.call("memory.read", entity_id=edge_id)["entity"]["attrs"], attrs)
+    for found in pages(served_base, type="thing"):
         same(found["attrs"], written.nodes[found["id"]])
     for node_id, attrs in list(written.nodes.items())[:5]:
-        walked = house.call("memory.search", entity_id=node_id, traversal={"hops": 1})
+        walked = served_base.call("memory.search", entity_id=node_id, traversal={"hops": 1})
         same(walked["paths"][0]["edges"][0]["attrs"], attrs)
 
 
-def pages(house: House, **asked: Any) -> Iterator[Document]:
+def pages(served_base: ServedBase, **asked: Any) -> Iterator[Document]:
     offset: int | None = 0
     while offset is not None:
-        page = house.call("memory.search", **asked, limit=1_000, offset=offset)
+        page = served_base.call("memory.search", **asked, limit=1_000, offset=offset)
         yield from page["entities"]
         offset = page["pagination"]["next_offset"]
 
@@ -218,59 +223,64 @@ def pages(house: House, **asked: Any) -> Iterator[Document]:
 # -- through the other vocabularies
 
 
-def write_properties(house: House, written: Written, first: Document, second: Document, content: str) -> None:
+def write_properties(
+    served_base: ServedBase, written: Written, first: Document, second: Document, content: str
+) -> None:
     said = {"type": "idea", "content": content, "encoding": "utf-8", "format": "md", "properties": first}
-    node_id = house.call("create_node", **said)["node_id"]
-    house.call("update_node", node_id=node_id, properties=second)
+    node_id = served_base.call("create_node", **said)["node_id"]
+    served_base.call("update_node", node_id=node_id, properties=second)
     joint = {"type": "about", "from_node_id": node_id, "to_node_id": node_id, "properties": first, "content": content}
-    joint_id = house.call("create_connection", **joint)["connection_id"]
-    house.call("update_connection", connection_id=joint_id, properties=second)
+    joint_id = served_base.call("create_connection", **joint)["connection_id"]
+    served_base.call("update_connection", connection_id=joint_id, properties=second)
     merged = {**first, **second}
     written.shown[node_id], written.joined[joint_id], written.contents[node_id] = merged, merged, content
     for key, value in merged.items():
         if value != "[REDACTED]":
-            assert node_id in house.call("query_nodes", properties={key: value}, limit=1_000)["node_ids"]
-            assert joint_id in house.call("query_connections", properties={key: value}, limit=1_000)["connection_ids"]
+            assert node_id in served_base.call("query_nodes", properties={key: value}, limit=1_000)["node_ids"]
+            assert (
+                joint_id
+                in served_base.call("query_connections", properties={key: value}, limit=1_000)["connection_ids"]
+            )
 
 
-def check_properties(house: House, written: Written) -> None:
+def check_properties(served_base: ServedBase, written: Written) -> None:
     for node_id, properties in written.shown.items():
-        same(house.call("get_node", node_id=node_id)["properties"], properties)
+        same(served_base.call("get_node", node_id=node_id)["properties"], properties)
         content = written.contents[node_id]
-        assert house.call("get_node_content", node_id=node_id)["content"] == content
+        assert served_base.call("get_node_content", node_id=node_id)["content"] == content
         if content:
-            assert node_id in house.call("search_content", query=content[:100], limit=1_000)["node_ids"]
+            assert node_id in served_base.call("search_content", query=content[:100], limit=1_000)["node_ids"]
     for joint_id, properties in written.joined.items():
-        same(house.call("get_connection", connection_id=joint_id)["properties"], properties)
+        same(served_base.call("get_connection", connection_id=joint_id)["properties"], properties)
 
 
-def write_work(house: House, written: Written, properties: Document, state: Any) -> None:
+def write_work(served_base: ServedBase, written: Written, properties: Document, state: Any) -> None:
     said = {key: value for key, value in properties.items() if value is not None}
     plan = [{"ref": "a", "parent_ref": written.root, "summary": "s", "properties": said}]
-    (node_id,) = house.call("graph_plan", nodes=plan)["created"]
+    (node_id,) = served_base.call("graph_plan", nodes=plan)["created"]
     node_id = node_id["id"]
-    house.call("graph_update", updates=[{"node_id": node_id, "state": state, "properties": {"more": 1}}])
+    served_base.call("graph_update", updates=[{"node_id": node_id, "state": state, "properties": {"more": 1}}])
     written.work[node_id] = {"properties": {**said, "more": 1}, "state": state}
 
 
-def check_work(house: House, written: Written) -> None:
+def check_work(served_base: ServedBase, written: Written) -> None:
     for node_id, said in written.work.items():
-        found = house.call("graph_context", node_id=node_id)["node"]
+        found = served_base.call("graph_context", node_id=node_id)["node"]
         same(found["properties"], said["properties"])
         same(found.get("state"), said["state"])
-        house.call("graph_history", node_id=node_id)
+        served_base.call("graph_history", node_id=node_id)
 
 
-def write_knowledge(house: House, written: Written, text: str) -> None:
+def write_knowledge(served_base: ServedBase, written: Written, text: str) -> None:
     said = {"operation": "create", "entityType": "atom", "projectId": written.project, "paths": ["src/**"]}
-    said |= {"createdByTaskId": written.task, "name": house.fresh(), "knowledge": text}
-    atom = house.call("manage_graph", **said)["data"]["atom"]
+    said |= {"createdByTaskId": written.task, "name": served_base.fresh(), "knowledge": text}
+    atom = served_base.call("manage_graph", **said)["data"]["atom"]
     written.knowledge[atom["id"]] = text.strip()
 
 
-def check_knowledge(house: House, written: Written) -> None:
+def check_knowledge(served_base: ServedBase, written: Written) -> None:
     for atom_id, text in written.knowledge.items():
-        found = house.call("query_graph", operation="get", entityType="atom", id=atom_id)
+        found = served_base.call("query_graph", operation="get", entityType="atom", id=atom_id)
         assert found["data"]["atom"]["knowledge"] == text
 
 
@@ -299,9 +309,9 @@ def check_database(base: Path, written: Written) -> None:
         assert {node_id: contents[node_id] for node_id in written.contents} == written.contents
 
 
-def check_rest(house: House, written: Written) -> None:
+def check_rest(served_base: ServedBase, written: Written) -> None:
     async def read_all() -> dict[str, Document]:
-        transport = httpx2.ASGITransport(http_app(house.offer))
+        transport = httpx2.ASGITransport(http_app(served_base.offer))
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             answers = {}
             for node_id in written.nodes:
@@ -309,49 +319,49 @@ def check_rest(house: House, written: Written) -> None:
                 answers[node_id] = json.loads(answer.content)["entity"]["attrs"]
             return answers
 
-    for node_id, attrs in house.run(read_all).items():
+    for node_id, attrs in served_base.run(read_all).items():
         same(attrs, written.nodes[node_id])
 
 
-def check_everything(house: House, written: Written) -> None:
-    check_documents(house, written)
-    check_properties(house, written)
-    check_work(house, written)
-    check_knowledge(house, written)
+def check_everything(served_base: ServedBase, written: Written) -> None:
+    check_documents(served_base, written)
+    check_properties(served_base, written)
+    check_work(served_base, written)
+    check_knowledge(served_base, written)
 
 
 @pytest.mark.timeout(120)
 def test_whatever_is_accepted_is_given_back_equal_by_every_reader(tmp_path: Path) -> None:
     base, written = tmp_path / "base", Written()
-    with served(base) as house:
-        prepare(house, written)
+    with served(base) as served_base:
+        prepare(served_base, written)
 
         @tries(80)
         @given(ATTRS, ATTRS)
         @example({"mass": 1.5e20, "list": [2.95e20, -1.5e20, {"": 1e17}]}, {"mass": -2.95e20})
         def documents(first: Document, second: Document) -> None:
-            write_document(house, written, first, second)
+            write_document(served_base, written, first, second)
 
         @tries(40)
         @given(PROPERTIES, PROPERTIES, CONTENTS)
         @example({"mass": 1.5e20}, {"": -2.95e20}, "1.5e20")
         def properties(first: Document, second: Document, content: str) -> None:
-            write_properties(house, written, first, second, content)
+            write_properties(served_base, written, first, second, content)
 
         @tries(40)
         @given(WORK_PROPERTIES, WORK_STATES, CONTENTS)
         @example({"mass": 1.5e20}, [2.95e20], "text")
         def vocabularies(first: Document, state: Any, text: str) -> None:
-            write_work(house, written, first, state)
+            write_work(served_base, written, first, state)
             if text.strip():
-                write_knowledge(house, written, text)
+                write_knowledge(served_base, written, text)
 
         documents()
         properties()
         vocabularies()
-        check_everything(house, written)
-        check_rest(house, written)
-        live = house.state()
+        check_everything(served_base, written)
+        check_rest(served_base, written)
+        live = served_base.state()
     check_files(base, written)
     check_database(base, written)
     shell = CommandLine(base)
@@ -363,24 +373,24 @@ def test_whatever_is_accepted_is_given_back_equal_by_every_reader(tmp_path: Path
         check_everything(begun, written)
     copied, again = tmp_path / "copied", tmp_path / "again"
     CommandLine(copied).run("import", tmp_path / "backup.jsonl")
-    with served(copied) as house:
-        assert house.state() == live
-        check_everything(house, written)
+    with served(copied) as served_base:
+        assert served_base.state() == live
+        check_everything(served_base, written)
     # The lines of other toolsets are written by their own rules, not again.
     lines = (tmp_path / "backup.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "part.jsonl").write_bytes(b"".join(line for line in lines if b'"tool":"memory.write"' in line))
     CommandLine(again).run("import", tmp_path / "part.jsonl", "--replay")
-    with served(again) as house:
-        check_documents(house, written)
+    with served(again) as served_base:
+        check_documents(served_base, written)
 
 
-def prepare(house: House, written: Written) -> None:
-    house.call("memory.write", op="UPSERT_NODE", node={"id": "anchor", "type": "anchor", "attrs": {}})
+def prepare(served_base: ServedBase, written: Written) -> None:
+    served_base.call("memory.write", op="UPSERT_NODE", node={"id": "anchor", "type": "anchor", "attrs": {}})
     about = {"name": "about", "from_types": ["idea"], "to_types": ["idea"]}
-    house.call("create_ontology", node_types=["idea"], connection_types=[about])
-    written.root = house.call("graph_open", project="p", goal="g")["root"]["id"]
-    made = house.call("manage_container", operation="create", containerType="project", name="q", summary="s")
+    served_base.call("create_ontology", node_types=["idea"], connection_types=[about])
+    written.root = served_base.call("graph_open", project="p", goal="g")["root"]["id"]
+    made = served_base.call("manage_container", operation="create", containerType="project", name="q", summary="s")
     written.project = made["data"]["project"]["id"]
     card = {"operation": "create", "containerType": "task", "title": "t", "priority": "LOW", "complexity": 1}
-    made = house.call("manage_container", **card, projectId=written.project, summary="s")
+    made = served_base.call("manage_container", **card, projectId=written.project, summary="s")
     written.task = made["data"]["task"]["id"]

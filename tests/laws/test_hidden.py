@@ -30,7 +30,7 @@ from tallystick.policy.gate import Gate
 from tallystick.server import Offer
 from tallystick.server.dispatch import Broken, Done, call
 from tallystick.state.state import State
-from tests.policy.gated import Distant
+from tests.policy.gated_partition import AwaitedPolicy
 
 Said = dict[str, Any]
 BOB, ALICE = Principal(actor="bob"), Principal(actor="alice")
@@ -602,12 +602,12 @@ async def memory(base: Path, monkeypatch: pytest.MonkeyPatch, hides: str, distan
         hidden = not made or (not made[0].open and HIDES[hides](request, made[0]))
         return not (hidden and request.principal.actor == "bob")
 
-    class Local:
+    class RulePolicy:
         def decide(self, request: Request) -> Decision:
             return Decision(allows(request), "by the rule", "local@1")
 
     def gate(settings: Settings, audit: AuditWriter) -> Gate:
-        policy: Policy | Distant = Distant(allows) if distant else Local()
+        policy: Policy | AwaitedPolicy = AwaitedPolicy(allows) if distant else RulePolicy()
         return Gate(policy, audit=audit, cache=Cache(seconds=0))
 
     monkeypatch.setattr(app, "_gate", gate)

@@ -15,7 +15,7 @@ from tallystick.state.state import State
 from tallystick.state.work import cycles
 from tallystick.state.work.graph import WorkGraph
 from tests.state.work_portrait import portrait
-from tests.toolsets.work.agents import Team
+from tests.toolsets.work.agents import WorkAgent
 
 # -- what agents may do: numbers stand for nodes that are there, modulo how many
 
@@ -52,8 +52,8 @@ class Story:
     """Tells steps to the tools, and keeps what a reader of the graph would say before and after each."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
-        self.team = Team(runner)
-        self.root = self.team.open("p")
+        self.agent = WorkAgent(runner)
+        self.root = self.agent.open("p")
 
     def tell(self, kind: str, asked: Any) -> None:
         before = Reader(self.state)
@@ -67,7 +67,7 @@ class Story:
 
     @property
     def state(self) -> State:
-        return self.team.partition._state
+        return self.agent.partition._state
 
     def _node(self, number: int, before: Reader) -> str:
         there = sorted(before.nodes, key=lambda node_id: before.created[node_id])
@@ -93,13 +93,13 @@ class Story:
 
     def _resolve(self, asked: list[int], before: Reader) -> dict[str, Any] | None:
         updates = [{"node_id": self._node(number, before), "resolved": True} for number in asked]
-        return self.team.call("graph_update", updates=updates)
+        return self.agent.call("graph_update", updates=updates)
 
     def _reopen(self, asked: int, before: Reader) -> dict[str, Any] | None:
-        return self.team.update(self._node(asked, before), resolved=False)
+        return self.agent.update(self._node(asked, before), resolved=False)
 
     def _prioritise(self, asked: tuple[int, Any], before: Reader) -> dict[str, Any] | None:
-        return self.team.update(self._node(asked[0], before), properties={"priority": asked[1]})
+        return self.agent.update(self._node(asked[0], before), properties={"priority": asked[1]})
 
     def _connect(self, asked: list[tuple[int, int, bool]], before: Reader) -> dict[str, Any] | None:
         """Every edge is judged where the ones before it lead."""
@@ -120,7 +120,7 @@ class Story:
                 waits[source].add(target)
             if reason is not None:
                 expected.append((source, target, reason))
-        told = self.team.call("graph_connect", edges=edges)
+        told = self.agent.call("graph_connect", edges=edges)
         assert [(each["from"], each["to"], each["reason"]) for each in told.get("rejected", [])] == expected
         assert told["applied"] == len(edges) - len(expected)
         assert Reader(self.state).waits == waits
@@ -152,7 +152,7 @@ class Story:
 
     def _drop(self, asked: int, before: Reader) -> dict[str, Any] | None:
         node_id = self._node(asked, before)
-        told = self.team.restructure("drop", node_id=node_id, reason="not wanted")
+        told = self.agent.restructure("drop", node_id=node_id, reason="not wanted")
         after = Reader(self.state)
         dropped = {each for each in before.nodes if each == node_id or node_id in before.above(each)}
         assert {each for each in after.nodes if after.nodes[each]["resolved"]} == dropped | {
@@ -161,14 +161,14 @@ class Story:
         return told
 
     def _claim(self, asked: int, before: Reader) -> dict[str, Any] | None:
-        told = self.team.call("graph_next", project="p", count=asked, claim=True)
+        told = self.agent.call("graph_next", project="p", count=asked, claim=True)
         assert [each["node"]["id"] for each in told["nodes"]] == before.actionable()[:asked]
         return None
 
     def _attempt(self, possible: bool, code: str, tool: str, **arguments: Any) -> dict[str, Any] | None:
         if possible:
-            return self.team.call(tool, **arguments)
-        assert self.team.refusal(tool, **arguments)["error"] == code
+            return self.agent.call(tool, **arguments)
+        assert self.agent.refusal(tool, **arguments)["error"] == code
         return None
 
 
@@ -265,7 +265,7 @@ def test_going_back_and_forth_ends_where_building_anew_does(story: list[Any], tu
         told = Story(runner)
         for kind, asked in story:
             told.tell(kind, asked)
-        entries = list(told.team.log.read(Head()))
+        entries = list(told.agent.log.read(Head()))
     lines = {entry.offset: entry.line for entry in entries}
     moving = State(lambda offset, checked=True: lines[offset])
     graph = moving.derived(WorkGraph)

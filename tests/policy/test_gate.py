@@ -22,7 +22,7 @@ from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import ATTEMPTS_MAX, DecisionPending, Gate
 from tallystick.policy.replay import replay
-from tests.policy.gated import Distant, Gated
+from tests.policy.gated_partition import AwaitedPolicy, GatedPartition
 
 ALICE = Principal(actor="alice", roles=("writer",), tool="memory.write")
 BOB = Principal(actor="bob", roles=("writer",), tool="memory.write")
@@ -30,8 +30,8 @@ ROOT = Principal(actor="root", roles=("admin",))
 
 
 @asynccontextmanager
-async def gated(policy: Policy | DistantPolicy, home: Path, **kwargs: Any) -> AsyncIterator[Gated]:
-    store = Gated(policy, home, **kwargs)
+async def gated(policy: Policy | DistantPolicy, home: Path, **kwargs: Any) -> AsyncIterator[GatedPartition]:
+    store = GatedPartition(policy, home, **kwargs)
     await store.partition.open()
     try:
         yield store
@@ -146,7 +146,7 @@ def owner_only(request: Request) -> bool:
 
 
 async def test_a_distant_policy_is_asked_once_and_before_the_head(tmp_path: Path) -> None:
-    policy = Distant(owner_only)
+    policy = AwaitedPolicy(owner_only)
     async with gated(policy, tmp_path) as store:
         await store.put(ALICE, "plan")
         assert (await store.delete(ALICE, "plan")).commits[0].policy_version == "distant@1"
@@ -154,7 +154,7 @@ async def test_a_distant_policy_is_asked_once_and_before_the_head(tmp_path: Path
 
 
 async def test_a_resource_that_changes_hands_meanwhile_is_asked_about_again(tmp_path: Path) -> None:
-    policy = Distant(owner_only)
+    policy = AwaitedPolicy(owner_only)
     async with gated(policy, tmp_path) as store:
         await store.put(ALICE, "plan")
 
@@ -182,7 +182,7 @@ async def test_a_resource_that_changes_hands_meanwhile_is_asked_about_again(tmp_
 
 
 async def test_a_resource_that_never_rests_is_given_up(tmp_path: Path) -> None:
-    policy = Distant(lambda request: True)
+    policy = AwaitedPolicy(lambda request: True)
     async with gated(policy, tmp_path) as store:
         number = 0
 
@@ -326,7 +326,7 @@ async def test_what_was_found_is_narrowed_to_what_may_be_read(tmp_path: Path, di
     def rule(request: Request) -> bool:
         return request.resource_owner == "alice" and request.action is Action.READ
 
-    policy = Distant(rule) if distant else Counting(lambda request: Decision(rule(request), "", "v1"))
+    policy = AwaitedPolicy(rule) if distant else Counting(lambda request: Decision(rule(request), "", "v1"))
     things = [(f"n{number}", ("note", "alice" if number % 3 else "bob")) for number in range(250)]
     async with gated(policy, tmp_path) as store:
         authorization = store.gate.authorization(ALICE, Action.SEARCH)
@@ -349,7 +349,7 @@ async def test_what_an_attempt_comes_across_is_not_asked_about_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "PATIENCE_SECONDS", -1.0)
-    policy = Distant(lambda request: True)
+    policy = AwaitedPolicy(lambda request: True)
     async with gated(policy, tmp_path) as store:
         authorization = store.gate.authorization(ALICE, Action.SEARCH)
 

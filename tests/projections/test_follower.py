@@ -18,7 +18,7 @@ from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
 from tallystick.projections import follower as module
 from tallystick.projections.follower import Follower, Trouble, trouble_of
-from tests import patience
+from tests import timeouts
 from tests.commits_by_hand import append, draft, filled, node
 
 
@@ -178,7 +178,7 @@ async def test_closing_does_not_wait_for_a_process_that_keeps_the_lock(
     monkeypatch.setattr(module, "_LAST_PATIENCE_SECONDS", 0.01)
     follower = Follower(lambda: log, counting, lock=tmp_path / "lock")
     filled(log, 1)
-    assert await follower.reached(1, patience.SECONDS)
+    assert await follower.reached(1, timeouts.SECONDS)
     other = os.open(tmp_path / "lock", os.O_RDWR)
     fcntl.flock(other, fcntl.LOCK_EX)
     filled(log, 1)
@@ -190,7 +190,7 @@ async def test_closing_does_not_wait_for_a_process_that_keeps_the_lock(
 
 async def test_who_waits_is_told_when_it_is_applied(log: MemoryLog, counting: Counting, follower: Follower) -> None:
     filled(log, 2)
-    assert await follower.reached(2, patience.SECONDS)
+    assert await follower.reached(2, timeouts.SECONDS)
     assert counting.applied == [[1, 2]]
     assert await follower.reached(1, 0)
 
@@ -200,7 +200,7 @@ async def test_who_waits_too_long_is_told_so(log: MemoryLog, counting: Counting,
     filled(log, 1)
     assert not await follower.reached(1, 0.05)
     counting.gate.set()
-    assert await follower.reached(1, patience.SECONDS)
+    assert await follower.reached(1, timeouts.SECONDS)
 
 
 def test_a_group_that_is_being_appended_is_not_read_in_part(log: MemoryLog) -> None:
@@ -215,7 +215,7 @@ async def test_many_who_wait_are_served_by_few_looks(log: MemoryLog, counting: C
     counting.gate.clear()
     filled(log, 1)
     follower.start()
-    waiting = [asyncio.ensure_future(follower.reached(1 + number, patience.SECONDS)) for number in range(50)]
+    waiting = [asyncio.ensure_future(follower.reached(1 + number, timeouts.SECONDS)) for number in range(50)]
     filled(log, 49)
     for _ in range(50):
         follower.notify()
@@ -231,7 +231,7 @@ async def test_one_that_failed_is_tried_again(
     filled(log, 1)
     assert not await follower.reached(1, 0.05)
     counting.error = None
-    assert await follower.reached(1, patience.SECONDS)
+    assert await follower.reached(1, timeouts.SECONDS)
     assert "does not move on" in caplog.text
 
 
@@ -260,7 +260,7 @@ async def test_one_that_put_something_off_is_called_again(
 ) -> None:
     counting.again = 0.001
     filled(log, 1)
-    await follower.reached(1, patience.SECONDS)
+    await follower.reached(1, timeouts.SECONDS)
     assert await asyncio.to_thread(counting.settled_often.wait)
     assert counting.applied == [[1]]
 

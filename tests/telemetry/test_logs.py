@@ -16,7 +16,7 @@ from tallystick.clock import from_text
 from tallystick.telemetry import tracing
 from tallystick.telemetry.logs import announce, log_to_stderr, tell
 from tests.command_line import node
-from tests.telemetry.collecting import serving
+from tests.telemetry.otlp_collector import serving
 
 logger = logging.getLogger("tallystick.test")
 

@@ -20,7 +20,7 @@ from tallystick.telemetry.prometheus import render
 from tests.command_line import node
 from tests.server.issuing import Issuer, bearer
 from tests.server.sample import offer
-from tests.telemetry.collecting import serving
+from tests.telemetry.otlp_collector import serving
 
 
 def rendered(metrics: Sequence[Metric] = METRICS) -> str:

@@ -15,7 +15,7 @@ import pytest
 from tallystick.telemetry import otlp, tracing
 from tests.command_line import node
 from tests.mcp_client import RawClient, ServerProcess, start_server
-from tests.telemetry.collecting import Collector, collecting, serving, values
+from tests.telemetry.otlp_collector import Collector, collecting, serving, values
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"

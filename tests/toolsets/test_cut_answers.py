@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.tasks.agents import Crew, gathered
+from tests.toolsets.tasks.agents import TasksAgent, gathered
 
 HERE = "tallystick.toolsets."
 SMALL = 300
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
-    with gathered() as crew:
-        yield crew
+def agent() -> Iterator[TasksAgent]:
+    with gathered() as agent:
+        yield agent
 
 
 @pytest.fixture
@@ -31,15 +31,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_lists_of_tasks_count_what_they_leave_out(crew: Crew) -> None:
-    project = crew.project()
-    blocker = crew.task("Blocker", projectId=project["id"])
+def test_lists_of_tasks_count_what_they_leave_out(agent: TasksAgent) -> None:
+    project = agent.project()
+    blocker = agent.task("Blocker", projectId=project["id"])
     tags = ",".join(f"{'t' * 40}{number}" for number in range(30))
-    tasks = [crew.task(f"Task {number}", projectId=project["id"], tags=tags) for number in range(5)]
+    tasks = [agent.task(f"Task {number}", projectId=project["id"], tags=tags) for number in range(5)]
     for task in tasks:
-        crew.step("block", task, blockedBy=blocker["id"])
+        agent.step("block", task, blockedBy=blocker["id"])
     for number in range(6):
-        crew.data(
+        agent.data(
             "manage_template", operation="create", name=f"{number}", description="d" * 90, targetEntityType="TASK"
         )
     calls: list[tuple[str, dict[str, Any], str, int]] = [
@@ -52,29 +52,29 @@ def test_lists_of_tasks_count_what_they_leave_out(crew: Crew) -> None:
         ("graph_open", {}, "projects", 8),
     ]
     for number in range(7):
-        crew.beside("graph_open", project=f"{'p' * 100}{number}")
+        agent.beside("graph_open", project=f"{'p' * 100}{number}")
     for tool, asked, key, total in calls:
-        found = crew.beside(tool, **asked)
+        found = agent.beside(tool, **asked)
         found = found.get("data", found)
         assert found.get("omitted", 0) > 0, tool
         assert len(found[key]) + found["omitted"] == total, tool
 
 
 @pytest.mark.usefixtures("small")
-def test_pages_that_are_cut_say_so_and_where_to_go_on(crew: Crew) -> None:
-    project = crew.project()
-    tasks = [crew.task(f"Task {number}", projectId=project["id"], summary="s" * 300) for number in range(4)]
+def test_pages_that_are_cut_say_so_and_where_to_go_on(agent: TasksAgent) -> None:
+    project = agent.project()
+    tasks = [agent.task(f"Task {number}", projectId=project["id"], summary="s" * 300) for number in range(4)]
     for number in range(4):
-        crew.update(tasks[0], description=f"{number}" * 300)
+        agent.update(tasks[0], description=f"{number}" * 300)
     atoms = [
-        crew.beside(
+        agent.beside(
             "manage_graph", operation="create", entityType="atom", projectId=project["id"], name=f"{number}",
             paths=["a"], knowledge="k" * 300, createdByTaskId=tasks[0]["id"],
         )["data"]["atom"]
         for number in range(4)
     ]  # fmt: skip
     for _ in range(4):
-        crew.beside(
+        agent.beside(
             "manage_changelog", operation="append", parentType="atom", parentId=atoms[0]["id"],
             taskId=tasks[0]["id"], summary="c" * 300,
         )  # fmt: skip
@@ -95,62 +95,62 @@ def test_pages_that_are_cut_say_so_and_where_to_go_on(crew: Crew) -> None:
         ("graph_query", {"project": "Shop"}, "nodes", "next_cursor"),
     ]
     for tool, asked, key, further in pages:
-        found = crew.beside(tool, **asked)
+        found = agent.beside(tool, **asked)
         found = found.get("data", found)
         assert (found["truncated"], further in found) == (True, True), tool
         assert 0 < len(found[key]) < 4, tool
-        one = crew.beside(tool, **asked, limit=1)
+        one = agent.beside(tool, **asked, limit=1)
         assert "truncated" not in one.get("data", one), tool
-        crew.is_program = True  # Over REST a page is what was asked for.
-        whole = crew.beside(tool, **asked)
+        agent.is_program = True  # Over REST a page is what was asked for.
+        whole = agent.beside(tool, **asked)
         whole = whole.get("data", whole)
-        crew.is_program = False
+        agent.is_program = False
         assert len(whole[key]) >= 4, tool
         assert not {"truncated", further} & whole.keys(), tool
 
 
 @pytest.mark.usefixtures("small")
-def test_what_is_around_a_node_counts_what_it_leaves_out(crew: Crew) -> None:
-    crew.beside("graph_open", project="p")
+def test_what_is_around_a_node_counts_what_it_leaves_out(agent: TasksAgent) -> None:
+    agent.beside("graph_open", project="p")
     links = {"context_links": ["l" * 200]}
     plan: list[dict[str, Any]] = [{"ref": "0", "summary": "0", **links}]
     plan += [{"ref": str(n), "summary": "s", "parent_ref": str(n - 1), **links} for n in range(1, 6)]
     plan += [{"ref": f"d{n}", "summary": "d" * 200} for n in range(6)]
     plan.append({"ref": "last", "summary": "x", "parent_ref": "5", "depends_on": [f"d{n}" for n in range(6)]})
-    ids = {each["ref"]: each["id"] for each in crew.beside("graph_plan", nodes=plan)["created"]}
-    told = crew.beside("graph_update", updates=[{"node_id": ids[f"d{n}"], "resolved": True} for n in range(6)] * 2)
+    ids = {each["ref"]: each["id"] for each in agent.beside("graph_plan", nodes=plan)["created"]}
+    told = agent.beside("graph_update", updates=[{"node_id": ids[f"d{n}"], "resolved": True} for n in range(6)] * 2)
     assert told["warnings"] == [f"'{ids[f'd{n}']}' was resolved without evidence" for n in range(6)]
     for other in range(6):
-        crew.beside("graph_connect", edges=[{"from": ids["last"], "to": ids[f"d{other}"], "type": "e" * 100}])
-    found = crew.beside("graph_context", node_id=ids["last"])
+        agent.beside("graph_connect", edges=[{"from": ids["last"], "to": ids[f"d{other}"], "type": "e" * 100}])
+    found = agent.beside("graph_context", node_id=ids["last"])
     assert (len(found["edges"]) < 6, found["edges_truncated"]) == (True, True)
-    (entry,) = crew.beside("graph_next", project="p")["nodes"]
+    (entry,) = agent.beside("graph_next", project="p")["nodes"]
     assert len(entry["resolved_deps"]) + entry["resolved_deps_omitted"] == 6
     inherited = entry["context_links"]
     assert len(inherited["inherited"]) + inherited["inherited_omitted"] == 6
-    crew.beside("graph_plan", nodes=[{"ref": f"{n}", "summary": "n" * 400} for n in range(4)])
-    several = crew.beside("graph_next", project="p", count=5)
+    agent.beside("graph_plan", nodes=[{"ref": f"{n}", "summary": "n" * 400} for n in range(4)])
+    several = agent.beside("graph_next", project="p", count=5)
     assert len(several["nodes"]) + several["nodes_omitted"] == 5
 
 
 @pytest.mark.usefixtures("small")
-def test_warnings_that_do_not_fit_are_counted(crew: Crew) -> None:
-    crew.beside("graph_open", project="p")
-    created = crew.beside("graph_plan", nodes=[{"ref": str(n), "summary": "s"} for n in range(40)])["created"]
-    told = crew.beside("graph_update", updates=[{"node_id": each["id"], "resolved": True} for each in created])
+def test_warnings_that_do_not_fit_are_counted(agent: TasksAgent) -> None:
+    agent.beside("graph_open", project="p")
+    created = agent.beside("graph_plan", nodes=[{"ref": str(n), "summary": "s"} for n in range(40)])["created"]
+    told = agent.beside("graph_update", updates=[{"node_id": each["id"], "resolved": True} for each in created])
     assert told["warnings"][-1] == f"and {40 - (len(told['warnings']) - 1)} more"
 
 
-def test_an_error_that_names_projects_says_how_many_it_does_not_name(crew: Crew) -> None:
+def test_an_error_that_names_projects_says_how_many_it_does_not_name(agent: TasksAgent) -> None:
     for number in range(60):
-        crew.beside("graph_open", project=f"p{number}")
-    refusal = crew.refusal("graph_next", project="other")["details"]
+        agent.beside("graph_open", project=f"p{number}")
+    refusal = agent.refusal("graph_next", project="other")["details"]
     assert (len(refusal["projects"]), refusal["projects_omitted"]) == (50, 10)
 
 
 @pytest.mark.usefixtures("small")
-def test_an_event_in_a_page_of_history_is_never_too_large(crew: Crew) -> None:
-    crew.beside("graph_open", project="p")
-    created = crew.beside("graph_plan", nodes=[{"ref": "a", "summary": "s" * 2_000}])["created"]
-    (event,) = crew.beside("graph_history", node_id=created[0]["id"])["events"]
+def test_an_event_in_a_page_of_history_is_never_too_large(agent: TasksAgent) -> None:
+    agent.beside("graph_open", project="p")
+    created = agent.beside("graph_plan", nodes=[{"ref": "a", "summary": "s" * 2_000}])["created"]
+    (event,) = agent.beside("graph_history", node_id=created[0]["id"])["events"]
     assert event["action"] == "created"

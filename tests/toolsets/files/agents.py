@@ -27,12 +27,12 @@ from tallystick.toolsets import Answer
 from tallystick.toolsets.error_shape import error_shape
 from tallystick.toolsets.files import make_toolset
 from tallystick.toolsets.files.content_edits import adopt
-from tests import patience
+from tests import timeouts
 
 T = TypeVar("T")
 
 
-class Hand:
+class FilesAgent:
     def __init__(
         self, runner: asyncio.Runner, home: Path, policy: Policy, file_bytes_max: int, reserved: Sequence[Path]
     ) -> None:
@@ -64,7 +64,7 @@ class Hand:
         await adopt(self.store, lambda tenant: self.contents, "default", edit)
 
     async def _published(self, tenant: str, position: int) -> None:
-        assert await self.follower.reached(position, patience.SECONDS)
+        assert await self.follower.reached(position, timeouts.SECONDS)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
@@ -121,9 +121,9 @@ class Hand:
 @contextmanager
 def working(
     home: Path, policy: Policy | None = None, *, file_bytes_max: int = 10_000, reserved: Sequence[Path] = ()
-) -> Iterator[Hand]:
+) -> Iterator[FilesAgent]:
     with asyncio.Runner() as runner:
-        hand = Hand(runner, home, policy or Embedded("single-user"), file_bytes_max, reserved)
-        yield hand
-        hand.follower.close()
-        runner.run(hand.store.close())
+        agent = FilesAgent(runner, home, policy or Embedded("single-user"), file_bytes_max, reserved)
+        yield agent
+        agent.follower.close()
+        runner.run(agent.store.close())

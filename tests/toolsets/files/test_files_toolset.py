@@ -16,51 +16,51 @@ from tallystick.server.dispatch import prepare
 from tallystick.toolsets.files import TOOLSET
 from tallystick.toolsets.files.viewing import ENTRIES_MAX
 from tests.projections.workspace import DEFINITIONS, connection, memory, text
-from tests.toolsets.files.agents import Hand, working
+from tests.toolsets.files.agents import FilesAgent, working
 
 NODE = "_content/nodes/n.md"
 
 
 @pytest.fixture
-def hand(tmp_path: Path) -> Iterator[Hand]:
-    with working(tmp_path) as hand:
-        yield hand
+def agent(tmp_path: Path) -> Iterator[FilesAgent]:
+    with working(tmp_path) as agent:
+        yield agent
 
 
 @pytest.fixture
-def remembering(hand: Hand) -> Hand:
+def remembering(agent: FilesAgent) -> FilesAgent:
     """With an ontology, a node and a connection."""
-    hand.write(*DEFINITIONS)
-    hand.write(memory("n", "Project", text("# Kitchen\nBudget: 50k\n")), memory("a", "Action"))
-    hand.write(connection("c", "n", "NextAction", "a", text("why")))
-    return hand
+    agent.write(*DEFINITIONS)
+    agent.write(memory("n", "Project", text("# Kitchen\nBudget: 50k\n")), memory("a", "Action"))
+    agent.write(connection("c", "n", "NextAction", "a", text("why")))
+    return agent
 
 
 # -- plain files
 
 
-def test_a_file_is_created_viewed_edited_renamed_and_deleted(hand: Hand) -> None:
-    assert hand.call("create", path="notes/a.md", file_text="one\ntwo\n") == {
+def test_a_file_is_created_viewed_edited_renamed_and_deleted(agent: FilesAgent) -> None:
+    assert agent.call("create", path="notes/a.md", file_text="one\ntwo\n") == {
         "ok": True,
         "path": "notes/a.md",
         "lines": 2,
     }
-    assert hand.call("str_replace", path="notes/a.md", old_str="two", new_str="2\n3") == {
+    assert agent.call("str_replace", path="notes/a.md", old_str="two", new_str="2\n3") == {
         "ok": True,
         "path": "notes/a.md",
         "line": 2,
         "lines": 3,
     }
-    assert hand.call("insert", path="notes/a.md", insert_line=0, insert_text="zero")["line"] == 1
-    assert hand.call("rename", old_path="notes/a.md", new_path="b.md") == {"ok": True, "path": "b.md"}
-    assert (hand.home / "b.md").read_text() == "zero\none\n2\n3\n"
-    assert hand.call("delete", path="b.md") == {"ok": True, "path": "b.md"}
-    assert not (hand.home / "b.md").exists()
+    assert agent.call("insert", path="notes/a.md", insert_line=0, insert_text="zero")["line"] == 1
+    assert agent.call("rename", old_path="notes/a.md", new_path="b.md") == {"ok": True, "path": "b.md"}
+    assert (agent.home / "b.md").read_text() == "zero\none\n2\n3\n"
+    assert agent.call("delete", path="b.md") == {"ok": True, "path": "b.md"}
+    assert not (agent.home / "b.md").exists()
 
 
-def test_a_file_is_viewed_with_its_line_numbers(hand: Hand) -> None:
-    hand.call("create", path="a", file_text="one\n\nthree")
-    answer = hand.answer("view", path="a")
+def test_a_file_is_viewed_with_its_line_numbers(agent: FilesAgent) -> None:
+    agent.call("create", path="a", file_text="one\n\nthree")
+    answer = agent.answer("view", path="a")
     assert answer.data == {
         "path": "a",
         "kind": "file",
@@ -75,44 +75,50 @@ RANGES = {(1, 1): "1\n", (2, 3): "2\n3\n", (3, -1): "3\n4", (4, 4): "4", (2, 99)
 
 
 @pytest.mark.parametrize("view_range", RANGES)
-def test_a_range_of_lines_is_viewed(hand: Hand, view_range: tuple[int, int]) -> None:
-    hand.call("create", path="a", file_text="1\n2\n3\n4")
-    assert hand.call("view", path="a", view_range=list(view_range))["content"] == RANGES[view_range]
+def test_a_range_of_lines_is_viewed(agent: FilesAgent, view_range: tuple[int, int]) -> None:
+    agent.call("create", path="a", file_text="1\n2\n3\n4")
+    assert agent.call("view", path="a", view_range=list(view_range))["content"] == RANGES[view_range]
 
 
 @pytest.mark.parametrize("view_range", [[0, 1], [5, 6], [3, 2], [-1, 2], [2, -2]])
-def test_a_range_that_is_none_is_refused(hand: Hand, view_range: list[int]) -> None:
-    hand.call("create", path="a", file_text="1\n2\n3\n4")
-    assert hand.refusal("view", path="a", view_range=view_range)["code"] == "INVALID_LINE"
+def test_a_range_that_is_none_is_refused(agent: FilesAgent, view_range: list[int]) -> None:
+    agent.call("create", path="a", file_text="1\n2\n3\n4")
+    assert agent.refusal("view", path="a", view_range=view_range)["code"] == "INVALID_LINE"
 
 
-def test_an_empty_file_is_viewed(hand: Hand) -> None:
-    hand.call("create", path="a", file_text="")
-    assert hand.call("view", path="a") == {"path": "a", "kind": "file", "content": "", "lines": 0, "view_range": [1, 0]}
+def test_an_empty_file_is_viewed(agent: FilesAgent) -> None:
+    agent.call("create", path="a", file_text="")
+    assert agent.call("view", path="a") == {
+        "path": "a",
+        "kind": "file",
+        "content": "",
+        "lines": 0,
+        "view_range": [1, 0],
+    }
 
 
-def test_a_long_file_is_viewed_page_by_page(hand: Hand) -> None:
+def test_a_long_file_is_viewed_page_by_page(agent: FilesAgent) -> None:
     whole = "".join(f"line {number} {'x' * 200}\n" for number in range(1000))
-    (hand.home / "long").write_text(whole)
+    (agent.home / "long").write_text(whole)
     seen, start = "", 1
     while start:
-        page = hand.call("view", path="long", view_range=[start, -1])
+        page = agent.call("view", path="long", view_range=[start, -1])
         seen += page["content"]
         start = page.get("next_line", 0)
     assert seen == whole
     assert "truncated" not in page
 
 
-def test_a_directory_is_viewed_two_levels_deep_without_what_is_hidden(remembering: Hand) -> None:
-    hand = remembering
+def test_a_directory_is_viewed_two_levels_deep_without_what_is_hidden(remembering: FilesAgent) -> None:
+    agent = remembering
     for path in ("a/b/c/d", "a/x", ".secret", "a/.hidden"):
-        (hand.home / path).parent.mkdir(parents=True, exist_ok=True)
-        (hand.home / path).write_text("12345")
-    (hand.home / "graph.db").write_text("")
-    (hand.home / "tallystick.toml").write_text("")
-    (hand.home / "tenants" / "other").mkdir(parents=True)
-    (hand.home / "link").symlink_to("/etc")
-    shown = hand.call("view")
+        (agent.home / path).parent.mkdir(parents=True, exist_ok=True)
+        (agent.home / path).write_text("12345")
+    (agent.home / "graph.db").write_text("")
+    (agent.home / "tallystick.toml").write_text("")
+    (agent.home / "tenants" / "other").mkdir(parents=True)
+    (agent.home / "link").symlink_to("/etc")
+    shown = agent.call("view")
     assert [(entry["path"], entry["kind"]) for entry in shown["entries"]] == [
         ("_content", "directory"),
         ("_content/connections", "directory"),
@@ -124,14 +130,14 @@ def test_a_directory_is_viewed_two_levels_deep_without_what_is_hidden(rememberin
         ("a/b", "directory"),
         ("a/x", "file"),
     ]
-    assert hand.call("view", path="a/b")["entries"][1] == {"path": "a/b/c/d", "kind": "file", "bytes": 5}
+    assert agent.call("view", path="a/b")["entries"][1] == {"path": "a/b/c/d", "kind": "file", "bytes": 5}
 
 
-def test_a_large_directory_says_that_there_is_more(hand: Hand) -> None:
-    (hand.home / "d").mkdir()
+def test_a_large_directory_says_that_there_is_more(agent: FilesAgent) -> None:
+    (agent.home / "d").mkdir()
     for number in range(ENTRIES_MAX + 1):
-        (hand.home / "d" / f"{number}").touch()
-    shown = hand.call("view", path="d")
+        (agent.home / "d" / f"{number}").touch()
+    shown = agent.call("view", path="d")
     assert (len(shown["entries"]), shown["truncated"]) == (ENTRIES_MAX, True)
 
 
@@ -145,18 +151,18 @@ INSERTS = {
 
 
 @pytest.mark.parametrize("case", INSERTS)
-def test_text_is_inserted_after_a_line(hand: Hand, case: tuple[int, str]) -> None:
-    hand.call("create", path="a", file_text="one\ntwo")
-    hand.call("insert", path="a", insert_line=case[0], insert_text=case[1])
-    assert (hand.home / "a").read_text() == INSERTS[case]
+def test_text_is_inserted_after_a_line(agent: FilesAgent, case: tuple[int, str]) -> None:
+    agent.call("create", path="a", file_text="one\ntwo")
+    agent.call("insert", path="a", insert_line=case[0], insert_text=case[1])
+    assert (agent.home / "a").read_text() == INSERTS[case]
 
 
-def test_only_a_line_feed_ends_a_line(hand: Hand) -> None:
+def test_only_a_line_feed_ends_a_line(agent: FilesAgent) -> None:
     data = "one\r\ntwo\u2028still two\x0bstill two\n"
-    (hand.home / "a").write_bytes(data.encode())
-    assert hand.call("view", path="a")["lines"] == 2
-    hand.call("str_replace", path="a", old_str="still two\x0b", new_str="")
-    assert (hand.home / "a").read_bytes() == "one\r\ntwo\u2028still two\n".encode()
+    (agent.home / "a").write_bytes(data.encode())
+    assert agent.call("view", path="a")["lines"] == 2
+    agent.call("str_replace", path="a", old_str="still two\x0b", new_str="")
+    assert (agent.home / "a").read_bytes() == "one\r\ntwo\u2028still two\n".encode()
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -194,20 +200,20 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_it_is_refused(hand: Hand, case: str) -> None:
-    (hand.home / "d").mkdir()
-    (hand.home / "a").write_text("one\ntwo\nthreee")
-    (hand.home / "d" / "binary").write_bytes(b"\x89PNG\0\0")
-    (hand.home / "d" / "latin").write_bytes(b"caf\xe9")
-    (hand.home / "link").symlink_to("/etc")
-    (hand.home / "passwd").symlink_to("/etc/passwd")
+def test_it_is_refused(agent: FilesAgent, case: str) -> None:
+    (agent.home / "d").mkdir()
+    (agent.home / "a").write_text("one\ntwo\nthreee")
+    (agent.home / "d" / "binary").write_bytes(b"\x89PNG\0\0")
+    (agent.home / "d" / "latin").write_bytes(b"caf\xe9")
+    (agent.home / "link").symlink_to("/etc")
+    (agent.home / "passwd").symlink_to("/etc/passwd")
     tool, arguments, code = REFUSED[case]
-    assert hand.refusal(tool, **arguments)["code"] == code
+    assert agent.refusal(tool, **arguments)["code"] == code
 
 
-def test_a_refusal_says_where_the_text_occurs(hand: Hand) -> None:
-    hand.call("create", path="a", file_text="x\ny\nx\n")
-    assert hand.refusal("str_replace", path="a", old_str="x")["details"]["lines"] == [1, 3]
+def test_a_refusal_says_where_the_text_occurs(agent: FilesAgent) -> None:
+    agent.call("create", path="a", file_text="x\ny\nx\n")
+    assert agent.refusal("str_replace", path="a", old_str="x")["details"]["lines"] == [1, 3]
 
 
 OUT_OF_REACH = [
@@ -243,7 +249,7 @@ OUT_OF_REACH = [
 
 
 @pytest.mark.parametrize("path", OUT_OF_REACH)
-def test_nothing_of_the_store_can_be_written(remembering: Hand, path: str) -> None:
+def test_nothing_of_the_store_can_be_written(remembering: FilesAgent, path: str) -> None:
     (remembering.home / "mine").write_text("mine")
     calls: list[tuple[str, dict[str, Any]]] = [
         ("create", {"path": path, "file_text": "x", "overwrite": True}),
@@ -261,83 +267,83 @@ HIDDEN = [path for path in OUT_OF_REACH if path not in ("_system", "_content", "
 
 
 @pytest.mark.parametrize("path", HIDDEN)
-def test_nothing_of_the_store_can_be_read_but_its_views(remembering: Hand, path: str) -> None:
+def test_nothing_of_the_store_can_be_read_but_its_views(remembering: FilesAgent, path: str) -> None:
     assert remembering.refusal("view", path=path)["code"] in ("PATH_RESERVED", "PATH_NOT_ALLOWED")
 
 
-def test_the_views_can_be_read(remembering: Hand) -> None:
+def test_the_views_can_be_read(remembering: FilesAgent) -> None:
     assert "Project" in remembering.call("view", path="_system/ontology.yaml")["content"]
     assert '"n"' in remembering.call("view", path="_system/registry.json")["content"]
     assert remembering.call("view", path=NODE)["content"] == "# Kitchen\nBudget: 50k\n"
 
 
-def test_a_tenant_has_a_base_of_its_own(hand: Hand) -> None:
-    hand.call("create", path="a", file_text="default")
-    hand.principal = type(hand.principal)(actor="x", tenant="acme")
-    hand.call("create", path="a", file_text="acme")
-    assert hand.call("view", path="a")["content"] == "acme"
-    assert (hand.home / "tenants" / "acme" / "a").read_text() == "acme"
+def test_a_tenant_has_a_base_of_its_own(agent: FilesAgent) -> None:
+    agent.call("create", path="a", file_text="default")
+    agent.principal = type(agent.principal)(actor="x", tenant="acme")
+    agent.call("create", path="a", file_text="acme")
+    assert agent.call("view", path="a")["content"] == "acme"
+    assert (agent.home / "tenants" / "acme" / "a").read_text() == "acme"
 
 
-def test_edits_of_one_file_do_not_overwrite_each_other(hand: Hand) -> None:
-    hand.call("create", path="a", file_text="".join(f"<{number}>\n" for number in range(20)))
+def test_edits_of_one_file_do_not_overwrite_each_other(agent: FilesAgent) -> None:
+    agent.call("create", path="a", file_text="".join(f"<{number}>\n" for number in range(20)))
 
     async def all_at_once() -> None:
-        tool = hand.tools["str_replace"]
+        tool = agent.tools["str_replace"]
         await asyncio.gather(
             *(
                 tool.call(
-                    hand.store,
-                    hand.principal,
+                    agent.store,
+                    agent.principal,
                     prepare(tool, {"path": "a", "old_str": f"<{number}>", "new_str": f"[{number}]"}),
                 )
                 for number in range(20)
             )
         )
 
-    hand.run(all_at_once())
-    assert (hand.home / "a").read_text() == "".join(f"[{number}]\n" for number in range(20))
+    agent.run(all_at_once())
+    assert (agent.home / "a").read_text() == "".join(f"[{number}]\n" for number in range(20))
 
 
-def test_a_directory_goes_with_everything_in_it_but_not_with_what_it_links_to(hand: Hand) -> None:
-    kept = hand.home.parent / "kept"
+def test_a_directory_goes_with_everything_in_it_but_not_with_what_it_links_to(agent: FilesAgent) -> None:
+    kept = agent.home.parent / "kept"
     kept.mkdir(exist_ok=True)
     (kept / "file").write_text("kept")
-    hand.call("create", path="d/e/f", file_text="x")
-    (hand.home / "d" / "link").symlink_to(kept)
-    hand.call("delete", path="d")
-    assert not (hand.home / "d").exists()
+    agent.call("create", path="d/e/f", file_text="x")
+    (agent.home / "d" / "link").symlink_to(kept)
+    agent.call("delete", path="d")
+    assert not (agent.home / "d").exists()
     assert (kept / "file").read_text() == "kept"
 
 
-def test_a_pipe_is_not_waited_for(hand: Hand) -> None:
-    os.mkfifo(hand.home / "pipe")
-    assert hand.refusal("view", path="pipe")["code"] == "NOT_A_FILE"
+def test_a_pipe_is_not_waited_for(agent: FilesAgent) -> None:
+    os.mkfifo(agent.home / "pipe")
+    assert agent.refusal("view", path="pipe")["code"] == "NOT_A_FILE"
 
 
 # -- contents
 
 
-def test_to_edit_the_file_of_a_node_is_to_commit_its_content(remembering: Hand) -> None:
-    hand = remembering
-    assert hand.call("str_replace", path=NODE, old_str="50k", new_str="40k")["line"] == 2
-    hand.call("insert", path=NODE, insert_line=2, insert_text="Q1")
-    assert hand.history("n") == [
+def test_to_edit_the_file_of_a_node_is_to_commit_its_content(remembering: FilesAgent) -> None:
+    agent = remembering
+    assert agent.call("str_replace", path=NODE, old_str="50k", new_str="40k")["line"] == 2
+    agent.call("insert", path=NODE, insert_line=2, insert_text="Q1")
+    assert agent.history("n") == [
         ("agent_alpha", "test", "# Kitchen\nBudget: 50k\n"),
         ("agent_alpha", "str_replace", "# Kitchen\nBudget: 40k\n"),
         ("agent_alpha", "insert", "# Kitchen\nBudget: 40k\nQ1\n"),
     ]
-    assert (hand.home / NODE).read_text() == "# Kitchen\nBudget: 40k\nQ1\n"
-    assert hand.views.problems() == []
+    assert (agent.home / NODE).read_text() == "# Kitchen\nBudget: 40k\nQ1\n"
+    assert agent.views.problems() == []
 
 
-def test_to_edit_the_file_of_a_connection_too(remembering: Hand) -> None:
+def test_to_edit_the_file_of_a_connection_too(remembering: FilesAgent) -> None:
     remembering.call("str_replace", path="_content/connections/c.md", old_str="why", new_str="because")
     assert remembering.history("c")[-1] == ("agent_alpha", "str_replace", "because")
     assert (remembering.home / "_content/connections/c.md").read_text() == "because"
 
 
-def test_an_edit_by_hand_is_adopted_before_a_tool_changes_it(remembering: Hand) -> None:
+def test_an_edit_by_hand_is_adopted_before_a_tool_changes_it(remembering: FilesAgent) -> None:
     (remembering.home / NODE).write_text("by hand\n")
     remembering.call("insert", path=NODE, insert_line=1, insert_text="by tool")
     assert remembering.history("n")[1:] == [
@@ -346,7 +352,7 @@ def test_an_edit_by_hand_is_adopted_before_a_tool_changes_it(remembering: Hand) 
     ]
 
 
-def test_an_edit_by_hand_is_adopted_with_its_reason(remembering: Hand) -> None:
+def test_an_edit_by_hand_is_adopted_with_its_reason(remembering: FilesAgent) -> None:
     (remembering.home / NODE).write_text("x" * 300_000)
     assert remembering.run(remembering.edits.adopt_all()) == 1
     node = remembering.run(
@@ -358,21 +364,21 @@ def test_an_edit_by_hand_is_adopted_with_its_reason(remembering: Hand) -> None:
     assert list((remembering.home / "_content/nodes").iterdir()) == [remembering.home / NODE]
 
 
-def test_an_edit_of_what_was_changed_elsewhere_is_refused_and_kept(remembering: Hand) -> None:
+def test_an_edit_of_what_was_changed_elsewhere_is_refused_and_kept(remembering: FilesAgent) -> None:
     """Found, but not adopted yet, when another process commits."""
-    hand = remembering
-    (hand.home / NODE).write_text("by hand")
-    with hand.follower.at_head():
-        (edit,) = hand.views.edits()
-    hand.write(memory("n", "Project", text("by another")))
+    agent = remembering
+    (agent.home / NODE).write_text("by hand")
+    with agent.follower.at_head():
+        (edit,) = agent.views.edits()
+    agent.write(memory("n", "Project", text("by another")))
     with pytest.raises(Conflict):
-        hand.run(hand._adopt(edit))
-    assert (hand.home / NODE).read_text() == "by another"
-    kept = [path for path in (hand.home / NODE).parent.iterdir() if ".edited-" in path.name]
+        agent.run(agent._adopt(edit))
+    assert (agent.home / NODE).read_text() == "by another"
+    kept = [path for path in (agent.home / NODE).parent.iterdir() if ".edited-" in path.name]
     assert [path.read_text() for path in kept] == ["by hand"]
 
 
-def test_an_edit_that_two_processes_found_is_committed_once(remembering: Hand) -> None:
+def test_an_edit_that_two_processes_found_is_committed_once(remembering: FilesAgent) -> None:
     (remembering.home / NODE).write_text("by hand")
     with remembering.follower.at_head():
         (edit,) = remembering.views.edits()
@@ -398,12 +404,12 @@ CONTENT_REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", CONTENT_REFUSED)
-def test_a_content_is_not_changed_in_any_other_way(remembering: Hand, case: str) -> None:
-    hand = remembering
-    hand.write(memory("b", "Project", hand.contents.prepare("nodes", "b", "png", "base64", b"\x89PNG").content))
-    (hand.home / f"{NODE}~").write_text("backup")
+def test_a_content_is_not_changed_in_any_other_way(remembering: FilesAgent, case: str) -> None:
+    agent = remembering
+    agent.write(memory("b", "Project", agent.contents.prepare("nodes", "b", "png", "base64", b"\x89PNG").content))
+    (agent.home / f"{NODE}~").write_text("backup")
     tool, arguments, code = CONTENT_REFUSED[case]
-    assert hand.refusal(tool, **arguments)["code"] == code
+    assert agent.refusal(tool, **arguments)["code"] == code
 
 
 # -- the gate
@@ -421,8 +427,8 @@ class OnlyReading:
 def test_every_call_passes_the_gate(tmp_path: Path) -> None:
     policy = OnlyReading()
     (tmp_path / "a").write_text("a")
-    with working(tmp_path, policy) as hand:
-        hand.call("view", path="a")
+    with working(tmp_path, policy) as agent:
+        agent.call("view", path="a")
         for tool, arguments in (
             ("create", {"path": "b", "file_text": ""}),
             ("str_replace", {"path": "a", "old_str": "a"}),
@@ -430,7 +436,7 @@ def test_every_call_passes_the_gate(tmp_path: Path) -> None:
             ("delete", {"path": "a"}),
             ("rename", {"old_path": "a", "new_path": "b"}),
         ):
-            assert hand.refusal(tool, **arguments)["code"] == "AUTHORIZATION_DENIED"
+            assert agent.refusal(tool, **arguments)["code"] == "AUTHORIZATION_DENIED"
     assert policy.asked == [
         ("READ", "file:a"),
         ("WRITE", "file:b"),
@@ -446,11 +452,11 @@ def test_a_content_file_is_guarded_as_its_node_is(tmp_path: Path) -> None:
         def decide(self, request: Request) -> Decision:
             return Decision(request.resource != "n", "private", "test")
 
-    with working(tmp_path, Private()) as hand:
-        hand.write(*DEFINITIONS)
-        hand.write(memory("n", "Project", text("secret")))
-        assert hand.refusal("view", path=NODE)["code"] == "AUTHORIZATION_DENIED"
-        assert hand.refusal("insert", path=NODE, insert_line=0, insert_text="x")["code"] == "AUTHORIZATION_DENIED"
+    with working(tmp_path, Private()) as agent:
+        agent.write(*DEFINITIONS)
+        agent.write(memory("n", "Project", text("secret")))
+        assert agent.refusal("view", path=NODE)["code"] == "AUTHORIZATION_DENIED"
+        assert agent.refusal("insert", path=NODE, insert_line=0, insert_text="x")["code"] == "AUTHORIZATION_DENIED"
 
 
 def test_the_toolset_can_be_shown_without_a_home() -> None:
@@ -466,42 +472,42 @@ class Private:
 
 
 def test_a_directory_is_as_long_as_what_may_be_read_of_it(tmp_path: Path) -> None:
-    with working(tmp_path, Private()) as hand:
-        (hand.home / "d").mkdir()
+    with working(tmp_path, Private()) as agent:
+        (agent.home / "d").mkdir()
         for name in ("n", *map(str, range(ENTRIES_MAX))):
-            (hand.home / "d" / name).touch()
-        shown = hand.call("view", path="d")
+            (agent.home / "d" / name).touch()
+        shown = agent.call("view", path="d")
         assert (len(shown["entries"]), "truncated" in shown) == (ENTRIES_MAX, False)
         assert "d/n" not in [entry["path"] for entry in shown["entries"]]
-        (hand.home / "d" / "more").touch()
-        assert hand.call("view", path="d")["truncated"] is True
+        (agent.home / "d" / "more").touch()
+        assert agent.call("view", path="d")["truncated"] is True
 
 
 def test_the_notes_of_a_connection_are_for_those_who_may_read_both_its_ends(tmp_path: Path) -> None:
-    with working(tmp_path, Private()) as hand:
-        hand.write(*DEFINITIONS)
-        hand.write(memory("n", "Project", text("secret")), memory("a", "Action", text("open")), memory("b", "Action"))
-        hand.write(connection("c", "n", "NextAction", "a", text("why")))
-        assert hand.refusal("view", path="_content/connections/c.md")["code"] == "FILE_NOT_FOUND"
-        assert hand.call("view", path="_content/connections")["entries"] == []
-        assert [entry["path"] for entry in hand.call("view", path="_content/nodes")["entries"]] == [
+    with working(tmp_path, Private()) as agent:
+        agent.write(*DEFINITIONS)
+        agent.write(memory("n", "Project", text("secret")), memory("a", "Action", text("open")), memory("b", "Action"))
+        agent.write(connection("c", "n", "NextAction", "a", text("why")))
+        assert agent.refusal("view", path="_content/connections/c.md")["code"] == "FILE_NOT_FOUND"
+        assert agent.call("view", path="_content/connections")["entries"] == []
+        assert [entry["path"] for entry in agent.call("view", path="_content/nodes")["entries"]] == [
             "_content/nodes/a.md"
         ]
 
 
 def test_the_registry_holds_what_may_be_read_in_the_form_it_has(tmp_path: Path) -> None:
-    with working(tmp_path, Private()) as hand:
-        hand.write(*DEFINITIONS)
-        hand.write(memory("a", "Action"))
+    with working(tmp_path, Private()) as agent:
+        agent.write(*DEFINITIONS)
+        agent.write(memory("a", "Action"))
         path, file = "_system/registry.json", tmp_path / "_system" / "registry.json"
-        assert hand.call("view", path=path)["content"] == file.read_text()
+        assert agent.call("view", path=path)["content"] == file.read_text()
         before = file.read_text()
-        hand.write(memory("n", "Project"))
-        hand.write(connection("c", "n", "NextAction", "a"))
+        agent.write(memory("n", "Project"))
+        agent.write(connection("c", "n", "NextAction", "a"))
         assert '"n"' in file.read_text()
-        assert hand.call("view", path=path)["content"] == before
+        assert agent.call("view", path=path)["content"] == before
         file.write_text("mine now")
-        assert hand.refusal("view", path=path)["code"] == "NOT_TEXT"
+        assert agent.refusal("view", path=path)["code"] == "NOT_TEXT"
 
 
 # -- directories
@@ -533,13 +539,13 @@ BELOW = ["a", "e", "e/.hidden", "e/b", "empty", "link"]
 def test_to_delete_or_rename_a_directory_is_to_ask_about_everything_in_it(tmp_path: Path) -> None:
     filled(tmp_path)
     policy = Keeping()
-    with working(tmp_path, policy) as hand:
-        hand.call("rename", old_path="d", new_path="n/d")
+    with working(tmp_path, policy) as agent:
+        agent.call("rename", old_path="d", new_path="n/d")
         below = [("DELETE", f"file:d/{each}") for each in BELOW]
         assert policy.asked[:7] == [("DELETE", "file:d"), *below]
         assert policy.asked[7:] == [("WRITE", "file:n/d"), *(("WRITE", f"file:n/d/{each}") for each in BELOW)]
         policy.asked.clear()
-        hand.call("delete", path="n/d")
+        agent.call("delete", path="n/d")
         assert policy.asked == [("DELETE", "file:n/d"), *(("DELETE", f"file:n/d/{each}") for each in BELOW)]
 
 
@@ -557,11 +563,11 @@ def test_a_directory_stays_if_one_thing_in_it_must(
 ) -> None:
     filled(tmp_path)
     name = f"file:{at}/{each}"
-    with working(tmp_path, Keeping((action, name))) as hand:
-        told = hand.refusal(tool, **arguments)
+    with working(tmp_path, Keeping((action, name))) as agent:
+        told = agent.refusal(tool, **arguments)
         assert (told["code"], name in told["message"]) == ("AUTHORIZATION_DENIED", True)
-    with working(tmp_path, Keeping((action, name), hidden=(name,))) as hand:
-        told = hand.refusal(tool, **arguments)
+    with working(tmp_path, Keeping((action, name), hidden=(name,))) as agent:
+        told = agent.refusal(tool, **arguments)
         assert (told["code"], name in str(told)) == ("AUTHORIZATION_DENIED", False)
 
 
@@ -574,21 +580,21 @@ def test_what_comes_into_a_directory_while_the_policy_is_asked_is_asked_about_to
                 (tmp_path / "d" / "late").write_text("x")
             return super().decide(request)
 
-    with working(tmp_path, Slow((Action.DELETE, "file:d/late"))) as hand:
+    with working(tmp_path, Slow((Action.DELETE, "file:d/late"))) as agent:
         with pytest.raises(TallystickError, match="late"):
-            hand.call("delete", path="d")
+            agent.call("delete", path="d")
         assert (tmp_path / "d" / "a").exists()
 
 
-def test_a_directory_with_something_of_the_store_in_it_stays(hand: Hand) -> None:
-    filled(hand.home)
-    (hand.home / "d" / "e" / ".0123.new").write_text("left by a crash")
-    (hand.home / "d" / "e" / "mirror.db").write_text("x")
+def test_a_directory_with_something_of_the_store_in_it_stays(agent: FilesAgent) -> None:
+    filled(agent.home)
+    (agent.home / "d" / "e" / ".0123.new").write_text("left by a crash")
+    (agent.home / "d" / "e" / "mirror.db").write_text("x")
     for tool, arguments in (("delete", {"path": "d"}), ("rename", {"old_path": "d", "new_path": "n"})):
-        assert hand.refusal(tool, **arguments)["code"] == "PATH_RESERVED"
-    (hand.home / "d" / "e" / "mirror.db").unlink()
-    hand.call("delete", path="d")
-    assert not (hand.home / "d").exists()
+        assert agent.refusal(tool, **arguments)["code"] == "PATH_RESERVED"
+    (agent.home / "d" / "e" / "mirror.db").unlink()
+    agent.call("delete", path="d")
+    assert not (agent.home / "d").exists()
 
 
 def test_a_plain_file_is_not_judged_by_a_node_that_is_called_like_it(tmp_path: Path) -> None:
@@ -601,10 +607,10 @@ def test_a_plain_file_is_not_judged_by_a_node_that_is_called_like_it(tmp_path: P
             return Decision(True, "all", "test")
 
     (tmp_path / "a").write_text("a")
-    with working(tmp_path, Watching()) as hand:
-        hand.write(memory("file:a", "note"))
+    with working(tmp_path, Watching()) as agent:
+        agent.write(memory("file:a", "note"))
         seen.clear()
-        hand.call("view", path="a")
-        hand.call("view", path=".")
-        hand.call("delete", path="a")
+        agent.call("view", path="a")
+        agent.call("view", path=".")
+        agent.call("delete", path="a")
     assert seen == [None, None, None]

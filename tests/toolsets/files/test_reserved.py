@@ -18,15 +18,15 @@ from tallystick.toolsets.files.reserved import Reserved
 from tallystick.toolsets.tasks.settings import find_file
 from tallystick.toolsets.work.settings import named_paths as named_by_work
 from tallystick.toolsets.work.settings import read_settings
-from tests.toolsets.files.agents import Hand, working
+from tests.toolsets.files.agents import FilesAgent, working
 
 SECRET = "the secret\n"
 
 
 @contextmanager
-def guarding(home: Path, *named: Path) -> Iterator[Hand]:
-    with working(home, reserved=named) as hand:
-        yield hand
+def guarding(home: Path, *named: Path) -> Iterator[FilesAgent]:
+    with working(home, reserved=named) as agent:
+        yield agent
 
 
 def put(path: Path, text: str = SECRET) -> Path:
@@ -57,10 +57,10 @@ def moving(path: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def check_refused(hand: Hand, calls: list[tuple[str, dict[str, Any]]]) -> None:
-    put(hand.home / "mine" / "policy.rego", "mine")
+def check_refused(agent: FilesAgent, calls: list[tuple[str, dict[str, Any]]]) -> None:
+    put(agent.home / "mine" / "policy.rego", "mine")
     for tool, arguments in calls:
-        told = hand.refusal(tool, **arguments)
+        told = agent.refusal(tool, **arguments)
         assert told["code"] in ("PATH_RESERVED", "PATH_NOT_ALLOWED"), (tool, arguments, told)
         assert "secret" not in str(told)
 
@@ -84,48 +84,48 @@ def test_a_named_file_can_be_neither_read_nor_changed(tmp_path: Path, spelling: 
     named = tmp_path / "conf" / "policy.rego"
     if exists:
         put(named)
-    with guarding(tmp_path, named) as hand:
-        check_refused(hand, reading(spelling) + changing(spelling))
+    with guarding(tmp_path, named) as agent:
+        check_refused(agent, reading(spelling) + changing(spelling))
 
 
 def test_what_holds_it_can_be_viewed_without_it_and_neither_moved_nor_replaced(tmp_path: Path) -> None:
     named = put(tmp_path / "conf" / "keys" / "tls.key")
-    with guarding(tmp_path, named) as hand:
+    with guarding(tmp_path, named) as agent:
         for holder in ("conf", "conf/keys", "Conf"):
-            check_refused(hand, moving(holder))
-        hand.call("create", path="conf/keys/notes.md", file_text="x")
-        hand.call("create", path="conf/keys.md", file_text="x")
-        shown = [entry["path"] for entry in hand.call("view", path="conf")["entries"]]
+            check_refused(agent, moving(holder))
+        agent.call("create", path="conf/keys/notes.md", file_text="x")
+        agent.call("create", path="conf/keys.md", file_text="x")
+        shown = [entry["path"] for entry in agent.call("view", path="conf")["entries"]]
         assert shown == ["conf/keys", "conf/keys/notes.md", "conf/keys.md"]
-        hand.call("rename", old_path="conf/keys/notes.md", new_path="notes.md")
+        agent.call("rename", old_path="conf/keys/notes.md", new_path="notes.md")
 
 
 def test_it_cannot_be_put_where_settings_will_look_for_it(tmp_path: Path) -> None:
     """Not even by moving a directory there."""
-    with guarding(tmp_path, tmp_path / "conf" / "deep" / "policy.rego") as hand:
-        hand.call("create", path="mine/policy.rego", file_text="allow")
-        hand.call("create", path="mine/deep/policy.rego", file_text="allow")
+    with guarding(tmp_path, tmp_path / "conf" / "deep" / "policy.rego") as agent:
+        agent.call("create", path="mine/policy.rego", file_text="allow")
+        agent.call("create", path="mine/deep/policy.rego", file_text="allow")
         for source, target in (("mine", "conf/deep"), ("mine", "conf"), ("mine/deep", "conf/deep")):
-            assert hand.refusal("rename", old_path=source, new_path=target)["code"] == "PATH_RESERVED"
-        assert hand.refusal("create", path="conf", file_text="in the way")["code"] == "PATH_RESERVED"
-        hand.call("create", path="conf/other.md", file_text="x")
+            assert agent.refusal("rename", old_path=source, new_path=target)["code"] == "PATH_RESERVED"
+        assert agent.refusal("create", path="conf", file_text="in the way")["code"] == "PATH_RESERVED"
+        agent.call("create", path="conf/other.md", file_text="x")
 
 
 def test_a_named_directory_is_out_of_reach_with_everything_in_it(tmp_path: Path) -> None:
     put(tmp_path / "rules" / "a.rego")
-    with guarding(tmp_path, tmp_path / "rules") as hand:
+    with guarding(tmp_path, tmp_path / "rules") as agent:
         for path in ("rules", "rules/a.rego", "rules/sub/b.rego", "RULES/data.json"):
-            check_refused(hand, reading(path) + changing(path))
-        assert [entry["path"] for entry in hand.call("view", path=".")["entries"] if "rules" in entry["path"]] == []
-        hand.call("create", path="rules.md", file_text="beside a directory there is nothing of it")
+            check_refused(agent, reading(path) + changing(path))
+        assert [entry["path"] for entry in agent.call("view", path=".")["entries"] if "rules" in entry["path"]] == []
+        agent.call("create", path="rules.md", file_text="beside a directory there is nothing of it")
 
 
 def test_a_named_directory_that_holds_the_home_takes_all_of_it(tmp_path: Path) -> None:
     """Whoever writes into the home would write into it."""
     home = tmp_path / "base"
     home.mkdir()
-    with guarding(home, tmp_path) as hand:
-        check_refused(hand, [*reading("."), *reading("mine"), ("create", {"path": "a.rego", "file_text": "x"})])
+    with guarding(home, tmp_path) as agent:
+        check_refused(agent, [*reading("."), *reading("mine"), ("create", {"path": "a.rego", "file_text": "x"})])
 
 
 # -- by what it is
@@ -151,26 +151,26 @@ def test_another_name_of_it_is_no_way_to_it(
     home.mkdir()
     file = put(Path(os.path.normpath(home / place)))
     alias = link(home, file)
-    with guarding(home, file.parent if is_directory else file) as hand:
+    with guarding(home, file.parent if is_directory else file) as agent:
         edits = [call for call in changing(alias) if call[0] in ("str_replace", "insert")]
-        check_refused(hand, reading(alias) + edits)
-        listed = hand.call("view", path=".")["entries"]
+        check_refused(agent, reading(alias) + edits)
+        listed = agent.call("view", path=".")["entries"]
         assert alias not in [entry["path"] for entry in listed]
 
 
 def test_another_name_of_what_the_store_keeps_is_no_way_to_it(tmp_path: Path) -> None:
-    with guarding(tmp_path) as hand:
+    with guarding(tmp_path) as agent:
         segment = put(tmp_path / "_system" / "log" / "x.jsonl")
         os.link(segment, tmp_path / "alias")
-        check_refused(hand, reading("alias"))
+        check_refused(agent, reading("alias"))
 
 
 def test_a_file_with_two_plain_names_is_a_plain_file(tmp_path: Path) -> None:
     named = put(tmp_path / "policy.rego")
     os.link(put(tmp_path / "one", "plain\n"), tmp_path / "two")
-    with guarding(tmp_path, named) as hand:
-        assert hand.call("view", path="two")["content"] == "plain\n"
-        hand.call("str_replace", path="two", old_str="plain", new_str="changed")
+    with guarding(tmp_path, named) as agent:
+        assert agent.call("view", path="two")["content"] == "plain\n"
+        agent.call("str_replace", path="two", old_str="plain", new_str="changed")
 
 
 @pytest.mark.parametrize("named", ["p.rego", "q.rego", "dir/policy.rego"])
@@ -180,10 +180,10 @@ def test_what_is_named_by_way_of_a_link_is_out_of_reach_where_it_is(tmp_path: Pa
     (tmp_path / "q.rego").symlink_to("p.rego")
     (tmp_path / "dir").symlink_to(tmp_path / "real")
     links = {"p.rego": ["p.rego"], "q.rego": ["q.rego", "p.rego"], "dir/policy.rego": ["dir"]}[named]
-    with guarding(tmp_path, tmp_path / named) as hand:
-        check_refused(hand, reading("real/policy.rego") + changing("real/policy.rego") + moving("real"))
+    with guarding(tmp_path, tmp_path / named) as agent:
+        check_refused(agent, reading("real/policy.rego") + changing("real/policy.rego") + moving("real"))
         for link in links:
-            check_refused(hand, moving(link))
+            check_refused(agent, moving(link))
 
 
 def test_what_a_named_directory_links_to_is_named_with_it(tmp_path: Path) -> None:
@@ -191,16 +191,16 @@ def test_what_a_named_directory_links_to_is_named_with_it(tmp_path: Path) -> Non
     put(home / "real" / "policy.rego")
     rules.mkdir()
     (rules / "p.rego").symlink_to(home / "real" / "policy.rego")
-    with guarding(home, rules) as hand:
-        check_refused(hand, reading("real/policy.rego") + changing("real/policy.rego"))
+    with guarding(home, rules) as agent:
+        check_refused(agent, reading("real/policy.rego") + changing("real/policy.rego"))
 
 
 def test_a_home_that_is_named_by_way_of_a_link_guards_the_same(tmp_path: Path) -> None:
     real = tmp_path / "real"
     named = put(real / "conf" / "policy.rego")
     (tmp_path / "base").symlink_to(real)
-    with guarding(tmp_path / "base", named) as hand:
-        check_refused(hand, reading("conf/policy.rego") + moving("conf"))
+    with guarding(tmp_path / "base", named) as agent:
+        check_refused(agent, reading("conf/policy.rego") + moving("conf"))
 
 
 def test_what_is_swapped_in_while_we_walk_is_known_by_what_it_is(tmp_path: Path) -> None:

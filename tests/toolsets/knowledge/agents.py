@@ -1,4 +1,4 @@
-"""A librarian at the knowledge tools: a real store behind them, a project, two tasks, and perhaps a repository."""
+"""An agent with the knowledge tools: a real store behind them, a project, two tasks, and perhaps a repository."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLANNED = "nodeK7xQ2m"
 Said = dict[str, Any]
 
 
-class Librarian(Agent):
+class KnowledgeAgent(Agent):
     def __init__(self, runner: asyncio.Runner, policy: Policy, toolset: Toolset) -> None:
         super().__init__(runner, policy)
         self.toolset = toolset
@@ -144,13 +144,13 @@ def kind_of(entity: Said) -> str:
 
 
 @contextmanager
-def keeping(policy: Policy | None = None, *, repo: Path | None = None, **settings: Any) -> Iterator[Librarian]:
+def keeping(policy: Policy | None = None, *, repo: Path | None = None, **settings: Any) -> Iterator[KnowledgeAgent]:
     with asyncio.Runner() as runner:
-        tool_context = make_tool_context(repo=repo or Path(os.devnull), clock=lambda: librarian.now, **settings)
-        librarian = Librarian(runner, policy or Embedded("single-user"), make_toolset(tool_context))
-        librarian.found()
-        yield librarian
-        runner.run(librarian.store.close())
+        tool_context = make_tool_context(repo=repo or Path(os.devnull), clock=lambda: agent.now, **settings)
+        agent = KnowledgeAgent(runner, policy or Embedded("single-user"), make_toolset(tool_context))
+        agent.found()
+        yield agent
+        runner.run(agent.store.close())
 
 
 class Checkout:

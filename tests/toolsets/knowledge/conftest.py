@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolsets.knowledge.agents import Checkout, Librarian, keeping
+from tests.toolsets.knowledge.agents import Checkout, KnowledgeAgent, keeping
 
 
 @pytest.fixture
-def librarian() -> Iterator[Librarian]:
+def agent() -> Iterator[KnowledgeAgent]:
     """With a project and a task, and no repository at hand."""
-    with keeping() as librarian:
-        yield librarian
+    with keeping() as agent:
+        yield agent
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 @pytest.fixture
-def in_repo(checkout: Checkout) -> Iterator[Librarian]:
-    """The librarian of that repository."""
-    with keeping(repo=checkout.root) as librarian:
-        yield librarian
+def in_repo(checkout: Checkout) -> Iterator[KnowledgeAgent]:
+    """In that repository."""
+    with keeping(repo=checkout.root) as agent:
+        yield agent

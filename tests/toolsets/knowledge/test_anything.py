@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tallystick.server.dispatch import Done, OfferedTool, Refused, call
 from tallystick.toolsets.knowledge import TOOLSET
-from tests.toolsets.knowledge.agents import LATER, OTHER, SHOP, TASK, Librarian
+from tests.toolsets.knowledge.agents import LATER, OTHER, SHOP, TASK, KnowledgeAgent
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -36,12 +36,10 @@ CODES = {"VALIDATION_ERROR", "NOT_FOUND", "CONFLICT", "INVARIANT_VIOLATION"}
 @settings(max_examples=200)
 @given(CALLS)
 def test_whatever_is_said_is_answered_or_refused_in_the_envelope(
-    librarian: Librarian, said: tuple[int, dict[str, Any]]
+    agent: KnowledgeAgent, said: tuple[int, dict[str, Any]]
 ) -> None:
-    tool = list(librarian.tools.values())[said[0]]
-    outcome = librarian.run(
-        call(OfferedTool(librarian.toolset, tool), said[1], librarian.store, lambda: librarian.principal)
-    )
+    tool = list(agent.tools.values())[said[0]]
+    outcome = agent.run(call(OfferedTool(agent.toolset, tool), said[1], agent.store, lambda: agent.principal))
     if isinstance(outcome, Done):
         assert outcome.data["success"] is True
     else:

@@ -9,15 +9,15 @@ import pytest
 
 from tallystick.clock import to_text
 from tests.toolsets.agent import NOON
-from tests.toolsets.knowledge.agents import LATER, PLANNED, TASK, Librarian
+from tests.toolsets.knowledge.agents import LATER, PLANNED, TASK, KnowledgeAgent
 
 NOBODY = "f" * 32
 
 
-def test_an_entry_is_appended_with_all_its_fields(librarian: Librarian) -> None:
-    for create, kind in ((librarian.atom, "atom"), (librarian.molecule, "molecule")):
+def test_an_entry_is_appended_with_all_its_fields(agent: KnowledgeAgent) -> None:
+    for create, kind in ((agent.atom, "atom"), (agent.molecule, "molecule")):
         entity = create()
-        said = librarian.told(
+        said = agent.told(
             "manage_changelog",
             operation="append",
             parentType=kind,
@@ -35,15 +35,15 @@ def test_an_entry_is_appended_with_all_its_fields(librarian: Librarian) -> None:
             "summary": "moved to the registry",
             "createdAt": to_text(NOON),
         }
-        assert librarian.history(entity)["entries"] == [entry]
-        assert librarian.get(entity)[kind]["version"] == 1, "history is no change of the entity"
+        assert agent.history(entity)["entries"] == [entry]
+        assert agent.get(entity)[kind]["version"] == 1, "history is no change of the entity"
 
 
-def test_entries_come_newest_first_and_in_pages(librarian: Librarian) -> None:
-    atom = librarian.atom()
+def test_entries_come_newest_first_and_in_pages(agent: KnowledgeAgent) -> None:
+    atom = agent.atom()
     for number in range(25):
-        librarian.append(atom, str(number), taskId=PLANNED)
-    found = librarian.history(atom)
+        agent.append(atom, str(number), taskId=PLANNED)
+    found = agent.history(atom)
     assert [entry["summary"] for entry in found["entries"]] == [str(number) for number in range(24, 4, -1)]
     assert {key: found[key] for key in found if key != "entries"} == {
         "count": 20,
@@ -52,34 +52,34 @@ def test_entries_come_newest_first_and_in_pages(librarian: Librarian) -> None:
         "offset": 0,
         "nextOffset": 20,
     }
-    rest = librarian.history(atom, limit="100", offset="20")
+    rest = agent.history(atom, limit="100", offset="20")
     assert [entry["summary"] for entry in rest["entries"]] == ["4", "3", "2", "1", "0"]
     assert {key: rest[key] for key in rest if key != "entries"} == {"count": 5, "total": 25, "limit": 100, "offset": 20}
 
 
 @pytest.mark.parametrize(("asked", "limit"), [(0, 1), (-1, 1), (1_000, 100), (None, 20)])
-def test_the_limit_is_brought_into_bounds(librarian: Librarian, asked: int | None, limit: int) -> None:
-    assert librarian.history(librarian.atom(), limit=asked)["limit"] == limit
+def test_the_limit_is_brought_into_bounds(agent: KnowledgeAgent, asked: int | None, limit: int) -> None:
+    assert agent.history(agent.atom(), limit=asked)["limit"] == limit
 
 
-def test_a_page_of_long_entries_is_cut_and_says_where_to_go_on(librarian: Librarian) -> None:
-    atom = librarian.atom()
+def test_a_page_of_long_entries_is_cut_and_says_where_to_go_on(agent: KnowledgeAgent) -> None:
+    atom = agent.atom()
     for number in range(15):
-        librarian.append(atom, f"{number:02}" + "x" * 4_094)
-    found = librarian.history(atom)
+        agent.append(atom, f"{number:02}" + "x" * 4_094)
+    found = agent.history(atom)
     assert found["nextOffset"] == found["count"] == 11
-    assert librarian.history(atom, offset=11)["count"] == 4
+    assert agent.history(atom, offset=11)["count"] == 4
 
 
-def test_the_history_of_what_never_was_is_empty(librarian: Librarian) -> None:
-    said = librarian.told("manage_changelog", operation="search", parentType="atom", parentId=NOBODY)
+def test_the_history_of_what_never_was_is_empty(agent: KnowledgeAgent) -> None:
+    said = agent.told("manage_changelog", operation="search", parentType="atom", parentId=NOBODY)
     assert said["data"] == {"entries": [], "count": 0, "total": 0, "limit": 20, "offset": 0}
 
 
-def test_an_atom_and_a_molecule_have_histories_of_their_own(librarian: Librarian) -> None:
-    atom = librarian.atom()
-    librarian.append(atom, "mine")
-    said = librarian.told("manage_changelog", operation="search", parentType="molecule", parentId=atom["id"])
+def test_an_atom_and_a_molecule_have_histories_of_their_own(agent: KnowledgeAgent) -> None:
+    atom = agent.atom()
+    agent.append(atom, "mine")
+    said = agent.told("manage_changelog", operation="search", parentType="molecule", parentId=atom["id"])
     assert said["data"]["total"] == 0
 
 
@@ -105,26 +105,26 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("said", "code", "message"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
 def test_an_entry_that_breaks_a_rule_is_refused(
-    librarian: Librarian, said: dict[str, Any], code: str, message: str
+    agent: KnowledgeAgent, said: dict[str, Any], code: str, message: str
 ) -> None:
-    atom = librarian.atom()
+    atom = agent.atom()
     good = {"operation": "append", "parentType": "atom", "parentId": atom["id"], "taskId": TASK, "summary": "s"}
-    error = librarian.refusal("manage_changelog", **good | said)
+    error = agent.refusal("manage_changelog", **good | said)
     assert (error["code"], error["message"]) == (code, message)
 
 
-def test_the_longest_summary_is_kept_whole(librarian: Librarian) -> None:
-    assert librarian.append(librarian.atom(), " " + "é" * 2_048)["summary"] == "é" * 2_048
+def test_the_longest_summary_is_kept_whole(agent: KnowledgeAgent) -> None:
+    assert agent.append(agent.atom(), " " + "é" * 2_048)["summary"] == "é" * 2_048
 
 
-def test_an_atom_is_no_parent_as_a_molecule(librarian: Librarian) -> None:
-    said = {"parentType": "molecule", "parentId": librarian.atom()["id"], "taskId": TASK, "summary": "s"}
-    assert librarian.refusal("manage_changelog", operation="append", **said)["code"] == "NOT_FOUND"
+def test_an_atom_is_no_parent_as_a_molecule(agent: KnowledgeAgent) -> None:
+    said = {"parentType": "molecule", "parentId": agent.atom()["id"], "taskId": TASK, "summary": "s"}
+    assert agent.refusal("manage_changelog", operation="append", **said)["code"] == "NOT_FOUND"
 
 
-def test_times_follow_the_order_of_the_log_even_when_the_clock_goes_back(librarian: Librarian) -> None:
-    atom = librarian.atom()
-    librarian.now -= 5_000
-    entry = librarian.append(atom, "later, by a clock that is behind")
+def test_times_follow_the_order_of_the_log_even_when_the_clock_goes_back(agent: KnowledgeAgent) -> None:
+    atom = agent.atom()
+    agent.now -= 5_000
+    entry = agent.append(atom, "later, by a clock that is behind")
     assert entry["createdAt"] == atom["createdAt"]
-    assert librarian.update(atom, name="n")["updatedAt"] == atom["updatedAt"]
+    assert agent.update(atom, name="n")["updatedAt"] == atom["updatedAt"]

@@ -19,16 +19,16 @@ from tallystick.toolsets.knowledge.path_context import (
     graph_hints,
     repository_paths,
 )
-from tests.toolsets.knowledge.agents import OTHER, SHOP, TASK, Librarian
+from tests.toolsets.knowledge.agents import OTHER, SHOP, TASK, KnowledgeAgent
 
 Said = dict[str, Any]
 
 
 @pytest.fixture
-def payments(librarian: Librarian) -> Librarian:
-    domain = librarian.molecule("Payment Domain", knowledge="idempotent webhooks")
-    gateway = librarian.atom("Stripe Integration", "src/payments/gateway/**", moleculeId=domain["id"])
-    handlers = librarian.atom(
+def payments(agent: KnowledgeAgent) -> KnowledgeAgent:
+    domain = agent.molecule("Payment Domain", knowledge="idempotent webhooks")
+    gateway = agent.atom("Stripe Integration", "src/payments/gateway/**", moleculeId=domain["id"])
+    handlers = agent.atom(
         "Webhook Handlers",
         "src/payments/webhook-*.ts",
         "src/payments/stripe-*.ts",
@@ -36,18 +36,18 @@ def payments(librarian: Librarian) -> Librarian:
         knowledge="all extend BaseWebhookHandler",
         relatedAtoms=[{"atomId": gateway["id"], "reason": "webhooks call the gateway"}],
     )
-    librarian.append(handlers, "retries added")
-    librarian.append(domain, "domain made")
-    librarian.atom("Retry Utilities", "src/shared/retry-*.ts", knowledge="exponential backoff")
-    librarian.atom("Elsewhere", "src/**", projectId=OTHER)
-    return librarian
+    agent.append(handlers, "retries added")
+    agent.append(domain, "domain made")
+    agent.atom("Retry Utilities", "src/shared/retry-*.ts", knowledge="exponential backoff")
+    agent.atom("Elsewhere", "src/**", projectId=OTHER)
+    return agent
 
 
 def atoms_of(found: Said) -> list[Said]:
     return [*(atom for molecule in found["molecules"] for atom in molecule["atoms"]), *found["orphanAtoms"]]
 
 
-def test_files_are_told_with_their_atoms_molecules_and_history(payments: Librarian) -> None:
+def test_files_are_told_with_their_atoms_molecules_and_history(payments: KnowledgeAgent) -> None:
     found = payments.context(
         "src/payments/webhook-handler.ts, src/payments/stripe-gateway.ts, src/shared/retry-utils.ts,"
         " src/payments/new.ts"
@@ -99,7 +99,7 @@ def test_files_are_told_with_their_atoms_molecules_and_history(payments: Librari
     assert [entry["summary"] for entry in domain["changelog"]] == ["domain made"]
 
 
-def test_only_so_many_entries_are_shown_as_were_asked_for(payments: Librarian) -> None:
+def test_only_so_many_entries_are_shown_as_were_asked_for(payments: KnowledgeAgent) -> None:
     [handlers] = payments.context("src/payments/stripe-a.ts")["molecules"][0]["atoms"]
     for number in range(6):
         payments.append({"id": handlers["id"], "paths": []}, f"{number}")
@@ -107,24 +107,24 @@ def test_only_so_many_entries_are_shown_as_were_asked_for(payments: Librarian) -
     assert [entry["summary"] for entry in shown["changelog"]] == ["5", "4"]
 
 
-def test_a_file_may_belong_to_several_atoms_and_is_named_once_in_each(librarian: Librarian) -> None:
-    librarian.atom("Auth", "src/auth/**", "src/shared/**", "src/shared/*.ts")
-    librarian.atom("Payments", "src/shared/http.ts")
-    found = librarian.context("src/shared/http.ts")
+def test_a_file_may_belong_to_several_atoms_and_is_named_once_in_each(agent: KnowledgeAgent) -> None:
+    agent.atom("Auth", "src/auth/**", "src/shared/**", "src/shared/*.ts")
+    agent.atom("Payments", "src/shared/http.ts")
+    found = agent.context("src/shared/http.ts")
     assert [(atom["name"], atom["matchedPaths"]) for atom in found["orphanAtoms"]] == [
         ("Auth", ["src/shared/http.ts"]),
         ("Payments", ["src/shared/http.ts"]),
     ]
 
 
-def test_the_order_is_by_name_in_any_case_and_then_by_id(librarian: Librarian) -> None:
-    same = [librarian.molecule("same") for _ in range(3)]
-    for molecule in (*same, librarian.molecule("Beta"), librarian.molecule("alpha")):
+def test_the_order_is_by_name_in_any_case_and_then_by_id(agent: KnowledgeAgent) -> None:
+    same = [agent.molecule("same") for _ in range(3)]
+    for molecule in (*same, agent.molecule("Beta"), agent.molecule("alpha")):
         for name in ("two", "One", "one"):
-            librarian.atom(name, "**", moleculeId=molecule["id"])
-    librarian.atom("b", "**")
-    librarian.atom("A", "**")
-    found = librarian.context("x")
+            agent.atom(name, "**", moleculeId=molecule["id"])
+    agent.atom("b", "**")
+    agent.atom("A", "**")
+    found = agent.context("x")
     assert [molecule["name"] for molecule in found["molecules"]] == ["alpha", "Beta", "same", "same", "same"]
     assert [molecule["id"] for molecule in found["molecules"][2:]] == sorted(molecule["id"] for molecule in same)
     for molecule in found["molecules"]:
@@ -149,32 +149,32 @@ def test_the_order_is_by_name_in_any_case_and_then_by_id(librarian: Librarian) -
     ],
 )
 def test_paths_are_read_in_any_form_and_told_as_they_were_spelt(
-    librarian: Librarian, said: Any, matched: list[str], unmatched: list[str]
+    agent: KnowledgeAgent, said: Any, matched: list[str], unmatched: list[str]
 ) -> None:
-    librarian.atom("Source", "src/**")
-    found = librarian.context(said)
+    agent.atom("Source", "src/**")
+    found = agent.context(said)
     assert [path for atom in found["orphanAtoms"] for path in atom["matchedPaths"]] == matched
     assert found["unmatchedPaths"] == unmatched
 
 
-def test_an_entity_type_makes_no_difference(payments: Librarian) -> None:
+def test_an_entity_type_makes_no_difference(payments: KnowledgeAgent) -> None:
     asked = "src/shared/retry-utils.ts"
     assert payments.context(asked, entityType="molecule") == payments.context(asked)
 
 
-def test_nothing_known_is_said_so(librarian: Librarian) -> None:
-    assert librarian.context("a,b") == {"molecules": [], "orphanAtoms": [], "unmatchedPaths": ["a", "b"]}
+def test_nothing_known_is_said_so(agent: KnowledgeAgent) -> None:
+    assert agent.context("a,b") == {"molecules": [], "orphanAtoms": [], "unmatchedPaths": ["a", "b"]}
 
 
 # -- how much
 
 
-def test_what_is_too_much_loses_history_first_then_its_longest_texts(librarian: Librarian) -> None:
-    short = librarian.atom("short", "**", knowledge="brief")
-    librarian.append(short, "s" * 4_000)
+def test_what_is_too_much_loses_history_first_then_its_longest_texts(agent: KnowledgeAgent) -> None:
+    short = agent.atom("short", "**", knowledge="brief")
+    agent.append(short, "s" * 4_000)
     for number in range(4):
-        librarian.atom(f"long {number}", "**", knowledge="x" * 30_000)
-    found = librarian.context("a")
+        agent.atom(f"long {number}", "**", knowledge="x" * 30_000)
+    found = agent.context("a")
     assert found["truncated"] is True
     assert "atomsOmitted" not in found
     atoms = {atom["name"]: atom for atom in found["orphanAtoms"]}
@@ -185,22 +185,22 @@ def test_what_is_too_much_loses_history_first_then_its_longest_texts(librarian: 
     assert atoms["long 0"]["knowledgeTruncated"] is True
 
 
-def test_history_alone_is_left_out_where_that_is_enough(librarian: Librarian) -> None:
+def test_history_alone_is_left_out_where_that_is_enough(agent: KnowledgeAgent) -> None:
     for number in range(5):
-        atom = librarian.atom(f"{number}", "**", knowledge="x" * 5_000)
+        atom = agent.atom(f"{number}", "**", knowledge="x" * 5_000)
         for _ in range(5):
-            librarian.append(atom, "s" * 4_000)
-    found = librarian.context("a")
+            agent.append(atom, "s" * 4_000)
+    found = agent.context("a")
     assert [len(atom["knowledge"]) for atom in found["orphanAtoms"]] == [5_000] * 5
     assert "atomsOmitted" not in found
 
 
-def test_however_much_matches_the_answer_stays_small_and_says_what_is_missing(librarian: Librarian) -> None:
-    molecule = librarian.molecule(knowledge="m" * 30_000)
+def test_however_much_matches_the_answer_stays_small_and_says_what_is_missing(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule(knowledge="m" * 30_000)
     for number in range(60):
-        librarian.atom(f"{number:03}", "**", knowledge="é\n" * 2_000, moleculeId=molecule["id"] if number % 2 else None)
+        agent.atom(f"{number:03}", "**", knowledge="é\n" * 2_000, moleculeId=molecule["id"] if number % 2 else None)
     paths = [f"some/rather/long/directory/name/{number}.ts" for number in range(300)]
-    found = librarian.context(paths)
+    found = agent.context(paths)
     assert len(msgspec.json.encode(found)) <= 50_000
     shown = atoms_of(found)
     assert len(shown) + found.get("atomsOmitted", 0) == 60
@@ -208,39 +208,39 @@ def test_however_much_matches_the_answer_stays_small_and_says_what_is_missing(li
     assert all(atom["knowledge"] for atom in shown)
 
 
-def test_paths_that_nobody_knows_are_counted_where_they_are_too_many(librarian: Librarian) -> None:
+def test_paths_that_nobody_knows_are_counted_where_they_are_too_many(agent: KnowledgeAgent) -> None:
     paths = [f"some/rather/long/directory/name/{number}.ts" for number in range(3_000)]
-    found = librarian.context(paths)
+    found = agent.context(paths)
     assert (len(found["unmatchedPaths"]), found["unmatchedPathsOmitted"]) == (100, 2_900)
 
 
-def test_an_answer_never_passes_the_limit_of_the_doors(librarian: Librarian) -> None:
+def test_an_answer_never_passes_the_limit_of_the_doors(agent: KnowledgeAgent) -> None:
     for number in range(30):
-        librarian.atom(
+        agent.atom(
             f"{number:03}",
             *(f"{'é' * 500}{pattern}" for pattern in range(19)),
             "**",
             knowledge="\x01" * 30_000,
             relatedAtoms=[{"atomId": "é" * 200, "reason": "é" * 500}] * 50,
         )
-    answer = librarian.answer("query_graph", {"operation": "context", "projectId": SHOP, "paths": "a"})
+    answer = agent.answer("query_graph", {"operation": "context", "projectId": SHOP, "paths": "a"})
     assert len(msgspec.json.encode(answer.data)) < TOKENS_MAX * BYTES_PER_TOKEN
     assert atoms_of(answer.data["data"])
 
 
-def test_what_is_written_while_an_answer_is_made_is_not_in_it(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
-    gone = librarian.atom("gone", "**", moleculeId=molecule["id"], knowledge="was here")
-    changed = librarian.atom("changed", "**", knowledge="before")
-    librarian.append(changed, "before")
-    state = librarian.partition._state
+def test_what_is_written_while_an_answer_is_made_is_not_in_it(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
+    gone = agent.atom("gone", "**", moleculeId=molecule["id"], knowledge="was here")
+    changed = agent.atom("changed", "**", knowledge="before")
+    agent.append(changed, "before")
+    state = agent.partition._state
     paths = [f"f{number}" for number in range(1_200)]
     answer = context(state, SHOP, paths, ReadFilter(state), changelog=5, bytes_max=10**6)
     next(answer)
-    librarian.delete(gone)
-    librarian.update(changed, knowledge="after")
-    librarian.append(changed, "after")
-    librarian.atom("new", "**")
+    agent.delete(gone)
+    agent.update(changed, knowledge="after")
+    agent.append(changed, "after")
+    agent.atom("new", "**")
     found = {atom["name"]: atom for atom in atoms_of(drained(answer).data)}
     assert {name: atom["knowledge"] for name, atom in found.items()} == {"gone": "was here", "changed": "before"}
     assert [entry["summary"] for entry in found["changed"]["changelog"]] == ["before"]
@@ -261,7 +261,7 @@ def test_what_is_written_while_an_answer_is_made_is_not_in_it(librarian: Librari
         ("/src/", []),
     ],
 )
-def test_a_directory_means_everything_below_it(payments: Librarian, path: str, names: list[str]) -> None:
+def test_a_directory_means_everything_below_it(payments: KnowledgeAgent, path: str, names: list[str]) -> None:
     payments.atom("Everywhere", "**/*.sql")
     found = payments.context(path)
     assert sorted(atom["name"] for atom in atoms_of(found)) == names
@@ -272,14 +272,14 @@ def test_a_directory_means_everything_below_it(payments: Librarian, path: str, n
 # -- what other toolsets carry along
 
 
-def looked(librarian: Librarian, paths: list[str], **more: Any) -> Said:
+def looked(agent: KnowledgeAgent, paths: list[str], **more: Any) -> Said:
     def look(state: State, read_filter: object) -> Said:
         return NodeKnowledge(make_tool_context()).find(state, SHOP, paths, **more).data
 
-    return librarian.run(librarian.store.read(librarian.principal, Action.READ, look))
+    return agent.run(agent.store.read(agent.principal, Action.READ, look))
 
 
-def test_knowledge_goes_along_with_the_links_of_a_task(payments: Librarian) -> None:
+def test_knowledge_goes_along_with_the_links_of_a_task(payments: KnowledgeAgent) -> None:
     links = [
         "src/shared/retry-utils.ts#L10",
         "https://example.org/src/shared/retry-x.ts",
@@ -295,12 +295,12 @@ def test_knowledge_goes_along_with_the_links_of_a_task(payments: Librarian) -> N
     assert looked(payments, []) == {}
 
 
-def test_knowledge_that_goes_along_is_short(librarian: Librarian) -> None:
+def test_knowledge_that_goes_along_is_short(agent: KnowledgeAgent) -> None:
     for number in range(50):
-        librarian.atom(f"{number}", "**", knowledge="x" * 30_000)
-    assert len(msgspec.json.encode(looked(librarian, ["a"]))) <= 12_000
-    assert looked(librarian, ["a"])["truncated"] is True
-    assert len(msgspec.json.encode(looked(librarian, ["a"], bytes_max=3_000))) <= 3_000
+        agent.atom(f"{number}", "**", knowledge="x" * 30_000)
+    assert len(msgspec.json.encode(looked(agent, ["a"]))) <= 12_000
+    assert looked(agent, ["a"])["truncated"] is True
+    assert len(msgspec.json.encode(looked(agent, ["a"], bytes_max=3_000))) <= 3_000
 
 
 def test_links_that_are_no_paths_are_passed_over() -> None:
@@ -319,7 +319,7 @@ def test_links_that_are_no_paths_are_passed_over() -> None:
     assert repository_paths(links) == ["src/a.ts", "src/b.ts", "src/c.ts"]
 
 
-def test_a_completed_task_is_answered_with_hints(payments: Librarian) -> None:
+def test_a_completed_task_is_answered_with_hints(payments: KnowledgeAgent) -> None:
     assert graph_hints() == {
         "message": "Task completed. Consider updating the knowledge graph.",
         "suggestedActions": [

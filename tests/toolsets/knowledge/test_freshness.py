@@ -17,17 +17,17 @@ from tallystick.state.knowledge import ATOM
 from tallystick.toolsets.knowledge import freshness, make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.freshness import Pin, Repository
 from tallystick.toolsets.knowledge.stale import find_stale, repin
-from tests.toolsets.knowledge.agents import OTHER, SHOP, Checkout, Librarian, keeping
+from tests.toolsets.knowledge.agents import OTHER, SHOP, Checkout, KnowledgeAgent, keeping
 
 Said = dict[str, Any]
 
 
-def told(librarian: Librarian, atom: Said) -> tuple[bool | None, list[str] | None]:
-    found = librarian.get(atom)["atom"]
+def told(agent: KnowledgeAgent, atom: Said) -> tuple[bool | None, list[str] | None]:
+    found = agent.get(atom)["atom"]
     return found.get("fresh"), found.get("changedFiles")
 
 
-def test_an_atom_that_was_pinned_is_fresh_until_its_files_change(in_repo: Librarian, checkout: Checkout) -> None:
+def test_an_atom_that_was_pinned_is_fresh_until_its_files_change(in_repo: KnowledgeAgent, checkout: Checkout) -> None:
     atom = in_repo.atom(pin=True)
     assert told(in_repo, atom) == (True, [])
     checkout.write("README.md", "two")
@@ -99,7 +99,7 @@ def made_a_link(checkout: Checkout) -> None:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_change_of_any_kind_is_noticed_and_stays_so_when_it_is_committed(
-    in_repo: Librarian, checkout: Checkout, change: Callable[[Checkout], None], files: list[str]
+    in_repo: KnowledgeAgent, checkout: Checkout, change: Callable[[Checkout], None], files: list[str]
 ) -> None:
     atom = in_repo.atom(pin=True)
     change(checkout)
@@ -111,14 +111,14 @@ def test_a_change_of_any_kind_is_noticed_and_stays_so_when_it_is_committed(
     assert told(in_repo, pinned) == (True, []), "committing what was pinned changes nothing"
 
 
-def test_ignored_files_do_not_count(in_repo: Librarian, checkout: Checkout) -> None:
+def test_ignored_files_do_not_count(in_repo: KnowledgeAgent, checkout: Checkout) -> None:
     checkout.write(".gitignore", "*.log\n")
     atom = in_repo.atom(pin=True)
     checkout.write("src/checkout/debug.log", "noise")
     assert told(in_repo, atom) == (True, [])
 
 
-def test_the_context_of_files_says_what_is_fresh(in_repo: Librarian, checkout: Checkout) -> None:
+def test_the_context_of_files_says_what_is_fresh(in_repo: KnowledgeAgent, checkout: Checkout) -> None:
     molecule = in_repo.molecule()
     in_repo.atom("Pinned", moleculeId=molecule["id"], pin=True)
     in_repo.atom("Readme", "README.md", pin="true")
@@ -139,7 +139,7 @@ def test_the_context_of_files_says_what_is_fresh(in_repo: Librarian, checkout: C
     assert (member["fresh"], member["changedFiles"]) == (False, ["src/checkout/page.ts"])
 
 
-def test_a_pin_goes_with_an_update_and_comes_off_on_request(in_repo: Librarian, checkout: Checkout) -> None:
+def test_a_pin_goes_with_an_update_and_comes_off_on_request(in_repo: KnowledgeAgent, checkout: Checkout) -> None:
     atom = in_repo.atom()
     assert told(in_repo, atom) == (None, None)
     atom = in_repo.update(atom, pin=True)
@@ -153,28 +153,28 @@ def test_a_pin_goes_with_an_update_and_comes_off_on_request(in_repo: Librarian, 
     assert told(in_repo, atom) == (None, None)
 
 
-def test_other_files_than_those_that_were_pinned_are_changed_files(in_repo: Librarian) -> None:
+def test_other_files_than_those_that_were_pinned_are_changed_files(in_repo: KnowledgeAgent) -> None:
     atom = in_repo.atom("A", "src/checkout/cart.ts", pin=True)
     atom = in_repo.update(atom, paths=["src/checkout/*"])
     assert told(in_repo, atom) == (False, ["src/checkout/page.ts"])
 
 
 def test_the_setting_pins_without_being_asked(checkout: Checkout, tmp_path: Path) -> None:
-    with keeping(repo=checkout.root, pin_knowledge=True) as librarian:
-        atom = librarian.atom()
-        assert told(librarian, atom) == (True, [])
-        assert told(librarian, librarian.atom("No", pin=False)) == (None, None)
+    with keeping(repo=checkout.root, pin_knowledge=True) as agent:
+        atom = agent.atom()
+        assert told(agent, atom) == (True, [])
+        assert told(agent, agent.atom("No", pin=False)) == (None, None)
         checkout.write("src/checkout/page.ts", "two")
-        assert told(librarian, librarian.update(atom, name="again")) == (True, [])
-    with keeping(repo=tmp_path, pin_knowledge=True) as librarian:
-        assert told(librarian, librarian.atom()) == (None, None), "without git it is as if nothing were set"
+        assert told(agent, agent.update(atom, name="again")) == (True, [])
+    with keeping(repo=tmp_path, pin_knowledge=True) as agent:
+        assert told(agent, agent.atom()) == (None, None), "without git it is as if nothing were set"
 
 
-def test_without_git_nothing_is_said_and_a_pin_is_refused(librarian: Librarian, tmp_path: Path) -> None:
-    atom = librarian.atom()
-    assert told(librarian, atom) == (None, None)
+def test_without_git_nothing_is_said_and_a_pin_is_refused(agent: KnowledgeAgent, tmp_path: Path) -> None:
+    atom = agent.atom()
+    assert told(agent, atom) == (None, None)
     said = {"operation": "update", "entityType": "atom", "id": atom["id"], "version": 1, "pin": True}
-    error = librarian.refusal("manage_graph", **said)
+    error = agent.refusal("manage_graph", **said)
     assert (error["code"], error["message"]) == (
         "VALIDATION_ERROR",
         "pin needs a git work tree that can be read in time",
@@ -183,7 +183,7 @@ def test_without_git_nothing_is_said_and_a_pin_is_refused(librarian: Librarian, 
     assert Repository(tmp_path / "nowhere").pin(["**"], "now") is None
 
 
-def test_another_repository_has_nothing_to_say(in_repo: Librarian, tmp_path: Path) -> None:
+def test_another_repository_has_nothing_to_say(in_repo: KnowledgeAgent, tmp_path: Path) -> None:
     atom = in_repo.atom(pin=True)
     elsewhere = make_toolset(make_tool_context(repo=Checkout(tmp_path / "other").root, clock=lambda: in_repo.now))
     in_repo.tools = {tool.name: tool for tool in elsewhere.tools}
@@ -217,7 +217,7 @@ def reached_by_a_link(checkout: Checkout) -> Path:
     ids=["itself", "a linked work tree", "a symbolic link"],
 )
 def test_everywhere_in_the_work_tree_the_same_is_fresh(
-    in_repo: Librarian, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, reach: Callable[[Checkout], Path]
+    in_repo: KnowledgeAgent, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, reach: Callable[[Checkout], Path]
 ) -> None:
     """The pin is that of a server in the root; a colleague's server is started anywhere and has nothing set."""
     atom = in_repo.atom(pin=True)
@@ -297,7 +297,7 @@ def test_of_a_submodule_the_commit_counts_and_its_files_are_its_own_affair(
 # -- patterns that no file fits
 
 
-def test_what_matches_no_file_is_not_fresh(in_repo: Librarian, checkout: Checkout) -> None:
+def test_what_matches_no_file_is_not_fresh(in_repo: KnowledgeAgent, checkout: Checkout) -> None:
     none = in_repo.atom("None", "src/chekout/**", pin=True)
     some = in_repo.atom("Some", "src/checkout/**", "src/old/*.ts", "{docs,notes}/**", pin=True)
     found = in_repo.get(none)["atom"]
@@ -313,7 +313,7 @@ def test_what_matches_no_file_is_not_fresh(in_repo: Librarian, checkout: Checkou
     )
 
 
-def test_a_file_that_was_deleted_leaves_its_pattern_without_any(in_repo: Librarian, checkout: Checkout) -> None:
+def test_a_file_that_was_deleted_leaves_its_pattern_without_any(in_repo: KnowledgeAgent, checkout: Checkout) -> None:
     atom = in_repo.atom("Page", PAGE, pin=True)
     assert "matchesNothing" not in in_repo.get(atom)["atom"]
     (checkout.root / PAGE).unlink()
@@ -321,7 +321,7 @@ def test_a_file_that_was_deleted_leaves_its_pattern_without_any(in_repo: Librari
     assert (found["fresh"], found["changedFiles"], found["matchesNothing"]) == (False, [PAGE], [PAGE])
 
 
-def test_patterns_that_are_no_texts_match_nothing(in_repo: Librarian) -> None:
+def test_patterns_that_are_no_texts_match_nothing(in_repo: KnowledgeAgent) -> None:
     atom = in_repo.atom(pin=True)
     pin = {"hash": "x"}
     in_repo.node(atom["id"], "knowledge/atom", projectId=SHOP, name="A", paths=[{"a": 1}, 5], version=1, pin=pin)
@@ -364,16 +364,16 @@ def test_names_of_any_kind_are_compared(checkout: Checkout) -> None:
 
 def test_many_files_are_pinned_by_their_hash_alone(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(freshness, "PINNED_FILES_MAX", 1)
-    with keeping(repo=checkout.root) as librarian:
-        atom = librarian.atom(pin=True)
-        assert told(librarian, atom) == (True, [])
+    with keeping(repo=checkout.root) as agent:
+        atom = agent.atom(pin=True)
+        assert told(agent, atom) == (True, [])
         checkout.write("src/checkout/page.ts", "two")
-        assert told(librarian, atom) == (False, None)
+        assert told(agent, atom) == (False, None)
 
 
 @pytest.mark.parametrize("bound", ["FILES_MAX", "HASHED_FILES_MAX", "HASHED_BYTES_MAX"])
 def test_what_would_take_too_long_is_not_told(
-    in_repo: Librarian, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, bound: str
+    in_repo: KnowledgeAgent, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
     atom = in_repo.atom(pin=True)
     checkout.write("src/checkout/page.ts", "two")
@@ -391,7 +391,7 @@ def test_git_that_takes_too_long_is_not_waited_for(checkout: Checkout) -> None:
     assert hurried.compare({1: (["README.md"], pin)}) == {}
 
 
-def test_only_a_few_of_many_changed_files_are_named(in_repo: Librarian, checkout: Checkout) -> None:
+def test_only_a_few_of_many_changed_files_are_named(in_repo: KnowledgeAgent, checkout: Checkout) -> None:
     atom = in_repo.atom(pin=True)
     for number in range(25):
         checkout.write(f"src/checkout/{number:02}.ts", "new")
@@ -431,7 +431,7 @@ def test_a_pin_that_makes_no_sense_is_none() -> None:
 
 
 def test_the_stale_are_listed_by_name_and_pinned_again_without_a_new_version(
-    in_repo: Librarian, checkout: Checkout
+    in_repo: KnowledgeAgent, checkout: Checkout
 ) -> None:
     tool_context = make_tool_context(repo=checkout.root, clock=lambda: in_repo.now)
     in_repo.atom("readme", "README.md", pin=True)
@@ -459,27 +459,27 @@ def test_of_the_stale_only_those_are_listed_that_may_be_read(checkout: Checkout)
             mine = request.resource_owner in (None, request.principal.actor) or request.resource_type != ATOM
             return Decision(mine or request.action is not Action.READ, "by the rule", "1")
 
-    with keeping(Own(), repo=checkout.root) as librarian:
-        tool_context = make_tool_context(repo=checkout.root, clock=lambda: librarian.now)
+    with keeping(Own(), repo=checkout.root) as agent:
+        tool_context = make_tool_context(repo=checkout.root, clock=lambda: agent.now)
         other = Principal(actor="other")
-        librarian.atom("mine", pin=True)
-        me, librarian.principal = librarian.principal, other
-        librarian.atom("theirs", pin=True)
+        agent.atom("mine", pin=True)
+        me, agent.principal = agent.principal, other
+        agent.atom("theirs", pin=True)
         checkout.write(PAGE, "two")
         for principal, name in ((me, "mine"), (other, "theirs")):
-            found = librarian.run(find_stale(tool_context, librarian.store, principal))
+            found = agent.run(find_stale(tool_context, agent.store, principal))
             assert [atom["name"] for atom in found] == [name]
 
 
-def test_without_git_nothing_is_stale_and_nothing_is_pinned_again(librarian: Librarian) -> None:
-    atom = librarian.atom()
-    librarian.node(atom["id"], "knowledge/atom", projectId=SHOP, name="A", paths=["a"], version=1, pin={"hash": "x"})
+def test_without_git_nothing_is_stale_and_nothing_is_pinned_again(agent: KnowledgeAgent) -> None:
+    atom = agent.atom()
+    agent.node(atom["id"], "knowledge/atom", projectId=SHOP, name="A", paths=["a"], version=1, pin={"hash": "x"})
     tool_context = make_tool_context(repo=Path(os.devnull))
-    assert librarian.run(find_stale(tool_context, librarian.store, librarian.principal)) == []
-    assert librarian.run(repin(tool_context, librarian.store, librarian.principal, atom["id"], tool="test")) is False
+    assert agent.run(find_stale(tool_context, agent.store, agent.principal)) == []
+    assert agent.run(repin(tool_context, agent.store, agent.principal, atom["id"], tool="test")) is False
 
 
-def test_wholesale_changes_are_told_in_few_words(in_repo: Librarian, checkout: Checkout) -> None:
+def test_wholesale_changes_are_told_in_few_words(in_repo: KnowledgeAgent, checkout: Checkout) -> None:
     for number in range(60):
         in_repo.atom(f"{number}", "src/**", pin=True)
     for number in range(20):
@@ -526,7 +526,7 @@ def test_a_repository_in_the_base_is_not_looked_at(checkout: Checkout, base: str
 
 
 def test_a_repository_that_must_be_named_is_not_the_one_around_us(
-    in_repo: Librarian, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    in_repo: KnowledgeAgent, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(checkout.root)
     pinned = Repository().pin(["**"], "now")

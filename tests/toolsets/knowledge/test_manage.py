@@ -11,7 +11,7 @@ from tallystick.clock import to_text
 from tallystick.commits import Operation, Verb
 from tallystick.policy import Action
 from tests.toolsets.agent import NOON
-from tests.toolsets.knowledge.agents import LATER, OTHER, PLANNED, SHOP, TASK, Librarian
+from tests.toolsets.knowledge.agents import LATER, OTHER, PLANNED, SHOP, TASK, KnowledgeAgent
 
 _READ = Action.READ
 NOBODY = "f" * 32
@@ -21,9 +21,9 @@ HOUR = 3_600_000
 # -- create
 
 
-def test_an_atom_is_created_with_all_its_fields(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
-    said = librarian.told(
+def test_an_atom_is_created_with_all_its_fields(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
+    said = agent.told(
         "manage_graph",
         operation="create",
         entityType="atom",
@@ -52,12 +52,12 @@ def test_an_atom_is_created_with_all_its_fields(librarian: Librarian) -> None:
         "createdAt": to_text(NOON),
         "updatedAt": to_text(NOON),
     }
-    assert librarian.get(atom)["atom"] == atom
+    assert agent.get(atom)["atom"] == atom
 
 
-def test_a_molecule_is_created_with_all_its_fields(librarian: Librarian) -> None:
-    api = librarian.molecule("API Layer")
-    molecule = librarian.molecule(
+def test_a_molecule_is_created_with_all_its_fields(agent: KnowledgeAgent) -> None:
+    api = agent.molecule("API Layer")
+    molecule = agent.molecule(
         "Pages",
         knowledge="route guards live in the middleware",
         relatedMolecules=[{"moleculeId": str(uuid.UUID(api["id"])).upper(), "reason": "pages call it"}],
@@ -76,23 +76,23 @@ def test_a_molecule_is_created_with_all_its_fields(librarian: Librarian) -> None
     }
 
 
-def test_knowledge_molecule_and_relations_may_be_left_out(librarian: Librarian) -> None:
+def test_knowledge_molecule_and_relations_may_be_left_out(agent: KnowledgeAgent) -> None:
     for nothing in ({}, {"moleculeId": None}, {"moleculeId": "null"}, {"moleculeId": ""}):
-        atom = librarian.atom(**nothing)
+        atom = agent.atom(**nothing)
         assert (atom["knowledge"], atom["moleculeId"], atom["relatedAtoms"]) == ("", None, [])
 
 
-def test_a_task_that_was_planned_and_ids_in_any_spelling_are_accepted(librarian: Librarian) -> None:
+def test_a_task_that_was_planned_and_ids_in_any_spelling_are_accepted(agent: KnowledgeAgent) -> None:
     dashed = str(uuid.UUID(SHOP)).upper()
-    atom = librarian.atom(projectId=dashed, createdByTaskId=PLANNED)
+    atom = agent.atom(projectId=dashed, createdByTaskId=PLANNED)
     assert (atom["projectId"], atom["createdByTaskId"]) == (SHOP, PLANNED)
-    assert librarian.query("get", entityType="atom", id=str(uuid.UUID(atom["id"])).upper())["atom"] == atom
+    assert agent.query("get", entityType="atom", id=str(uuid.UUID(atom["id"])).upper())["atom"] == atom
 
 
-def test_a_project_may_be_named_as_graph_open_names_it(librarian: Librarian) -> None:
-    assert librarian.atom(projectId="project 5")["projectId"] == SHOP
-    librarian.node("root5", "work/node", project=SHOP, parent=None, summary="the goal", resolved=False, rev=1)
-    assert librarian.atom(projectId="root5")["projectId"] == SHOP
+def test_a_project_may_be_named_as_graph_open_names_it(agent: KnowledgeAgent) -> None:
+    assert agent.atom(projectId="project 5")["projectId"] == SHOP
+    agent.node("root5", "work/node", project=SHOP, parent=None, summary="the goal", resolved=False, rev=1)
+    assert agent.atom(projectId="root5")["projectId"] == SHOP
 
 
 CREATED: dict[str, Any] = {
@@ -208,14 +208,14 @@ BAD_ATOMS: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("said", "code", "message"), [row[1:] for row in BAD_ATOMS], ids=[row[0] for row in BAD_ATOMS])
 def test_an_atom_that_breaks_a_rule_is_refused(
-    librarian: Librarian, said: dict[str, Any], code: str, message: str
+    agent: KnowledgeAgent, said: dict[str, Any], code: str, message: str
 ) -> None:
-    error = librarian.refusal("manage_graph", **CREATED | said)
+    error = agent.refusal("manage_graph", **CREATED | said)
     assert (error["code"], error["message"]) == (code, message)
 
 
-def test_every_fault_is_told_at_once(librarian: Librarian) -> None:
-    error = librarian.refusal("manage_graph", operation="create", entityType="atom", name="", paths=["/a", "["])
+def test_every_fault_is_told_at_once(agent: KnowledgeAgent) -> None:
+    error = agent.refusal("manage_graph", operation="create", entityType="atom", name="", paths=["/a", "["])
     assert error["details"]["problems"] == [
         "projectId is required for create operation",
         "name must not be empty",
@@ -224,21 +224,21 @@ def test_every_fault_is_told_at_once(librarian: Librarian) -> None:
     ]
 
 
-def test_what_is_just_within_the_limits_is_accepted(librarian: Librarian) -> None:
+def test_what_is_just_within_the_limits_is_accepted(agent: KnowledgeAgent) -> None:
     related = [{"atomId": "a", "reason": "r" * 500}] * 50
     patterns = ["x" * 512, *(f"p{number}/**" for number in range(19))]
-    atom = librarian.atom("é" * 255, *patterns, knowledge="é" * 16_384, relatedAtoms=related)
+    atom = agent.atom("é" * 255, *patterns, knowledge="é" * 16_384, relatedAtoms=related)
     assert (len(atom["paths"]), len(atom["knowledge"]), len(atom["relatedAtoms"])) == (20, 16_384, 50)
-    assert librarian.get(atom)["atom"] == atom
+    assert agent.get(atom)["atom"] == atom
 
 
-def test_a_molecule_of_another_project_is_refused(librarian: Librarian) -> None:
-    foreign = librarian.molecule(projectId=OTHER)
-    error = librarian.refusal("manage_graph", **CREATED | {"moleculeId": foreign["id"]})
+def test_a_molecule_of_another_project_is_refused(agent: KnowledgeAgent) -> None:
+    foreign = agent.molecule(projectId=OTHER)
+    error = agent.refusal("manage_graph", **CREATED | {"moleculeId": foreign["id"]})
     assert (error["code"], error["details"]) == ("INVARIANT_VIOLATION", {"moleculeId": foreign["id"]})
     assert error["message"] == f"molecule '{foreign['id']}' belongs to another project"
-    atom = librarian.atom()
-    error = librarian.refusal(
+    atom = agent.atom()
+    error = agent.refusal(
         "manage_graph", operation="update", entityType="atom", id=atom["id"], version=1, moleculeId=foreign["id"]
     )
     assert error["code"] == "INVARIANT_VIOLATION"
@@ -247,11 +247,11 @@ def test_a_molecule_of_another_project_is_refused(librarian: Librarian) -> None:
 # -- update
 
 
-def test_an_update_changes_what_it_names_and_the_version(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
-    atom = librarian.atom(knowledge="old", relatedAtoms=[{"atomId": "x", "reason": "r"}])
-    librarian.now += HOUR
-    changed = librarian.update(
+def test_an_update_changes_what_it_names_and_the_version(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
+    atom = agent.atom(knowledge="old", relatedAtoms=[{"atomId": "x", "reason": "r"}])
+    agent.now += HOUR
+    changed = agent.update(
         atom,
         name=" New ",
         paths=["lib/**"],
@@ -270,61 +270,61 @@ def test_an_update_changes_what_it_names_and_the_version(librarian: Librarian) -
         "version": 2,
         "updatedAt": to_text(NOON + HOUR),
     }
-    assert librarian.context("lib/a.ts")["molecules"][0]["atoms"][0]["name"] == "New"
-    assert librarian.context("src/checkout/a.ts")["unmatchedPaths"] == ["src/checkout/a.ts"]
+    assert agent.context("lib/a.ts")["molecules"][0]["atoms"][0]["name"] == "New"
+    assert agent.context("src/checkout/a.ts")["unmatchedPaths"] == ["src/checkout/a.ts"]
 
 
-def test_what_an_update_does_not_name_stays(librarian: Librarian) -> None:
-    molecule = librarian.molecule(relatedMolecules=[{"moleculeId": "x", "reason": "r"}], knowledge="kept")
-    changed = librarian.update(molecule, name="Renamed")
+def test_what_an_update_does_not_name_stays(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule(relatedMolecules=[{"moleculeId": "x", "reason": "r"}], knowledge="kept")
+    changed = agent.update(molecule, name="Renamed")
     assert changed == molecule | {"name": "Renamed", "version": 2}
-    atom = librarian.atom(moleculeId=molecule["id"], knowledge="kept")
-    assert librarian.update(atom, name="Renamed") == atom | {"name": "Renamed", "version": 2}
+    atom = agent.atom(moleculeId=molecule["id"], knowledge="kept")
+    assert agent.update(atom, name="Renamed") == atom | {"name": "Renamed", "version": 2}
 
 
 @pytest.mark.parametrize("nothing", [None, "null", "", "NULL"])
-def test_null_as_molecule_makes_an_orphan(librarian: Librarian, nothing: str | None) -> None:
-    atom = librarian.atom(moleculeId=librarian.molecule()["id"])
-    assert librarian.update(atom, moleculeId=nothing)["moleculeId"] is None
+def test_null_as_molecule_makes_an_orphan(agent: KnowledgeAgent, nothing: str | None) -> None:
+    atom = agent.atom(moleculeId=agent.molecule()["id"])
+    assert agent.update(atom, moleculeId=nothing)["moleculeId"] is None
 
 
-def test_overwriting_replaces_the_knowledge_and_may_clear_it(librarian: Librarian) -> None:
-    atom = librarian.atom(knowledge="one")
-    atom = librarian.update(atom, knowledge="two", knowledgeMode="overwrite")
+def test_overwriting_replaces_the_knowledge_and_may_clear_it(agent: KnowledgeAgent) -> None:
+    atom = agent.atom(knowledge="one")
+    atom = agent.update(atom, knowledge="two", knowledgeMode="overwrite")
     assert atom["knowledge"] == "two"
-    assert librarian.update(atom, knowledge="")["knowledge"] == ""
+    assert agent.update(atom, knowledge="")["knowledge"] == ""
 
 
-def test_appending_adds_a_line_that_says_when_and_for_which_task(librarian: Librarian) -> None:
-    for create in (librarian.atom, librarian.molecule):
+def test_appending_adds_a_line_that_says_when_and_for_which_task(agent: KnowledgeAgent) -> None:
+    for create in (agent.atom, agent.molecule):
         entity = create(knowledge="one")
-        entity = librarian.update(entity, knowledge=" two \n", knowledgeMode="append", lastTaskId=LATER)
-        stamp = to_text(librarian.now)
+        entity = agent.update(entity, knowledge=" two \n", knowledgeMode="append", lastTaskId=LATER)
+        stamp = to_text(agent.now)
         assert entity["knowledge"] == f"one\n\n---[{stamp} task:{LATER}]---\ntwo"
-        entity = librarian.update(entity, knowledge="three", knowledgeMode="append")
+        entity = agent.update(entity, knowledge="three", knowledgeMode="append")
         assert entity["knowledge"] == f"one\n\n---[{stamp} task:{LATER}]---\ntwo\n\n---[{stamp}]---\nthree"
 
 
-def test_the_line_is_there_even_when_nothing_was_known_before(librarian: Librarian) -> None:
-    atom = librarian.update(librarian.atom(), knowledge="first", knowledgeMode="append")
+def test_the_line_is_there_even_when_nothing_was_known_before(agent: KnowledgeAgent) -> None:
+    atom = agent.update(agent.atom(), knowledge="first", knowledgeMode="append")
     assert atom["knowledge"] == f"\n\n---[{to_text(NOON)}]---\nfirst"
 
 
-def test_appending_past_the_limit_is_refused_and_nothing_is_added(librarian: Librarian) -> None:
-    atom = librarian.atom(knowledge="x" * 32_700)
+def test_appending_past_the_limit_is_refused_and_nothing_is_added(agent: KnowledgeAgent) -> None:
+    atom = agent.atom(knowledge="x" * 32_700)
     said = {"operation": "update", "entityType": "atom", "id": atom["id"], "version": 1}
-    error = librarian.refusal("manage_graph", **said, knowledge="y" * 40, knowledgeMode="append")
+    error = agent.refusal("manage_graph", **said, knowledge="y" * 40, knowledgeMode="append")
     assert (error["code"], error["message"]) == ("VALIDATION_ERROR", "knowledge has 32775 bytes, more than 32768")
-    assert librarian.get(atom)["atom"] == atom
+    assert agent.get(atom)["atom"] == atom
 
 
-def test_a_stale_version_is_refused_with_the_current_one(librarian: Librarian) -> None:
-    for create in (librarian.atom, librarian.molecule):
+def test_a_stale_version_is_refused_with_the_current_one(agent: KnowledgeAgent) -> None:
+    for create in (agent.atom, agent.molecule):
         entity = create()
-        librarian.update(entity, name="second")
+        agent.update(entity, name="second")
         kind = "atom" if "paths" in entity else "molecule"
         for said in ({"operation": "update", "name": "third"}, {"operation": "delete"}):
-            error = librarian.refusal("manage_graph", **said, entityType=kind, id=entity["id"], version=1)
+            error = agent.refusal("manage_graph", **said, entityType=kind, id=entity["id"], version=1)
             assert (error["code"], error["message"]) == ("CONFLICT", "Version conflict: expected 1, found 2")
             assert error["details"]["currentVersion"] == 2
 
@@ -379,39 +379,39 @@ BAD_UPDATES: list[tuple[str, dict[str, Any], str, str]] = [
     ("said", "code", "message"), [row[1:] for row in BAD_UPDATES], ids=[row[0] for row in BAD_UPDATES]
 )
 def test_an_update_that_breaks_a_rule_is_refused(
-    librarian: Librarian, said: dict[str, Any], code: str, message: str
+    agent: KnowledgeAgent, said: dict[str, Any], code: str, message: str
 ) -> None:
-    atom = librarian.atom()
+    atom = agent.atom()
     good = {"operation": "update", "entityType": "atom", "id": atom["id"], "version": 1, "name": "n"}
-    error = librarian.refusal("manage_graph", **good | said)
+    error = agent.refusal("manage_graph", **good | said)
     assert (error["code"], error["message"]) == (code, message)
-    assert librarian.get(atom)["atom"] == atom
+    assert agent.get(atom)["atom"] == atom
 
 
-def test_its_own_project_may_be_named_again(librarian: Librarian) -> None:
-    assert librarian.update(librarian.atom(), name="n", projectId=str(uuid.UUID(SHOP)))["version"] == 2
+def test_its_own_project_may_be_named_again(agent: KnowledgeAgent) -> None:
+    assert agent.update(agent.atom(), name="n", projectId=str(uuid.UUID(SHOP)))["version"] == 2
 
 
-def test_nothing_is_related_to_itself(librarian: Librarian) -> None:
-    for create, key in ((librarian.atom, "atomId"), (librarian.molecule, "moleculeId")):
+def test_nothing_is_related_to_itself(agent: KnowledgeAgent) -> None:
+    for create, key in ((agent.atom, "atomId"), (agent.molecule, "moleculeId")):
         entity = create()
         kind = key.removesuffix("Id")
         field = f"related{kind.capitalize()}s"
         said = {"id": entity["id"], "version": 1, field: [{key: str(uuid.UUID(entity["id"])), "reason": "r"}]}
-        error = librarian.refusal("manage_graph", operation="update", entityType=kind, **said)
+        error = agent.refusal("manage_graph", operation="update", entityType=kind, **said)
         assert error["message"] == f"{field} must not name the {kind} itself"
 
 
-def test_what_is_read_can_be_written_back(librarian: Librarian) -> None:
-    other = librarian.atom("Other")
-    atom = librarian.atom(relatedAtoms=[{"atomId": other["id"], "reason": "r"}])
-    assert librarian.update(atom, relatedAtoms=atom["relatedAtoms"])["relatedAtoms"] == atom["relatedAtoms"]
+def test_what_is_read_can_be_written_back(agent: KnowledgeAgent) -> None:
+    other = agent.atom("Other")
+    atom = agent.atom(relatedAtoms=[{"atomId": other["id"], "reason": "r"}])
+    assert agent.update(atom, relatedAtoms=atom["relatedAtoms"])["relatedAtoms"] == atom["relatedAtoms"]
 
 
-def test_molecules_know_nothing_of_paths(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
+def test_molecules_know_nothing_of_paths(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
     said = {"operation": "update", "entityType": "molecule", "id": molecule["id"], "version": 1}
-    error = librarian.refusal("manage_graph", **said, paths=["a"], moleculeId=molecule["id"], relatedAtoms=[], pin=True)
+    error = agent.refusal("manage_graph", **said, paths=["a"], moleculeId=molecule["id"], relatedAtoms=[], pin=True)
     assert (error["code"], error["details"]["problems"]) == (
         "VALIDATION_ERROR",
         [
@@ -423,26 +423,24 @@ def test_molecules_know_nothing_of_paths(librarian: Librarian) -> None:
             " lastTaskId",
         ],
     )
-    error = librarian.refusal("manage_graph", **said)
+    error = agent.refusal("manage_graph", **said)
     assert error["message"] == "update needs at least one of name, knowledge, relatedMolecules"
 
 
-def test_an_update_that_changes_nothing_writes_nothing(librarian: Librarian) -> None:
-    atom = librarian.atom(knowledge="k")
-    before = librarian.log.head()
+def test_an_update_that_changes_nothing_writes_nothing(agent: KnowledgeAgent) -> None:
+    atom = agent.atom(knowledge="k")
+    before = agent.log.head()
     same = {name: atom[name] for name in ("name", "knowledge", "paths", "moleculeId", "relatedAtoms", "lastTaskId")}
-    assert librarian.update(atom, **same) == atom
-    assert librarian.log.head() == before
-    assert librarian.update(atom, name="other")["version"] == 2
+    assert agent.update(atom, **same) == atom
+    assert agent.log.head() == before
+    assert agent.update(atom, name="other")["version"] == 2
 
 
-def test_the_task_is_noted_with_the_commit(librarian: Librarian) -> None:
-    atom = librarian.atom(createdByTaskId=str(uuid.UUID(TASK)))
-    librarian.update(atom, name="n", lastTaskId=LATER)
-    lineage = librarian.run(
-        librarian.store.read(
-            librarian.principal, _READ, lambda state, read_filter: state.lineage(atom["id"], "direct", 0, 9)
-        )
+def test_the_task_is_noted_with_the_commit(agent: KnowledgeAgent) -> None:
+    atom = agent.atom(createdByTaskId=str(uuid.UUID(TASK)))
+    agent.update(atom, name="n", lastTaskId=LATER)
+    lineage = agent.run(
+        agent.store.read(agent.principal, _READ, lambda state, read_filter: state.lineage(atom["id"], "direct", 0, 9))
     )
     assert lineage is not None
     assert [(step.commit.tool, step.commit.run_context) for step in lineage.steps] == [
@@ -454,113 +452,113 @@ def test_the_task_is_noted_with_the_commit(librarian: Librarian) -> None:
 # -- delete
 
 
-def test_deleting_a_molecule_orphans_its_atoms_and_takes_its_history(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
-    librarian.append(molecule, "made")
-    atoms = [librarian.atom(name, moleculeId=molecule["id"]) for name in ("A", "B")]
-    librarian.append(atoms[0], "kept")
-    molecule = librarian.update(molecule, name="n", lastTaskId=LATER)
-    librarian.now += HOUR
-    assert librarian.delete(molecule) == {"deleted": True, "id": molecule["id"], "orphanedAtoms": 2}
+def test_deleting_a_molecule_orphans_its_atoms_and_takes_its_history(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
+    agent.append(molecule, "made")
+    atoms = [agent.atom(name, moleculeId=molecule["id"]) for name in ("A", "B")]
+    agent.append(atoms[0], "kept")
+    molecule = agent.update(molecule, name="n", lastTaskId=LATER)
+    agent.now += HOUR
+    assert agent.delete(molecule) == {"deleted": True, "id": molecule["id"], "orphanedAtoms": 2}
     for atom in atoms:
-        now = librarian.get(atom)["atom"]
+        now = agent.get(atom)["atom"]
         assert now == atom | {"moleculeId": None, "lastTaskId": LATER, "updatedAt": to_text(NOON + HOUR)}
-    assert librarian.history(molecule)["total"] == 0
-    assert librarian.history(atoms[0])["total"] == 1
-    error = librarian.refusal("query_graph", operation="get", entityType="molecule", id=molecule["id"])
+    assert agent.history(molecule)["total"] == 0
+    assert agent.history(atoms[0])["total"] == 1
+    error = agent.refusal("query_graph", operation="get", entityType="molecule", id=molecule["id"])
     assert error["code"] == "NOT_FOUND"
 
 
-def test_the_task_that_deletes_a_molecule_is_noted_in_its_atoms(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
-    atom = librarian.atom(moleculeId=molecule["id"])
-    librarian.delete(molecule, lastTaskId=LATER)
-    assert librarian.get(atom)["atom"]["lastTaskId"] == LATER
+def test_the_task_that_deletes_a_molecule_is_noted_in_its_atoms(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
+    atom = agent.atom(moleculeId=molecule["id"])
+    agent.delete(molecule, lastTaskId=LATER)
+    assert agent.get(atom)["atom"]["lastTaskId"] == LATER
 
 
-def test_a_cascade_deletes_the_atoms_with_their_history(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
-    librarian.append(molecule, "made")
-    atom, other = librarian.atom(moleculeId=molecule["id"]), librarian.atom("Other")
-    librarian.append(atom, "made")
-    librarian.append(other, "made")
-    before = librarian.log.head().count
-    assert librarian.delete(molecule, cascade="true") == {"deleted": True, "id": molecule["id"], "deletedAtoms": 1}
-    assert librarian.log.head().count == before + 4
-    assert librarian.refusal("query_graph", operation="get", entityType="atom", id=atom["id"])["code"] == "NOT_FOUND"
-    assert (librarian.history(atom)["total"], librarian.history(other)["total"]) == (0, 1)
-    assert librarian.context("src/checkout/a")["orphanAtoms"][0]["id"] == other["id"]
+def test_a_cascade_deletes_the_atoms_with_their_history(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
+    agent.append(molecule, "made")
+    atom, other = agent.atom(moleculeId=molecule["id"]), agent.atom("Other")
+    agent.append(atom, "made")
+    agent.append(other, "made")
+    before = agent.log.head().count
+    assert agent.delete(molecule, cascade="true") == {"deleted": True, "id": molecule["id"], "deletedAtoms": 1}
+    assert agent.log.head().count == before + 4
+    assert agent.refusal("query_graph", operation="get", entityType="atom", id=atom["id"])["code"] == "NOT_FOUND"
+    assert (agent.history(atom)["total"], agent.history(other)["total"]) == (0, 1)
+    assert agent.context("src/checkout/a")["orphanAtoms"][0]["id"] == other["id"]
 
 
-def test_deleting_an_atom_takes_its_history_and_its_patterns(librarian: Librarian) -> None:
-    atom = librarian.atom()
-    librarian.append(atom, "made")
-    assert librarian.delete(atom, cascade=True) == {"deleted": True, "id": atom["id"]}
-    assert librarian.history(atom)["total"] == 0
-    assert librarian.context("src/checkout/a")["unmatchedPaths"] == ["src/checkout/a"]
+def test_deleting_an_atom_takes_its_history_and_its_patterns(agent: KnowledgeAgent) -> None:
+    atom = agent.atom()
+    agent.append(atom, "made")
+    assert agent.delete(atom, cascade=True) == {"deleted": True, "id": atom["id"]}
+    assert agent.history(atom)["total"] == 0
+    assert agent.context("src/checkout/a")["unmatchedPaths"] == ["src/checkout/a"]
 
 
-def test_what_was_tied_to_an_atom_does_not_keep_it(librarian: Librarian) -> None:
-    atom, other = librarian.atom(), librarian.atom("Other")
-    librarian.node("note")
-    librarian.put(
+def test_what_was_tied_to_an_atom_does_not_keep_it(agent: KnowledgeAgent) -> None:
+    atom, other = agent.atom(), agent.atom("Other")
+    agent.node("note")
+    agent.put(
         Operation(Verb.UPSERT_EDGE, {"from": "note", "rel": "about", "to": atom["id"], "attrs": {}}),
         Operation(Verb.UPSERT_EDGE, {"from": atom["id"], "rel": "like", "to": other["id"], "attrs": {}, "id": "e1"}),
     )
-    assert librarian.delete(atom)["deleted"] is True
-    assert librarian.get(other)["atom"] == other
+    assert agent.delete(atom)["deleted"] is True
+    assert agent.get(other)["atom"] == other
 
 
-def test_a_deletion_needs_id_and_version_and_nothing_else(librarian: Librarian) -> None:
-    error = librarian.refusal("manage_graph", operation="delete", entityType="atom", name="n", paths=["a"])
+def test_a_deletion_needs_id_and_version_and_nothing_else(agent: KnowledgeAgent) -> None:
+    error = agent.refusal("manage_graph", operation="delete", entityType="atom", name="n", paths=["a"])
     assert error["details"]["problems"] == [
         "field 'name' does not belong to delete of atom",
         "field 'paths' does not belong to delete of atom",
         "delete of atom takes id, version, lastTaskId, cascade",
     ]
-    error = librarian.refusal("manage_graph", operation="delete", entityType="atom")
+    error = agent.refusal("manage_graph", operation="delete", entityType="atom")
     assert error["details"]["problems"] == [
         "id is required for delete operation",
         "version is required for delete operation",
     ]
 
 
-def test_an_atom_is_not_deleted_as_a_molecule(librarian: Librarian) -> None:
-    atom = librarian.atom()
-    error = librarian.refusal("manage_graph", operation="delete", entityType="molecule", id=atom["id"], version=1)
+def test_an_atom_is_not_deleted_as_a_molecule(agent: KnowledgeAgent) -> None:
+    atom = agent.atom()
+    error = agent.refusal("manage_graph", operation="delete", entityType="molecule", id=atom["id"], version=1)
     assert (error["code"], error["details"]["hint"]) == ("NOT_FOUND", "it is an entity of type atom")
 
 
-def test_knowledge_may_be_written_for_work_that_is_done(librarian: Librarian) -> None:
-    librarian.node("d" * 32, "work/node", project=SHOP, parent=None, summary="done", resolved=True, rev=2)
-    assert librarian.atom(createdByTaskId="d" * 32)["version"] == 1
+def test_knowledge_may_be_written_for_work_that_is_done(agent: KnowledgeAgent) -> None:
+    agent.node("d" * 32, "work/node", project=SHOP, parent=None, summary="done", resolved=True, rev=2)
+    assert agent.atom(createdByTaskId="d" * 32)["version"] == 1
 
 
-def test_a_task_that_is_gone_does_not_take_its_knowledge_along(librarian: Librarian) -> None:
-    atom = librarian.atom(createdByTaskId=LATER)
-    librarian.put(Operation(Verb.DELETE_NODE, {"node_id": LATER}))
-    assert librarian.get(atom)["atom"]["createdByTaskId"] == LATER
-    assert librarian.update(atom, name="n")["lastTaskId"] == LATER
+def test_a_task_that_is_gone_does_not_take_its_knowledge_along(agent: KnowledgeAgent) -> None:
+    atom = agent.atom(createdByTaskId=LATER)
+    agent.put(Operation(Verb.DELETE_NODE, {"node_id": LATER}))
+    assert agent.get(atom)["atom"]["createdByTaskId"] == LATER
+    assert agent.update(atom, name="n")["lastTaskId"] == LATER
 
 
 # -- together
 
 
-def test_of_racers_on_one_version_one_succeeds_and_the_others_are_told_the_version(librarian: Librarian) -> None:
-    atom = librarian.atom()
+def test_of_racers_on_one_version_one_succeeds_and_the_others_are_told_the_version(agent: KnowledgeAgent) -> None:
+    atom = agent.atom()
     said = {"operation": "update", "entityType": "atom", "id": atom["id"], "version": 1}
-    answers = librarian.together("manage_graph", [said | {"knowledge": f"by {number}"} for number in range(8)])
+    answers = agent.together("manage_graph", [said | {"knowledge": f"by {number}"} for number in range(8)])
     won = [answer for answer in answers if answer["success"]]
     lost = [answer["error"] for answer in answers if not answer["success"]]
     assert len(won) == 1
     assert [(error["code"], error["details"]["currentVersion"]) for error in lost] == [("CONFLICT", 2)] * 7
-    assert librarian.get(atom)["atom"] == won[0]["data"]["atom"]
+    assert agent.get(atom)["atom"] == won[0]["data"]["atom"]
 
 
-def test_an_atom_is_never_left_in_a_molecule_that_is_deleted_at_the_same_time(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
+def test_an_atom_is_never_left_in_a_molecule_that_is_deleted_at_the_same_time(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
     calls = [CREATED | {"moleculeId": molecule["id"]}]
     calls += [{"operation": "delete", "entityType": "molecule", "id": molecule["id"], "version": 1}]
-    created, deleted = librarian.together("manage_graph", calls)
+    created, deleted = agent.together("manage_graph", calls)
     assert deleted["data"]["orphanedAtoms"] == 1
-    assert librarian.get(created["data"]["atom"])["atom"]["moleculeId"] is None
+    assert agent.get(created["data"]["atom"])["atom"]["moleculeId"] is None

@@ -13,7 +13,7 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.toolsets.knowledge.arguments import QueryArguments
 from tallystick.toolsets.knowledge.path_context import drained
 from tallystick.toolsets.knowledge.query import _found
-from tests.toolsets.knowledge.agents import OTHER, SHOP, Librarian
+from tests.toolsets.knowledge.agents import OTHER, SHOP, KnowledgeAgent
 
 NOBODY = "f" * 32
 
@@ -21,10 +21,10 @@ NOBODY = "f" * 32
 # -- get
 
 
-def test_an_atom_comes_with_its_newest_history(librarian: Librarian) -> None:
-    atom = librarian.atom()
-    entries = [librarian.append(atom, f"change {number}") for number in range(7)]
-    found = librarian.get(atom)
+def test_an_atom_comes_with_its_newest_history(agent: KnowledgeAgent) -> None:
+    atom = agent.atom()
+    entries = [agent.append(atom, f"change {number}") for number in range(7)]
+    found = agent.get(atom)
     assert set(found) == {"atom", "changelog"}
     assert found["changelog"] == [
         {"id": entry["id"], "taskId": entry["taskId"], "summary": entry["summary"], "createdAt": entry["createdAt"]}
@@ -45,35 +45,35 @@ def test_an_atom_comes_with_its_newest_history(librarian: Librarian) -> None:
         ({"includeChangelog": None}, 5),
     ],
 )
-def test_as_much_history_is_shown_as_was_asked_for(librarian: Librarian, asked: dict[str, Any], shown: int) -> None:
-    atom = librarian.atom()
+def test_as_much_history_is_shown_as_was_asked_for(agent: KnowledgeAgent, asked: dict[str, Any], shown: int) -> None:
+    atom = agent.atom()
     for number in range(6):
-        librarian.append(atom, f"change {number}")
-    assert len(librarian.get(atom, **asked)["changelog"]) == shown
+        agent.append(atom, f"change {number}")
+    assert len(agent.get(atom, **asked)["changelog"]) == shown
 
 
-def test_history_can_be_left_out(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
-    atom = librarian.atom(moleculeId=molecule["id"])
-    librarian.append(atom, "made")
-    assert set(librarian.get(atom, includeChangelog=False)) == {"atom"}
-    found = librarian.get(molecule, includeChangelog="false")
+def test_history_can_be_left_out(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
+    atom = agent.atom(moleculeId=molecule["id"])
+    agent.append(atom, "made")
+    assert set(agent.get(atom, includeChangelog=False)) == {"atom"}
+    found = agent.get(molecule, includeChangelog="false")
     assert set(found) == {"molecule", "atoms"}
     assert "changelog" not in found["atoms"][0]
-    [listed] = librarian.query("search", entityType="atom", projectId=SHOP, includeChangelog=False)["items"]
+    [listed] = agent.query("search", entityType="atom", projectId=SHOP, includeChangelog=False)["items"]
     assert "changelog" not in listed
-    [shown] = librarian.context("src/checkout/a", includeChangelog=False)["molecules"]
+    [shown] = agent.context("src/checkout/a", includeChangelog=False)["molecules"]
     assert "changelog" not in shown
     assert "changelog" not in shown["atoms"][0]
 
 
-def test_a_molecule_comes_with_its_atoms_by_name_and_their_history(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
-    librarian.append(molecule, "grouped")
-    atoms = [librarian.atom(name, moleculeId=molecule["id"]) for name in ("beta", "Alpha", "gamma")]
-    librarian.append(atoms[0], "changed")
-    librarian.atom("elsewhere")
-    found = librarian.get(molecule)
+def test_a_molecule_comes_with_its_atoms_by_name_and_their_history(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
+    agent.append(molecule, "grouped")
+    atoms = [agent.atom(name, moleculeId=molecule["id"]) for name in ("beta", "Alpha", "gamma")]
+    agent.append(atoms[0], "changed")
+    agent.atom("elsewhere")
+    found = agent.get(molecule)
     assert set(found) == {"molecule", "atoms", "changelog"}
     assert found["molecule"] == molecule
     assert [atom["name"] for atom in found["atoms"]] == ["Alpha", "beta", "gamma"]
@@ -81,44 +81,44 @@ def test_a_molecule_comes_with_its_atoms_by_name_and_their_history(librarian: Li
     assert [entry["summary"] for entry in found["changelog"]] == ["grouped"]
 
 
-def test_relations_are_shown_with_the_names_of_today(librarian: Librarian) -> None:
-    other = librarian.atom("Gateway")
-    atom = librarian.atom(relatedAtoms=[{"atomId": other["id"], "reason": "calls it"}])
-    assert librarian.get(atom)["atom"]["relatedAtoms"][0]["name"] == "Gateway"
-    other = librarian.update(other, name="Stripe Gateway")
-    assert librarian.get(atom)["atom"]["relatedAtoms"][0]["name"] == "Stripe Gateway"
-    librarian.delete(other)
+def test_relations_are_shown_with_the_names_of_today(agent: KnowledgeAgent) -> None:
+    other = agent.atom("Gateway")
+    atom = agent.atom(relatedAtoms=[{"atomId": other["id"], "reason": "calls it"}])
+    assert agent.get(atom)["atom"]["relatedAtoms"][0]["name"] == "Gateway"
+    other = agent.update(other, name="Stripe Gateway")
+    assert agent.get(atom)["atom"]["relatedAtoms"][0]["name"] == "Stripe Gateway"
+    agent.delete(other)
     expected = [{"atomId": other["id"], "name": None, "reason": "calls it"}]
-    assert librarian.get(atom)["atom"]["relatedAtoms"] == expected
-    molecule = librarian.molecule(relatedMolecules=[{"moleculeId": NOBODY, "reason": "gone"}])
+    assert agent.get(atom)["atom"]["relatedAtoms"] == expected
+    molecule = agent.molecule(relatedMolecules=[{"moleculeId": NOBODY, "reason": "gone"}])
     expected = [{"moleculeId": NOBODY, "name": None, "reason": "gone"}]
-    assert librarian.get(molecule)["molecule"]["relatedMolecules"] == expected
+    assert agent.get(molecule)["molecule"]["relatedMolecules"] == expected
 
 
-def test_an_atom_as_large_as_it_may_be_is_read_whole(librarian: Librarian) -> None:
+def test_an_atom_as_large_as_it_may_be_is_read_whole(agent: KnowledgeAgent) -> None:
     related = [{"atomId": "é" * 100, "reason": "é" * 500}] * 50
-    atom = librarian.atom(knowledge='"' * 32_768, relatedAtoms=related)
+    atom = agent.atom(knowledge='"' * 32_768, relatedAtoms=related)
     for number in range(5):
-        librarian.append(atom, f"{number}" + "é" * 2_000)
+        agent.append(atom, f"{number}" + "é" * 2_000)
     said = {"operation": "get", "entityType": "atom", "id": atom["id"]}
-    entry = OfferedTool(librarian.toolset, librarian.tools["query_graph"])
-    outcome = librarian.run(call(entry, said, librarian.store, lambda: librarian.principal))
+    entry = OfferedTool(agent.toolset, agent.tools["query_graph"])
+    outcome = agent.run(call(entry, said, agent.store, lambda: agent.principal))
     assert isinstance(outcome, Done)
     assert outcome.data["data"]["atom"] == atom
 
 
-def test_a_molecule_with_too_many_atoms_says_how_many_are_left_out(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
+def test_a_molecule_with_too_many_atoms_says_how_many_are_left_out(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
     for number in range(5):
-        librarian.atom(f"{number}", moleculeId=molecule["id"], knowledge="x" * 20_000)
-    found = librarian.get(molecule)
+        agent.atom(f"{number}", moleculeId=molecule["id"], knowledge="x" * 20_000)
+    found = agent.get(molecule)
     assert ([atom["name"] for atom in found["atoms"]], found["atomsOmitted"]) == (["0", "1"], 3)
     assert "moleculeId" in found["hint"]
 
 
-def test_what_was_erased_is_shown_as_far_as_it_makes_sense(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
-    atom = librarian.atom(moleculeId=molecule["id"])
+def test_what_was_erased_is_shown_as_far_as_it_makes_sense(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
+    atom = agent.atom(moleculeId=molecule["id"])
     attrs = {
         "projectId": SHOP,
         "name": 5,
@@ -127,11 +127,11 @@ def test_what_was_erased_is_shown_as_far_as_it_makes_sense(librarian: Librarian)
         "relatedAtoms": [7],
         "moleculeId": molecule["id"],
     }
-    librarian.node(atom["id"], "knowledge/atom", **attrs)
-    found = librarian.get(atom)["atom"]
+    agent.node(atom["id"], "knowledge/atom", **attrs)
+    found = agent.get(atom)["atom"]
     assert (found["paths"], found["knowledge"], found["relatedAtoms"]) == ([], "", [])
-    assert librarian.get(molecule)["atoms"][0]["id"] == atom["id"]
-    assert librarian.update(found | {"version": 1}, name="again", paths=["a"])["name"] == "again"
+    assert agent.get(molecule)["atoms"][0]["id"] == atom["id"]
+    assert agent.update(found | {"version": 1}, name="again", paths=["a"])["name"] == "again"
 
 
 # -- search
@@ -142,14 +142,14 @@ def names(found: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture
-def shelf(librarian: Librarian) -> Librarian:
-    pages = librarian.molecule("Pages", knowledge="zustand stores")
-    librarian.molecule("api layer", knowledge="REST")
-    librarian.atom("Checkout", moleculeId=pages["id"], knowledge="Stripe checkout")
-    librarian.atom("profile", moleculeId=pages["id"], knowledge="avatars")
-    librarian.atom("Retry", knowledge="exponential backoff for STRIPE")
-    librarian.atom("Elsewhere", projectId=OTHER, knowledge="stripe")
-    return librarian
+def shelf(agent: KnowledgeAgent) -> KnowledgeAgent:
+    pages = agent.molecule("Pages", knowledge="zustand stores")
+    agent.molecule("api layer", knowledge="REST")
+    agent.atom("Checkout", moleculeId=pages["id"], knowledge="Stripe checkout")
+    agent.atom("profile", moleculeId=pages["id"], knowledge="avatars")
+    agent.atom("Retry", knowledge="exponential backoff for STRIPE")
+    agent.atom("Elsewhere", projectId=OTHER, knowledge="stripe")
+    return agent
 
 
 @pytest.mark.parametrize(
@@ -170,14 +170,14 @@ def shelf(librarian: Librarian) -> Librarian:
     ],
 )
 def test_a_search_finds_by_text_in_name_and_knowledge(
-    shelf: Librarian, asked: dict[str, Any], expected: list[str]
+    shelf: KnowledgeAgent, asked: dict[str, Any], expected: list[str]
 ) -> None:
     found = shelf.query("search", projectId=SHOP, **asked)
     assert names(found) == expected
     assert (found["count"], found["total"], found["limit"], found["offset"]) == (len(expected), len(expected), 20, 0)
 
 
-def test_a_search_finds_the_atoms_of_a_molecule(shelf: Librarian) -> None:
+def test_a_search_finds_the_atoms_of_a_molecule(shelf: KnowledgeAgent) -> None:
     [pages] = shelf.query("search", projectId=SHOP, entityType="molecule", query="Pages")["items"]
     asked = {"projectId": SHOP, "entityType": "atom", "moleculeId": str(uuid.UUID(pages["id"]))}
     assert names(shelf.query("search", **asked)) == ["Checkout", "profile"]
@@ -199,42 +199,42 @@ def test_a_search_finds_the_atoms_of_a_molecule(shelf: Librarian) -> None:
     ],
 )
 def test_a_search_comes_in_pages(
-    librarian: Librarian, asked: dict[str, Any], expected: list[str], limit: int, offset: int, further: int | None
+    agent: KnowledgeAgent, asked: dict[str, Any], expected: list[str], limit: int, offset: int, further: int | None
 ) -> None:
     for number in range(5):
-        librarian.atom(str(number))
-    found = librarian.query("search", projectId=SHOP, entityType="atom", **asked)
+        agent.atom(str(number))
+    found = agent.query("search", projectId=SHOP, entityType="atom", **asked)
     assert names(found) == expected
     assert (found["total"], found["limit"], found["offset"], found.get("nextOffset")) == (5, limit, offset, further)
 
 
-def test_a_page_is_cut_where_it_would_be_too_long_and_says_where_to_go_on(librarian: Librarian) -> None:
+def test_a_page_is_cut_where_it_would_be_too_long_and_says_where_to_go_on(agent: KnowledgeAgent) -> None:
     for number in range(6):
-        librarian.atom(str(number), knowledge="x" * 20_000)
-    found = librarian.query("search", projectId=SHOP, entityType="atom")
+        agent.atom(str(number), knowledge="x" * 20_000)
+    found = agent.query("search", projectId=SHOP, entityType="atom")
     assert (names(found), found["total"], found["nextOffset"]) == (["0", "1"], 6, 2)
-    found = librarian.query("search", projectId=SHOP, entityType="atom", offset=4)
+    found = agent.query("search", projectId=SHOP, entityType="atom", offset=4)
     assert (names(found), found.get("nextOffset")) == (["4", "5"], None)
 
 
-def test_an_atom_too_large_for_a_page_is_shortened_there(librarian: Librarian) -> None:
+def test_an_atom_too_large_for_a_page_is_shortened_there(agent: KnowledgeAgent) -> None:
     related = [{"atomId": "a", "reason": "é" * 500}] * 50
-    atom = librarian.atom(knowledge="x" * 32_000, relatedAtoms=related)
-    [item] = librarian.query("search", projectId=SHOP, entityType="atom")["items"]
+    atom = agent.atom(knowledge="x" * 32_000, relatedAtoms=related)
+    [item] = agent.query("search", projectId=SHOP, entityType="atom")["items"]
     assert item["knowledgeTruncated"] is True
     assert item["knowledge"] == atom["knowledge"][:12_500] + "…"
     assert (len(item["relatedAtoms"]), item["relatedAtomsOmitted"]) == (10, 40)
 
 
-def test_what_is_written_while_a_search_goes_on_is_not_found_by_it(librarian: Librarian) -> None:
-    atoms = [librarian.atom(f"{number:03}", knowledge="sought") for number in range(60)]
+def test_what_is_written_while_a_search_goes_on_is_not_found_by_it(agent: KnowledgeAgent) -> None:
+    atoms = [agent.atom(f"{number:03}", knowledge="sought") for number in range(60)]
     asked = {"operation": "search", "entityType": "atom", "projectId": SHOP, "query": "sought", "limit": 100}
-    state = librarian.partition._state
+    state = agent.partition._state
     answer = _found(state, QueryArguments.model_validate(asked), ReadFilter(state), 50_000)
     next(answer)
-    librarian.delete(atoms[-1])
-    librarian.update(atoms[-2], knowledge="something else")
-    librarian.atom("061", knowledge="sought")
+    agent.delete(atoms[-1])
+    agent.update(atoms[-2], knowledge="something else")
+    agent.atom("061", knowledge="sought")
     found = drained(answer)
     assert (found["total"], names(found)) == (60, [atom["name"] for atom in atoms])
 
@@ -324,13 +324,13 @@ BAD_QUERIES: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("said", "code", "message"), BAD_QUERIES, ids=[str(row[0])[:60] for row in BAD_QUERIES])
 def test_a_question_that_makes_no_sense_is_refused(
-    librarian: Librarian, said: dict[str, Any], code: str, message: str
+    agent: KnowledgeAgent, said: dict[str, Any], code: str, message: str
 ) -> None:
-    error = librarian.refusal("query_graph", **said)
+    error = agent.refusal("query_graph", **said)
     assert (error["code"], error["message"]) == (code, message)
 
 
-def test_a_deleted_project_is_not_found(librarian: Librarian) -> None:
-    librarian.put(Operation(Verb.DELETE_NODE, {"node_id": OTHER}))
-    error = librarian.refusal("query_graph", operation="search", entityType="atom", projectId=OTHER)
+def test_a_deleted_project_is_not_found(agent: KnowledgeAgent) -> None:
+    agent.put(Operation(Verb.DELETE_NODE, {"node_id": OTHER}))
+    error = agent.refusal("query_graph", operation="search", entityType="atom", projectId=OTHER)
     assert error["code"] == "NOT_FOUND"

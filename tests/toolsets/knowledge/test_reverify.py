@@ -24,7 +24,7 @@ Said = dict[str, Any]
 PAGE = "src/checkout/page.ts"
 
 
-class Doorman:
+class SwitchablePolicy:
     may_write = True
 
     def decide(self, request: Request) -> Decision:
@@ -32,13 +32,13 @@ class Doorman:
         return Decision(allowed, "so it is", "1", cacheable=False, narrows=False)
 
 
-class Keeper:
+class ReverifySetup:
     """An agent with every vocabulary that has to do with it, in a repository, with the setting on or off."""
 
     def __init__(self, agent: Agent, checkout: Checkout | None, *, on: bool = True) -> None:
         """Without a checkout: wherever the working directory is."""
         self.agent = agent
-        self.policy = Doorman()
+        self.policy = SwitchablePolicy()
         tool_context = make_tool_context(
             repo=checkout.root if checkout else None, clock=lambda: agent.now, stale_makes_work=on
         )
@@ -87,47 +87,49 @@ class Keeper:
 
 
 @pytest.fixture
-def keeper(checkout: Checkout) -> Iterator[Keeper]:
+def setup(checkout: Checkout) -> Iterator[ReverifySetup]:
     with working() as agent:
-        yield Keeper(agent, checkout)
+        yield ReverifySetup(agent, checkout)
 
 
-def test_an_atom_that_is_noticed_stale_gets_one_node_with_what_to_read(keeper: Keeper, checkout: Checkout) -> None:
-    atom = keeper.atom()
-    keeper.context()
-    assert keeper.nodes() == []
+def test_an_atom_that_is_noticed_stale_gets_one_node_with_what_to_read(
+    setup: ReverifySetup, checkout: Checkout
+) -> None:
+    atom = setup.atom()
+    setup.context()
+    assert setup.nodes() == []
     checkout.write(PAGE, "two")
     for _ in range(2):
-        assert keeper.context()[0]["fresh"] is False
-        assert not keeper.is_fresh(atom)
-    (node,) = keeper.nodes()
+        assert setup.context()[0]["fresh"] is False
+        assert not setup.is_fresh(atom)
+    (node,) = setup.nodes()
     assert (node["summary"], node["context_links"], node["parent"]) == (
         "Re-verify knowledge: Checkout",
         [PAGE],
-        keeper.root,
+        setup.root,
     )
     assert node["properties"]["verifies_atom"] == atom
-    (given,) = keeper.call("graph_next", project="shop")["nodes"]
+    (given,) = setup.call("graph_next", project="shop")["nodes"]
     assert given["node"]["id"] == node["id"]
     assert [each["id"] for each in given["knowledge"]["orphanAtoms"]] == [atom]
 
 
-def test_the_knowledge_that_goes_with_work_says_whether_it_is_fresh(keeper: Keeper, checkout: Checkout) -> None:
-    keeper.atom()
-    made = keeper.call(
-        "manage_container", operation="create", containerType="task", projectId=keeper.project, title="Form",
+def test_the_knowledge_that_goes_with_work_says_whether_it_is_fresh(setup: ReverifySetup, checkout: Checkout) -> None:
+    setup.atom()
+    made = setup.call(
+        "manage_container", operation="create", containerType="task", projectId=setup.project, title="Form",
         summary="Build it", priority="HIGH", complexity=3,
     )["data"]["task"]  # fmt: skip
-    keeper.call(
+    setup.call(
         "manage_sections", operation="add", entityType="TASK", entityId=made["id"], title="Context Files",
         usageDescription="files", content=f"- {PAGE} — the page",
     )  # fmt: skip
 
     def seen() -> list[tuple[bool, list[str]]]:
         answers = [
-            keeper.call("graph_next", project="shop")["nodes"][0],
-            keeper.call("graph_next", project="shop", claim=True)["nodes"][0],
-            keeper.call("graph_context", node_id=made["id"]),
+            setup.call("graph_next", project="shop")["nodes"][0],
+            setup.call("graph_next", project="shop", claim=True)["nodes"][0],
+            setup.call("graph_context", node_id=made["id"]),
         ]
         atoms = [atom for answer in answers for atom in answer["knowledge"]["orphanAtoms"]]
         return [(atom["fresh"], atom["changedFiles"]) for atom in atoms]
@@ -135,38 +137,38 @@ def test_the_knowledge_that_goes_with_work_says_whether_it_is_fresh(keeper: Keep
     assert seen() == [(True, [])] * 3
     checkout.write(PAGE, "two")
     assert seen() == [(False, [PAGE])] * 3
-    assert keeper.nodes() == [], "who asks for work is not given more of it"
+    assert setup.nodes() == [], "who asks for work is not given more of it"
 
 
 def test_without_the_setting_nothing_is_added(checkout: Checkout) -> None:
     with working() as agent:
-        keeper = Keeper(agent, checkout, on=False)
-        keeper.atom()
+        setup = ReverifySetup(agent, checkout, on=False)
+        setup.atom()
         checkout.write(PAGE, "two")
-        assert keeper.context()[0]["fresh"] is False
-        assert keeper.nodes() == []
+        assert setup.context()[0]["fresh"] is False
+        assert setup.nodes() == []
 
 
-def test_resolving_pins_again_and_the_next_change_makes_work_again(keeper: Keeper, checkout: Checkout) -> None:
-    atom = keeper.atom()
+def test_resolving_pins_again_and_the_next_change_makes_work_again(setup: ReverifySetup, checkout: Checkout) -> None:
+    atom = setup.atom()
     for content in ("two", "three"):
-        keeper.agent.now += 1_000
+        setup.agent.now += 1_000
         checkout.write(PAGE, content)
-        keeper.context()
-        (node,) = [each for each in keeper.nodes() if not each["resolved"]]
-        keeper.resolve(node["id"])
-        assert keeper.is_fresh(atom)
-    assert len(keeper.nodes()) == 2
+        setup.context()
+        (node,) = [each for each in setup.nodes() if not each["resolved"]]
+        setup.resolve(node["id"])
+        assert setup.is_fresh(atom)
+    assert len(setup.nodes()) == 2
 
 
 @pytest.fixture
-def anywhere(checkout: Checkout) -> Iterator[Keeper]:
+def anywhere(checkout: Checkout) -> Iterator[ReverifySetup]:
     with working() as agent:
-        yield Keeper(agent, None)
+        yield ReverifySetup(agent, None)
 
 
 def test_work_is_made_and_done_from_any_directory_alike(
-    anywhere: Keeper, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    anywhere: ReverifySetup, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(checkout.root)
     atom = anywhere.atom()
@@ -187,7 +189,7 @@ def test_work_is_made_and_done_from_any_directory_alike(
 
 
 def test_work_that_is_done_in_another_repository_pins_nothing(
-    anywhere: Keeper, checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    anywhere: ReverifySetup, checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(checkout.root)
     atom = anywhere.atom()
@@ -200,74 +202,74 @@ def test_work_that_is_done_in_another_repository_pins_nothing(
     assert not anywhere.is_fresh(atom), "nobody here has looked at it"
 
 
-def test_patterns_that_match_nothing_make_no_work_for_ever(keeper: Keeper, checkout: Checkout) -> None:
-    gone = keeper.atom("Gone", PAGE)
-    keeper.atom("Typo", "src/chekout/**")
+def test_patterns_that_match_nothing_make_no_work_for_ever(setup: ReverifySetup, checkout: Checkout) -> None:
+    gone = setup.atom("Gone", PAGE)
+    setup.atom("Typo", "src/chekout/**")
     (checkout.root / PAGE).unlink()
-    keeper.context()
-    (node,) = keeper.nodes()
+    setup.context()
+    (node,) = setup.nodes()
     assert node["properties"]["verifies_atom"] == gone
-    keeper.resolve(node["id"])
-    assert not keeper.is_fresh(gone), "there is nothing that it could be true of"
-    assert len(keeper.nodes()) == 1
+    setup.resolve(node["id"])
+    assert not setup.is_fresh(gone), "there is nothing that it could be true of"
+    assert len(setup.nodes()) == 1
 
 
-def test_a_task_that_is_advanced_to_its_end_pins_again(keeper: Keeper, checkout: Checkout) -> None:
-    atom = keeper.atom()
+def test_a_task_that_is_advanced_to_its_end_pins_again(setup: ReverifySetup, checkout: Checkout) -> None:
+    atom = setup.atom()
     checkout.write(PAGE, "two")
-    keeper.context()
-    (node,) = keeper.nodes()
+    setup.context()
+    (node,) = setup.nodes()
     for _ in range(2):
         asked = {"containerType": "task", "id": node["id"]}
-        task = keeper.call("query_container", operation="get", **asked)["data"]["task"]
-        keeper.call("advance", version=task["version"], **asked)
-    assert keeper.is_fresh(atom)
+        task = setup.call("query_container", operation="get", **asked)["data"]["task"]
+        setup.call("advance", version=task["version"], **asked)
+    assert setup.is_fresh(atom)
 
 
-def test_a_node_that_was_dropped_pins_nothing_and_is_not_added_again(keeper: Keeper, checkout: Checkout) -> None:
-    atom = keeper.atom()
+def test_a_node_that_was_dropped_pins_nothing_and_is_not_added_again(setup: ReverifySetup, checkout: Checkout) -> None:
+    atom = setup.atom()
     checkout.write(PAGE, "two")
-    keeper.context()
-    (node,) = keeper.nodes()
-    keeper.call("graph_restructure", operations=[{"op": "drop", "node_id": node["id"], "reason": "who cares"}])
-    assert not keeper.is_fresh(atom)
-    assert len(keeper.nodes()) == 1
+    setup.context()
+    (node,) = setup.nodes()
+    setup.call("graph_restructure", operations=[{"op": "drop", "node_id": node["id"], "reason": "who cares"}])
+    assert not setup.is_fresh(atom)
+    assert len(setup.nodes()) == 1
 
 
-def test_words_added_to_a_node_that_is_done_pin_nothing(keeper: Keeper, checkout: Checkout) -> None:
-    atom = keeper.atom()
+def test_words_added_to_a_node_that_is_done_pin_nothing(setup: ReverifySetup, checkout: Checkout) -> None:
+    atom = setup.atom()
     checkout.write(PAGE, "two")
-    keeper.context()
-    (node,) = keeper.nodes()
-    keeper.resolve(node["id"])
+    setup.context()
+    (node,) = setup.nodes()
+    setup.resolve(node["id"])
     checkout.write(PAGE, "three")
-    keeper.call("graph_update", updates=[{"node_id": node["id"], "state": "archived"}])
-    assert not keeper.is_fresh(atom)
+    setup.call("graph_update", updates=[{"node_id": node["id"], "state": "archived"}])
+    assert not setup.is_fresh(atom)
 
 
-def test_a_node_of_an_atom_that_is_gone_is_resolved_like_any_other(keeper: Keeper, checkout: Checkout) -> None:
-    atom = keeper.atom()
+def test_a_node_of_an_atom_that_is_gone_is_resolved_like_any_other(setup: ReverifySetup, checkout: Checkout) -> None:
+    atom = setup.atom()
     checkout.write(PAGE, "two")
-    keeper.context()
-    keeper.call("manage_graph", operation="delete", entityType="atom", id=atom, version=1)
-    (node,) = keeper.nodes()
-    keeper.resolve(node["id"])
-    assert keeper.nodes()[0]["resolved"] is True
+    setup.context()
+    setup.call("manage_graph", operation="delete", entityType="atom", id=atom, version=1)
+    (node,) = setup.nodes()
+    setup.resolve(node["id"])
+    assert setup.nodes()[0]["resolved"] is True
 
 
-def test_one_question_adds_so_many_and_the_next_the_others(keeper: Keeper, checkout: Checkout) -> None:
+def test_one_question_adds_so_many_and_the_next_the_others(setup: ReverifySetup, checkout: Checkout) -> None:
     for number in range(NODES_MAX + 3):
-        keeper.atom(f"Atom {number:03}")
+        setup.atom(f"Atom {number:03}")
     checkout.write(PAGE, "two")
-    keeper.context()
-    assert len(keeper.nodes()) == NODES_MAX
-    keeper.context()
-    assert len(keeper.nodes()) == NODES_MAX + 3
+    setup.context()
+    assert len(setup.nodes()) == NODES_MAX
+    setup.context()
+    assert len(setup.nodes()) == NODES_MAX + 3
 
 
-def test_who_may_only_read_is_answered_and_adds_nothing(keeper: Keeper, checkout: Checkout) -> None:
-    keeper.atom()
+def test_who_may_only_read_is_answered_and_adds_nothing(setup: ReverifySetup, checkout: Checkout) -> None:
+    setup.atom()
     checkout.write(PAGE, "two")
-    keeper.policy.may_write = False
-    assert keeper.context()[0]["fresh"] is False
-    assert keeper.nodes() == []
+    setup.policy.may_write = False
+    assert setup.context()[0]["fresh"] is False
+    assert setup.nodes() == []

@@ -15,7 +15,7 @@ from tallystick.toolsets import Tool
 from tallystick.toolsets.envelope import error_shape, find_uuid
 from tallystick.toolsets.knowledge import TOOLSET
 from tallystick.toolsets.knowledge.context import project_deletion
-from tests.toolsets.knowledge.agents import OTHER, SHOP, TASK, Librarian, keeping
+from tests.toolsets.knowledge.agents import OTHER, SHOP, TASK, KnowledgeAgent, keeping
 
 each_tool = pytest.mark.parametrize("tool", TOOLSET.tools, ids=lambda tool: tool.name)
 
@@ -53,8 +53,8 @@ def test_what_a_client_is_shown_is_short() -> None:
     assert len(msgspec.json.encode(shown)) / 4 < 1_100
 
 
-def test_calls_and_answers_fit_the_schemas(librarian: Librarian) -> None:
-    atom = librarian.atom()
+def test_calls_and_answers_fit_the_schemas(agent: KnowledgeAgent) -> None:
+    atom = agent.atom()
     named = {"entityType": "atom", "id": atom["id"]}
     calls: list[tuple[str, dict[str, Any]]] = [
         ("query_graph", {"operation": "get", **named, "changelogLimit": 3}),
@@ -71,9 +71,9 @@ def test_calls_and_answers_fit_the_schemas(librarian: Librarian) -> None:
         ("manage_graph", {"operation": "delete", **named, "version": 3}),
     ]
     for name, arguments in calls:
-        jsonschema.validate(arguments, input_schema(librarian.tools[name]), jsonschema.Draft202012Validator)
-        answer = librarian.told(name, **arguments)
-        jsonschema.validate(answer, librarian.tools[name].output, jsonschema.Draft202012Validator)
+        jsonschema.validate(arguments, input_schema(agent.tools[name]), jsonschema.Draft202012Validator)
+        answer = agent.told(name, **arguments)
+        jsonschema.validate(answer, agent.tools[name].output, jsonschema.Draft202012Validator)
         assert set(answer) <= {"success", "message", "data"}
 
 
@@ -124,15 +124,15 @@ def test_the_policy_is_asked_for_the_right_action_on_the_right_entity() -> None:
             return Decision(self.allowed, "because", "1", narrows=False)
 
     policy = Recording()
-    with keeping(policy) as librarian:
+    with keeping(policy) as agent:
         asked.clear()
-        atom = librarian.atom()
-        librarian.get(atom)
-        librarian.query("search", entityType="atom", projectId=SHOP)
-        librarian.context("a")
-        librarian.append(atom, "s")
-        librarian.history(atom)
-        librarian.delete(librarian.update(atom, name="n"))
+        atom = agent.atom()
+        agent.get(atom)
+        agent.query("search", entityType="atom", projectId=SHOP)
+        agent.context("a")
+        agent.append(atom, "s")
+        agent.history(atom)
+        agent.delete(agent.update(atom, name="n"))
         expected = [
             ("WRITE", atom["id"]),
             ("READ", atom["id"]),
@@ -145,21 +145,21 @@ def test_the_policy_is_asked_for_the_right_action_on_the_right_entity() -> None:
         ]
         assert asked == expected
         policy.allowed = False
-        error = librarian.refusal("query_graph", operation="context", projectId=SHOP, paths="a")
+        error = agent.refusal("query_graph", operation="context", projectId=SHOP, paths="a")
         assert (error["code"], error["details"]["policy_decision"]["reason"]) == ("AUTHORIZATION_DENIED", "because")
 
 
-def test_a_project_goes_with_all_that_is_known_of_it(librarian: Librarian) -> None:
-    molecule = librarian.molecule()
-    atom = librarian.atom(moleculeId=molecule["id"])
-    librarian.append(atom, "s")
-    librarian.append(molecule, "s")
-    other = librarian.atom(projectId=OTHER)
-    operations = librarian.run(
-        librarian.store.read(librarian.principal, Action.READ, lambda state, read_filter: project_deletion(state, SHOP))
+def test_a_project_goes_with_all_that_is_known_of_it(agent: KnowledgeAgent) -> None:
+    molecule = agent.molecule()
+    atom = agent.atom(moleculeId=molecule["id"])
+    agent.append(atom, "s")
+    agent.append(molecule, "s")
+    other = agent.atom(projectId=OTHER)
+    operations = agent.run(
+        agent.store.read(agent.principal, Action.READ, lambda state, read_filter: project_deletion(state, SHOP))
     )
     assert len(operations) == 4
-    librarian.put(*operations)
-    assert librarian.query("search", entityType="atom", projectId=SHOP)["total"] == 0
-    assert librarian.history(atom)["total"] == librarian.history(molecule)["total"] == 0
-    assert librarian.get(other)["atom"] == other
+    agent.put(*operations)
+    assert agent.query("search", entityType="atom", projectId=SHOP)["total"] == 0
+    assert agent.history(atom)["total"] == agent.history(molecule)["total"] == 0
+    assert agent.get(other)["atom"] == other

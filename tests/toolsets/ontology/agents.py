@@ -1,4 +1,4 @@
-"""A keeper of typed memories: the ontology tools over a real store and real contents, beside the memory tools."""
+"""An agent with the ontology tools over a real store and real contents, beside the memory tools."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GTD: dict[str, Any] = {
 }
 
 
-class Keeper(Agent):
+class OntologyAgent(Agent):
     def __init__(self, runner: asyncio.Runner, policy: Policy, home: Path) -> None:
         super().__init__(runner, policy)
         self.home = home
@@ -144,10 +144,10 @@ def _proposed(payload: dict[str, Any], state: State, read_filter: object) -> Dra
 
 
 @contextmanager
-def keeping(home: Path, policy: Policy | None = None) -> Iterator[Keeper]:
+def keeping(home: Path, policy: Policy | None = None) -> Iterator[OntologyAgent]:
     with asyncio.Runner() as runner:
-        keeper = Keeper(runner, policy or Embedded("single-user"), home)
-        yield keeper
-        keeper.text.close()
-        keeper.follower.close()
-        runner.run(keeper.store.close())
+        agent = OntologyAgent(runner, policy or Embedded("single-user"), home)
+        yield agent
+        agent.text.close()
+        agent.follower.close()
+        runner.run(agent.store.close())

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolsets.ontology.agents import Keeper, keeping
+from tests.toolsets.ontology.agents import OntologyAgent, keeping
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[Keeper]:
-    with keeping(tmp_path) as keeper:
-        yield keeper
+def agent(tmp_path: Path) -> Iterator[OntologyAgent]:
+    with keeping(tmp_path) as agent:
+        yield agent
 
 
 @pytest.fixture
-def gtd(keeper: Keeper) -> Keeper:
+def gtd(agent: OntologyAgent) -> OntologyAgent:
     """With projects, actions, contexts and people."""
-    keeper.define()
-    return keeper
+    agent.define()
+    return agent

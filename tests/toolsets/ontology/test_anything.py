@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tallystick.errors import TallystickError
 from tallystick.state.ontology import Ontology, check_properties, check_required, check_topology
 from tallystick.state.state import State
-from tests.toolsets.ontology.agents import Keeper, keeping
+from tests.toolsets.ontology.agents import OntologyAgent, keeping
 
 Call = tuple[str, dict[str, Any]]
 
@@ -100,25 +100,25 @@ ONTOLOGY: dict[str, Any] = {
 @settings(max_examples=60)
 @given(st.lists(st.one_of(sensible, sensible, spoilt()), min_size=5, max_size=25))
 def test_whatever_is_said_is_answered_or_refused_and_the_ontology_holds(story: list[Call]) -> None:
-    with tempfile.TemporaryDirectory() as home, keeping(Path(home)) as keeper:
-        keeper.define(**ONTOLOGY)
-        named = {f"node {n}": keeper.make(kind, p=n) for n, kind in enumerate("AAB")}
-        named["connection 0"] = keeper.join(named["node 0"], "AtoB", named["node 2"])
+    with tempfile.TemporaryDirectory() as home, keeping(Path(home)) as agent:
+        agent.define(**ONTOLOGY)
+        named = {f"node {n}": agent.make(kind, p=n) for n, kind in enumerate("AAB")}
+        named["connection 0"] = agent.join(named["node 0"], "AtoB", named["node 2"])
         for tool, arguments in story:
-            _say(keeper, tool, _with_ids(arguments, named), named)
-        assert keeper.run(keeper.partition.look(broken_rules)) == []
+            _say(agent, tool, _with_ids(arguments, named), named)
+        assert agent.run(agent.partition.look(broken_rules)) == []
 
 
-def _say(keeper: Keeper, tool: str, arguments: dict[str, Any], named: dict[str, str]) -> None:
-    before = keeper.log.head()
+def _say(agent: OntologyAgent, tool: str, arguments: dict[str, Any], named: dict[str, str]) -> None:
+    before = agent.log.head()
     try:
-        answer = keeper.answer(tool, arguments).data
+        answer = agent.answer(tool, arguments).data
     except TallystickError as error:
-        orjson.dumps(keeper.tools[tool][0].error_shape(error))
-        assert keeper.log.head() == before
+        orjson.dumps(agent.tools[tool][0].error_shape(error))
+        assert agent.log.head() == before
         return
     orjson.dumps(answer)
-    jsonschema.validate(answer, keeper.tool(tool).output)
+    jsonschema.validate(answer, agent.tool(tool).output)
     for kind in ("node", "connection"):
         if f"{kind}_id" in answer:
             number = sum(name.startswith(kind) for name in named)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.ontology.agents import Keeper
+from tests.toolsets.ontology.agents import OntologyAgent
 
 NODE: dict[str, Any] = {"type": "Project", "content": "x", "format": "markdown"}
 ARGUMENT, ENCODING = "INVALID_ARGUMENT", "INVALID_ENCODING"
@@ -47,7 +47,7 @@ CREATE_NODE: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("code", "wrong"), CREATE_NODE, ids=lambda value: str(value)[:60])
-def test_a_node_that_is_wrongly_described_is_refused(gtd: Keeper, code: str, wrong: dict[str, Any]) -> None:
+def test_a_node_that_is_wrongly_described_is_refused(gtd: OntologyAgent, code: str, wrong: dict[str, Any]) -> None:
     said = gtd.refusal("create_node", **(NODE | wrong))
     assert said["code"] == code
     assert said["message"]
@@ -72,7 +72,7 @@ OTHERS: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("code", "tool", "wrong"), OTHERS, ids=lambda value: str(value)[:60])
 def test_a_wrong_call_about_a_node_leaves_it_as_it_was(
-    gtd: Keeper, code: str, tool: str, wrong: dict[str, Any]
+    gtd: OntologyAgent, code: str, tool: str, wrong: dict[str, Any]
 ) -> None:
     node = gtd.make("Project", "text", status="active")
     before = gtd.call("get_node", node_id=node)
@@ -97,7 +97,7 @@ CONNECTIONS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("tool", "wrong"), CONNECTIONS, ids=lambda value: str(value)[:60])
 def test_a_wrong_call_about_a_connection_leaves_everything_as_it_was(
-    gtd: Keeper, tool: str, wrong: dict[str, Any]
+    gtd: OntologyAgent, tool: str, wrong: dict[str, Any]
 ) -> None:
     ends = {"from_node_id": gtd.make("Project"), "to_node_id": gtd.make("Action")}
     made = gtd.call("create_connection", type="NextAction", **ends, properties={"a": 1})
@@ -135,10 +135,10 @@ ONTOLOGIES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("tool", "wrong"), ONTOLOGIES, ids=lambda value: str(value)[:60])
-def test_a_wrong_definition_defines_nothing(keeper: Keeper, tool: str, wrong: dict[str, Any]) -> None:
+def test_a_wrong_definition_defines_nothing(agent: OntologyAgent, tool: str, wrong: dict[str, Any]) -> None:
     whole = {"node_types": ["A"], "connection_types": [KIND]} if tool == "create_ontology" else {}
-    assert keeper.code(tool, **(whole | wrong)) == ARGUMENT
-    assert keeper.code("get_ontology") == "ONTOLOGY_NOT_FOUND"
+    assert agent.code(tool, **(whole | wrong)) == ARGUMENT
+    assert agent.code("get_ontology") == "ONTOLOGY_NOT_FOUND"
 
 
 QUESTIONS: list[tuple[str, dict[str, Any]]] = [
@@ -166,11 +166,11 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("tool", "wrong"), QUESTIONS, ids=lambda value: str(value)[:60])
-def test_a_question_that_makes_no_sense_is_refused(gtd: Keeper, tool: str, wrong: dict[str, Any]) -> None:
+def test_a_question_that_makes_no_sense_is_refused(gtd: OntologyAgent, tool: str, wrong: dict[str, Any]) -> None:
     assert gtd.code(tool, **wrong) == ARGUMENT
 
 
-def test_every_fault_of_a_call_is_named(gtd: Keeper) -> None:
+def test_every_fault_of_a_call_is_named(gtd: OntologyAgent) -> None:
     said = gtd.refusal("create_connection", type=5, colour="red")
     assert said["details"]["problems"] == [
         "field 'type' must be a string",
@@ -180,6 +180,6 @@ def test_every_fault_of_a_call_is_named(gtd: Keeper) -> None:
     ]
 
 
-def test_null_is_the_same_as_not_given_where_a_field_may_be_left_out(gtd: Keeper) -> None:
+def test_null_is_the_same_as_not_given_where_a_field_may_be_left_out(gtd: OntologyAgent) -> None:
     made = gtd.call("create_node", **NODE, properties=None)
     assert gtd.call("get_node", **made)["properties"] == {}

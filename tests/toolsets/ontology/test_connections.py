@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.toolsets.agent import NOON
-from tests.toolsets.ontology.agents import Keeper
+from tests.toolsets.ontology.agents import OntologyAgent
 
 SINCE = {"since": "2025-10-15", "follow_up_date": "2025-11-01"}
 
 
-def test_a_connection_is_kept_as_it_was_given(gtd: Keeper) -> None:
+def test_a_connection_is_kept_as_it_was_given(gtd: OntologyAgent) -> None:
     project, action = gtd.make("Project"), gtd.make("Action")
     ends = {"from_node_id": project, "to_node_id": action}
     made = gtd.call("create_connection", type="NextAction", **ends, properties={"priority": "high"})
@@ -29,7 +29,7 @@ def test_a_connection_is_kept_as_it_was_given(gtd: Keeper) -> None:
     }
 
 
-def test_notes_on_a_connection_are_read_when_asked_for(gtd: Keeper) -> None:
+def test_notes_on_a_connection_are_read_when_asked_for(gtd: OntologyAgent) -> None:
     ends = {"from_node_id": gtd.make("Project"), "to_node_id": gtd.make("Action")}
     made = gtd.call("create_connection", type="NextAction", **ends, content="deadline is near")
     assert gtd.call("get_connection", **made)["has_content"] is True
@@ -44,13 +44,13 @@ def test_notes_on_a_connection_are_read_when_asked_for(gtd: Keeper) -> None:
     assert (found["content"], found["content_format"]) == ("it passed", "markdown")
 
 
-def test_a_connection_without_notes_says_so(gtd: Keeper) -> None:
+def test_a_connection_without_notes_says_so(gtd: OntologyAgent) -> None:
     conn = gtd.join(gtd.make("Project"), "NextAction", gtd.make("Action"))
     found = gtd.call("get_connection", connection_id=conn, include_content=True)
     assert (found["has_content"], found["content"], found["content_format"]) == (False, None, None)
 
 
-def test_an_update_merges_properties_and_moves_the_time_of_change(gtd: Keeper) -> None:
+def test_an_update_merges_properties_and_moves_the_time_of_change(gtd: OntologyAgent) -> None:
     conn = gtd.join(gtd.make("Project"), "NextAction", gtd.make("Action"), priority="high", added="2025")
     gtd.now = NOON + 5_000
     answer = gtd.answer("update_connection", {"connection_id": conn, "properties": {"priority": "medium"}})
@@ -60,7 +60,7 @@ def test_an_update_merges_properties_and_moves_the_time_of_change(gtd: Keeper) -
     assert (found["created"], found["modified"]) == ("2025-01-04T12:00:00.000Z", "2025-01-04T12:00:05.000Z")
 
 
-def test_one_of_several_connections_is_deleted_alone(gtd: Keeper) -> None:
+def test_one_of_several_connections_is_deleted_alone(gtd: OntologyAgent) -> None:
     project, action, other = gtd.make("Project"), gtd.make("Action"), gtd.make("Action")
     first, twin = gtd.join(project, "NextAction", action), gtd.join(project, "NextAction", action)
     third, different = gtd.join(project, "NextAction", other), gtd.join(project, "DependsOn", action)
@@ -71,7 +71,7 @@ def test_one_of_several_connections_is_deleted_alone(gtd: Keeper) -> None:
     assert set(gtd.nodes()) == {project, action, other}
 
 
-def test_a_node_may_be_connected_to_itself(gtd: Keeper) -> None:
+def test_a_node_may_be_connected_to_itself(gtd: OntologyAgent) -> None:
     action = gtd.make("Action")
     gtd.join(action, "DependsOn", action)
     assert [gtd.neighbours(action, way) for way in ("out", "in", "both")] == [[action]] * 3
@@ -80,7 +80,7 @@ def test_a_node_may_be_connected_to_itself(gtd: Keeper) -> None:
 # -- what the ontology does not allow
 
 
-def test_a_wrong_target_is_refused_with_the_valid_ones(gtd: Keeper) -> None:
+def test_a_wrong_target_is_refused_with_the_valid_ones(gtd: OntologyAgent) -> None:
     project, person = gtd.make("Project"), gtd.make("Person")
     said = gtd.refusal("create_connection", type="NextAction", from_node_id=project, to_node_id=person)
     assert said["code"] == "INVALID_TOPOLOGY"
@@ -100,12 +100,14 @@ def test_a_wrong_target_is_refused_with_the_valid_ones(gtd: Keeper) -> None:
         ),
     ],
 )
-def test_a_wrong_source_is_named_before_a_wrong_target(gtd: Keeper, source: str, target: str, message: str) -> None:
+def test_a_wrong_source_is_named_before_a_wrong_target(
+    gtd: OntologyAgent, source: str, target: str, message: str
+) -> None:
     ends = {"from_node_id": gtd.make(source), "to_node_id": gtd.make(target)}
     assert gtd.refusal("create_connection", type="NextAction", **ends)["message"] == message
 
 
-def test_missing_properties_are_named(gtd: Keeper) -> None:
+def test_missing_properties_are_named(gtd: OntologyAgent) -> None:
     ends = {"from_node_id": gtd.make("Action"), "to_node_id": gtd.make("Person")}
     said = gtd.refusal("create_connection", type="WaitingFor", **ends, properties={"since": "2025-10-15"})
     assert said["code"] == "REQUIRED_PROPERTY_MISSING"
@@ -117,7 +119,7 @@ def test_missing_properties_are_named(gtd: Keeper) -> None:
     assert gtd.connections(type="WaitingFor") == [made["connection_id"]]
 
 
-def test_a_required_property_only_has_to_be_there(gtd: Keeper) -> None:
+def test_a_required_property_only_has_to_be_there(gtd: OntologyAgent) -> None:
     gtd.join(gtd.make("Action"), "WaitingFor", gtd.make("Person"), since="", follow_up_date=False)
 
 
@@ -131,7 +133,7 @@ ORDER: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("code", "wrong"), ORDER, ids=[code for code, _ in ORDER])
-def test_of_several_faults_the_first_in_order_is_told(gtd: Keeper, code: str, wrong: dict[str, Any]) -> None:
+def test_of_several_faults_the_first_in_order_is_told(gtd: OntologyAgent, code: str, wrong: dict[str, Any]) -> None:
     ids = {kind: gtd.make(kind) for kind in ("Action", "Person")}
     asked = {"type": "WaitingFor", "from_node_id": "Action", "to_node_id": "Person"} | wrong
     asked |= {end: ids.get(asked[end], asked[end]) for end in ("from_node_id", "to_node_id")}
@@ -141,16 +143,16 @@ def test_of_several_faults_the_first_in_order_is_told(gtd: Keeper, code: str, wr
         assert "'from'" in said["message"], "the source is looked for first"
 
 
-def test_without_an_ontology_its_absence_is_told_before_all_else(keeper: Keeper) -> None:
+def test_without_an_ontology_its_absence_is_told_before_all_else(agent: OntologyAgent) -> None:
     asked = {"type": "Nothing", "from_node_id": "no", "to_node_id": "no", "properties": {"a": None}}
-    assert keeper.code("create_connection", **asked) == "ONTOLOGY_NOT_FOUND"
+    assert agent.code("create_connection", **asked) == "ONTOLOGY_NOT_FOUND"
 
 
 @pytest.mark.parametrize(
     ("tool", "asked"),
     [("get_connection", {}), ("update_connection", {"properties": {"a": 1}}), ("delete_connection", {})],
 )
-def test_a_connection_that_is_not_there_is_named(gtd: Keeper, tool: str, asked: dict[str, Any]) -> None:
+def test_a_connection_that_is_not_there_is_named(gtd: OntologyAgent, tool: str, asked: dict[str, Any]) -> None:
     said = gtd.refusal(tool, connection_id="conn_nobody", **asked)
     assert said["code"] == "CONNECTION_NOT_FOUND"
     assert "conn_nobody" in said["message"]
@@ -159,7 +161,7 @@ def test_a_connection_that_is_not_there_is_named(gtd: Keeper, tool: str, asked: 
 # -- beside the other toolsets
 
 
-def test_an_edge_that_memory_write_made_is_a_connection_and_one_without_a_type_is_not(gtd: Keeper) -> None:
+def test_an_edge_that_memory_write_made_is_a_connection_and_one_without_a_type_is_not(gtd: OntologyAgent) -> None:
     project, action = gtd.make("Project"), gtd.make("Action")
     gtd.edge(project, "NextAction", action, priority="high")
     gtd.edge(project, "mentions", action)
@@ -172,7 +174,7 @@ def test_an_edge_that_memory_write_made_is_a_connection_and_one_without_a_type_i
     assert gtd.connections() == []
 
 
-def test_a_connection_that_was_made_again_is_as_old_as_its_last_making(gtd: Keeper) -> None:
+def test_a_connection_that_was_made_again_is_as_old_as_its_last_making(gtd: OntologyAgent) -> None:
     project, action = gtd.make("Project"), gtd.make("Action")
     gtd.edge(project, "NextAction", action)
     [conn] = gtd.connections()

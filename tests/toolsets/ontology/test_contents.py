@@ -16,7 +16,7 @@ from tallystick.projections.content import INLINE_BYTES_MAX, Contents, Prepared
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets.ontology import make_toolset
 from tallystick.toolsets.ontology.arguments import CreateNode
-from tests.toolsets.ontology.agents import GTD, Keeper, keeping
+from tests.toolsets.ontology.agents import GTD, OntologyAgent, keeping
 
 BLOB = random.Random(1).randbytes(300_000)
 
@@ -34,7 +34,7 @@ CONTENTS: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("encoding", "content", "format"), CONTENTS, ids=lambda value: str(value)[:20])
-def test_content_comes_back_unchanged(gtd: Keeper, encoding: str, content: str, format: str) -> None:
+def test_content_comes_back_unchanged(gtd: OntologyAgent, encoding: str, content: str, format: str) -> None:
     made = gtd.call("create_node", type="Project", content=content, encoding=encoding, format=format)
     answer = gtd.answer("get_node_content", made)
     assert answer.data == {"content": content, "encoding": encoding, "format": format}
@@ -42,7 +42,7 @@ def test_content_comes_back_unchanged(gtd: Keeper, encoding: str, content: str, 
     assert gtd.call("get_node", **made)["content_format"] == format
 
 
-def test_large_and_binary_content_is_not_in_the_log(gtd: Keeper) -> None:
+def test_large_and_binary_content_is_not_in_the_log(gtd: OntologyAgent) -> None:
     gtd.call("create_node", type="Project", content=b64encode(BLOB).decode(), encoding="base64", format="png")
     gtd.call("create_node", type="Project", content="x" * (INLINE_BYTES_MAX + 1), encoding="utf-8", format="text")
     assert max(map(len, gtd.lines())) < 2_000
@@ -51,7 +51,7 @@ def test_large_and_binary_content_is_not_in_the_log(gtd: Keeper) -> None:
 
 
 @pytest.mark.parametrize(("encoding", "unit"), [("utf-8", "xyz"), ("base64", "QUJD")])
-def test_content_past_the_limit_is_refused_and_up_to_it_is_not(gtd: Keeper, encoding: str, unit: str) -> None:
+def test_content_past_the_limit_is_refused_and_up_to_it_is_not(gtd: OntologyAgent, encoding: str, unit: str) -> None:
     gtd.use(make_toolset(lambda tenant: gtd.contents, lambda tenant: gtd.text, content_bytes_max=300))
     asked = {"type": "Project", "encoding": encoding, "format": "text"}
     said = gtd.refusal("create_node", **asked, content=unit * 101)
@@ -59,7 +59,7 @@ def test_content_past_the_limit_is_refused_and_up_to_it_is_not(gtd: Keeper, enco
     gtd.call("create_node", **asked, content=unit * 100)
 
 
-def test_a_connection_holds_large_notes_too(gtd: Keeper) -> None:
+def test_a_connection_holds_large_notes_too(gtd: OntologyAgent) -> None:
     ends = {"from_node_id": gtd.make("Project"), "to_node_id": gtd.make("Action")}
     notes = "long " * INLINE_BYTES_MAX
     made = gtd.call("create_connection", type="NextAction", **ends, content=notes)
@@ -69,7 +69,7 @@ def test_a_connection_holds_large_notes_too(gtd: Keeper) -> None:
 # -- when the disk says no
 
 
-def test_a_content_file_that_cannot_be_created_leaves_no_trace(gtd: Keeper) -> None:
+def test_a_content_file_that_cannot_be_created_leaves_no_trace(gtd: OntologyAgent) -> None:
     node, other = gtd.make("Project", "old"), gtd.make("Action")
     conn = gtd.join(node, "NextAction", other)
     content = gtd.home / "_content"
@@ -90,7 +90,7 @@ def test_a_content_file_that_cannot_be_created_leaves_no_trace(gtd: Keeper) -> N
     assert gtd.call("get_node_content", node_id=node)["content"] == "old"
 
 
-def test_a_blob_that_is_gone_is_told_and_the_node_is_still_there(gtd: Keeper) -> None:
+def test_a_blob_that_is_gone_is_told_and_the_node_is_still_there(gtd: OntologyAgent) -> None:
     made = gtd.call("create_node", type="Project", content="QQ==", encoding="base64", format="png")
     for blob in (gtd.home / "_content" / "blobs").iterdir():
         blob.unlink()
@@ -98,7 +98,7 @@ def test_a_blob_that_is_gone_is_told_and_the_node_is_still_there(gtd: Keeper) ->
     assert gtd.call("get_node", **made)["content_format"] == "png"
 
 
-def test_a_failed_append_takes_the_prepared_content_back(gtd: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_append_takes_the_prepared_content_back(gtd: OntologyAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -111,7 +111,7 @@ def test_a_failed_append_takes_the_prepared_content_back(gtd: Keeper, monkeypatc
 
 
 def test_a_caller_that_goes_away_does_not_take_back_what_is_being_committed(
-    gtd: Keeper, monkeypatch: pytest.MonkeyPatch
+    gtd: OntologyAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     discarded: list[Prepared] = []
     monkeypatch.setattr(Prepared, "discard", discarded.append)
@@ -150,7 +150,7 @@ def test_who_may_not_write_leaves_nothing_on_the_disk(tmp_path: Any, monkeypatch
         raise AssertionError("content was prepared for someone who may not write")
 
     monkeypatch.setattr(Contents, "prepare", untouched)
-    with keeping(tmp_path, Nobody()) as keeper:
+    with keeping(tmp_path, Nobody()) as agent:
         for tool, asked in (
             ("create_ontology", GTD),
             ("create_node", {"type": "Project", "content": "x", "format": "text"}),
@@ -159,10 +159,10 @@ def test_who_may_not_write_leaves_nothing_on_the_disk(tmp_path: Any, monkeypatch
             ("get_node_content", {"node_id": "x"}),
         ):
             with pytest.raises(Denied):
-                keeper.answer(tool, asked)
+                agent.answer(tool, asked)
 
 
-def test_after_a_write_the_reply_waits_for_those_who_publish_it(gtd: Keeper) -> None:
+def test_after_a_write_the_reply_waits_for_those_who_publish_it(gtd: OntologyAgent) -> None:
     told: list[tuple[str, int]] = []
 
     async def published(tenant: str, position: int) -> None:
@@ -174,7 +174,7 @@ def test_after_a_write_the_reply_waits_for_those_who_publish_it(gtd: Keeper) -> 
     assert told == [("default", gtd.partition.position - 1), ("default", gtd.partition.position)]
 
 
-def test_what_a_person_wrote_into_the_file_comes_before_reading_replacing_and_deleting(gtd: Keeper) -> None:
+def test_what_a_person_wrote_into_the_file_comes_before_reading_replacing_and_deleting(gtd: OntologyAgent) -> None:
     asked_for: list[tuple[str, str]] = []
 
     async def adopt(tenant: str, kind: str, entity_id: str) -> None:
@@ -196,7 +196,7 @@ def test_what_a_person_wrote_into_the_file_comes_before_reading_replacing_and_de
     assert asked_for == [("nodes", node)] * 2 + [("connections", conn)] * 3 + [("nodes", node)]
 
 
-def test_large_content_is_decoded_and_written_without_copies(gtd: Keeper) -> None:
+def test_large_content_is_decoded_and_written_without_copies(gtd: OntologyAgent) -> None:
     size = 30_000_000
     tool = gtd.tool("create_node")
     content = b64encode(bytes(size)).decode()

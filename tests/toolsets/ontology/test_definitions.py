@@ -11,16 +11,16 @@ from tallystick.policy import Action, Decision, Request
 from tallystick.toolsets.ontology import violations
 from tallystick.toolsets.ontology.definitions import presets, use_preset
 from tallystick.toolsets.ontology.violations import SHOWN_MAX
-from tests.toolsets.ontology.agents import GTD, Keeper, keeping
+from tests.toolsets.ontology.agents import GTD, OntologyAgent, keeping
 
 
-def test_the_ontology_comes_back_in_the_order_and_shape_it_was_given(keeper: Keeper) -> None:
-    answer = keeper.answer("create_ontology", GTD)
+def test_the_ontology_comes_back_in_the_order_and_shape_it_was_given(agent: OntologyAgent) -> None:
+    answer = agent.answer("create_ontology", GTD)
     assert (answer.data, answer.text) == ({"ok": True}, "create_ontology completed successfully")
-    assert keeper.call("get_ontology") == GTD
+    assert agent.call("get_ontology") == GTD
 
 
-def test_types_are_appended_and_the_rest_stays_as_it_was(gtd: Keeper) -> None:
+def test_types_are_appended_and_the_rest_stays_as_it_was(gtd: OntologyAgent) -> None:
     gtd.call("add_node_type", type_name="Document")
     related = {"from_types": ["Project", "Action"], "to_types": ["Project", "Document"]}
     gtd.call("add_connection_type", type_name="RelatedTo", **related)
@@ -37,12 +37,12 @@ def test_types_are_appended_and_the_rest_stays_as_it_was(gtd: Keeper) -> None:
     gtd.join(gtd.make("Project"), "RelatedTo", gtd.make("Document"))
 
 
-def test_a_second_ontology_is_refused(gtd: Keeper) -> None:
+def test_a_second_ontology_is_refused(gtd: OntologyAgent) -> None:
     assert gtd.code("create_ontology", node_types=["X"], connection_types=[]) == "ONTOLOGY_ALREADY_EXISTS"
     assert gtd.call("get_ontology") == GTD
 
 
-def test_a_type_is_defined_once(gtd: Keeper) -> None:
+def test_a_type_is_defined_once(gtd: OntologyAgent) -> None:
     said = gtd.refusal("add_node_type", type_name="Project")
     assert said["code"] == "TYPE_ALREADY_EXISTS"
     assert "Project" in said["message"]
@@ -51,10 +51,10 @@ def test_a_type_is_defined_once(gtd: Keeper) -> None:
     assert gtd.call("get_ontology") == GTD
 
 
-def test_of_two_that_define_the_same_at_the_same_time_one_is_told(keeper: Keeper) -> None:
-    answers = keeper.together("create_ontology", [GTD, GTD])
+def test_of_two_that_define_the_same_at_the_same_time_one_is_told(agent: OntologyAgent) -> None:
+    answers = agent.together("create_ontology", [GTD, GTD])
     assert sorted(answer.get("code", "ok") for answer in answers) == ["ONTOLOGY_ALREADY_EXISTS", "ok"]
-    answers = keeper.together("add_node_type", [{"type_name": "New"}] * 3)
+    answers = agent.together("add_node_type", [{"type_name": "New"}] * 3)
     assert sorted(answer.get("code", "ok") for answer in answers) == ["TYPE_ALREADY_EXISTS"] * 2 + ["ok"]
 
 
@@ -69,17 +69,19 @@ NEEDS_ONE: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("tool", "asked"), NEEDS_ONE, ids=[tool for tool, _ in NEEDS_ONE])
-def test_what_needs_an_ontology_says_so_when_there_is_none(keeper: Keeper, tool: str, asked: dict[str, Any]) -> None:
-    assert keeper.code(tool, **asked) == "ONTOLOGY_NOT_FOUND"
+def test_what_needs_an_ontology_says_so_when_there_is_none(
+    agent: OntologyAgent, tool: str, asked: dict[str, Any]
+) -> None:
+    assert agent.code(tool, **asked) == "ONTOLOGY_NOT_FOUND"
 
 
-def test_without_an_ontology_nothing_is_found(keeper: Keeper) -> None:
-    keeper.node("n", "Project")
-    assert keeper.nodes() == []
-    assert keeper.connections() == []
-    assert keeper.found("x") == []
-    assert keeper.code("get_node", node_id="n") == "NODE_NOT_FOUND"
-    assert keeper.code("get_connection", connection_id="c") == "CONNECTION_NOT_FOUND"
+def test_without_an_ontology_nothing_is_found(agent: OntologyAgent) -> None:
+    agent.node("n", "Project")
+    assert agent.nodes() == []
+    assert agent.connections() == []
+    assert agent.found("x") == []
+    assert agent.code("get_node", node_id="n") == "NODE_NOT_FOUND"
+    assert agent.code("get_connection", connection_id="c") == "CONNECTION_NOT_FOUND"
 
 
 @pytest.mark.parametrize(
@@ -91,42 +93,44 @@ def test_without_an_ontology_nothing_is_found(keeper: Keeper) -> None:
         (("Nothing", "Project", "Action"), False),
     ],
 )
-def test_a_connection_can_be_tried_before_it_is_made(gtd: Keeper, names: tuple[str, str, str], valid: bool) -> None:
+def test_a_connection_can_be_tried_before_it_is_made(
+    gtd: OntologyAgent, names: tuple[str, str, str], valid: bool
+) -> None:
     asked = dict(zip(("connection_type", "from_node_type", "to_node_type"), names, strict=True))
     answer = gtd.call("validate_connection", **asked)
     assert answer["valid"] is valid
     assert ("reason" in answer) is not valid
 
 
-def test_names_said_twice_are_meant_once(keeper: Keeper) -> None:
+def test_names_said_twice_are_meant_once(agent: OntologyAgent) -> None:
     kind = {"name": "R", "from_types": ["A", "A"], "to_types": ["B"], "required_properties": ["p", "p"]}
-    keeper.define(node_types=["A", "B", "A"], connection_types=[kind])
+    agent.define(node_types=["A", "B", "A"], connection_types=[kind])
     once = {"name": "R", "from_types": ["A"], "to_types": ["B"], "required_properties": ["p"]}
-    assert keeper.call("get_ontology") == {"node_types": ["A", "B"], "connection_types": [once]}
+    assert agent.call("get_ontology") == {"node_types": ["A", "B"], "connection_types": [once]}
 
 
-def test_two_connection_types_of_one_name_are_refused(keeper: Keeper) -> None:
+def test_two_connection_types_of_one_name_are_refused(agent: OntologyAgent) -> None:
     kind: dict[str, Any] = {"name": "R", "from_types": [], "to_types": []}
-    assert keeper.code("create_ontology", node_types=[], connection_types=[kind, kind]) == "TYPE_ALREADY_EXISTS"
-    assert keeper.code("get_ontology") == "ONTOLOGY_NOT_FOUND"
+    assert agent.code("create_ontology", node_types=[], connection_types=[kind, kind]) == "TYPE_ALREADY_EXISTS"
+    assert agent.code("get_ontology") == "ONTOLOGY_NOT_FOUND"
 
 
-def test_a_connection_type_may_name_types_that_come_later(keeper: Keeper) -> None:
+def test_a_connection_type_may_name_types_that_come_later(agent: OntologyAgent) -> None:
     kind = {"name": "Owns", "from_types": ["Person"], "to_types": ["Boat"]}
-    keeper.define(node_types=["Person"], connection_types=[kind])
-    assert keeper.code("create_node", type="Boat", content="", format="text") == "INVALID_NODE_TYPE"
-    keeper.call("add_node_type", type_name="Boat")
-    keeper.join(keeper.make("Person"), "Owns", keeper.make("Boat"))
+    agent.define(node_types=["Person"], connection_types=[kind])
+    assert agent.code("create_node", type="Boat", content="", format="text") == "INVALID_NODE_TYPE"
+    agent.call("add_node_type", type_name="Boat")
+    agent.join(agent.make("Person"), "Owns", agent.make("Boat"))
 
 
-def test_node_types_and_connection_types_do_not_share_names(keeper: Keeper) -> None:
+def test_node_types_and_connection_types_do_not_share_names(agent: OntologyAgent) -> None:
     kind = {"name": "Person", "from_types": ["Person"], "to_types": ["Person"]}
-    keeper.define(node_types=["Person"], connection_types=[kind])
-    keeper.call("add_node_type", type_name="Knows")
-    assert keeper.call("get_ontology")["node_types"] == ["Person", "Knows"]
+    agent.define(node_types=["Person"], connection_types=[kind])
+    agent.call("add_node_type", type_name="Knows")
+    assert agent.call("get_ontology")["node_types"] == ["Person", "Knows"]
 
 
-def test_definitions_have_lineage(gtd: Keeper) -> None:
+def test_definitions_have_lineage(gtd: OntologyAgent) -> None:
     gtd.call("add_node_type", type_name="Document")
     [step] = gtd.lineage("ontology/node_type/Document")["lineage"]
     assert (step["actor"], step["operation"]) == ("agent_alpha", "CREATE_NODE")
@@ -135,14 +139,14 @@ def test_definitions_have_lineage(gtd: Keeper) -> None:
 # -- what was there before
 
 
-def standing(keeper: Keeper) -> None:
-    keeper.node("good", "Person", age=1)
-    keeper.node("listed", "Person", tags=["a"])
-    keeper.node("boat", "Boat", crew={"n": 2}, empty=None)
-    keeper.edge("good", "Owns", "boat", since=2001)
-    keeper.edge("boat", "Owns", "good", since=2001)
-    keeper.edge("good", "Owns", "good")
-    keeper.edge("listed", "Owns", "boat")
+def standing(agent: OntologyAgent) -> None:
+    agent.node("good", "Person", age=1)
+    agent.node("listed", "Person", tags=["a"])
+    agent.node("boat", "Boat", crew={"n": 2}, empty=None)
+    agent.edge("good", "Owns", "boat", since=2001)
+    agent.edge("boat", "Owns", "good", since=2001)
+    agent.edge("good", "Owns", "good")
+    agent.edge("listed", "Owns", "boat")
 
 
 OWNS = {"name": "Owns", "from_types": ["Person"], "to_types": ["Boat"], "required_properties": ["since"]}
@@ -156,9 +160,9 @@ def told(answer: dict[str, Any]) -> list[tuple[str, str]]:
     return [(each.get("node_id") or each["connection_id"], each["code"]) for each in found]
 
 
-def test_an_ontology_over_a_memory_tells_what_stands_already_and_violates_it(keeper: Keeper) -> None:
-    standing(keeper)
-    answer = keeper.call("create_ontology", node_types=["Person", "Boat"], connection_types=[OWNS])
+def test_an_ontology_over_a_memory_tells_what_stands_already_and_violates_it(agent: OntologyAgent) -> None:
+    standing(agent)
+    answer = agent.call("create_ontology", node_types=["Person", "Boat"], connection_types=[OWNS])
     assert told(answer) == [
         ("listed", "INVALID_ARGUMENT"),
         ("boat", "INVALID_ARGUMENT"),
@@ -166,39 +170,39 @@ def test_an_ontology_over_a_memory_tells_what_stands_already_and_violates_it(kee
         ("good|Owns|good", "INVALID_TOPOLOGY"),
         ("listed|Owns|boat", "REQUIRED_PROPERTY_MISSING"),
     ]
-    assert keeper.call("get_ontology")["connection_types"] == [OWNS]
+    assert agent.call("get_ontology")["connection_types"] == [OWNS]
 
 
-def test_a_type_that_is_added_tells_what_violates_it_and_nothing_else(keeper: Keeper) -> None:
-    standing(keeper)
-    assert keeper.call("create_ontology", node_types=["Animal"], connection_types=[]) == {"ok": True}
-    assert told(keeper.call("add_node_type", type_name="Boat")) == [("boat", "INVALID_ARGUMENT")]
+def test_a_type_that_is_added_tells_what_violates_it_and_nothing_else(agent: OntologyAgent) -> None:
+    standing(agent)
+    assert agent.call("create_ontology", node_types=["Animal"], connection_types=[]) == {"ok": True}
+    assert told(agent.call("add_node_type", type_name="Boat")) == [("boat", "INVALID_ARGUMENT")]
     kind = {"from_types": ["Person", "Boat"], "to_types": ["Person", "Boat"], "required_properties": ["since"]}
-    answer = keeper.call("add_connection_type", type_name="Owns", **kind)
+    answer = agent.call("add_connection_type", type_name="Owns", **kind)
     assert [entity for entity, _ in told(answer)] == ["good|Owns|good", "listed|Owns|boat"]
-    assert keeper.call("add_node_type", type_name="Robot") == {"ok": True}
+    assert agent.call("add_node_type", type_name="Robot") == {"ok": True}
 
 
-def test_edges_of_other_toolsets_are_no_violations(keeper: Keeper) -> None:
+def test_edges_of_other_toolsets_are_no_violations(agent: OntologyAgent) -> None:
     for each in ("a", "b"):
-        keeper.node(each, "elsewhere/thing")
-    keeper.edge("a", "Owns", "b")
-    answer = keeper.call("create_ontology", node_types=["Person", "Boat"], connection_types=[OWNS])
+        agent.node(each, "elsewhere/thing")
+    agent.edge("a", "Owns", "b")
+    answer = agent.call("create_ontology", node_types=["Person", "Boat"], connection_types=[OWNS])
     assert answer == {"ok": True}
 
 
-def test_a_few_violations_are_named_and_all_are_counted(keeper: Keeper) -> None:
+def test_a_few_violations_are_named_and_all_are_counted(agent: OntologyAgent) -> None:
     for number in range(SHOWN_MAX + 5):
-        keeper.node(f"p{number}", "Person", tags=[])
-    answer = keeper.call("create_ontology", node_types=["Person"], connection_types=[])
+        agent.node(f"p{number}", "Person", tags=[])
+    answer = agent.call("create_ontology", node_types=["Person"], connection_types=[])
     assert [each["node_id"] for each in answer["violations"]] == [f"p{number}" for number in range(SHOWN_MAX)]
     assert answer["total"] == SHOWN_MAX + 5
 
 
-def test_where_there_is_too_much_to_look_at_that_is_said(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_too_much_to_look_at_that_is_said(agent: OntologyAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(violations, "LOOKED_AT_MAX", 1)
-    standing(keeper)
-    answer = keeper.call("create_ontology", node_types=["Person"], connection_types=[])
+    standing(agent)
+    answer = agent.call("create_ontology", node_types=["Person"], connection_types=[])
     assert answer == {"ok": True, "unchecked": True}
 
 
@@ -211,47 +215,47 @@ def test_a_violation_that_may_not_be_read_is_neither_named_nor_counted(tmp_path:
             is_refused = request.action is Action.SEARCH and not may_search
             return Decision(not is_hidden and not is_refused, "so it is", "1")
 
-    with keeping(tmp_path, Narrow()) as keeper:
-        standing(keeper)
+    with keeping(tmp_path, Narrow()) as agent:
+        standing(agent)
         may_see = False
-        answer = keeper.call("create_ontology", node_types=["Person", "Boat"], connection_types=[OWNS])
+        answer = agent.call("create_ontology", node_types=["Person", "Boat"], connection_types=[OWNS])
         assert [entity for entity, _ in told(answer)] == ["listed", "good|Owns|good"]
         may_search = False
-        keeper.node("r", "Robot", parts=[])
-        assert keeper.call("add_node_type", type_name="Robot") == {"ok": True}
+        agent.node("r", "Robot", parts=[])
+        assert agent.call("add_node_type", type_name="Robot") == {"ok": True}
 
 
-def test_a_preset_tells_what_stands_already_and_violates_it(keeper: Keeper) -> None:
-    standing(keeper)
-    used = keeper.run(use_preset(keeper.store, keeper.principal, "software"))
+def test_a_preset_tells_what_stands_already_and_violates_it(agent: OntologyAgent) -> None:
+    standing(agent)
+    used = agent.run(use_preset(agent.store, agent.principal, "software"))
     assert [each["node_id"] for each in used["violations"]] == ["listed"]
 
 
 # -- presets
 
 
-def test_every_preset_can_be_used_on_an_empty_memory(keeper: Keeper) -> None:
+def test_every_preset_can_be_used_on_an_empty_memory(agent: OntologyAgent) -> None:
     assert list(presets()) == ["gtd", "research", "software"]
     for name, preset in presets().items():
         named = {each for kind in preset.connection_types for each in (*kind.from_types, *kind.to_types)}
         assert named <= set(preset.node_types), name
         assert preset.about
-    added = keeper.run(use_preset(keeper.store, keeper.principal, "gtd"))
+    added = agent.run(use_preset(agent.store, agent.principal, "gtd"))
     assert added == {"added": ["Task", "State", "Context", "UNSPECIFIED", "DependsOn"]}
-    keeper.join(keeper.make("Task"), "DependsOn", keeper.make("UNSPECIFIED"))
+    agent.join(agent.make("Task"), "DependsOn", agent.make("UNSPECIFIED"))
 
 
-def test_a_preset_adds_what_is_missing_and_changes_nothing(keeper: Keeper) -> None:
-    keeper.define(node_types=["Person", "Boat"], connection_types=[])
-    added = keeper.run(use_preset(keeper.store, keeper.principal, "software"))["added"]
+def test_a_preset_adds_what_is_missing_and_changes_nothing(agent: OntologyAgent) -> None:
+    agent.define(node_types=["Person", "Boat"], connection_types=[])
+    added = agent.run(use_preset(agent.store, agent.principal, "software"))["added"]
     assert "Person" not in added
-    assert keeper.call("get_ontology")["node_types"][:3] == ["Person", "Boat", "Component"]
-    before = keeper.log.head()
-    assert keeper.run(use_preset(keeper.store, keeper.principal, "software")) == {"added": []}
-    assert keeper.log.head() == before
+    assert agent.call("get_ontology")["node_types"][:3] == ["Person", "Boat", "Component"]
+    before = agent.log.head()
+    assert agent.run(use_preset(agent.store, agent.principal, "software")) == {"added": []}
+    assert agent.log.head() == before
 
 
-def test_a_preset_that_means_something_else_by_a_name_is_refused_whole(gtd: Keeper) -> None:
+def test_a_preset_that_means_something_else_by_a_name_is_refused_whole(gtd: OntologyAgent) -> None:
     before = gtd.log.head()
     with pytest.raises(Exception, match="DependsOn is already defined"):
         gtd.run(use_preset(gtd.store, gtd.principal, "gtd"))

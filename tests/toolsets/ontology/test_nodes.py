@@ -10,12 +10,12 @@ import pytest
 
 from tallystick.server.dispatch import prepare
 from tests.toolsets.agent import NOON
-from tests.toolsets.ontology.agents import Keeper
+from tests.toolsets.ontology.agents import OntologyAgent
 
 KITCHEN = "# Kitchen Renovation\n\nBudget: $50k"
 
 
-def test_a_node_is_kept_as_it_was_given(gtd: Keeper) -> None:
+def test_a_node_is_kept_as_it_was_given(gtd: OntologyAgent) -> None:
     properties = {"status": "active", "priority": 1, "urgent": True, "ratio": 0.5}
     made = gtd.call("create_node", type="Project", content=KITCHEN, format="markdown", properties=properties)
     assert re.fullmatch(r"mem_[0-9a-z]{6}_[0-9a-z]{6}", made["node_id"])
@@ -33,13 +33,13 @@ def test_a_node_is_kept_as_it_was_given(gtd: Keeper) -> None:
     assert answer.exempt
 
 
-def test_no_two_nodes_have_one_id(gtd: Keeper) -> None:
+def test_no_two_nodes_have_one_id(gtd: OntologyAgent) -> None:
     made = gtd.together("create_node", [{"type": "Action", "content": str(n), "format": "text"} for n in range(50)])
     assert len({answer["node_id"] for answer in made}) == 50
     assert {gtd.call("get_node_content", **answer)["content"] for answer in made} == set(map(str, range(50)))
 
 
-def test_an_id_that_is_taken_is_not_given_again(gtd: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_that_is_taken_is_not_given_again(gtd: OntologyAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     letters = iter("a" * 12 + "a" * 12 + "b" * 12)
     monkeypatch.setattr("tallystick.toolsets.ontology.context.secrets.choice", lambda _: next(letters))
     first = gtd.make("Action", "one")
@@ -48,13 +48,13 @@ def test_an_id_that_is_taken_is_not_given_again(gtd: Keeper, monkeypatch: pytest
     assert sorted(name.split(".")[1] for name in gtd.files()) == ["mem_aaaaaa_aaaaaa", "mem_bbbbbb_bbbbbb"]
 
 
-def test_empty_content_and_no_properties_are_enough(gtd: Keeper) -> None:
+def test_empty_content_and_no_properties_are_enough(gtd: OntologyAgent) -> None:
     made = gtd.call("create_node", type="Project", content="", encoding="utf-8", format="markdown")
     assert gtd.call("get_node", **made)["properties"] == {}
     assert gtd.call("get_node_content", **made)["content"] == ""
 
 
-def test_an_update_merges_properties_and_moves_the_time_of_change(gtd: Keeper) -> None:
+def test_an_update_merges_properties_and_moves_the_time_of_change(gtd: OntologyAgent) -> None:
     node = gtd.make("Project", KITCHEN, status="active", priority=1)
     gtd.now = NOON + 5_000
     answer = gtd.answer("update_node", {"node_id": node, "properties": {"status": "done", "cost": 48}})
@@ -65,7 +65,7 @@ def test_an_update_merges_properties_and_moves_the_time_of_change(gtd: Keeper) -
     assert gtd.call("get_node_content", node_id=node)["content"] == KITCHEN
 
 
-def test_a_clock_that_goes_back_leaves_created_before_modified(gtd: Keeper) -> None:
+def test_a_clock_that_goes_back_leaves_created_before_modified(gtd: OntologyAgent) -> None:
     node = gtd.make("Project")
     gtd.now = NOON - 3_600_000
     gtd.call("update_node", node_id=node, properties={"a": 1})
@@ -73,7 +73,7 @@ def test_a_clock_that_goes_back_leaves_created_before_modified(gtd: Keeper) -> N
     assert found["created"] <= found["modified"]
 
 
-def test_new_content_replaces_the_old_and_may_come_in_another_encoding(gtd: Keeper) -> None:
+def test_new_content_replaces_the_old_and_may_come_in_another_encoding(gtd: OntologyAgent) -> None:
     node = gtd.make("Project", "old")
     gtd.call("update_node", node_id=node, content="AP8=", encoding="base64", format="png")
     assert gtd.call("get_node_content", node_id=node) == {"content": "AP8=", "encoding": "base64", "format": "png"}
@@ -81,21 +81,21 @@ def test_new_content_replaces_the_old_and_may_come_in_another_encoding(gtd: Keep
     assert gtd.call("get_node_content", node_id=node) == {"content": "new", "encoding": "utf-8", "format": "png"}
 
 
-def test_the_format_can_change_alone(gtd: Keeper) -> None:
+def test_the_format_can_change_alone(gtd: OntologyAgent) -> None:
     node = gtd.make("Project", "text")
     gtd.call("update_node", node_id=node, format="meeting-notes")
     assert gtd.call("get_node", node_id=node)["content_format"] == "meeting-notes"
     assert gtd.call("get_node_content", node_id=node)["content"] == "text"
 
 
-def test_of_updates_at_the_same_time_none_is_lost(gtd: Keeper) -> None:
+def test_of_updates_at_the_same_time_none_is_lost(gtd: OntologyAgent) -> None:
     node = gtd.make("Project")
     calls = [{"node_id": node, "properties": {f"p{n}": n}} for n in range(30)]
     assert gtd.together("update_node", calls) == [{"ok": True}] * 30
     assert gtd.call("get_node", node_id=node)["properties"] == {f"p{n}": n for n in range(30)}
 
 
-def test_content_and_format_that_change_at_the_same_time_both_stay(gtd: Keeper) -> None:
+def test_content_and_format_that_change_at_the_same_time_both_stay(gtd: OntologyAgent) -> None:
     node = gtd.make("Project", "old")
 
     async def both() -> None:
@@ -110,7 +110,7 @@ def test_content_and_format_that_change_at_the_same_time_both_stay(gtd: Keeper) 
     assert gtd.call("get_node_content", node_id=node) == {"content": "new", "encoding": "utf-8", "format": "json"}
 
 
-def test_a_deleted_node_takes_its_connections_along_and_leaves_the_rest(gtd: Keeper) -> None:
+def test_a_deleted_node_takes_its_connections_along_and_leaves_the_rest(gtd: OntologyAgent) -> None:
     project = gtd.make("Project", "p")
     actions = [gtd.make("Action", name) for name in "abc"]
     near = [gtd.join(project, "NextAction", actions[0]), gtd.join(project, "NextAction", actions[1])]
@@ -125,7 +125,7 @@ def test_a_deleted_node_takes_its_connections_along_and_leaves_the_rest(gtd: Kee
     assert [step["operation"] for step in lineage][-4:] == ["DELETE_EDGE"] * 3 + ["DELETE_NODE"]
 
 
-def test_a_node_without_connections_is_deleted_too(gtd: Keeper) -> None:
+def test_a_node_without_connections_is_deleted_too(gtd: OntologyAgent) -> None:
     node = gtd.make("Project")
     assert gtd.neighbours(node, "both") == []
     assert gtd.call("delete_node", node_id=node) == {"ok": True}
@@ -143,14 +143,14 @@ def test_a_node_without_connections_is_deleted_too(gtd: Keeper) -> None:
         ("get_connected_nodes", {"direction": "out"}),
     ],
 )
-def test_a_node_that_is_not_there_is_named(gtd: Keeper, tool: str, asked: dict[str, Any]) -> None:
+def test_a_node_that_is_not_there_is_named(gtd: OntologyAgent, tool: str, asked: dict[str, Any]) -> None:
     said = gtd.refusal(tool, node_id="mem_nobody", **asked)
     assert said["code"] == "NODE_NOT_FOUND"
     assert "mem_nobody" in said["message"]
     assert said["details"]["node_id"] == "mem_nobody"
 
 
-def test_a_type_that_is_not_in_the_ontology_is_refused_with_those_that_are(gtd: Keeper) -> None:
+def test_a_type_that_is_not_in_the_ontology_is_refused_with_those_that_are(gtd: OntologyAgent) -> None:
     said = gtd.refusal("create_node", type="Recipe", content="", format="text")
     assert said["code"] == "INVALID_NODE_TYPE"
     assert "Recipe" in said["message"]
@@ -160,7 +160,7 @@ def test_a_type_that_is_not_in_the_ontology_is_refused_with_those_that_are(gtd: 
 # -- beside the other toolsets
 
 
-def test_a_typed_node_that_memory_write_made_is_found_by_type_and_property(gtd: Keeper) -> None:
+def test_a_typed_node_that_memory_write_made_is_found_by_type_and_property(gtd: OntologyAgent) -> None:
     gtd.node("proj-7", "Project", status="active")
     assert gtd.nodes(type="Project", properties={"status": "active"}) == ["proj-7"]
     found = gtd.call("get_node", node_id="proj-7")
@@ -170,7 +170,7 @@ def test_a_typed_node_that_memory_write_made_is_found_by_type_and_property(gtd: 
     assert gtd.call("get_node", node_id="proj-7")["content_format"] == "text"
 
 
-def test_a_typed_memory_has_lineage_and_can_be_read_as_an_entity(gtd: Keeper) -> None:
+def test_a_typed_memory_has_lineage_and_can_be_read_as_an_entity(gtd: OntologyAgent) -> None:
     node = gtd.make("Project", KITCHEN, status="active")
     gtd.call("update_node", node_id=node, properties={"status": "done"})
     assert gtd.read(node)["entity"]["attrs"] == {"status": "done"}
@@ -180,7 +180,7 @@ def test_a_typed_memory_has_lineage_and_can_be_read_as_an_entity(gtd: Keeper) ->
     assert steps[1]["changes"] == {"attrs.status": "done"}
 
 
-def test_what_is_not_in_the_ontology_is_no_memory_node(gtd: Keeper) -> None:
+def test_what_is_not_in_the_ontology_is_no_memory_node(gtd: OntologyAgent) -> None:
     gtd.node("n", "note")
     assert gtd.nodes() == []
     said = gtd.refusal("get_node", node_id="n")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tallystick.toolsets.ontology import queries
-from tests.toolsets.ontology.agents import Keeper
+from tests.toolsets.ontology.agents import OntologyAgent
 
 
 @pytest.fixture
-def four(gtd: Keeper) -> dict[str, str]:
+def four(gtd: OntologyAgent) -> dict[str, str]:
     return {
         "phone": gtd.make("Action", status="next", context="phone"),
         "computer": gtd.make("Action", status="next", context="computer"),
@@ -20,7 +20,7 @@ def four(gtd: Keeper) -> dict[str, str]:
     }
 
 
-def test_nodes_match_all_properties_and_may_have_more(gtd: Keeper, four: dict[str, str]) -> None:
+def test_nodes_match_all_properties_and_may_have_more(gtd: OntologyAgent, four: dict[str, str]) -> None:
     found = gtd.nodes(type="Action", properties={"status": "next", "context": "phone"})
     assert found == [four["phone"], four["high"]]
     gtd.make("Project", status="next")
@@ -30,7 +30,7 @@ def test_nodes_match_all_properties_and_may_have_more(gtd: Keeper, four: dict[st
     assert gtd.nodes(properties={"status": "Next"}) == []
 
 
-def test_without_a_filter_all_nodes_are_found(gtd: Keeper, four: dict[str, str]) -> None:
+def test_without_a_filter_all_nodes_are_found(gtd: OntologyAgent, four: dict[str, str]) -> None:
     project = gtd.make("Project")
     assert gtd.nodes() == [*four.values(), project]
 
@@ -54,7 +54,7 @@ VALUES: list[tuple[Any, Any, bool]] = [
 
 
 @pytest.mark.parametrize(("kept", "asked", "equal"), VALUES)
-def test_values_are_compared_by_kind_and_value(gtd: Keeper, kept: Any, asked: Any, equal: bool) -> None:
+def test_values_are_compared_by_kind_and_value(gtd: OntologyAgent, kept: Any, asked: Any, equal: bool) -> None:
     """For nodes, and for connections whether they are few enough to be read or many enough to be indexed."""
     node = gtd.make("Action", p=kept)
     conn = gtd.join(node, "DependsOn", node, p=kept)
@@ -65,7 +65,7 @@ def test_values_are_compared_by_kind_and_value(gtd: Keeper, kept: Any, asked: An
     assert gtd.connections(type="DependsOn", properties={"p": asked}) == [conn] * equal
 
 
-def test_a_property_with_a_dot_is_not_a_path(gtd: Keeper) -> None:
+def test_a_property_with_a_dot_is_not_a_path(gtd: OntologyAgent) -> None:
     gtd.call("add_connection_type", type_name="R", from_types=["Action"], to_types=["Action"])
     dotted = gtd.make("Action", **{"a.b": 1})
     assert gtd.nodes(properties={"a.b": 1}) == [dotted]
@@ -77,7 +77,7 @@ def test_a_property_with_a_dot_is_not_a_path(gtd: Keeper) -> None:
 
 
 @pytest.fixture
-def graph(gtd: Keeper) -> dict[str, str]:
+def graph(gtd: OntologyAgent) -> dict[str, str]:
     ids = {"p": gtd.make("Project"), "a": gtd.make("Action"), "b": gtd.make("Action"), "c": gtd.make("Action")}
     ids["pa"] = gtd.join(ids["p"], "NextAction", ids["a"], priority="high")
     ids["pb"] = gtd.join(ids["p"], "NextAction", ids["b"], priority="low")
@@ -106,13 +106,13 @@ CONNECTIONS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("asked", "found"), CONNECTIONS)
 def test_connections_are_found_by_ends_type_and_properties(
-    gtd: Keeper, graph: dict[str, str], asked: dict[str, Any], found: str
+    gtd: OntologyAgent, graph: dict[str, str], asked: dict[str, Any], found: str
 ) -> None:
     asked = {key: graph.get(value, value) if isinstance(value, str) else value for key, value in asked.items()}
     assert gtd.connections(**asked) == [graph[name] for name in found.split()]
 
 
-def test_connections_are_followed_in_the_direction_asked_for(gtd: Keeper, graph: dict[str, str]) -> None:
+def test_connections_are_followed_in_the_direction_asked_for(gtd: OntologyAgent, graph: dict[str, str]) -> None:
     def follow(start: str, direction: str, **asked: Any) -> list[str]:
         names = {value: key for key, value in graph.items()}
         return [names[each] for each in gtd.neighbours(graph[start], direction, **asked)]
@@ -125,7 +125,7 @@ def test_connections_are_followed_in_the_direction_asked_for(gtd: Keeper, graph:
     assert follow("b", "both", connection_type="Nothing") == []
 
 
-def test_the_index_of_connections_keeps_up_with_every_change(gtd: Keeper) -> None:
+def test_the_index_of_connections_keeps_up_with_every_change(gtd: OntologyAgent) -> None:
     """Many enough to be indexed, then changed in every way between questions."""
     hub, other = gtd.make("Project"), gtd.make("Action")
     ends = {"type": "NextAction", "from_node_id": hub, "to_node_id": other}
@@ -148,7 +148,7 @@ def test_the_index_of_connections_keeps_up_with_every_change(gtd: Keeper) -> Non
     assert gtd.connections() == []
 
 
-def test_a_failed_append_is_never_found(gtd: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_append_is_never_found(gtd: OntologyAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was applied and taken back must not stay in the index."""
     hub, other = gtd.make("Project"), gtd.make("Action")
     ends = {"type": "NextAction", "from_node_id": hub, "to_node_id": other}
@@ -170,7 +170,7 @@ def test_a_failed_append_is_never_found(gtd: Keeper, monkeypatch: pytest.MonkeyP
 # -- pages
 
 
-def test_long_lists_come_in_pages_and_short_ones_whole(gtd: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lists_come_in_pages_and_short_ones_whole(gtd: OntologyAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [gtd.make("Action", str(number)) for number in range(25)]
     assert gtd.call("query_nodes", type="Action") == {"node_ids": ids}
     first = gtd.call("query_nodes", type="Action", limit=10)
@@ -187,7 +187,7 @@ def test_long_lists_come_in_pages_and_short_ones_whole(gtd: Keeper, monkeypatch:
     assert len(gtd.call("search_content", query="1")["node_ids"]) < 12
 
 
-def test_connections_and_neighbours_come_in_pages_too(gtd: Keeper) -> None:
+def test_connections_and_neighbours_come_in_pages_too(gtd: OntologyAgent) -> None:
     hub = gtd.make("Project")
     ends = [gtd.make("Action") for _ in range(5)]
     made = [gtd.join(hub, "NextAction", end) for end in ends]
@@ -201,7 +201,7 @@ def test_connections_and_neighbours_come_in_pages_too(gtd: Keeper) -> None:
 
 
 @pytest.fixture
-def houses(gtd: Keeper) -> dict[str, str]:
+def houses(gtd: OntologyAgent) -> dict[str, str]:
     made = {}
     for name, kind, content in (
         ("kitchen", "Project", "# Kitchen Renovation\n\nModern farmhouse style"),
@@ -214,7 +214,7 @@ def houses(gtd: Keeper) -> dict[str, str]:
     return made
 
 
-def test_contents_are_searched_for_text_in_any_case(gtd: Keeper, houses: dict[str, str]) -> None:
+def test_contents_are_searched_for_text_in_any_case(gtd: OntologyAgent, houses: dict[str, str]) -> None:
     assert gtd.found("farmhouse", limit=10) == [houses[name] for name in ("kitchen", "bathroom", "sinks")]
     assert gtd.found("farmhouse", node_type="Project", limit=10) == [houses["kitchen"], houses["bathroom"]]
     assert len(gtd.found("farmhouse", limit=2)) == 2
@@ -225,7 +225,7 @@ def test_contents_are_searched_for_text_in_any_case(gtd: Keeper, houses: dict[st
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 20])
 def test_hits_come_by_creation_and_those_of_one_moment_by_id_however_long_the_pages_are(
-    gtd: Keeper, limit: int
+    gtd: OntologyAgent, limit: int
 ) -> None:
     made = []
     for number in range(12):
@@ -241,7 +241,7 @@ def test_hits_come_by_creation_and_those_of_one_moment_by_id_however_long_the_pa
     assert pages == [node_id for _, node_id in sorted(made)]
 
 
-def test_a_search_sees_what_was_written_changed_and_deleted_just_before(gtd: Keeper) -> None:
+def test_a_search_sees_what_was_written_changed_and_deleted_just_before(gtd: OntologyAgent) -> None:
     node = gtd.make("Project", "Straße")
     assert gtd.found("STRASSE") == [node]
     gtd.call("update_node", node_id=node, content="avenue", encoding="utf-8")
@@ -250,13 +250,13 @@ def test_a_search_sees_what_was_written_changed_and_deleted_just_before(gtd: Kee
     assert gtd.found("avenue") == []
 
 
-def test_binary_content_is_not_searched(gtd: Keeper) -> None:
+def test_binary_content_is_not_searched(gtd: OntologyAgent) -> None:
     gtd.call("create_node", type="Project", content="aGVsbG8=", encoding="base64", format="bin")
     assert gtd.found("hello") == []
     assert gtd.found("aGVsbG8") == []
 
 
-def test_only_typed_memories_are_found_by_their_content(gtd: Keeper) -> None:
+def test_only_typed_memories_are_found_by_their_content(gtd: OntologyAgent) -> None:
     """However many other nodes match: the limit counts what is shown."""
     gtd.define_elsewhere("farmhouse", 20)
     made = sorted(gtd.make("Project", f"farmhouse {number}") for number in range(4))
@@ -264,7 +264,7 @@ def test_only_typed_memories_are_found_by_their_content(gtd: Keeper) -> None:
     assert sorted(gtd.found("farmhouse", mode="ranked", limit=9)) == sorted(made)
 
 
-def test_a_ranked_search_tells_scores_and_snippets(gtd: Keeper, houses: dict[str, str]) -> None:
+def test_a_ranked_search_tells_scores_and_snippets(gtd: OntologyAgent, houses: dict[str, str]) -> None:
     answer = gtd.call("search_content", query="plumber", mode="ranked")
     assert answer["node_ids"] == [houses["plumber"]]
     [hit] = answer["hits"]

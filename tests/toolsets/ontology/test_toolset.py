@@ -14,7 +14,7 @@ from tallystick.server.schemas import input_schema, output_schema
 from tallystick.toolsets import Tool
 from tallystick.toolsets.error_shape import error_shape
 from tallystick.toolsets.ontology import make_toolset
-from tests.toolsets.ontology.agents import Keeper
+from tests.toolsets.ontology.agents import OntologyAgent
 
 TOOLSET = make_toolset(None, None)
 each_tool = pytest.mark.parametrize("tool", TOOLSET.tools, ids=lambda tool: tool.name)
@@ -49,7 +49,7 @@ def test_what_a_client_is_shown_is_short() -> None:
     assert len(msgspec.json.encode(shown)) / 4 < 2_600
 
 
-def test_calls_answers_and_errors_fit_the_schemas(gtd: Keeper) -> None:
+def test_calls_answers_and_errors_fit_the_schemas(gtd: OntologyAgent) -> None:
     project, action = gtd.make("Project", "text"), gtd.make("Action", "more text")
     conn = gtd.join(project, "NextAction", action)
     node = {"node_id": project}

@@ -1,4 +1,4 @@
-"""A crew at the task tools, with the tools of work and knowledge beside them: one real store, one clock."""
+"""An agent with the tasks tools, and with those of work and knowledge: one real store, one clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Said = dict[str, Any]
 A = TypeVar("A", bound=DerivedIndex)
 
 
-class Crew:
+class TasksAgent:
     """Each call is a second after the one before."""
 
     def __init__(self, runner: asyncio.Runner, *, policy: Policy | None = None, pipelines: Pipelines | None = None):
@@ -111,9 +111,9 @@ class Crew:
         return await found.call(self.store, principal, prepare(found, arguments))
 
     @contextmanager
-    def as_(self, agent: str, session: str | None = None) -> Iterator[None]:
+    def as_(self, actor: str, session: str | None = None) -> Iterator[None]:
         before = self.me, self.session
-        self.me, self.session = agent, session
+        self.me, self.session = actor, session
         try:
             yield
         finally:
@@ -193,8 +193,8 @@ def _plain(answer: Answer) -> Said:
 
 
 @contextmanager
-def gathered(**arguments: Any) -> Iterator[Crew]:
+def gathered(**arguments: Any) -> Iterator[TasksAgent]:
     with asyncio.Runner() as runner:
-        crew = Crew(runner, **arguments)
-        yield crew
-        runner.run(crew.store.close())
+        agent = TasksAgent(runner, **arguments)
+        yield agent
+        runner.run(agent.store.close())

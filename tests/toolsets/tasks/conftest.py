@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.toolsets.tasks.agents import Crew, gathered
+from tests.toolsets.tasks.agents import TasksAgent, gathered
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
-    with gathered() as crew:
-        yield crew
+def agent() -> Iterator[TasksAgent]:
+    with gathered() as agent:
+        yield agent

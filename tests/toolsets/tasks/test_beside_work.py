@@ -12,140 +12,140 @@ from tallystick.log import Head
 from tallystick.policy import Decision, Request
 from tallystick.state.state import State
 from tallystick.state.tasks import Sections, TaskCards
-from tests.toolsets.tasks.agents import Crew, Said, gathered
+from tests.toolsets.tasks.agents import Said, TasksAgent, gathered
 
 
-def planned(crew: Crew, *nodes: Said) -> dict[str, str]:
-    told = crew.beside("graph_plan", nodes=[{"summary": node["ref"], **node} for node in nodes])
+def planned(agent: TasksAgent, *nodes: Said) -> dict[str, str]:
+    told = agent.beside("graph_plan", nodes=[{"summary": node["ref"], **node} for node in nodes])
     return {each["ref"]: each["id"] for each in told["created"]}
 
 
-def actionable(crew: Crew, project: str = "Shop") -> list[str]:
-    return [each["node"]["id"] for each in crew.beside("graph_next", project=project, count=50)["nodes"]]
+def actionable(agent: TasksAgent, project: str = "Shop") -> list[str]:
+    return [each["node"]["id"] for each in agent.beside("graph_next", project=project, count=50)["nodes"]]
 
 
-def update(crew: Crew, node_id: str, **changes: Any) -> Said:
-    return crew.beside("graph_update", updates=[{"node_id": node_id, **changes}])
+def update(agent: TasksAgent, node_id: str, **changes: Any) -> Said:
+    return agent.beside("graph_update", updates=[{"node_id": node_id, **changes}])
 
 
-def test_a_task_made_here_is_handed_out_by_work_the_urgent_first(crew: Crew) -> None:
-    project = crew.project()
-    low, high = (crew.task(each, projectId=project["id"], priority=each) for each in ("LOW", "HIGH"))
-    assert actionable(crew) == [high["id"], low["id"]]
-    crew.close(high)
-    assert actionable(crew) == [low["id"]]
+def test_a_task_made_here_is_handed_out_by_work_the_urgent_first(agent: TasksAgent) -> None:
+    project = agent.project()
+    low, high = (agent.task(each, projectId=project["id"], priority=each) for each in ("LOW", "HIGH"))
+    assert actionable(agent) == [high["id"], low["id"]]
+    agent.close(high)
+    assert actionable(agent) == [low["id"]]
 
 
-def test_a_planned_node_is_a_task_and_can_be_advanced(crew: Crew) -> None:
-    project = crew.project()
-    ids = planned(crew, {"ref": "plan", "properties": {"priority": 3}}, {"ref": "later", "depends_on": ["plan"]})
-    task = crew.get(ids["plan"])
+def test_a_planned_node_is_a_task_and_can_be_advanced(agent: TasksAgent) -> None:
+    project = agent.project()
+    ids = planned(agent, {"ref": "plan", "properties": {"priority": 3}}, {"ref": "later", "depends_on": ["plan"]})
+    task = agent.get(ids["plan"])
     assert (task["title"], task["status"], task["priority"], task["complexity"], task["projectId"]) == (
         "plan", "NEW", "HIGH", 5, project["id"],
     )  # fmt: skip
-    assert crew.get(ids["later"])["blockedBy"] == [ids["plan"]]
-    data = crew.close(ids["plan"])
+    assert agent.get(ids["later"])["blockedBy"] == [ids["plan"]]
+    data = agent.close(ids["plan"])
     assert data["unblockedEntities"] == [{"id": ids["later"], "type": "task"}]
-    node = crew.node(ids["plan"])
+    node = agent.node(ids["plan"])
     assert (node["resolved"], node["rev"], node["evidence"]) == (True, 3, [])
-    assert actionable(crew) == [ids["later"]]
+    assert actionable(agent) == [ids["later"]]
 
 
-def test_blocked_by_is_depends_on_read_backwards(crew: Crew) -> None:
-    project = crew.project()
-    one, two = crew.task("1", projectId=project["id"]), crew.task("2", projectId=project["id"])
-    crew.step("block", two, blockedBy=[one["id"]])
-    context = crew.beside("graph_context", node_id=two["id"])
+def test_blocked_by_is_depends_on_read_backwards(agent: TasksAgent) -> None:
+    project = agent.project()
+    one, two = agent.task("1", projectId=project["id"]), agent.task("2", projectId=project["id"])
+    agent.step("block", two, blockedBy=[one["id"]])
+    context = agent.beside("graph_context", node_id=two["id"])
     assert [each["node"]["id"] for each in context["depends_on"]] == [one["id"]]
     edge = {"from": two["id"], "to": one["id"], "type": "depends_on"}
-    crew.beside("graph_connect", edges=[edge | {"remove": True}])
-    assert crew.get(two)["blockedBy"] == []
-    crew.beside("graph_connect", edges=[{"from": one["id"], "to": two["id"], "type": "depends_on"}])
-    assert crew.get(one)["blockedBy"] == [two["id"]]
+    agent.beside("graph_connect", edges=[edge | {"remove": True}])
+    assert agent.get(two)["blockedBy"] == []
+    agent.beside("graph_connect", edges=[{"from": one["id"], "to": two["id"], "type": "depends_on"}])
+    assert agent.get(one)["blockedBy"] == [two["id"]]
 
 
-def test_what_work_resolves_is_closed_here_and_what_it_takes_back_is_new(crew: Crew) -> None:
-    project = crew.project()
-    one, two = crew.task("1", projectId=project["id"]), crew.task("2", projectId=project["id"])
-    crew.step("block", two, blockedBy=[one["id"]], blockedReason="order")
-    update(crew, one["id"], resolved=True, add_evidence=[{"type": "note", "ref": "done"}])
-    assert crew.get(one)["status"] == "CLOSED"
-    assert (crew.get(two)["blockedBy"], crew.get(two)["blockedReason"]) == ([], None)
-    update(crew, one["id"], resolved=False)
-    assert crew.get(one)["status"] == "NEW"
-    assert crew.get(two)["blockedBy"] == [one["id"]]
+def test_what_work_resolves_is_closed_here_and_what_it_takes_back_is_new(agent: TasksAgent) -> None:
+    project = agent.project()
+    one, two = agent.task("1", projectId=project["id"]), agent.task("2", projectId=project["id"])
+    agent.step("block", two, blockedBy=[one["id"]], blockedReason="order")
+    update(agent, one["id"], resolved=True, add_evidence=[{"type": "note", "ref": "done"}])
+    assert agent.get(one)["status"] == "CLOSED"
+    assert (agent.get(two)["blockedBy"], agent.get(two)["blockedReason"]) == ([], None)
+    update(agent, one["id"], resolved=False)
+    assert agent.get(one)["status"] == "NEW"
+    assert agent.get(two)["blockedBy"] == [one["id"]]
 
 
-def test_what_is_given_up_blocks_here_and_not_there(crew: Crew) -> None:
-    project = crew.project()
-    one, two = crew.task("1", projectId=project["id"]), crew.task("2", projectId=project["id"])
-    crew.step("block", two, blockedBy=[one["id"]])
-    crew.step("terminate", one)
-    assert crew.get(two)["blockedBy"] == [one["id"]]
-    assert actionable(crew) == [two["id"]]
+def test_what_is_given_up_blocks_here_and_not_there(agent: TasksAgent) -> None:
+    project = agent.project()
+    one, two = agent.task("1", projectId=project["id"]), agent.task("2", projectId=project["id"])
+    agent.step("block", two, blockedBy=[one["id"]])
+    agent.step("terminate", one)
+    assert agent.get(two)["blockedBy"] == [one["id"]]
+    assert actionable(agent) == [two["id"]]
 
 
-def test_the_version_is_the_revision(crew: Crew) -> None:
-    task = crew.task(projectId=crew.project()["id"])
-    update(crew, task["id"], summary="Other words", properties={"priority": -2})
-    seen = crew.get(task)
+def test_the_version_is_the_revision(agent: TasksAgent) -> None:
+    task = agent.task(projectId=agent.project()["id"])
+    update(agent, task["id"], summary="Other words", properties={"priority": -2})
+    seen = agent.get(task)
     assert (seen["version"], seen["summary"], seen["title"], seen["priority"]) == (2, "Other words", "Form", "LOW")
-    assert crew.refusal("advance", containerType="task", id=task["id"], version=1)["code"] == "CONFLICT"
-    crew.step("advance", task)
-    assert crew.node(task["id"])["rev"] == 3
+    assert agent.refusal("advance", containerType="task", id=task["id"], version=1)["code"] == "CONFLICT"
+    agent.step("advance", task)
+    assert agent.node(task["id"])["rev"] == 3
 
 
-def test_evidence_and_properties_outlive_a_step(crew: Crew) -> None:
-    task = crew.task(projectId=crew.project()["id"])
-    update(crew, task["id"], add_evidence=[{"type": "git", "ref": "abc"}], properties={"colour": "red"})
-    before = crew.node(task["id"])
-    crew.close(task)
-    after = crew.node(task["id"])
+def test_evidence_and_properties_outlive_a_step(agent: TasksAgent) -> None:
+    task = agent.task(projectId=agent.project()["id"])
+    update(agent, task["id"], add_evidence=[{"type": "git", "ref": "abc"}], properties={"colour": "red"})
+    before = agent.node(task["id"])
+    agent.close(task)
+    after = agent.node(task["id"])
     assert (after["evidence"], after["properties"]) == (before["evidence"], before["properties"])
 
 
-def test_a_project_opened_by_work_takes_features_and_its_root_is_no_task(crew: Crew) -> None:
-    opened = crew.beside("graph_open", project="Bridge", goal="Cross the brook")
-    found = crew.data("query_container", operation="search", containerType="project")["items"]
+def test_a_project_opened_by_work_takes_features_and_its_root_is_no_task(agent: TasksAgent) -> None:
+    opened = agent.beside("graph_open", project="Bridge", goal="Cross the brook")
+    found = agent.data("query_container", operation="search", containerType="project")["items"]
     assert [(each["name"], each["summary"]) for each in found] == [("Bridge", "Cross the brook")]
-    feature = crew.feature(projectId=found[0]["id"])
-    assert crew.node(feature["id"])["parent"] == opened["root"]["id"]
-    assert crew.data("query_container", operation="search", containerType="task")["items"] == []
+    feature = agent.feature(projectId=found[0]["id"])
+    assert agent.node(feature["id"])["parent"] == opened["root"]["id"]
+    assert agent.data("query_container", operation="search", containerType="task")["items"] == []
     root = opened["root"]["id"]
-    assert crew.refusal("query_container", operation="get", containerType="task", id=root)["code"] == "NOT_FOUND"
+    assert agent.refusal("query_container", operation="get", containerType="task", id=root)["code"] == "NOT_FOUND"
 
 
-def test_a_task_below_a_task_belongs_to_the_feature_above_both(crew: Crew) -> None:
-    feature = crew.feature(projectId=crew.project()["id"])
-    task = crew.task(featureId=feature["id"])
-    ids = planned(crew, {"ref": "part", "parent_ref": task["id"]})
-    assert crew.get(ids["part"])["featureId"] == feature["id"]
-    assert "featureTransition" not in crew.close(task)
-    assert crew.close(ids["part"])["featureTransition"]["to"] == "CLOSED"
+def test_a_task_below_a_task_belongs_to_the_feature_above_both(agent: TasksAgent) -> None:
+    feature = agent.feature(projectId=agent.project()["id"])
+    task = agent.task(featureId=feature["id"])
+    ids = planned(agent, {"ref": "part", "parent_ref": task["id"]})
+    assert agent.get(ids["part"])["featureId"] == feature["id"]
+    assert "featureTransition" not in agent.close(task)
+    assert agent.close(ids["part"])["featureTransition"]["to"] == "CLOSED"
     call = {"operation": "delete", "containerType": "task", "id": task["id"]}
-    assert crew.refusal("manage_container", **call)["message"] == (
+    assert agent.refusal("manage_container", **call)["message"] == (
         "Cannot delete task: contains 1 task. Use cascade: true to delete all."
     )
 
 
-def test_a_node_merged_away_leaves_its_blocks_to_the_other(crew: Crew) -> None:
-    project = crew.project()
-    one, two, after = (crew.task(each, projectId=project["id"]) for each in ("1", "2", "after"))
-    crew.step("block", after, blockedBy=[one["id"]])
-    crew.beside("graph_restructure", operations=[{"op": "merge", "source": one["id"], "target": two["id"]}])
-    assert crew.get(after)["blockedBy"] == [two["id"]]
+def test_a_node_merged_away_leaves_its_blocks_to_the_other(agent: TasksAgent) -> None:
+    project = agent.project()
+    one, two, after = (agent.task(each, projectId=project["id"]) for each in ("1", "2", "after"))
+    agent.step("block", after, blockedBy=[one["id"]])
+    agent.beside("graph_restructure", operations=[{"op": "merge", "source": one["id"], "target": two["id"]}])
+    assert agent.get(after)["blockedBy"] == [two["id"]]
 
 
-def test_memory_does_not_write_what_belongs_to_tasks(crew: Crew) -> None:
+def test_memory_does_not_write_what_belongs_to_tasks(agent: TasksAgent) -> None:
     node = {"id": "x", "type": "tasks/section", "attrs": {}}
-    refusal = crew.refusal("memory.write", op="UPSERT_NODE", node=node)
+    refusal = agent.refusal("memory.write", op="UPSERT_NODE", node=node)
     assert refusal["code"] == "RESERVED_TYPE"
 
 
-def test_work_hands_out_a_task_with_its_texts(crew: Crew) -> None:
-    task = crew.task(projectId=crew.project()["id"], description="Three fields, one button")
-    plan = crew.section(task, "Implementation Plan", "First the form")
-    notes = crew.section(task, "Notes", "words")
+def test_work_hands_out_a_task_with_its_texts(agent: TasksAgent) -> None:
+    task = agent.task(projectId=agent.project()["id"], description="Three fields, one button")
+    plan = agent.section(task, "Implementation Plan", "First the form")
+    notes = agent.section(task, "Notes", "words")
     texts = {
         "title": "Form",
         "description": "Three fields, one button",
@@ -155,18 +155,18 @@ def test_work_hands_out_a_task_with_its_texts(crew: Crew) -> None:
         ],
     }
     for claim in (False, True):
-        (given,) = crew.beside("graph_next", project="Shop", claim=claim)["nodes"]
+        (given,) = agent.beside("graph_next", project="Shop", claim=claim)["nodes"]
         assert (given["node"]["id"], given["task"]) == (task["id"], texts)
-    assert crew.beside("graph_context", node_id=task["id"])["task"] == texts
+    assert agent.beside("graph_context", node_id=task["id"])["task"] == texts
 
 
-def test_a_node_that_was_planned_as_work_has_texts_only_when_sections_were_added(crew: Crew) -> None:
-    crew.project()
-    node = planned(crew, {"ref": "plan"})["plan"]
-    assert "task" not in crew.beside("graph_context", node_id=node)
-    section = crew.section(crew.get(node), "Notes", "words")
+def test_a_node_that_was_planned_as_work_has_texts_only_when_sections_were_added(agent: TasksAgent) -> None:
+    agent.project()
+    node = planned(agent, {"ref": "plan"})["plan"]
+    assert "task" not in agent.beside("graph_context", node_id=node)
+    section = agent.section(agent.get(node), "Notes", "words")
     sections = [{"id": section["id"], "title": "Notes", "content": "words"}]
-    assert crew.beside("graph_context", node_id=node)["task"] == {"sections": sections}
+    assert agent.beside("graph_context", node_id=node)["task"] == {"sections": sections}
 
 
 def test_a_section_that_may_not_be_read_is_not_shown_nor_are_its_files_known() -> None:
@@ -177,80 +177,80 @@ def test_a_section_that_may_not_be_read_is_not_shown_nor_are_its_files_known() -
             allowed = request.resource_owner != "eve" or request.principal.actor == "eve"
             return Decision(allowed, "by the rule", "1")
 
-    with gathered(policy=Secretive()) as crew:
-        project = crew.project()
-        task = crew.task(projectId=project["id"])
-        crew.beside(
+    with gathered(policy=Secretive()) as agent:
+        project = agent.project()
+        task = agent.task(projectId=project["id"])
+        agent.beside(
             "manage_graph", operation="create", entityType="atom", projectId=project["id"], name="Pay",
             paths=["src/pay/**"], createdByTaskId=task["id"],
         )  # fmt: skip
-        crew.me = "eve"
-        crew.section(task, "Context Files", "src/pay/card.ts")
+        agent.me = "eve"
+        agent.section(task, "Context Files", "src/pay/card.ts")
         seen = {}
-        for crew.me in ("eve", "ann"):
-            (given,) = crew.beside("graph_next", project="Shop")["nodes"]
-            assert crew.beside("graph_context", node_id=task["id"])["task"] == given["task"]
-            seen[crew.me] = "sections" in given["task"], "knowledge" in given
+        for agent.me in ("eve", "ann"):
+            (given,) = agent.beside("graph_next", project="Shop")["nodes"]
+            assert agent.beside("graph_context", node_id=task["id"])["task"] == given["task"]
+            seen[agent.me] = "sections" in given["task"], "knowledge" in given
         assert seen == {"eve": (True, True), "ann": (False, False)}
 
 
-def test_the_texts_of_a_task_are_cut_to_what_fits(crew: Crew) -> None:
-    task = crew.task(projectId=crew.project()["id"], description="é" * 4_000)
+def test_the_texts_of_a_task_are_cut_to_what_fits(agent: TasksAgent) -> None:
+    task = agent.task(projectId=agent.project()["id"], description="é" * 4_000)
     for number in range(3):
-        crew.section(task, f"{number}", "é" * 3_000)
-    (given,) = crew.beside("graph_next", project="Shop")["nodes"]
+        agent.section(task, f"{number}", "é" * 3_000)
+    (given,) = agent.beside("graph_next", project="Shop")["nodes"]
     told = given["task"]
     assert (told["description_truncated"], len(told["description"].encode()) <= 2_100) == (True, True)
     assert [section.get("content_truncated", False) for section in told["sections"]] == [False, True, True]
     for number in range(3, 150):
-        crew.section(task, f"{number} " + "t" * 200, "more")
-    (given,) = crew.beside("graph_next", project="Shop")["nodes"]
+        agent.section(task, f"{number} " + "t" * 200, "more")
+    (given,) = agent.beside("graph_next", project="Shop")["nodes"]
     assert len(given["task"]["sections"]) + given["task"]["sections_omitted"] == 150
     assert len(msgspec.json.encode(given["task"])) < 20_000
 
 
-def test_work_knows_the_context_files_of_a_task(crew: Crew) -> None:
-    project = crew.project()
-    task = crew.task(projectId=project["id"])
+def test_work_knows_the_context_files_of_a_task(agent: TasksAgent) -> None:
+    project = agent.project()
+    task = agent.task(projectId=project["id"])
     for name, path in (("Pay", "src/pay/**"), ("Docs", "docs/**"), ("Other", "other/**")):
-        crew.beside(
+        agent.beside(
             "manage_graph", operation="create", entityType="atom", projectId=project["id"], name=name, paths=[path],
             knowledge="Handlers are idempotent", createdByTaskId=task["id"],
         )  # fmt: skip
-    crew.section(task, "Context Files", "- src/pay/card.ts — calls `charge()` of other/x.ts\n- `docs/`")
-    (given,) = crew.beside("graph_next", project="Shop")["nodes"]
+    agent.section(task, "Context Files", "- src/pay/card.ts — calls `charge()` of other/x.ts\n- `docs/`")
+    (given,) = agent.beside("graph_next", project="Shop")["nodes"]
     found = given["knowledge"]["orphanAtoms"]
     assert [(atom["name"], atom["matchedPaths"]) for atom in found] == [
         ("Docs", ["docs/"]),
         ("Pay", ["src/pay/card.ts"]),
     ]
-    assert crew.beside("graph_context", node_id=task["id"])["knowledge"] == given["knowledge"]
+    assert agent.beside("graph_context", node_id=task["id"])["knowledge"] == given["knowledge"]
 
 
 @pytest.mark.parametrize("kind", [TaskCards, Sections])
-def test_what_is_built_anew_is_what_was_kept(crew: Crew, kind: type[TaskCards] | type[Sections]) -> None:
-    project = crew.project(tags="x")
-    feature = crew.feature(projectId=project["id"])
-    task, gone = crew.task(featureId=feature["id"], tags="a"), crew.task("gone", tags="b")
-    crew.derived(kind)
-    crew.section(task)
-    crew.section(gone)
-    crew.step("advance", task)
-    crew.update(project, name="Store")
-    crew.data("manage_template", operation="create", name="T", description="d", targetEntityType="TASK")
-    crew.data("manage_container", operation="delete", containerType="task", id=gone["id"], cascade=True)
-    kept = crew.derived(kind)
-    state = State(crew.log.line)
+def test_what_is_built_anew_is_what_was_kept(agent: TasksAgent, kind: type[TaskCards] | type[Sections]) -> None:
+    project = agent.project(tags="x")
+    feature = agent.feature(projectId=project["id"])
+    task, gone = agent.task(featureId=feature["id"], tags="a"), agent.task("gone", tags="b")
+    agent.derived(kind)
+    agent.section(task)
+    agent.section(gone)
+    agent.step("advance", task)
+    agent.update(project, name="Store")
+    agent.data("manage_template", operation="create", name="T", description="d", targetEntityType="TASK")
+    agent.data("manage_container", operation="delete", containerType="task", id=gone["id"], cascade=True)
+    kept = agent.derived(kind)
+    state = State(agent.log.line)
     empty = _contents(state.derived(kind))
-    for entry in crew.log.read(Head()):
+    for entry in agent.log.read(Head()):
         state.apply(entry.commit, entry.offset)
     followed = state.derived(kind)
     assert empty != _contents(followed) == _contents(kept)
     half = state.count // 2
     state.undo(state.count - half)
     back = _contents(state.derived(kind))
-    again = State(crew.log.line)
-    for entry in list(crew.log.read(Head()))[:half]:
+    again = State(agent.log.line)
+    for entry in list(agent.log.read(Head()))[:half]:
         again.apply(entry.commit, entry.offset)
     assert back == _contents(again.derived(kind))
 
@@ -259,13 +259,13 @@ def _contents(derived: TaskCards | Sections) -> dict[str, Any]:
     return {name: list(value) if name == "fresh" else value for name, value in deepcopy(vars(derived)).items()}
 
 
-def test_the_history_of_a_task_tells_title_status_and_why_it_was_given_up(crew: Crew) -> None:
-    feature = crew.feature(projectId=crew.project()["id"])
-    task = crew.task("Form", featureId=feature["id"], tags="ui")
-    crew.update(task, title="Card form", complexity=5)
-    crew.step("advance", task)
-    crew.step("terminate", task, reason="nobody pays by card")
-    dropped, advanced, updated, created = crew.beside("graph_history", node_id=task["id"])["events"]
+def test_the_history_of_a_task_tells_title_status_and_why_it_was_given_up(agent: TasksAgent) -> None:
+    feature = agent.feature(projectId=agent.project()["id"])
+    task = agent.task("Form", featureId=feature["id"], tags="ui")
+    agent.update(task, title="Card form", complexity=5)
+    agent.step("advance", task)
+    agent.step("terminate", task, reason="nobody pays by card")
+    dropped, advanced, updated, created = agent.beside("graph_history", node_id=task["id"])["events"]
     assert (dropped["action"], dropped["reason"]) == ("dropped", "nobody pays by card")
     taken, free = _changes(advanced).pop("properties")[::-1]
     assert (taken["_claimed_by"], free) == ("ann", {"priority": 0})
@@ -281,7 +281,7 @@ def test_the_history_of_a_task_tells_title_status_and_why_it_was_given_up(crew: 
             "title": (None, "Form"), "status": (None, "NEW"), "complexity": (None, 3), "tags": (None, ["ui"]),
         },
     )  # fmt: skip
-    rolled_up = crew.beside("graph_history", node_id=feature["id"])["events"][0]
+    rolled_up = agent.beside("graph_history", node_id=feature["id"])["events"][0]
     assert (rolled_up["action"], rolled_up["reason"]) == ("dropped", "nobody pays by card")
 
 
@@ -289,27 +289,27 @@ def _changes(event: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {change["field"]: (change["before"], change["after"]) for change in event["changes"]}
 
 
-def test_sections_go_with_a_task_that_is_merged(crew: Crew) -> None:
-    project = crew.project()["id"]
-    feature = crew.feature(projectId=project)
-    first, second, other = (crew.task(title, projectId=project) for title in ("First", "Second", "Other"))
-    crew.section(first, "Context Files", "src/a.ts")
-    crew.section(first, "Notes")
-    crew.section(second, "Plan")
+def test_sections_go_with_a_task_that_is_merged(agent: TasksAgent) -> None:
+    project = agent.project()["id"]
+    feature = agent.feature(projectId=project)
+    first, second, other = (agent.task(title, projectId=project) for title in ("First", "Second", "Other"))
+    agent.section(first, "Context Files", "src/a.ts")
+    agent.section(first, "Notes")
+    agent.section(second, "Plan")
     merges = [
         {"op": "merge", "source": first["id"], "target": second["id"]},
         {"op": "merge", "source": second["id"], "target": feature["id"]},
     ]
-    told = crew.beside("graph_restructure", operations=merges)
+    told = agent.beside("graph_restructure", operations=merges)
     assert [each["result"] for each in told["details"]] == [
         f"absorbed {first['id']} with 2 sections",
         f"absorbed {second['id']} with 3 sections",
     ]
-    sections = crew.sections(feature)
+    sections = agent.sections(feature)
     assert [(each["title"], each["ordinal"], each["entityType"]) for each in sections] == [
         ("Plan", 0, "FEATURE"), ("Context Files", 1, "FEATURE"), ("Notes", 2, "FEATURE"),
     ]  # fmt: skip
-    assert crew.sections(feature)[1]["content"] == "src/a.ts"
-    crew.section(other, "Mine")
-    crew.beside("graph_restructure", operations=[{"op": "merge", "source": other["id"], "target": feature["id"]}])
-    assert [each["title"] for each in crew.sections(feature)] == ["Plan", "Context Files", "Notes", "Mine"]
+    assert agent.sections(feature)[1]["content"] == "src/a.ts"
+    agent.section(other, "Mine")
+    agent.beside("graph_restructure", operations=[{"op": "merge", "source": other["id"], "target": feature["id"]}])
+    assert [each["title"] for each in agent.sections(feature)] == ["Plan", "Context Files", "Notes", "Mine"]

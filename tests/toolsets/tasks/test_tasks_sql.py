@@ -17,7 +17,7 @@ from tests.commits_by_hand import append, draft
 from tests.projections.workspace import gone, memory
 
 
-class Mirror:
+class SqlSetup:
     def __init__(self, home: Path) -> None:
         self.log = FilesLog(home / "_system")
         self._path = home / "graph.db"
@@ -40,8 +40,8 @@ class Mirror:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Iterator[Mirror]:
-    made = Mirror(tmp_path)
+def mirror(tmp_path: Path) -> Iterator[SqlSetup]:
+    made = SqlSetup(tmp_path)
     yield made
     made.close()
 
@@ -50,7 +50,7 @@ def node(node_id: str, **attrs: Any) -> Operation:
     return memory(node_id, "work/node", None, **{"project": "p", "parent": "r", "resolved": False, "rev": 1} | attrs)
 
 
-def test_projects_features_tasks_and_sections_are_rows(mirror: Mirror) -> None:
+def test_projects_features_tasks_and_sections_are_rows(mirror: SqlSetup) -> None:
     mirror.write(
         memory("p", "work/project", None, name="Shop", root="r", summary="Sell", task={"tags": ["x"], "rev": 3}),
         node("r", parent=None, summary="Sell"),
@@ -81,12 +81,12 @@ def test_projects_features_tasks_and_sections_are_rows(mirror: Mirror) -> None:
     assert mirror.ask("SELECT * FROM sections UNION ALL SELECT * FROM features") == []
 
 
-def test_a_root_that_comes_before_its_project_is_no_task_either(mirror: Mirror) -> None:
+def test_a_root_that_comes_before_its_project_is_no_task_either(mirror: SqlSetup) -> None:
     mirror.write(node("r", parent=None), memory("p", "work/project", None, name="Shop", root="r"))
     assert mirror.ask("SELECT id FROM tasks") == []
 
 
-def test_knowledge_is_in_the_tables_of_its_specification(mirror: Mirror) -> None:
+def test_knowledge_is_in_the_tables_of_its_specification(mirror: SqlSetup) -> None:
     told = {"createdByTaskId": "t", "lastTaskId": "u", "version": 2, "createdAt": "c", "updatedAt": "u"}
     mirror.write(
         memory("m", "knowledge/molecule", None, projectId="p", name="Pages", knowledge="all", relatedMolecules=[],
@@ -109,7 +109,7 @@ def test_knowledge_is_in_the_tables_of_its_specification(mirror: Mirror) -> None
     assert mirror.ask("SELECT id FROM graph_molecules") == []
 
 
-def test_the_indexes_of_the_specification_are_there(mirror: Mirror) -> None:
+def test_the_indexes_of_the_specification_are_there(mirror: SqlSetup) -> None:
     names = {name for (name,) in mirror.ask("SELECT name FROM sqlite_master WHERE type = 'index'")}
     assert names >= {
         "idx_graph_molecules_project", "idx_graph_atoms_project", "idx_graph_atoms_molecule",
@@ -122,14 +122,14 @@ def test_the_indexes_of_the_specification_are_there(mirror: Mirror) -> None:
     [{}, {"task": 3}, {"task": {"kind": [], "tags": "x", "complexity": "y", "description": {"a": 1}}},
      {"properties": {"priority": True}, "rev": "x", "project": 7, "summary": []}, {"root": {"a": 1}, "name": 3}],
 )  # fmt: skip
-def test_odd_attributes_do_not_stop_the_mirror(mirror: Mirror, attrs: dict[str, Any]) -> None:
+def test_odd_attributes_do_not_stop_the_mirror(mirror: SqlSetup, attrs: dict[str, Any]) -> None:
     types = ["work/project", "work/node", "tasks/section"]
     types += ["knowledge/atom", "knowledge/molecule", "knowledge/changelog"]
     mirror.write(*(memory(kind, kind, None, **attrs) for kind in types))
     assert mirror.ask("SELECT count(*) FROM nodes") == [(6,)]
 
 
-def test_what_was_given_up_is_not_closed_in_any_table(mirror: Mirror) -> None:
+def test_what_was_given_up_is_not_closed_in_any_table(mirror: SqlSetup) -> None:
     dropped = [{"type": "git", "ref": "x"}, {"type": "dropped", "ref": "no need"}]
     given_up, closed = {"status": "WILL_NOT_IMPLEMENT"}, {"status": "CLOSED"}
     mirror.write(
@@ -155,7 +155,7 @@ def test_what_was_given_up_is_not_closed_in_any_table(mirror: Mirror) -> None:
     ]  # fmt: skip
 
 
-def test_a_claim_is_told_with_its_session(mirror: Mirror) -> None:
+def test_a_claim_is_told_with_its_session(mirror: SqlSetup) -> None:
     claim = {"_claimed_by": "mcp", "_claimed_at": "2026-02-10T12:00:00.000Z", "_claimed_session": "s-1"}
     mirror.write(node("a", properties=claim), node("b"))
     assert mirror.ask("SELECT claimed_by, claimed_session FROM work_nodes ORDER BY id") == [

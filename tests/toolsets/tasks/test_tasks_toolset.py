@@ -16,7 +16,7 @@ from tallystick.server.schemas import input_schema
 from tallystick.state.tasks import Pipelines
 from tallystick.toolsets.tasks import TOOLSET
 from tallystick.toolsets.tasks.settings import read_pipelines
-from tests.toolsets.tasks.agents import Crew
+from tests.toolsets.tasks.agents import TasksAgent
 
 TOOLS = {
     "manage_container", "query_container", "query_sections", "manage_sections", "get_next_task", "get_next_feature",
@@ -42,11 +42,11 @@ def test_what_is_needed_is_required_in_the_schema() -> None:
     assert schemas["manage_container"]["required"] == ["operation", "containerType"]
 
 
-def test_what_is_left_out_and_what_is_unknown_is_refused(crew: Crew) -> None:
-    assert crew.refusal("advance", containerType="task", id="x", version=None)["code"] == "VALIDATION_ERROR"
-    assert crew.refusal("advance", containerType="project", id="x", version=1)["code"] == "VALIDATION_ERROR"
-    assert crew.refusal("list_tags", colour="red")["code"] == "VALIDATION_ERROR"
-    assert crew.refusal("manage_container", operation="create", containerType=" ")["code"] == "VALIDATION_ERROR"
+def test_what_is_left_out_and_what_is_unknown_is_refused(agent: TasksAgent) -> None:
+    assert agent.refusal("advance", containerType="task", id="x", version=None)["code"] == "VALIDATION_ERROR"
+    assert agent.refusal("advance", containerType="project", id="x", version=1)["code"] == "VALIDATION_ERROR"
+    assert agent.refusal("list_tags", colour="red")["code"] == "VALIDATION_ERROR"
+    assert agent.refusal("manage_container", operation="create", containerType=" ")["code"] == "VALIDATION_ERROR"
 
 
 # -- settings
@@ -115,11 +115,11 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
 
 @settings(max_examples=150)
 @given(name=st.sampled_from(sorted(TOOLS)), given_=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=8))
-def test_whatever_is_asked_is_answered_or_refused(crew: Crew, name: str, given_: dict[str, Any]) -> None:
+def test_whatever_is_asked_is_answered_or_refused(agent: TasksAgent, name: str, given_: dict[str, Any]) -> None:
     tool = next(tool for tool in TOOLSET.tools if tool.name == name)
     fields = {field: value for field, value in given_.items() if field in tool.input.model_fields}
     if "id" in tool.input.model_fields:
-        fields["id"] = crew.task()["id"]
+        fields["id"] = agent.task()["id"]
     # Anything else that is raised is a bug.
     with suppress(TallystickError):
-        crew.told(name, **fields)
+        agent.told(name, **fields)

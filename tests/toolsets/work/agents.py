@@ -46,7 +46,7 @@ class Links:
             each.data["fresh"] = True
 
 
-class Team:
+class WorkAgent:
     """`call` speaks as `self.me`; each call is a second after the one before."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Team:
         """(agent, tool, arguments) each, all under way at once."""
 
         async def all_at_once() -> list[Answer]:
-            return await asyncio.gather(*(self._call(tool, asked, agent) for agent, tool, asked in calls))
+            return await asyncio.gather(*(self._call(tool, asked, actor) for actor, tool, asked in calls))
 
         return [self._told(answer) for answer in self._runner.run(all_at_once())]
 
@@ -100,9 +100,9 @@ class Team:
         return self._runner.run(doing)
 
     @contextmanager
-    def as_(self, agent: str, session: str | None = None) -> Iterator[None]:
+    def as_(self, actor: str, session: str | None = None) -> Iterator[None]:
         before = self.me, self.session
-        self.me, self.session = agent, session
+        self.me, self.session = actor, session
         try:
             yield
         finally:
@@ -111,9 +111,9 @@ class Team:
     def _run(self, tool: str, arguments: dict[str, Any]) -> Answer:
         return self._runner.run(self._call(tool, arguments, self.me))
 
-    async def _call(self, tool: str, arguments: dict[str, Any], agent: str) -> Answer:
+    async def _call(self, tool: str, arguments: dict[str, Any], actor: str) -> Answer:
         prepared = prepare(self.tools[tool], arguments)
-        return await self.tools[tool].call(self.store, Principal(actor=agent, session=self.session), prepared)
+        return await self.tools[tool].call(self.store, Principal(actor=actor, session=self.session), prepared)
 
     @staticmethod
     def _told(answer: Answer) -> dict[str, Any]:
@@ -170,11 +170,11 @@ class Team:
 
 
 @contextmanager
-def working(**arguments: Any) -> Iterator[Team]:
+def working(**arguments: Any) -> Iterator[WorkAgent]:
     with asyncio.Runner() as runner:
-        team = Team(runner, **arguments)
-        yield team
-        runner.run(team.store.close())
+        agent = WorkAgent(runner, **arguments)
+        yield agent
+        runner.run(agent.store.close())
 
 
 def summaries(nodes: list[dict[str, Any]]) -> list[str]:

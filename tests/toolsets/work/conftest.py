@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.toolsets.work.agents import Team, working
+from tests.toolsets.work.agents import WorkAgent, working
 
 
 @pytest.fixture
-def team() -> Iterator[Team]:
-    with working() as team:
-        team.open("p", goal="Ship it")
-        yield team
+def agent() -> Iterator[WorkAgent]:
+    with working() as agent:
+        agent.open("p", goal="Ship it")
+        yield agent

@@ -9,26 +9,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.toolsets.work.agents import Team, summaries, working
+from tests.toolsets.work.agents import WorkAgent, summaries, working
 
 
 @pytest.fixture
-def ids(team: Team) -> dict[str, str]:
-    ids = team.plan(
+def ids(agent: WorkAgent) -> dict[str, str]:
+    ids = agent.plan(
         {"ref": "a", "context_links": ["z.md", "a.md"]},
         {"ref": "b", "parent_ref": "a", "context_links": ["a.md"]},
         {"ref": "c", "parent_ref": "b"},
         {"ref": "d", "parent_ref": "a", "properties": {"priority": 3}},
         {"ref": "e"},
     )
-    team.resolve(ids["c"], add_evidence=[{"type": "git", "ref": "first"}, {"type": "test", "ref": "second"}])
+    agent.resolve(ids["c"], add_evidence=[{"type": "git", "ref": "first"}, {"type": "test", "ref": "second"}])
     return ids
 
 
-def test_it_tells_everything_at_a_glance(team: Team, ids: dict[str, str]) -> None:
-    told = team.call("graph_onboard", project="p")
+def test_it_tells_everything_at_a_glance(agent: WorkAgent, ids: dict[str, str]) -> None:
+    told = agent.call("graph_onboard", project="p")
     assert (told["project"], told["goal"]) == ("p", "Ship it")
-    assert told["summary"] == team.counts()
+    assert told["summary"] == agent.counts()
     assert told["tree"] == [
         {
             "id": ids["a"],
@@ -50,11 +50,11 @@ def test_it_tells_everything_at_a_glance(team: Team, ids: dict[str, str]) -> Non
     assert "your_claims" not in told
 
 
-def test_evidence_is_that_of_resolved_nodes_newest_first(team: Team, ids: dict[str, str]) -> None:
-    team.update(ids["e"], add_evidence=[{"type": "note", "ref": "of open work"}])
-    team.resolve(ids["d"], add_evidence=[{"type": "git", "ref": "third"}])
-    team.update(ids["c"], state="touched again")
-    told = team.call("graph_onboard", project="p")["recent_evidence"]
+def test_evidence_is_that_of_resolved_nodes_newest_first(agent: WorkAgent, ids: dict[str, str]) -> None:
+    agent.update(ids["e"], add_evidence=[{"type": "note", "ref": "of open work"}])
+    agent.resolve(ids["d"], add_evidence=[{"type": "git", "ref": "third"}])
+    agent.update(ids["c"], state="touched again")
+    told = agent.call("graph_onboard", project="p")["recent_evidence"]
     assert [(each["node_id"], each["node_summary"], each["type"], each["ref"]) for each in told] == [
         (ids["d"], "d", "git", "third"),
         (ids["c"], "c", "test", "second"),
@@ -62,64 +62,64 @@ def test_evidence_is_that_of_resolved_nodes_newest_first(team: Team, ids: dict[s
     ]
     assert told[0]["agent"] == "ann"
     assert told[0]["timestamp"] > told[1]["timestamp"]
-    limited = team.call("graph_onboard", project="p", evidence_limit=2)["recent_evidence"]
+    limited = agent.call("graph_onboard", project="p", evidence_limit=2)["recent_evidence"]
     assert limited == told[:2]
 
 
-def test_twenty_entries_of_evidence_unless_asked_otherwise(team: Team) -> None:
-    ids = team.plan(*({"ref": str(number)} for number in range(60)))
+def test_twenty_entries_of_evidence_unless_asked_otherwise(agent: WorkAgent) -> None:
+    ids = agent.plan(*({"ref": str(number)} for number in range(60)))
     for node_id in ids.values():
-        team.resolve(node_id)
+        agent.resolve(node_id)
     for asked, limit in (({}, 20), ({"evidence_limit": 50}, 50), ({"evidence_limit": 3}, 3)):
-        told = team.call("graph_onboard", project="p", **asked)
+        told = agent.call("graph_onboard", project="p", **asked)
         assert len(told["recent_evidence"]) + told["more"].get("recent_evidence", 0) == limit
         assert told["recent_evidence"][0]["node_summary"] == "59"
     for limit in (0, 51):
-        assert team.refusal("graph_onboard", project="p", evidence_limit=limit)["error"] == "validation_error"
+        assert agent.refusal("graph_onboard", project="p", evidence_limit=limit)["error"] == "validation_error"
 
 
-def test_nothing_is_claimed_by_it_and_nothing_claimed_is_offered(team: Team, ids: dict[str, str]) -> None:
-    before = team.log.head()
-    team.call("graph_onboard", project="p")
-    assert team.log.head() == before
-    team.next(claim=True)
-    mine = team.call("graph_onboard", project="p")
+def test_nothing_is_claimed_by_it_and_nothing_claimed_is_offered(agent: WorkAgent, ids: dict[str, str]) -> None:
+    before = agent.log.head()
+    agent.call("graph_onboard", project="p")
+    assert agent.log.head() == before
+    agent.next(claim=True)
+    mine = agent.call("graph_onboard", project="p")
     assert mine["your_claims"] == [ids["d"]]
     assert summaries(mine["actionable"]) == ["b", "e"]
-    with team.as_("bob"):
-        assert "your_claims" not in team.call("graph_onboard", project="p")
+    with agent.as_("bob"):
+        assert "your_claims" not in agent.call("graph_onboard", project="p")
 
 
-def test_at_most_ten_actionable_nodes_are_offered(team: Team) -> None:
-    team.plan(*({"ref": str(number)} for number in range(15)))
-    assert summaries(team.call("graph_onboard", project="p")["actionable"]) == team.next(count=10)
+def test_at_most_ten_actionable_nodes_are_offered(agent: WorkAgent) -> None:
+    agent.plan(*({"ref": str(number)} for number in range(15)))
+    assert summaries(agent.call("graph_onboard", project="p")["actionable"]) == agent.next(count=10)
 
 
-def test_the_only_project_need_not_be_named(team: Team) -> None:
-    assert team.call("graph_onboard")["project"] == "p"
-    team.open("q")
-    told = team.refusal("graph_onboard")
+def test_the_only_project_need_not_be_named(agent: WorkAgent) -> None:
+    assert agent.call("graph_onboard")["project"] == "p"
+    agent.open("q")
+    told = agent.refusal("graph_onboard")
     assert (told["error"], told["projects"]) == ("project_not_found", ["p", "q"])
 
 
 def test_without_a_project_it_says_how_to_begin() -> None:
-    with working() as team:
-        told = team.refusal("graph_onboard")
+    with working() as agent:
+        told = agent.refusal("graph_onboard")
         assert (told["error"], told["hint"]) == ("project_not_found", "graph_open makes one")
 
 
-def test_an_agent_that_joined_plans_into_that_project(team: Team) -> None:
-    root = team.open("p")
-    team.open("q")
-    with team.as_("bob"):
-        team.call("graph_onboard", project="p")
-        assert team.node(team.plan({"ref": "a"})["a"])["parent"] == root
+def test_an_agent_that_joined_plans_into_that_project(agent: WorkAgent) -> None:
+    root = agent.open("p")
+    agent.open("q")
+    with agent.as_("bob"):
+        agent.call("graph_onboard", project="p")
+        assert agent.node(agent.plan({"ref": "a"})["a"])["parent"] == root
 
 
-def test_long_links_and_refs_are_cut(team: Team) -> None:
-    node_id = team.plan({"ref": "a", "context_links": ["l" * 900]})["a"]
-    team.resolve(node_id, add_evidence=[{"type": "note", "ref": "r" * 3_000}])
-    told = team.call("graph_onboard", project="p")
+def test_long_links_and_refs_are_cut(agent: WorkAgent) -> None:
+    node_id = agent.plan({"ref": "a", "context_links": ["l" * 900]})["a"]
+    agent.resolve(node_id, add_evidence=[{"type": "note", "ref": "r" * 3_000}])
+    told = agent.call("graph_onboard", project="p")
     assert 100 < len(told["context_links"][0]) <= 120
     assert 100 < len(told["recent_evidence"][0]["ref"]) <= 120
 
@@ -129,13 +129,13 @@ def tokens(answer: dict[str, Any]) -> float:
     return max(len(json.dumps(answer, separators=(",", ":"), ensure_ascii=ascii)) for ascii in (True, False)) / 4
 
 
-def test_thirty_nodes_of_long_texts_stay_within_the_budget_and_the_rest_is_counted(team: Team) -> None:
+def test_thirty_nodes_of_long_texts_stay_within_the_budget_and_the_rest_is_counted(agent: WorkAgent) -> None:
     long = {"summary": "s" * 2_000, "context_links": ["l" * 900], "properties": {"note": "n" * 5_000}}
-    ids = team.plan(*({**long, "ref": str(number), "context_links": [f"{number}" * 400]} for number in range(29)))
+    ids = agent.plan(*({**long, "ref": str(number), "context_links": [f"{number}" * 400]} for number in range(29)))
     for node_id in list(ids.values())[:15]:
-        team.resolve(node_id, add_evidence=[{"type": "t" * 128, "ref": "r" * 4_000}] * 3)
-    team.next(claim=True, count=3)
-    told = team.call("graph_onboard", project="p")
+        agent.resolve(node_id, add_evidence=[{"type": "t" * 128, "ref": "r" * 4_000}] * 3)
+    agent.next(claim=True, count=3)
+    told = agent.call("graph_onboard", project="p")
     assert tokens(told) <= 600
     shown = {name: len(told[name]) for name in told["more"]}
     totals = {"tree": 29, "recent_evidence": 20, "context_links": 29, "actionable": 10}
@@ -168,21 +168,21 @@ EVIDENCE = st.lists(st.fixed_dictionaries({"type": st.sampled_from(["git", "t" *
 def test_whatever_is_in_a_project_joining_it_costs_at_most_the_budget(
     nodes: list[dict[str, Any]], resolved: dict[int, list[dict[str, str]]], claimed: int, goal: str
 ) -> None:
-    with working() as team:
-        team.call("graph_open", project="p", goal=goal)
+    with working() as agent:
+        agent.call("graph_open", project="p", goal=goal)
         plan = []
         for number, node in enumerate(nodes):
             above = node.pop("above")
             parent = {"parent_ref": str(above)} if above < number else {}
             plan.append({**node, **parent, "ref": str(number)})
-        ids = list(team.plan(*plan).values())
+        ids = list(agent.plan(*plan).values())
         done = {ids[number % len(ids)]: evidence for number, evidence in resolved.items()}
         updates = [{"node_id": each, "resolved": True, "add_evidence": evidence} for each, evidence in done.items()]
         if updates:
-            team.call("graph_update", updates=updates)
+            agent.call("graph_update", updates=updates)
         if claimed:
-            team.next(claim=True, count=claimed)
-        told = team.call("graph_onboard", project="p")
+            agent.next(claim=True, count=claimed)
+        told = agent.call("graph_onboard", project="p")
         assert tokens(told) <= 600
         assert told["summary"]["total"] == len(ids) + 1
         rows = len(told["tree"]) + sum(len(row.get("children", ())) for row in told["tree"])

@@ -8,14 +8,14 @@ from tallystick.commits import Draft, Operation, Verb
 from tallystick.policy import Action, Principal
 from tallystick.state.work import NODE, PROJECT
 from tallystick.state.work.graph import WorkGraph
-from tests.toolsets.work.agents import Team, working
+from tests.toolsets.work.agents import WorkAgent, working
 
 
-def test_without_arguments_all_projects_are_listed_with_their_counts(team: Team) -> None:
-    ids = team.plan({"ref": "a"}, {"ref": "b"})
-    team.open("q")
-    team.resolve(ids["a"])
-    listed = team.call("graph_open")["projects"]
+def test_without_arguments_all_projects_are_listed_with_their_counts(agent: WorkAgent) -> None:
+    ids = agent.plan({"ref": "a"}, {"ref": "b"})
+    agent.open("q")
+    agent.resolve(ids["a"])
+    listed = agent.call("graph_open")["projects"]
     assert [project["project"] for project in listed] == ["p", "q"]
     first = listed[0]
     assert first | {"id": "", "updated_at": ""} == {
@@ -27,17 +27,17 @@ def test_without_arguments_all_projects_are_listed_with_their_counts(team: Team)
         "unresolved": 2,
         "updated_at": "",
     }
-    assert first["updated_at"] == team.node(ids["a"])["updated_at"]
+    assert first["updated_at"] == agent.node(ids["a"])["updated_at"]
 
 
 def test_no_project_is_an_empty_list() -> None:
-    with working() as team:
-        assert team.call("graph_open") == {"projects": []}
+    with working() as agent:
+        assert agent.call("graph_open") == {"projects": []}
 
 
 def test_a_new_project_has_a_root_with_its_goal_and_is_open_to_work() -> None:
-    with working() as team:
-        told = team.call("graph_open", project="swimlanes", goal="Draw lanes")
+    with working() as agent:
+        told = agent.call("graph_open", project="swimlanes", goal="Draw lanes")
         assert told["created"] is True
         assert told["project"] == "swimlanes"
         root = told["root"]
@@ -58,37 +58,39 @@ def test_a_new_project_has_a_root_with_its_goal_and_is_open_to_work() -> None:
 
 
 def test_a_project_without_a_goal_is_called_by_its_name() -> None:
-    with working() as team:
-        assert team.call("graph_open", project="swimlanes")["root"]["summary"] == "swimlanes"
+    with working() as agent:
+        assert agent.call("graph_open", project="swimlanes")["root"]["summary"] == "swimlanes"
 
 
-def test_opening_again_changes_nothing_and_says_that_the_goal_was_not_used(team: Team) -> None:
-    before = team.log.head()
-    again = team.call("graph_open", project="p", goal="Something else")
+def test_opening_again_changes_nothing_and_says_that_the_goal_was_not_used(agent: WorkAgent) -> None:
+    before = agent.log.head()
+    again = agent.call("graph_open", project="p", goal="Something else")
     assert again["root"]["summary"] == "Ship it"
     assert again["warnings"] == ["the project exists: 'goal' is used for a new one only"]
     assert "created" not in again
-    assert team.log.head() == before
+    assert agent.log.head() == before
 
 
-def test_a_project_is_also_opened_by_the_id_of_its_root(team: Team) -> None:
-    root = team.open("p")
-    assert team.call("graph_open", project=root)["project"] == "p"
-    assert team.call("graph_query", project=root)["total"] == 1
+def test_a_project_is_also_opened_by_the_id_of_its_root(agent: WorkAgent) -> None:
+    root = agent.open("p")
+    assert agent.call("graph_open", project=root)["project"] == "p"
+    assert agent.call("graph_query", project=root)["total"] == 1
 
 
-def test_a_project_is_found_in_any_case_and_with_spaces_around(team: Team) -> None:
-    root = team.open("Café Shop")
-    before = team.log.head()
+def test_a_project_is_found_in_any_case_and_with_spaces_around(agent: WorkAgent) -> None:
+    root = agent.open("Café Shop")
+    before = agent.log.head()
     for name in ("café shop", "  CAFÉ SHOP ", "Cafe\u0301 shop", "Café Shop\t".strip()):
-        told = team.call("graph_open", project=name)
+        told = agent.call("graph_open", project=name)
         assert (told["project"], told["root"]["id"], told.get("created")) == ("Café Shop", root, None)
-        assert team.call("graph_query", project=name)["nodes"] == team.call("graph_query", project="Café Shop")["nodes"]
-    assert team.log.head() == before
-    assert team.call("graph_open", project="  New one ")["project"] == "New one"
+        assert (
+            agent.call("graph_query", project=name)["nodes"] == agent.call("graph_query", project="Café Shop")["nodes"]
+        )
+    assert agent.log.head() == before
+    assert agent.call("graph_open", project="  New one ")["project"] == "New one"
 
 
-def test_of_projects_that_differ_only_in_spelling_the_one_that_is_spelt_so_is_meant(team: Team) -> None:
+def test_of_projects_that_differ_only_in_spelling_the_one_that_is_spelt_so_is_meant(agent: WorkAgent) -> None:
     """Such as were made before names were compared so."""
     roots = {}
     for name in ("Alpha", "alpha"):
@@ -96,21 +98,21 @@ def test_of_projects_that_differ_only_in_spelling_the_one_that_is_spelt_so_is_me
         project = {"id": f"{name}-id", "type": "work/project", "attrs": {"name": name, "root": roots[name]}}
         root = {"id": roots[name], "type": "work/node", "attrs": {"project": f"{name}-id", "summary": name}}
         operations = tuple(Operation(Verb.UPSERT_NODE, payload) for payload in (project, root))
-        put(team, operations)
+        put(agent, operations)
     for name, root_id in roots.items():
-        assert team.call("graph_open", project=name)["root"]["id"] == root_id
+        assert agent.call("graph_open", project=name)["root"]["id"] == root_id
     for tool in ("graph_open", "graph_next"):
-        refusal = team.refusal(tool, project=" ALPHA")
+        refusal = agent.refusal(tool, project=" ALPHA")
         assert (refusal["error"], refusal["projects"]) == ("name_ambiguous", ["Alpha", "alpha"])
 
 
-def put(team: Team, operations: tuple[Operation, ...]) -> None:
+def put(agent: WorkAgent, operations: tuple[Operation, ...]) -> None:
     draft = Draft(operations, actor="ann", tool="import")
-    team.run(team.store.write(Principal(actor="ann"), Action.WRITE, lambda state, read_filter: draft))
+    agent.run(agent.store.write(Principal(actor="ann"), Action.WRITE, lambda state, read_filter: draft))
 
 
-def test_a_project_is_one_entity_with_a_uuid_for_its_id(team: Team) -> None:
-    state = team.partition._state
+def test_a_project_is_one_entity_with_a_uuid_for_its_id(agent: WorkAgent) -> None:
+    state = agent.partition._state
     (board,) = state.derived(WorkGraph).projects()
     assert re.fullmatch("[0-9a-f]{32}", board.id)
     project = state.node(board.id)
@@ -119,32 +121,32 @@ def test_a_project_is_one_entity_with_a_uuid_for_its_id(team: Team) -> None:
     assert state.owner(str(board.root)) == (NODE, "ann")
 
 
-def test_blocked_counts_every_unresolved_node_with_an_unresolved_dependency_leaf_or_not(team: Team) -> None:
-    team.plan(
+def test_blocked_counts_every_unresolved_node_with_an_unresolved_dependency_leaf_or_not(agent: WorkAgent) -> None:
+    agent.plan(
         {"ref": "first"},
         {"ref": "part", "depends_on": ["first"]},
         {"ref": "leaf", "parent_ref": "part", "depends_on": ["first"]},
         {"ref": "free", "parent_ref": "part"},
     )
-    assert team.counts() == {"total": 5, "resolved": 0, "unresolved": 5, "blocked": 2, "actionable": 2}
+    assert agent.counts() == {"total": 5, "resolved": 0, "unresolved": 5, "blocked": 2, "actionable": 2}
 
 
 def test_agents_who_create_the_same_project_at_once_get_the_same_one() -> None:
-    with working() as team:
-        calls = [(agent, "graph_open", {"project": "p"}) for agent in ("ann", "bob", "cyd")]
-        told = team.together(calls)
+    with working() as agent:
+        calls = [(actor, "graph_open", {"project": "p"}) for actor in ("ann", "bob", "cyd")]
+        told = agent.together(calls)
         assert len({each["root"]["id"] for each in told}) == 1
         assert [each.get("created", False) for each in told].count(True) == 1
-        assert len(team.call("graph_open")["projects"]) == 1
+        assert len(agent.call("graph_open")["projects"]) == 1
 
 
-def test_ids_are_short_and_never_look_like_numbers(team: Team) -> None:
-    ids = team.plan(*({"ref": str(number)} for number in range(200)))
+def test_ids_are_short_and_never_look_like_numbers(agent: WorkAgent) -> None:
+    ids = agent.plan(*({"ref": str(number)} for number in range(200)))
     assert all(re.fullmatch("[A-Za-z][A-Za-z0-9]{9}", node_id) for node_id in ids.values())
     assert len(set(ids.values())) == 200
 
 
-def test_mistakes_are_named(team: Team) -> None:
+def test_mistakes_are_named(agent: WorkAgent) -> None:
     for asked, sentence in (
         ({"goal": "x"}, "field 'goal' needs 'project', the name of the project to create"),
         ({"project": ""}, "field 'project' must have at least 1 character"),
@@ -153,5 +155,5 @@ def test_mistakes_are_named(team: Team) -> None:
         ({"project": 5}, "field 'project' must be a string"),
         ({"name": "q"}, "field 'name' is not allowed"),
     ):
-        told = team.refusal("graph_open", **asked)
+        told = agent.refusal("graph_open", **asked)
         assert (told["error"], told["message"]) == ("validation_error", sentence)

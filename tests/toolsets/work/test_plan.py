@@ -6,69 +6,69 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.work.agents import Team, working
+from tests.toolsets.work.agents import WorkAgent, working
 
 
-def test_nodes_are_created_unresolved_with_what_was_said_of_them(team: Team) -> None:
-    root = team.open()
-    ids = team.plan(
+def test_nodes_are_created_unresolved_with_what_was_said_of_them(agent: WorkAgent) -> None:
+    root = agent.open()
+    ids = agent.plan(
         {"ref": "a", "parent_ref": root, "summary": "Paint", "context_links": ["a.py", "b.py", "a.py"]},
         {"ref": "b", "parent_ref": "a", "summary": "Dry", "properties": {"priority": 2, "none": None}},
     )
-    paint, dry = team.node(ids["a"]), team.node(ids["b"])
+    paint, dry = agent.node(ids["a"]), agent.node(ids["b"])
     assert (paint["parent"], paint["summary"], paint["resolved"], paint["rev"]) == (root, "Paint", False, 1)
     assert paint["context_links"] == ["a.py", "b.py"]
     assert (dry["parent"], dry["properties"]) == (ids["a"], {"priority": 2})
     assert "state" not in dry
 
 
-def test_what_is_created_is_answered_in_the_order_it_was_planned(team: Team) -> None:
+def test_what_is_created_is_answered_in_the_order_it_was_planned(agent: WorkAgent) -> None:
     nodes = [{"ref": ref, "summary": ref, "parent_ref": parent} for ref, parent in (("c", "b"), ("b", "a"))]
-    told = team.call("graph_plan", nodes=[*nodes, {"ref": "a", "summary": "a"}])
+    told = agent.call("graph_plan", nodes=[*nodes, {"ref": "a", "summary": "a"}])
     assert [each["ref"] for each in told["created"]] == ["c", "b", "a"]
     assert set(told) == {"created"}
 
 
-def test_references_may_point_forwards_and_backwards(team: Team) -> None:
-    ids = team.plan(
+def test_references_may_point_forwards_and_backwards(agent: WorkAgent) -> None:
+    ids = agent.plan(
         {"ref": "child", "parent_ref": "parent", "depends_on": ["last"]},
         {"ref": "parent"},
         {"ref": "last", "parent_ref": "parent"},
     )
-    context = team.call("graph_context", node_id=ids["child"])
-    assert [node["id"] for node in context["ancestors"]] == [team.open(), ids["parent"]]
+    context = agent.call("graph_context", node_id=ids["child"])
+    assert [node["id"] for node in context["ancestors"]] == [agent.open(), ids["parent"]]
     assert [each["node"]["id"] for each in context["depends_on"]] == [ids["last"]]
 
 
-def test_siblings_keep_the_order_they_were_planned_in(team: Team) -> None:
+def test_siblings_keep_the_order_they_were_planned_in(agent: WorkAgent) -> None:
     refs = ["z", "y", "x", "w"]
-    team.plan(
+    agent.plan(
         *({"ref": ref, "parent_ref": "top"} for ref in refs[:2]),
         {"ref": "top"},
         *({"ref": ref, "parent_ref": "top"} for ref in refs[2:]),
     )
-    assert team.next(count=4) == refs
+    assert agent.next(count=4) == refs
 
 
-def test_a_ref_of_the_batch_wins_over_an_equal_id(team: Team) -> None:
-    old = team.plan({"ref": "old"})["old"]
-    ids = team.plan({"ref": old, "summary": "new"}, {"ref": "child", "parent_ref": old})
-    assert team.node(ids["child"])["parent"] == ids[old]
+def test_a_ref_of_the_batch_wins_over_an_equal_id(agent: WorkAgent) -> None:
+    old = agent.plan({"ref": "old"})["old"]
+    ids = agent.plan({"ref": old, "summary": "new"}, {"ref": "child", "parent_ref": old})
+    assert agent.node(ids["child"])["parent"] == ids[old]
 
 
-def test_dependencies_may_be_refs_or_ids_and_are_taken_once(team: Team) -> None:
-    old = team.plan({"ref": "old"})["old"]
-    ids = team.plan({"ref": "a"}, {"ref": "b", "depends_on": ["a", old, "a", old]})
-    around = team.call("graph_context", node_id=ids["b"])
+def test_dependencies_may_be_refs_or_ids_and_are_taken_once(agent: WorkAgent) -> None:
+    old = agent.plan({"ref": "old"})["old"]
+    ids = agent.plan({"ref": "a"}, {"ref": "b", "depends_on": ["a", old, "a", old]})
+    around = agent.call("graph_context", node_id=ids["b"])
     assert [each["node"]["id"] for each in around["depends_on"]] == [ids["a"], old]
 
 
-def test_depending_on_a_resolved_node_is_satisfied_at_once(team: Team) -> None:
-    old = team.plan({"ref": "old"})["old"]
-    team.resolve(old)
-    ids = team.plan({"ref": "new", "depends_on": [old]})
-    assert team.next() == ["new"]
-    assert team.call("graph_context", node_id=ids["new"])["depends_on"][0]["satisfied"] is True
+def test_depending_on_a_resolved_node_is_satisfied_at_once(agent: WorkAgent) -> None:
+    old = agent.plan({"ref": "old"})["old"]
+    agent.resolve(old)
+    ids = agent.plan({"ref": "new", "depends_on": [old]})
+    assert agent.next() == ["new"]
+    assert agent.call("graph_context", node_id=ids["new"])["depends_on"][0]["satisfied"] is True
 
 
 CYCLES: list[tuple[list[dict[str, Any]], str]] = [
@@ -92,8 +92,8 @@ CYCLES: list[tuple[list[dict[str, Any]], str]] = [
 
 
 @pytest.mark.parametrize(("nodes", "sentence"), CYCLES)
-def test_a_cycle_is_refused_with_its_path(team: Team, nodes: list[dict[str, Any]], sentence: str) -> None:
-    told = team.refusal("graph_plan", nodes=[{"summary": "s", **node} for node in nodes])
+def test_a_cycle_is_refused_with_its_path(agent: WorkAgent, nodes: list[dict[str, Any]], sentence: str) -> None:
+    told = agent.refusal("graph_plan", nodes=[{"summary": "s", **node} for node in nodes])
     assert (told["error"], told["message"]) == ("cycle_detected", sentence)
     assert told["cycle"] == sentence.partition(": ")[2].split(" -> ")
 
@@ -130,33 +130,33 @@ MISTAKES: list[tuple[list[dict[str, Any]], str, str]] = [
 
 @pytest.mark.parametrize(("nodes", "code", "sentence"), MISTAKES)
 def test_a_mistake_in_one_node_leaves_the_whole_batch_unwritten(
-    team: Team, nodes: list[dict[str, Any]], code: str, sentence: str
+    agent: WorkAgent, nodes: list[dict[str, Any]], code: str, sentence: str
 ) -> None:
-    told = team.refusal("graph_plan", nodes=nodes)
+    told = agent.refusal("graph_plan", nodes=nodes)
     assert (told["error"], told["message"]) == (code, sentence)
 
 
-def test_parents_and_dependencies_across_projects_are_refused(team: Team) -> None:
-    here = team.plan({"ref": "here"})["here"]
-    there = team.open("q")
-    told = team.refusal("graph_plan", nodes=[{"ref": "a", "summary": "a", "parent_ref": there, "depends_on": [here]}])
+def test_parents_and_dependencies_across_projects_are_refused(agent: WorkAgent) -> None:
+    here = agent.plan({"ref": "here"})["here"]
+    there = agent.open("q")
+    told = agent.refusal("graph_plan", nodes=[{"ref": "a", "summary": "a", "parent_ref": there, "depends_on": [here]}])
     assert told["error"] == "cross_project"
     nodes = [
         {"ref": "a", "summary": "a", "parent_ref": there},
         {"ref": "b", "summary": "b", "parent_ref": here, "depends_on": ["a"]},
     ]
-    told = team.refusal("graph_plan", nodes=nodes)
+    told = agent.refusal("graph_plan", nodes=nodes)
     assert (told["error"], told["message"]) == (
         "cross_project",
         "'b' and 'a', which it depends on, are in different projects",
     )
 
 
-def test_one_batch_may_plan_in_two_projects(team: Team) -> None:
-    first, second = team.open(), team.open("q")
-    ids = team.plan({"ref": "a", "parent_ref": first}, {"ref": "b", "parent_ref": second})
-    assert team.found("p") == ["Ship it", "a"]
-    assert team.found("q") == ["q", "b"]
+def test_one_batch_may_plan_in_two_projects(agent: WorkAgent) -> None:
+    first, second = agent.open(), agent.open("q")
+    ids = agent.plan({"ref": "a", "parent_ref": first}, {"ref": "b", "parent_ref": second})
+    assert agent.found("p") == ["Ship it", "a"]
+    assert agent.found("q") == ["q", "b"]
     assert len(ids) == 2
 
 
@@ -164,80 +164,80 @@ def test_one_batch_may_plan_in_two_projects(team: Team) -> None:
 
 
 def test_without_a_parent_a_node_goes_under_the_root_of_the_only_project() -> None:
-    with working() as team:
-        root = team.open()
-        with team.as_("somebody who opened nothing"):
-            ids = team.plan({"ref": "a"})
-        assert team.node(ids["a"])["parent"] == root
+    with working() as agent:
+        root = agent.open()
+        with agent.as_("somebody who opened nothing"):
+            ids = agent.plan({"ref": "a"})
+        assert agent.node(ids["a"])["parent"] == root
 
 
-def test_without_a_parent_a_node_goes_where_the_others_of_its_batch_are(team: Team) -> None:
-    first = team.plan({"ref": "first"})["first"]
-    team.open("q")
-    ids = team.plan({"ref": "a", "parent_ref": first}, {"ref": "b"}, {"ref": "c", "depends_on": [first]})
-    assert team.node(ids["b"])["parent"] == team.node(ids["c"])["parent"] == team.open("p")
+def test_without_a_parent_a_node_goes_where_the_others_of_its_batch_are(agent: WorkAgent) -> None:
+    first = agent.plan({"ref": "first"})["first"]
+    agent.open("q")
+    ids = agent.plan({"ref": "a", "parent_ref": first}, {"ref": "b"}, {"ref": "c", "depends_on": [first]})
+    assert agent.node(ids["b"])["parent"] == agent.node(ids["c"])["parent"] == agent.open("p")
 
 
-def test_without_a_parent_a_node_goes_to_the_project_that_was_opened_last(team: Team) -> None:
-    other = team.open("q")
-    assert team.node(team.plan({"ref": "a"})["a"])["parent"] == other
-    with team.as_("bob"):
-        mine = team.open("p")
-        assert team.node(team.plan({"ref": "a"})["a"])["parent"] == mine
-    assert team.node(team.plan({"ref": "b"})["b"])["parent"] == other
+def test_without_a_parent_a_node_goes_to_the_project_that_was_opened_last(agent: WorkAgent) -> None:
+    other = agent.open("q")
+    assert agent.node(agent.plan({"ref": "a"})["a"])["parent"] == other
+    with agent.as_("bob"):
+        mine = agent.open("p")
+        assert agent.node(agent.plan({"ref": "a"})["a"])["parent"] == mine
+    assert agent.node(agent.plan({"ref": "b"})["b"])["parent"] == other
 
 
-def test_without_any_hint_of_its_project_a_node_needs_a_parent(team: Team) -> None:
-    roots = {team.open("p"), team.open("q")}
-    with team.as_("stranger"):
-        told = team.refusal("graph_plan", nodes=[{"ref": "a", "summary": "a"}])
+def test_without_any_hint_of_its_project_a_node_needs_a_parent(agent: WorkAgent) -> None:
+    roots = {agent.open("p"), agent.open("q")}
+    with agent.as_("stranger"):
+        told = agent.refusal("graph_plan", nodes=[{"ref": "a", "summary": "a"}])
     assert (told["error"], told["ref"]) == ("missing_parent", "a")
     assert "a parent is the ref of a node of this batch, the id of a work node" in told["hint"]
     assert {project["root"] for project in told["projects"]} == roots
 
 
-def test_a_batch_that_speaks_of_two_projects_gives_no_hint(team: Team) -> None:
-    first, second = team.open("p"), team.open("q")
+def test_a_batch_that_speaks_of_two_projects_gives_no_hint(agent: WorkAgent) -> None:
+    first, second = agent.open("p"), agent.open("q")
     nodes = [
         {"ref": "a", "summary": "a", "parent_ref": first},
         {"ref": "b", "summary": "b", "parent_ref": second},
         {"ref": "c", "summary": "c"},
     ]
-    assert team.refusal("graph_plan", nodes=nodes)["error"] == "missing_parent"
+    assert agent.refusal("graph_plan", nodes=nodes)["error"] == "missing_parent"
 
 
 def test_without_a_project_there_is_no_parent() -> None:
-    with working() as team:
-        told = team.refusal("graph_plan", nodes=[{"ref": "a", "summary": "a"}])
+    with working() as agent:
+        told = agent.refusal("graph_plan", nodes=[{"ref": "a", "summary": "a"}])
         assert (told["error"], told["hint"]) == ("missing_parent", "there is no project yet: graph_open makes one")
 
 
 # -- what is allowed, but told
 
 
-def test_children_of_a_resolved_parent_are_allowed_and_it_stays_resolved(team: Team) -> None:
-    parent = team.plan({"ref": "parent"})["parent"]
-    team.resolve(parent)
-    told = team.call("graph_plan", nodes=[{"ref": "late", "summary": "late", "parent_ref": parent}])
+def test_children_of_a_resolved_parent_are_allowed_and_it_stays_resolved(agent: WorkAgent) -> None:
+    parent = agent.plan({"ref": "parent"})["parent"]
+    agent.resolve(parent)
+    told = agent.call("graph_plan", nodes=[{"ref": "late", "summary": "late", "parent_ref": parent}])
     assert told["warnings"] == [f"'late' is under '{parent}', which is resolved and stays so"]
-    assert team.node(parent)["resolved"] is True
-    assert team.next() == ["late"]
+    assert agent.node(parent)["resolved"] is True
+    assert agent.next() == ["late"]
 
 
-def test_depending_on_an_ancestor_or_a_descendant_is_allowed_and_told(team: Team) -> None:
+def test_depending_on_an_ancestor_or_a_descendant_is_allowed_and_told(agent: WorkAgent) -> None:
     nodes = [
         {"ref": "top", "summary": "top", "depends_on": ["low"]},
         {"ref": "mid", "summary": "mid", "parent_ref": "top"},
         {"ref": "low", "summary": "low", "parent_ref": "mid", "depends_on": ["mid"]},
     ]
-    warnings = team.call("graph_plan", nodes=nodes)["warnings"]
+    warnings = agent.call("graph_plan", nodes=nodes)["warnings"]
     assert warnings == [
         "'low' depends on 'mid', which is above it: neither can come first",
         "'top' depends on 'low', which is below it: as its child it must be resolved first anyway",
     ]
 
 
-def test_an_id_that_turns_out_to_be_taken_is_never_used_twice(team: Team) -> None:
-    taken = team.plan({"ref": "a"})["a"]
-    team.tool_context.ids = lambda: taken
-    assert team.refusal("graph_plan", nodes=[{"ref": "b", "summary": "b"}])["error"] == "id_taken"
+def test_an_id_that_turns_out_to_be_taken_is_never_used_twice(agent: WorkAgent) -> None:
+    taken = agent.plan({"ref": "a"})["a"]
+    agent.tool_context.ids = lambda: taken
+    assert agent.refusal("graph_plan", nodes=[{"ref": "b", "summary": "b"}])["error"] == "id_taken"

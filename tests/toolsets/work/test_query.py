@@ -8,20 +8,20 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.toolsets.work.agents import MINUTE, Team, summaries
+from tests.toolsets.work.agents import MINUTE, WorkAgent, summaries
 
 
 @pytest.fixture
-def ids(team: Team) -> dict[str, str]:
+def ids(agent: WorkAgent) -> dict[str, str]:
     """a(b(c) d) e; c waits for e, d is done and has evidence."""
-    ids = team.plan(
+    ids = agent.plan(
         {"ref": "a", "summary": "Build the Straße"},
         {"ref": "b", "parent_ref": "a", "summary": "b", "properties": {"area": "ui"}},
         {"ref": "c", "parent_ref": "b", "summary": "c", "depends_on": ["e"]},
         {"ref": "d", "parent_ref": "a", "summary": "d 100% (done)"},
         {"ref": "e", "summary": "e", "properties": {"priority": 2}},
     )
-    team.resolve(ids["d"], add_evidence=[{"type": "git", "ref": "1"}, {"type": "test", "ref": "ok"}])
+    agent.resolve(ids["d"], add_evidence=[{"type": "git", "ref": "1"}, {"type": "test", "ref": "ok"}])
     return ids
 
 
@@ -55,40 +55,40 @@ FILTERS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("wanted", "found"), FILTERS)
 def test_each_filter_finds_exactly_what_it_means(
-    team: Team, ids: dict[str, str], wanted: dict[str, Any], found: list[str]
+    agent: WorkAgent, ids: dict[str, str], wanted: dict[str, Any], found: list[str]
 ) -> None:
-    assert team.found(**wanted) == found
+    assert agent.found(**wanted) == found
 
 
-def test_a_leaf_has_no_unresolved_children(team: Team, ids: dict[str, str]) -> None:
-    team.resolve(ids["c"])
-    assert "b" in team.found(is_leaf=True)
+def test_a_leaf_has_no_unresolved_children(agent: WorkAgent, ids: dict[str, str]) -> None:
+    agent.resolve(ids["c"])
+    assert "b" in agent.found(is_leaf=True)
 
 
-def test_an_ancestor_finds_its_descendants_and_not_itself(team: Team, ids: dict[str, str]) -> None:
-    assert team.found(ancestor=ids["a"]) == ["b", "c", D]
-    assert team.found(ancestor=ids["c"]) == []
-    team.plan({"ref": "late", "parent_ref": ids["c"]})
-    assert team.found(ancestor=ids["a"]) == ["b", "c", D, "late"], "what was found before is not remembered too long"
-    assert team.refusal("graph_query", project="p", filter={"ancestor": "nobody"})["error"] == "node_not_found"
-    other = team.open("q")
-    assert team.refusal("graph_query", project="p", filter={"ancestor": other})["error"] == "cross_project"
+def test_an_ancestor_finds_its_descendants_and_not_itself(agent: WorkAgent, ids: dict[str, str]) -> None:
+    assert agent.found(ancestor=ids["a"]) == ["b", "c", D]
+    assert agent.found(ancestor=ids["c"]) == []
+    agent.plan({"ref": "late", "parent_ref": ids["c"]})
+    assert agent.found(ancestor=ids["a"]) == ["b", "c", D, "late"], "what was found before is not remembered too long"
+    assert agent.refusal("graph_query", project="p", filter={"ancestor": "nobody"})["error"] == "node_not_found"
+    other = agent.open("q")
+    assert agent.refusal("graph_query", project="p", filter={"ancestor": other})["error"] == "cross_project"
 
 
-def test_claimed_by_counts_live_claims_only(team: Team, ids: dict[str, str]) -> None:
-    with team.as_("bob"):
-        team.next(claim=True)
-    assert team.found(claimed_by="bob") == ["e"]
-    assert team.found(claimed_by="ann") == []
-    assert "e" not in team.found(claimed_by=None)
-    team.now += 60 * MINUTE
-    assert team.found(claimed_by="bob") == []
-    assert "e" in team.found(claimed_by=None)
+def test_claimed_by_counts_live_claims_only(agent: WorkAgent, ids: dict[str, str]) -> None:
+    with agent.as_("bob"):
+        agent.next(claim=True)
+    assert agent.found(claimed_by="bob") == ["e"]
+    assert agent.found(claimed_by="ann") == []
+    assert "e" not in agent.found(claimed_by=None)
+    agent.now += 60 * MINUTE
+    assert agent.found(claimed_by="bob") == []
+    assert "e" in agent.found(claimed_by=None)
 
 
-def test_a_node_is_told_in_short(team: Team, ids: dict[str, str]) -> None:
-    team.update(ids["b"], state={"phase": 1})
-    (told,) = team.query(filter={"text": "b", "properties": {"area": "ui"}})["nodes"]
+def test_a_node_is_told_in_short(agent: WorkAgent, ids: dict[str, str]) -> None:
+    agent.update(ids["b"], state={"phase": 1})
+    (told,) = agent.query(filter={"text": "b", "properties": {"area": "ui"}})["nodes"]
     assert told == {
         "id": ids["b"],
         "summary": "b",
@@ -103,8 +103,8 @@ def test_a_node_is_told_in_short(team: Team, ids: dict[str, str]) -> None:
 # -- order
 
 
-def test_readiness_is_actionable_in_the_order_of_next_then_waiting_then_resolved(team: Team) -> None:
-    ids = team.plan(
+def test_readiness_is_actionable_in_the_order_of_next_then_waiting_then_resolved(agent: WorkAgent) -> None:
+    ids = agent.plan(
         {"ref": "blocked", "depends_on": ["low"]},
         {"ref": "low"},
         {"ref": "high", "properties": {"priority": 9}},
@@ -112,27 +112,27 @@ def test_readiness_is_actionable_in_the_order_of_next_then_waiting_then_resolved
         {"ref": "waiting"},
         {"ref": "deep", "parent_ref": "waiting"},
     )
-    team.resolve(ids["done"])
+    agent.resolve(ids["done"])
     expected = ["high", "deep", "low", "Ship it", "blocked", "waiting", "done"]
-    assert summaries(team.query()["nodes"]) == expected
-    assert summaries(team.query(sort="readiness")["nodes"]) == expected
+    assert summaries(agent.query()["nodes"]) == expected
+    assert summaries(agent.query(sort="readiness")["nodes"]) == expected
 
 
-def test_the_other_orders(team: Team, ids: dict[str, str]) -> None:
-    assert summaries(team.query(sort="depth")["nodes"]) == ["Ship it", A, "e", "b", D, "c"]
-    assert summaries(team.query(sort="created")["nodes"]) == ["Ship it", A, "b", "c", D, "e"]
-    team.update(ids["b"], state=1)
-    assert summaries(team.query(sort="recent")["nodes"]) == ["b", D, "e", "c", A, "Ship it"]
+def test_the_other_orders(agent: WorkAgent, ids: dict[str, str]) -> None:
+    assert summaries(agent.query(sort="depth")["nodes"]) == ["Ship it", A, "e", "b", D, "c"]
+    assert summaries(agent.query(sort="created")["nodes"]) == ["Ship it", A, "b", "c", D, "e"]
+    agent.update(ids["b"], state=1)
+    assert summaries(agent.query(sort="recent")["nodes"]) == ["b", D, "e", "c", A, "Ship it"]
 
 
 @pytest.mark.parametrize("few", [4_096, 0])
 @pytest.mark.parametrize("sort", ["readiness", "depth", "recent", "created"])
 def test_pages_follow_each_other_without_gap_or_repetition(
-    team: Team, monkeypatch: pytest.MonkeyPatch, sort: str, few: int
+    agent: WorkAgent, monkeypatch: pytest.MonkeyPatch, sort: str, few: int
 ) -> None:
     """Whether the few are sorted when asked, or the kept order is walked along."""
     monkeypatch.setattr("tallystick.state.work.queries._FEW", few)
-    ids = team.plan(
+    ids = agent.plan(
         *(
             {"ref": str(number), "properties": {"priority": number % 3}}
             | ({"parent_ref": str(number - 1)} if number % 4 else {})
@@ -140,13 +140,13 @@ def test_pages_follow_each_other_without_gap_or_repetition(
             for number in range(40)
         )
     )
-    team.call("graph_update", updates=[{"node_id": ids[str(n)], "resolved": True} for n in range(0, 40, 3)])
-    whole = team.query(sort=sort, limit=100)
+    agent.call("graph_update", updates=[{"node_id": ids[str(n)], "resolved": True} for n in range(0, 40, 3)])
+    whole = agent.query(sort=sort, limit=100)
     assert (whole["total"], len(whole["nodes"]), "next_cursor" in whole) == (41, 41, False)
     pages: list[str] = []
     cursor: dict[str, str] = {}
     while True:
-        told = team.query(sort=sort, limit=7, **cursor)
+        told = agent.query(sort=sort, limit=7, **cursor)
         assert told["total"] == 41
         pages += [node["id"] for node in told["nodes"]]
         if "next_cursor" not in told:
@@ -154,35 +154,35 @@ def test_pages_follow_each_other_without_gap_or_repetition(
         cursor = {"cursor": told["next_cursor"]}
     assert pages == [node["id"] for node in whole["nodes"]]
     wanted: dict[str, Any] = {"filter": {"resolved": False, "is_leaf": True}, "sort": sort}
-    first = team.query(limit=5, **wanted)
-    rest = team.query(limit=100, cursor=first["next_cursor"], **wanted)
-    assert first["nodes"] + rest["nodes"] == team.query(limit=100, **wanted)["nodes"]
+    first = agent.query(limit=5, **wanted)
+    rest = agent.query(limit=100, cursor=first["next_cursor"], **wanted)
+    assert first["nodes"] + rest["nodes"] == agent.query(limit=100, **wanted)["nodes"]
 
 
-def test_limit_is_20_at_most_100_and_at_least_1(team: Team) -> None:
-    team.plan(*({"ref": str(number)} for number in range(120)))
-    assert len(team.query()["nodes"]) == 20
-    assert len(team.query(limit=1_000)["nodes"]) == 100
+def test_limit_is_20_at_most_100_and_at_least_1(agent: WorkAgent) -> None:
+    agent.plan(*({"ref": str(number)} for number in range(120)))
+    assert len(agent.query()["nodes"]) == 20
+    assert len(agent.query(limit=1_000)["nodes"]) == 100
     for limit in (0, -5):
-        told = team.refusal("graph_query", project="p", limit=limit)
+        told = agent.refusal("graph_query", project="p", limit=limit)
         assert (told["error"], told["message"]) == (
             "validation_error",
             "field 'limit' must be greater than or equal to 1",
         )
 
 
-def test_a_page_is_cut_where_an_agents_context_would_overflow(team: Team) -> None:
-    team.plan(*({"ref": str(number), "properties": {"text": "x" * 9_000}} for number in range(20)))
-    told = team.query(limit=100, sort="created")
+def test_a_page_is_cut_where_an_agents_context_would_overflow(agent: WorkAgent) -> None:
+    agent.plan(*({"ref": str(number), "properties": {"text": "x" * 9_000}} for number in range(20)))
+    told = agent.query(limit=100, sort="created")
     assert len(told["nodes"]) < 20
-    rest = team.query(limit=100, sort="created", cursor=told["next_cursor"])
+    rest = agent.query(limit=100, sort="created", cursor=told["next_cursor"])
     assert rest["nodes"][0]["id"] not in {node["id"] for node in told["nodes"]}
 
 
-def test_a_cursor_is_good_for_its_own_question_only(team: Team) -> None:
-    team.plan(*({"ref": str(number)} for number in range(5)))
-    team.open("q")
-    cursor = team.query(limit=2, sort="recent")["next_cursor"]
+def test_a_cursor_is_good_for_its_own_question_only(agent: WorkAgent) -> None:
+    agent.plan(*({"ref": str(number)} for number in range(5)))
+    agent.open("q")
+    cursor = agent.query(limit=2, sort="recent")["next_cursor"]
     garbage = base64.urlsafe_b64encode(b'["recent",1]').decode()
     strange = base64.urlsafe_b64encode(b'["created",0,"x"]').decode()
     for asked in (
@@ -195,26 +195,26 @@ def test_a_cursor_is_good_for_its_own_question_only(team: Team) -> None:
         {"sort": "recent", "cursor": garbage},
         {"sort": "created", "cursor": strange},
     ):
-        told = team.refusal("graph_query", **{"project": "p", **asked})
+        told = agent.refusal("graph_query", **{"project": "p", **asked})
         assert told["error"] == "validation_error"
         assert "field 'cursor'" in told["message"]
 
 
-def test_a_forged_place_in_an_order_is_harmless(team: Team) -> None:
-    team.plan(*({"ref": str(number)} for number in range(5)))
-    genuine = team.query(limit=2, sort="created")["next_cursor"]
+def test_a_forged_place_in_an_order_is_harmless(agent: WorkAgent) -> None:
+    agent.plan(*({"ref": str(number)} for number in range(5)))
+    genuine = agent.query(limit=2, sort="created")["next_cursor"]
     sort, question, _ = orjson.loads(base64.urlsafe_b64decode(genuine))
     for place in (-(10**15), 10**15, 1.5):
         forged = base64.urlsafe_b64encode(orjson.dumps([sort, question, place])).decode()
-        assert team.query(sort="created", cursor=forged)["total"] == 6
+        assert agent.query(sort="created", cursor=forged)["total"] == 6
 
 
-def test_mistakes_are_named(team: Team) -> None:
+def test_mistakes_are_named(agent: WorkAgent) -> None:
     for asked, sentence in (
         ({}, "field 'project' is required"),
         ({"project": "p", "sort": "name"}, "field 'sort' must be 'readiness', 'depth', 'recent' or 'created'"),
         ({"project": "p", "filter": {"colour": 1}}, "field 'filter.colour' is not allowed"),
         ({"project": "p", "filter": {"resolved": "no"}}, "field 'filter.resolved' must be true or false"),
     ):
-        told = team.refusal("graph_query", **asked)
+        told = agent.refusal("graph_query", **asked)
         assert (told["error"], told["message"]) == ("validation_error", sentence)

@@ -6,75 +6,75 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.work.agents import Team, summaries
+from tests.toolsets.work.agents import WorkAgent, summaries
 
 
 @pytest.fixture
-def ids(team: Team) -> dict[str, str]:
+def ids(agent: WorkAgent) -> dict[str, str]:
     """a(b(c)) d."""
-    return team.plan({"ref": "a"}, {"ref": "b", "parent_ref": "a"}, {"ref": "c", "parent_ref": "b"}, {"ref": "d"})
+    return agent.plan({"ref": "a"}, {"ref": "b", "parent_ref": "a"}, {"ref": "c", "parent_ref": "b"}, {"ref": "d"})
 
 
-def waits_of(team: Team, node_id: str) -> list[str]:
-    return [each["node"]["summary"] for each in team.call("graph_context", node_id=node_id)["depends_on"]]
+def waits_of(agent: WorkAgent, node_id: str) -> list[str]:
+    return [each["node"]["summary"] for each in agent.call("graph_context", node_id=node_id)["depends_on"]]
 
 
-def children_of(team: Team, node_id: str) -> list[str]:
-    return summaries(team.call("graph_context", node_id=node_id, depth=1)["children"].get("children", []))
+def children_of(agent: WorkAgent, node_id: str) -> list[str]:
+    return summaries(agent.call("graph_context", node_id=node_id, depth=1)["children"].get("children", []))
 
 
 # -- move
 
 
-def test_a_move_takes_the_subtree_along_with_its_depths_and_keeps_edges(team: Team, ids: dict[str, str]) -> None:
-    team.connect(ids["c"], ids["d"])
-    told = team.restructure("move", node_id=ids["b"], new_parent=ids["d"])
+def test_a_move_takes_the_subtree_along_with_its_depths_and_keeps_edges(agent: WorkAgent, ids: dict[str, str]) -> None:
+    agent.connect(ids["c"], ids["d"])
+    told = agent.restructure("move", node_id=ids["b"], new_parent=ids["d"])
     assert told["applied"] == 1
     assert told["details"] == [{"op": "move", "node_id": ids["b"], "result": f"moved under {ids['d']}"}]
     assert summaries(told["newly_actionable"]) == ["a"]
-    assert [(node["summary"], node["depth"]) for node in team.query(sort="depth")["nodes"]] == [
+    assert [(node["summary"], node["depth"]) for node in agent.query(sort="depth")["nodes"]] == [
         ("Ship it", 0),
         ("a", 1),
         ("d", 1),
         ("b", 2),
         ("c", 3),
     ]
-    assert waits_of(team, ids["c"]) == ["d"]
-    team.restructure("move", node_id=ids["b"], new_parent=team.open())
-    assert {node["summary"]: node["depth"] for node in team.query()["nodes"]}["c"] == 2
+    assert waits_of(agent, ids["c"]) == ["d"]
+    agent.restructure("move", node_id=ids["b"], new_parent=agent.open())
+    assert {node["summary"]: node["depth"] for node in agent.query()["nodes"]}["c"] == 2
 
 
-def test_a_move_is_a_revision_of_the_moved_node_alone(team: Team, ids: dict[str, str]) -> None:
-    team.restructure("move", node_id=ids["b"], new_parent=ids["d"])
-    assert [team.node(ids[ref])["rev"] for ref in "abcd"] == [1, 2, 1, 1]
+def test_a_move_is_a_revision_of_the_moved_node_alone(agent: WorkAgent, ids: dict[str, str]) -> None:
+    agent.restructure("move", node_id=ids["b"], new_parent=ids["d"])
+    assert [agent.node(ids[ref])["rev"] for ref in "abcd"] == [1, 2, 1, 1]
 
 
-def test_moving_to_where_it_is_changes_nothing(team: Team, ids: dict[str, str]) -> None:
-    before = team.log.head()
-    told = team.restructure("move", node_id=ids["b"], new_parent=ids["a"])
+def test_moving_to_where_it_is_changes_nothing(agent: WorkAgent, ids: dict[str, str]) -> None:
+    before = agent.log.head()
+    told = agent.restructure("move", node_id=ids["b"], new_parent=ids["a"])
     assert told["details"][0]["result"] == f"was under {ids['a']} already"
-    assert team.log.head() == before
+    assert agent.log.head() == before
 
 
-def test_a_node_cannot_be_moved_under_itself_or_what_is_below_it(team: Team, ids: dict[str, str]) -> None:
+def test_a_node_cannot_be_moved_under_itself_or_what_is_below_it(agent: WorkAgent, ids: dict[str, str]) -> None:
     a, b, c = ids["a"], ids["b"], ids["c"]
     for target, path in ((a, [a, a]), (b, [a, b, a]), (c, [a, b, c, a])):
-        told = team.refusal("graph_restructure", operations=[{"op": "move", "node_id": a, "new_parent": target}])
+        told = agent.refusal("graph_restructure", operations=[{"op": "move", "node_id": a, "new_parent": target}])
         assert (told["error"], told["cycle"]) == ("cycle_detected", path)
         assert told["message"] == f"Parent cycle detected: {' -> '.join(path)}"
 
 
-def test_moving_open_work_under_a_resolved_node_is_told(team: Team, ids: dict[str, str]) -> None:
-    team.resolve(ids["d"])
-    told = team.restructure("move", node_id=ids["b"], new_parent=ids["d"])
+def test_moving_open_work_under_a_resolved_node_is_told(agent: WorkAgent, ids: dict[str, str]) -> None:
+    agent.resolve(ids["d"])
+    told = agent.restructure("move", node_id=ids["b"], new_parent=ids["d"])
     assert told["warnings"] == [f"'{ids['d']}' is resolved and stays so, with open nodes under it"]
 
 
 # -- merge
 
 
-def test_a_merge_hands_over_children_evidence_and_edges_and_deletes_the_source(team: Team) -> None:
-    ids = team.plan(
+def test_a_merge_hands_over_children_evidence_and_edges_and_deletes_the_source(agent: WorkAgent) -> None:
+    ids = agent.plan(
         {"ref": "source", "depends_on": ["first"], "context_links": ["lost.md"], "properties": {"lost": 1}},
         {"ref": "child", "parent_ref": "source"},
         {"ref": "target", "context_links": ["kept.md"]},
@@ -82,167 +82,167 @@ def test_a_merge_hands_over_children_evidence_and_edges_and_deletes_the_source(t
         {"ref": "later", "depends_on": ["source"]},
         {"ref": "friend"},
     )
-    team.connect(ids["source"], ids["friend"], "relates_to")
-    team.connect(ids["friend"], ids["source"], "inspired")
+    agent.connect(ids["source"], ids["friend"], "relates_to")
+    agent.connect(ids["friend"], ids["source"], "inspired")
     for ref in ("target", "source"):
-        team.update(ids[ref], add_evidence=[{"type": "note", "ref": f"of {ref}"}])
-    told = team.restructure("merge", source=ids["source"], target=ids["target"])
+        agent.update(ids[ref], add_evidence=[{"type": "note", "ref": f"of {ref}"}])
+    told = agent.restructure("merge", source=ids["source"], target=ids["target"])
     assert told["details"] == [{"op": "merge", "node_id": ids["target"], "result": f"absorbed {ids['source']}"}]
-    around = team.call("graph_context", node_id=ids["target"])
+    around = agent.call("graph_context", node_id=ids["target"])
     assert summaries(around["children"]["children"]) == ["child"]
     assert [each["ref"] for each in around["node"]["evidence"]] == ["of target", "of source"]
     assert around["node"]["context_links"] == ["kept.md"]
     assert around["node"]["properties"] == {}
-    assert waits_of(team, ids["target"]) == ["first"]
-    assert waits_of(team, ids["later"]) == ["target"]
+    assert waits_of(agent, ids["target"]) == ["first"]
+    assert waits_of(agent, ids["later"]) == ["target"]
     assert [(edge["from"], edge["type"], edge["to"]) for edge in around["edges"]] == [
         (ids["target"], "relates_to", ids["friend"]),
         (ids["friend"], "inspired", ids["target"]),
     ]
-    gone = team.refusal("graph_context", node_id=ids["source"])
+    gone = agent.refusal("graph_context", node_id=ids["source"])
     assert (gone["error"], gone["merged_into"]) == ("node_not_found", ids["target"])
 
 
-def test_a_merge_is_a_revision_of_the_target_and_of_each_child(team: Team, ids: dict[str, str]) -> None:
-    team.restructure("merge", source=ids["b"], target=ids["d"])
-    assert [team.node(ids[ref])["rev"] for ref in "acd"] == [1, 2, 2]
+def test_a_merge_is_a_revision_of_the_target_and_of_each_child(agent: WorkAgent, ids: dict[str, str]) -> None:
+    agent.restructure("merge", source=ids["b"], target=ids["d"])
+    assert [agent.node(ids[ref])["rev"] for ref in "acd"] == [1, 2, 2]
 
 
-def test_a_merge_drops_edges_between_the_two_and_keeps_shared_ones_once(team: Team) -> None:
-    ids = team.plan(
+def test_a_merge_drops_edges_between_the_two_and_keeps_shared_ones_once(agent: WorkAgent) -> None:
+    ids = agent.plan(
         {"ref": "base"},
         {"ref": "target", "depends_on": ["base"]},
         {"ref": "source", "depends_on": ["base", "target"]},
         {"ref": "shared", "depends_on": ["source", "target"]},
     )
-    team.restructure("merge", source=ids["source"], target=ids["target"])
-    assert waits_of(team, ids["target"]) == ["base"]
-    assert waits_of(team, ids["shared"]) == ["target"]
-    assert team.events(ids["shared"])[0]["action"] == "edge_removed", "none was added again"
-    assert team.counts() == {"total": 4, "resolved": 0, "unresolved": 4, "blocked": 2, "actionable": 1}
+    agent.restructure("merge", source=ids["source"], target=ids["target"])
+    assert waits_of(agent, ids["target"]) == ["base"]
+    assert waits_of(agent, ids["shared"]) == ["target"]
+    assert agent.events(ids["shared"])[0]["action"] == "edge_removed", "none was added again"
+    assert agent.counts() == {"total": 4, "resolved": 0, "unresolved": 4, "blocked": 2, "actionable": 1}
 
 
-def test_a_merge_may_set_others_free(team: Team) -> None:
-    ids = team.plan({"ref": "done"}, {"ref": "open"}, {"ref": "waiting", "depends_on": ["open"]})
-    team.resolve(ids["done"])
-    told = team.restructure("merge", source=ids["open"], target=ids["done"])
+def test_a_merge_may_set_others_free(agent: WorkAgent) -> None:
+    ids = agent.plan({"ref": "done"}, {"ref": "open"}, {"ref": "waiting", "depends_on": ["open"]})
+    agent.resolve(ids["done"])
+    told = agent.restructure("merge", source=ids["open"], target=ids["done"])
     assert summaries(told["newly_actionable"]) == ["waiting"]
 
 
-def test_a_merge_that_would_close_a_cycle_is_refused_with_its_path(team: Team) -> None:
-    ids = team.plan({"ref": "a"}, {"ref": "b", "depends_on": ["a"]}, {"ref": "c", "depends_on": ["b"]})
+def test_a_merge_that_would_close_a_cycle_is_refused_with_its_path(agent: WorkAgent) -> None:
+    ids = agent.plan({"ref": "a"}, {"ref": "b", "depends_on": ["a"]}, {"ref": "c", "depends_on": ["b"]})
     merge = {"op": "merge", "source": ids["c"], "target": ids["a"]}
-    told = team.refusal("graph_restructure", operations=[merge])
+    told = agent.refusal("graph_restructure", operations=[merge])
     assert (told["error"], told["cycle"]) == ("cycle_detected", [ids["a"], ids["b"], ids["a"]])
 
 
-def test_a_target_below_the_source_is_refused(team: Team, ids: dict[str, str]) -> None:
+def test_a_target_below_the_source_is_refused(agent: WorkAgent, ids: dict[str, str]) -> None:
     merge = {"op": "merge", "source": ids["a"], "target": ids["c"]}
-    told = team.refusal("graph_restructure", operations=[merge])
+    told = agent.refusal("graph_restructure", operations=[merge])
     assert (told["error"], told["cycle"]) == ("cycle_detected", [ids["a"], ids["b"], ids["c"], ids["a"]])
 
 
-def test_a_source_below_the_target_is_absorbed_with_its_children(team: Team, ids: dict[str, str]) -> None:
-    team.restructure("merge", source=ids["b"], target=ids["a"])
-    assert children_of(team, ids["a"]) == ["c"]
+def test_a_source_below_the_target_is_absorbed_with_its_children(agent: WorkAgent, ids: dict[str, str]) -> None:
+    agent.restructure("merge", source=ids["b"], target=ids["a"])
+    assert children_of(agent, ids["a"]) == ["c"]
 
 
-def test_a_resolved_target_stays_resolved_and_that_is_told(team: Team, ids: dict[str, str]) -> None:
-    team.resolve(ids["d"])
-    told = team.restructure("merge", source=ids["b"], target=ids["d"])
+def test_a_resolved_target_stays_resolved_and_that_is_told(agent: WorkAgent, ids: dict[str, str]) -> None:
+    agent.resolve(ids["d"])
+    told = agent.restructure("merge", source=ids["b"], target=ids["d"])
     assert told["warnings"] == [f"'{ids['d']}' is resolved and stays so, with open nodes under it"]
-    assert team.node(ids["d"])["resolved"] is True
+    assert agent.node(ids["d"])["resolved"] is True
 
 
-def test_what_was_merged_can_be_merged_again_in_the_same_call(team: Team) -> None:
-    ids = team.plan({"ref": "x"}, {"ref": "a", "depends_on": ["x"]}, {"ref": "b"}, {"ref": "c"})
+def test_what_was_merged_can_be_merged_again_in_the_same_call(agent: WorkAgent) -> None:
+    ids = agent.plan({"ref": "x"}, {"ref": "a", "depends_on": ["x"]}, {"ref": "b"}, {"ref": "c"})
     operations = [
         {"op": "merge", "source": ids["a"], "target": ids["b"]},
         {"op": "merge", "source": ids["b"], "target": ids["c"]},
     ]
-    team.call("graph_restructure", operations=operations)
-    assert waits_of(team, ids["c"]) == ["x"]
+    agent.call("graph_restructure", operations=operations)
+    assert waits_of(agent, ids["c"]) == ["x"]
 
 
 # -- drop
 
 
-def test_a_drop_resolves_the_whole_subtree_with_the_reason_as_evidence(team: Team, ids: dict[str, str]) -> None:
-    told = team.restructure("drop", node_id=ids["a"], reason="not wanted any more")
+def test_a_drop_resolves_the_whole_subtree_with_the_reason_as_evidence(agent: WorkAgent, ids: dict[str, str]) -> None:
+    told = agent.restructure("drop", node_id=ids["a"], reason="not wanted any more")
     assert told["details"] == [{"op": "drop", "node_id": ids["a"], "result": "dropped 3 nodes"}]
     for ref in "abc":
-        node = team.node(ids[ref])
+        node = agent.node(ids[ref])
         assert (node["resolved"], node["rev"]) == (True, 2)
         (evidence,) = node["evidence"]
         assert (evidence["type"], evidence["ref"], evidence["agent"]) == ("dropped", "not wanted any more", "ann")
-    assert team.node(ids["d"])["resolved"] is False
+    assert agent.node(ids["d"])["resolved"] is False
 
 
-def test_what_was_resolved_before_is_left_as_it_was(team: Team, ids: dict[str, str]) -> None:
-    team.resolve(ids["b"])
-    before = team.node(ids["b"])
-    told = team.restructure("drop", node_id=ids["a"], reason="no")
+def test_what_was_resolved_before_is_left_as_it_was(agent: WorkAgent, ids: dict[str, str]) -> None:
+    agent.resolve(ids["b"])
+    before = agent.node(ids["b"])
+    told = agent.restructure("drop", node_id=ids["a"], reason="no")
     assert told["details"][0]["result"] == "dropped 2 nodes"
-    assert team.node(ids["b"]) == before
-    again = team.restructure("drop", node_id=ids["a"], reason="no")
+    assert agent.node(ids["b"]) == before
+    again = agent.restructure("drop", node_id=ids["a"], reason="no")
     assert (again["details"][0]["result"], again["newly_actionable"]) == ("was resolved already", [])
 
 
-def test_a_drop_tells_what_it_sets_free(team: Team, ids: dict[str, str]) -> None:
-    waiting = team.plan({"ref": "waiting", "depends_on": [ids["a"], ids["c"]]})["waiting"]
-    told = team.restructure("drop", node_id=ids["a"], reason="no")
+def test_a_drop_tells_what_it_sets_free(agent: WorkAgent, ids: dict[str, str]) -> None:
+    waiting = agent.plan({"ref": "waiting", "depends_on": [ids["a"], ids["c"]]})["waiting"]
+    told = agent.restructure("drop", node_id=ids["a"], reason="no")
     assert told["newly_actionable"] == [{"id": waiting, "summary": "waiting"}]
 
 
-def test_a_whole_project_can_be_dropped(team: Team, ids: dict[str, str]) -> None:
-    team.restructure("drop", node_id=team.open(), reason="bankrupt")
-    assert team.counts()["unresolved"] == 0
+def test_a_whole_project_can_be_dropped(agent: WorkAgent, ids: dict[str, str]) -> None:
+    agent.restructure("drop", node_id=agent.open(), reason="bankrupt")
+    assert agent.counts()["unresolved"] == 0
 
 
 # -- all or nothing
 
 
-def test_operations_are_applied_in_order_each_where_the_earlier_lead(team: Team, ids: dict[str, str]) -> None:
+def test_operations_are_applied_in_order_each_where_the_earlier_lead(agent: WorkAgent, ids: dict[str, str]) -> None:
     """a and b change places: neither move is possible the other way round."""
     operations = [
-        {"op": "move", "node_id": ids["b"], "new_parent": team.open()},
+        {"op": "move", "node_id": ids["b"], "new_parent": agent.open()},
         {"op": "move", "node_id": ids["a"], "new_parent": ids["b"]},
         {"op": "drop", "node_id": ids["c"], "reason": "no"},
     ]
-    told = team.call("graph_restructure", operations=operations)
+    told = agent.call("graph_restructure", operations=operations)
     assert (told["applied"], len(told["details"])) == (3, 3)
-    assert children_of(team, ids["b"]) == ["a", "c"]
+    assert children_of(agent, ids["b"]) == ["a", "c"]
 
 
-def test_one_impossible_operation_leaves_everything_as_it_was(team: Team, ids: dict[str, str]) -> None:
+def test_one_impossible_operation_leaves_everything_as_it_was(agent: WorkAgent, ids: dict[str, str]) -> None:
     operations = [
         {"op": "drop", "node_id": ids["d"], "reason": "no"},
         {"op": "merge", "source": ids["b"], "target": ids["d"]},
         {"op": "move", "node_id": "nobody", "new_parent": ids["a"]},
     ]
-    told = team.refusal("graph_restructure", operations=operations)
+    told = agent.refusal("graph_restructure", operations=operations)
     assert (told["error"], told["operation"]) == ("node_not_found", 2)
-    assert team.counts() == {"total": 5, "resolved": 0, "unresolved": 5, "blocked": 0, "actionable": 2}
-    assert team.next(count=9) == ["c", "d"]
+    assert agent.counts() == {"total": 5, "resolved": 0, "unresolved": 5, "blocked": 0, "actionable": 2}
+    assert agent.next(count=9) == ["c", "d"]
 
 
-def test_other_projects_are_out_of_reach(team: Team, ids: dict[str, str]) -> None:
-    other = team.open("q")
+def test_other_projects_are_out_of_reach(agent: WorkAgent, ids: dict[str, str]) -> None:
+    other = agent.open("q")
     for operation in (
         {"op": "move", "node_id": ids["b"], "new_parent": other},
         {"op": "merge", "source": ids["b"], "target": other},
     ):
-        assert team.refusal("graph_restructure", operations=[operation])["error"] == "cross_project"
+        assert agent.refusal("graph_restructure", operations=[operation])["error"] == "cross_project"
 
 
-def test_the_root_stays_where_it_is(team: Team, ids: dict[str, str]) -> None:
-    root = team.open()
+def test_the_root_stays_where_it_is(agent: WorkAgent, ids: dict[str, str]) -> None:
+    root = agent.open()
     for operation in (
         {"op": "move", "node_id": root, "new_parent": ids["a"]},
         {"op": "merge", "source": root, "target": ids["a"]},
         {"op": "merge", "source": ids["a"], "target": ids["a"]},
     ):
-        assert team.refusal("graph_restructure", operations=[operation])["error"] == "validation_error"
+        assert agent.refusal("graph_restructure", operations=[operation])["error"] == "validation_error"
 
 
 MISTAKES: list[tuple[list[dict[str, Any]], str]] = [
@@ -264,13 +264,13 @@ MISTAKES: list[tuple[list[dict[str, Any]], str]] = [
 
 
 @pytest.mark.parametrize(("operations", "sentence"), MISTAKES)
-def test_mistakes_are_named(team: Team, operations: list[dict[str, Any]], sentence: str) -> None:
-    told = team.refusal("graph_restructure", operations=operations)
+def test_mistakes_are_named(agent: WorkAgent, operations: list[dict[str, Any]], sentence: str) -> None:
+    told = agent.refusal("graph_restructure", operations=operations)
     assert (told["error"], told["message"]) == ("validation_error", sentence)
 
 
-def test_more_than_can_be_done_at_once_is_refused(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_can_be_done_at_once_is_refused(agent: WorkAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tallystick.state.work.draft_builder.OPERATIONS_MAX", 3)
-    team.plan(*({"ref": ref} for ref in "abc"))
-    drop = {"op": "drop", "node_id": team.open(), "reason": "no"}
-    assert team.refusal("graph_restructure", operations=[drop])["error"] == "too_large"
+    agent.plan(*({"ref": ref} for ref in "abc"))
+    drop = {"op": "drop", "node_id": agent.open(), "reason": "no"}
+    assert agent.refusal("graph_restructure", operations=[drop])["error"] == "too_large"

@@ -11,7 +11,7 @@ from tallystick.policy import Action, Decision, Request
 from tallystick.server.dispatch import choose
 from tallystick.server.schemas import input_schema, output_schema
 from tallystick.toolsets.work import TOOLSET
-from tests.toolsets.work.agents import Team, working
+from tests.toolsets.work.agents import WorkAgent, working
 
 NAMES = "open plan next context update connect query restructure history onboard"
 
@@ -44,9 +44,9 @@ def test_nulls_that_mean_something_are_shown() -> None:
         jsonschema.validate(asked, shown[tool])
 
 
-def test_what_is_answered_and_refused_fits_the_schemas(team: Team) -> None:
+def test_what_is_answered_and_refused_fits_the_schemas(agent: WorkAgent) -> None:
     entries = {entry.tool.name: output_schema(entry) for entry in choose([TOOLSET])}
-    ids = team.plan({"ref": "a"}, {"ref": "b", "depends_on": ["a"]})
+    ids = agent.plan({"ref": "a"}, {"ref": "b", "depends_on": ["a"]})
     for tool, asked in (
         ("graph_open", {}),
         ("graph_open", {"project": "p"}),
@@ -59,11 +59,11 @@ def test_what_is_answered_and_refused_fits_the_schemas(team: Team) -> None:
         ("graph_history", {"node_id": ids["a"], "limit": 1}),
         ("graph_onboard", {}),
     ):
-        answer = team.call(tool, **asked)
+        answer = agent.call(tool, **asked)
         jsonschema.validate(answer, entries[tool])
         shown = entries[tool]["anyOf"][0]
         assert set(shown["required"]) <= set(answer) <= set(shown["properties"]) | {"goal", "your_claims"}
-    refused = team.refusal("graph_next", project="nope")
+    refused = agent.refusal("graph_next", project="nope")
     jsonschema.validate(refused, entries["graph_next"])
 
 
@@ -75,9 +75,9 @@ def test_every_tool_asks_the_policy_for_its_action() -> None:
             asked.append((request.action.value, request.resource))
             return Decision(True, "watched", "v1", narrows=False)
 
-    with working(policy=Watching()) as team:
-        root = team.open()
-        ids = team.plan({"ref": "a"}, {"ref": "b"})
+    with working(policy=Watching()) as agent:
+        root = agent.open()
+        ids = agent.plan({"ref": "a"}, {"ref": "b"})
         a, b = ids["a"], ids["b"]
         for tool, arguments, expected in (
             ("graph_open", {}, (Action.SEARCH, None)),
@@ -101,7 +101,7 @@ def test_every_tool_asks_the_policy_for_its_action() -> None:
             ),
         ):
             asked.clear()
-            team.call(tool, **arguments)
+            agent.call(tool, **arguments)
             assert asked == [expected], tool
 
 
@@ -110,16 +110,16 @@ def test_what_the_policy_denies_is_not_written() -> None:
         def decide(self, request: Request) -> Decision:
             return Decision(request.action is not Action.WRITE, "no writing today", "v1")
 
-    with working(policy=Closed()) as team:
-        told = team.refusal("graph_open", project="p")
+    with working(policy=Closed()) as agent:
+        told = agent.refusal("graph_open", project="p")
         assert told["error"] == "authorization_denied"
         assert told["policy_decision"]["reason"] == "no writing today"
 
 
-def test_commits_tell_agent_and_tool(team: Team) -> None:
-    with team.as_("bob"):
-        a = team.plan({"ref": "a"})["a"]
-    found = team.partition._state.lineage(a, "direct", 0, 10)
+def test_commits_tell_agent_and_tool(agent: WorkAgent) -> None:
+    with agent.as_("bob"):
+        a = agent.plan({"ref": "a"})["a"]
+    found = agent.partition._state.lineage(a, "direct", 0, 10)
     assert found is not None
     assert [(step.commit.actor, step.commit.tool) for step in found.steps] == [("bob", "graph_plan")]
 
@@ -140,9 +140,9 @@ MARGIN = 1.2
 def swimlanes() -> Any:
     """Thirty nodes: a root, four phases, ten features, fifteen tasks."""
     phases = ["Data model", "Rendering", "Interaction", "Release"]
-    with working() as team:
-        team.me = "claude-code-v1"
-        team.open("swimlanes-v0", goal="Swimlane diagrams in the browser")
+    with working() as agent:
+        agent.me = "claude-code-v1"
+        agent.open("swimlanes-v0", goal="Swimlane diagrams in the browser")
         nodes: list[dict[str, Any]] = [
             {"ref": f"p{n}", "summary": name, "context_links": [f"docs/phase-{n}.md"]} for n, name in enumerate(phases)
         ]
@@ -166,10 +166,10 @@ def swimlanes() -> Any:
             }
             for n in range(15)
         ]
-        ids = team.plan(*nodes)
+        ids = agent.plan(*nodes)
         for ref in ("t0", "t4", "t5", "t8"):
-            team.resolve(ids[ref], add_evidence=[{"type": "git", "ref": "4f2c1aa implement the step with tests"}])
-        yield team, ids
+            agent.resolve(ids[ref], add_evidence=[{"type": "git", "ref": "4f2c1aa implement the step with tests"}])
+        yield agent, ids
 
 
 BUDGET = {
@@ -186,9 +186,9 @@ BUDGET = {
 }
 
 
-def test_answers_stay_within_the_token_budget_of_the_spec(swimlanes: tuple[Team, dict[str, str]]) -> None:
-    team, ids = swimlanes
-    assert team.counts("swimlanes-v0")["total"] == 30
+def test_answers_stay_within_the_token_budget_of_the_spec(swimlanes: tuple[WorkAgent, dict[str, str]]) -> None:
+    agent, ids = swimlanes
+    assert agent.counts("swimlanes-v0")["total"] == 30
     planned = [{"ref": f"n{n}", "summary": f"Write the part {n}", "parent_ref": ids["p3"]} for n in range(4)]
     evidence = [{"type": "git", "ref": "abc1234"}]
     calls: list[tuple[str, dict[str, Any]]] = [
@@ -206,16 +206,16 @@ def test_answers_stay_within_the_token_budget_of_the_spec(swimlanes: tuple[Team,
         ("graph_history", {"node_id": ids["t1"]}),
         ("graph_plan", {"nodes": planned}),
     ]
-    spent = {tool: tokens(team.call(tool, **asked)) for tool, asked in calls}
+    spent = {tool: tokens(agent.call(tool, **asked)) for tool, asked in calls}
     over = {tool: count for tool, count in spent.items() if count > BUDGET[tool] * MARGIN}
     assert over == {}
     assert set(spent) == set(BUDGET)
 
 
-def test_a_whole_cycle_of_claiming_working_and_resolving_is_cheap(swimlanes: tuple[Team, dict[str, str]]) -> None:
-    team, _ = swimlanes
-    claimed = team.call("graph_next", project="swimlanes-v0", claim=True)
+def test_a_whole_cycle_of_claiming_working_and_resolving_is_cheap(swimlanes: tuple[WorkAgent, dict[str, str]]) -> None:
+    agent, _ = swimlanes
+    claimed = agent.call("graph_next", project="swimlanes-v0", claim=True)
     node_id = claimed["nodes"][0]["node"]["id"]
-    noted = team.update(node_id, add_evidence=[{"type": "hint", "ref": "mind the gap"}])
-    resolved = team.resolve(node_id, add_evidence=[{"type": "git", "ref": "abc1234"}])
+    noted = agent.update(node_id, add_evidence=[{"type": "hint", "ref": "mind the gap"}])
+    resolved = agent.resolve(node_id, add_evidence=[{"type": "git", "ref": "abc1234"}])
     assert sum(tokens(told) for told in (claimed, noted, resolved)) < 450 * MARGIN

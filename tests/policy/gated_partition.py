@@ -36,7 +36,7 @@ class Counting(Embedded):
         return super().decide(request)
 
 
-class Gated:
+class GatedPartition:
     def __init__(self, policy: Policy | DistantPolicy, home: Path, *, cache: Cache | None = None) -> None:
         self.now = NOON
         self.home = home
@@ -104,7 +104,7 @@ def facts_of(state: State, resource: str | None, principal: Principal) -> Resour
     return ResourceFacts(*known, principal.tenant) if known else ResourceFacts()
 
 
-class Distant:
+class AwaitedPolicy:
     """A policy that has to be awaited; `meanwhile` happens before each of its answers arrives."""
 
     def __init__(self, rule: Callable[[Request], bool]) -> None:
