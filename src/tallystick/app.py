@@ -19,6 +19,7 @@ import msgspec
 from tallystick import __version__
 from tallystick.audit.files import AuditFiles
 from tallystick.audit.writer import AuditWriter
+from tallystick.commits import REDACTIONS
 from tallystick.config import DEFAULT_TENANT, Settings, named_paths
 from tallystick.errors import InvalidArgument
 from tallystick.log import Entry
@@ -113,17 +114,24 @@ async def opened(
     """The store over the base directory; closed with what was handed in safely in the log.
 
     `warm` is for processes that stay: what the vocabularies make of the graph is built before anybody asks.
+    Without `projections`, copies of what was redacted or deleted are erased once, at the end.
     """
-    warming: set[asyncio.Task[None]] = set()
+    background: set[asyncio.Task[None]] = set()
+    unclean: set[str] = set()
+
+    def begin(work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        background.add(task)
+        task.add_done_callback(background.discard)
 
     async def open_partition(tenant: str) -> Partition:
         partition = await _open_partition(
             msgspec.structs.replace(settings, tenant=tenant), projections.appended if projections else None
         )
+        if projections is not None:
+            begin(projections.resume(tenant))
         if warm:
-            task = asyncio.create_task(_warm(partition, settings.toolsets))
-            warming.add(task)
-            task.add_done_callback(warming.discard)
+            begin(_warm(partition, settings.toolsets))
         return partition
 
     audit = AuditWriter(lambda tenant: _audit_files(msgspec.structs.replace(settings, tenant=tenant)))
@@ -132,6 +140,15 @@ async def opened(
 
     async def written(principal: Principal, receipt: Receipt) -> None:
         await reverify.pin_resolved(tool_context, store, principal, receipt)
+
+    async def erase_copies(tenant: str, receipt: Receipt) -> Sequence[str]:
+        if projections is None:
+            unclean.add(tenant)
+        elif any(commit.operation in REDACTIONS for commit in receipt.commits):
+            return await projections.erase(tenant, receipt.commits[-1].lamport)
+        else:
+            projections.delete(tenant)
+        return ()
 
     tenants = Tenants(
         open_partition,
@@ -142,16 +159,18 @@ async def opened(
         idle_seconds=settings.tenant_idle_seconds,
         open_max=settings.tenants_open_max,
     )
-    store = _store_class()(tenants, gate, written=written)
+    store = _store_class()(tenants, gate, written=written, erase=erase_copies)
     tending = asyncio.create_task(tenants.tend())
     metrics.AUDIT.reading = lambda: [((), float(audit.healthy))]
     try:
         yield store
     finally:
-        for task in (tending, *warming):
+        for task in (tending, *background):
             task.cancel()
-        await asyncio.gather(tending, *warming, return_exceptions=True)
+        await asyncio.gather(tending, *background, return_exceptions=True)
         await store.close()
+        for tenant in sorted(unclean):
+            await erase(msgspec.structs.replace(settings, tenant=tenant))
         await gate.close()
         await asyncio.to_thread(audit.close)
 
@@ -187,11 +206,17 @@ async def publish(settings: Settings) -> None:
     await projections.close()
 
 
-async def catch_up(settings: Settings) -> None:
-    """Bring to the head what follows the log on this disk, for commands that erased something."""
+async def erase(settings: Settings) -> list[str]:
+    """Leave no copy of what was redacted or deleted in a tenant, for commands that are about to end. Returns the
+    projections that still have one: the next process that opens the tenant goes on."""
     projections = AllProjections(settings, database=_work_settings(settings).db_path)
-    await asyncio.to_thread(projections.of(settings.tenant).catch_up)
-    await projections.close()
+    try:
+        left = await projections.erase(settings.tenant, 0)
+    finally:
+        await projections.close()
+    if left:
+        logger.warning("copies of what was erased are still in: %s; see 'tallystick redactions --pending'", left)
+    return left
 
 
 def operation_context(settings: Settings) -> OperationContext:
@@ -210,7 +235,7 @@ def operation_context(settings: Settings) -> OperationContext:
         open_store=lambda: opened(settings),
         open_log=lambda: FilesLog(settings.system),
         prepare=prepared,
-        catch_up=lambda: catch_up(settings),
+        erase=lambda: erase(settings),
         database=_work_settings(settings).db_path,
         with_settings=operation_context,
     )

@@ -57,6 +57,8 @@ logger = logging.getLogger(__name__)
 class Receipt(msgspec.Struct, frozen=True):
     commits: list[Commit]
     duplicate: bool = False
+    erasure_pending: tuple[str, ...] = ()
+    """What still holds a copy of what was redacted."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -226,16 +228,22 @@ class Partition:
             return
         if head.count - self._state.count <= _CATCH_UP_AT_ONCE:
             for entry in self._log.read(self._state.head):
-                self._state.apply(entry.commit, entry.offset, entry.end)
+                self._follow(entry)
             return
         self._moving = []
         try:
             for number, entry in enumerate(self._log.read(self._state.head)):
-                self._state.apply(entry.commit, entry.offset, entry.end)
+                self._follow(entry)
                 if number % 500 == 0:
                     await asyncio.sleep(0)
         finally:
             self._moved()
+
+    def _follow(self, entry: Entry) -> None:
+        self._state.apply(entry.commit, entry.offset, entry.end)
+        if self._snapshots is not None and entry.commit.redacts is not None:
+            # Its writer may have died before it got to the snapshots.
+            self._snapshots.forget(before=entry.commit.lamport)
 
     async def _reach(self, position: int) -> None:
         deadline = time.monotonic() + _POSITION_WAIT_SECONDS

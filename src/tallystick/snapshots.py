@@ -88,15 +88,17 @@ class Snapshots:
         for older in _kept(self._directory)[:-KEPT]:
             older.unlink(missing_ok=True)
 
-    def forget(self) -> None:
-        """After a redaction: an index may hold what must be forgotten."""
-        if self._directory.is_dir():
-            for path in self._directory.iterdir():
-                # A directory is none of ours.
-                if not path.is_dir():
-                    path.unlink(missing_ok=True)
+    def forget(self, *, before: int | None = None) -> None:
+        """After a redaction: an index may hold what must be forgotten. `before`: those of later positions stay."""
+        if not self._directory.is_dir():
+            return
+        # A directory is none of ours.
+        old = [path for path in self._directory.iterdir() if not path.is_dir() and not _is_since(path, before)]
+        for path in old:
+            path.unlink(missing_ok=True)
+        if old:
             sync_directory(self._directory)
-        self._newest = 0
+            self._newest = 0
 
 
 def _sweep(directory: Path) -> None:
@@ -107,6 +109,10 @@ def _sweep(directory: Path) -> None:
 
 def _kept(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob(f"*{_SUFFIX}") if path.is_file())
+
+
+def _is_since(path: Path, position: int | None) -> bool:
+    return position is not None and path.suffix == _SUFFIX and path.stem.isdecimal() and int(path.stem) >= position
 
 
 def _check_on(state: State, log: Log, path: Path) -> None:

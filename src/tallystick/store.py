@@ -11,7 +11,7 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
-from tallystick.commits import Commit, Draft, Verb
+from tallystick.commits import DELETIONS, REDACTIONS, Commit, Draft, Verb
 from tallystick.commits.payloads import name_of_edge
 from tallystick.errors import Denied, NotFound, TallystickError
 from tallystick.log import Entry
@@ -26,6 +26,7 @@ from tallystick.tenants import Tenants
 
 T = TypeVar("T")
 _WATCH_SECONDS = 0.1
+_ERASING = DELETIONS | REDACTIONS
 
 
 Look = Callable[[State, ReadFilter], T | Generator[None, None, T]]
@@ -43,12 +44,15 @@ class Store:
         open_partition: Callable[[str], Awaitable[Partition]] | Tenants,
         policy: Policy | Gate,
         written: Callable[[Principal, Receipt], Awaitable[None]] | None = None,
+        erase: Callable[[str, Receipt], Awaitable[Sequence[str]]] | None = None,
     ) -> None:
         """`written` is told what was written, by whatever tool, before its caller is: it must be quick where it has
-        nothing to do, and not raise."""
+        nothing to do, and not raise. `erase` removes the copies of what was redacted or deleted for a tenant, and says
+        which are left: a redaction is not answered before."""
         self.tenants = open_partition if isinstance(open_partition, Tenants) else Tenants(open_partition)
         self._gate = policy if isinstance(policy, Gate) else Gate(policy, cache=Cache(seconds=0))
         self._written = written
+        self._erase = erase
 
     async def read(
         self,
@@ -134,6 +138,9 @@ class Store:
             receipt = await authorization.through(lambda: partition.commit(decided), facts)
         if self._written is not None:
             await self._written(principal, receipt)
+        if self._erase is not None and any(commit.operation in _ERASING for commit in receipt.commits):
+            left = await self._erase(principal.tenant, receipt)
+            receipt = msgspec.structs.replace(receipt, erasure_pending=tuple(left))
         return receipt
 
     async def commits(

@@ -7,6 +7,7 @@ the time; a command that only asks starts none, and brings up to date what it as
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -27,9 +28,12 @@ from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.views import Views, follow
 from tallystick.projections.views.content_files import Edit
 
+logger = logging.getLogger(__name__)
+
 Adopt = Callable[[str, Edit], Awaitable[None]]
 """Commits, for a tenant, what a person wrote into a content file."""
 
+ERASED_SECONDS = 10.0
 _PUBLISHED_SECONDS = 2.0
 """A view that takes longer is published later: the answer's durability never depends on it."""
 
@@ -60,9 +64,9 @@ class AllProjections:
         home = self._by_tenant.get(tenant)
         if home is None:
             settings = msgspec.structs.replace(self._settings, tenant=tenant)
-            home = self._by_tenant[tenant] = TenantProjections(
-                settings, self._adopt, self._database, repairs=self._repairs
-            )
+            # A place that the settings name is for one memory; the others keep theirs at home.
+            database = self._database if tenant == self._settings.tenant else None
+            home = self._by_tenant[tenant] = TenantProjections(settings, self._adopt, database, repairs=self._repairs)
         return home
 
     def path(self, tenant: str) -> Path:
@@ -77,10 +81,29 @@ class AllProjections:
     def text(self, tenant: str) -> TextIndex:
         return self.of(tenant).text
 
-    async def published(self, tenant: str, position: int) -> None:
+    async def published(self, tenant: str, position: int) -> bool:
+        """Wait for the views to show commits up to there; False when that takes too long."""
         home = self.of(tenant)
         with home.used():
-            await home.published(position)
+            return await home.published(position)
+
+    async def erase(self, tenant: str, position: int, *, seconds: float = ERASED_SECONDS) -> list[str]:
+        """Leave no copy of what commits up to `position` redacted. Returns the projections that still have one: they
+        go on trying, here or in the next process that opens the tenant."""
+        home = self.of(tenant)
+        with home.used():
+            return await home.erase(position, seconds)
+
+    def delete(self, tenant: str) -> None:
+        """Something was deleted: the copies go soon, and nobody waits for it."""
+        for follower in self.of(tenant).followers_on_disk():
+            follower.hurry()
+
+    async def resume(self, tenant: str) -> None:
+        """Finish what a process left unfinished that died, or could not erase everything."""
+        home = self.of(tenant)
+        with home.used():
+            await asyncio.to_thread(home.resume)
 
     async def adopted(self, tenant: str, kind: Kind, entity_id: str) -> None:
         home = self.of(tenant)
@@ -187,27 +210,42 @@ class TenantProjections:
 
     def serve(self) -> None:
         """Follow all the time, from now on."""
-        for follower in (self._views[1], self.sql):
+        for follower in {self._views[1], self.sql, *self.followers_on_disk()}:
             follower.start()
         _ = self.text
         if self._adopt is not None:
             self._looking = asyncio.create_task(self._views[2].run())
 
-    def catch_up(self) -> None:
-        """Bring whatever there is on disk to the head now, and nothing else: what was never made is not made now."""
+    def followers_on_disk(self) -> list[Follower]:
+        """Of whatever there is: what was never made holds nothing, and is not made now."""
+        found = []
         if (self._settings.system / "views.db").exists():
-            self._views[1].catch_up()
+            found.append(self._views[1])
         if (self._settings.system / "text").exists():
-            self._text[1].catch_up()
+            found.append(self._text[1])
         if self._database.exists():
-            self.sql.catch_up()
+            found.append(self.sql)
+        return found
+
+    async def erase(self, position: int, seconds: float) -> list[str]:
+        followers = self.followers_on_disk()
+        done = await asyncio.gather(*(each.reached(position, seconds, erased=True) for each in followers))
+        return [each.projection.name for each, is_done in zip(followers, done, strict=True) if not is_done]
+
+    def resume(self) -> None:
+        for follower in self.followers_on_disk():
+            try:
+                if not follower.erase():
+                    follower.start()
+            except Exception as error:
+                logger.warning("%s of %s is not at the head: %s", follower.projection.name, self.path, error)
 
     def publish(self) -> None:
         """Bring the views to the head now; waits for its turn when another process is at it."""
         self._views[1].catch_up()
 
-    async def published(self, position: int) -> None:
-        await self._views[1].reached(position, _PUBLISHED_SECONDS)
+    async def published(self, position: int) -> bool:
+        return await self._views[1].reached(position, _PUBLISHED_SECONDS)
 
     async def adopted(self, kind: Kind, entity_id: str) -> None:
         if self._adopt is not None:

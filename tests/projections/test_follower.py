@@ -38,6 +38,7 @@ class Counting:
         self.gate = threading.Event()
         self.gate.set()
         self.closed = False
+        self.is_clean = True
 
     def position(self) -> Head:
         return self.at
@@ -58,6 +59,9 @@ class Counting:
         if len(self.settled) == 3:
             self.settled_often.set()
         return self.again
+
+    def erase(self) -> bool:
+        return self.is_clean
 
     def reset(self) -> None:
         self.at, self.applied = Head(), []

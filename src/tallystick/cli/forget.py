@@ -172,6 +172,8 @@ def _draw_done(report: ErasureReport, *, json: bool) -> None:
     _draw_beyond(report.not_erased, len(report.contents_not_searched))
     for path in report.files_that_still_name_it:
         note(f"still in {path}")
+    for name in report.erasure["pending"]:
+        note(f"still in the {name}: another program keeps it from being cleaned; the next start of a server goes on")
     for backup in report.backups_taken_before:
         note(f"still in the backup {backup.target} of {backup.at} ({backup.id})")
     note("nothing else in this base names the subject" if report.complete else "NOT everything is erased: see above")

@@ -29,6 +29,7 @@ class Verb(StrEnum):
     REDACT_EDGE = "REDACT_EDGE"
 
 
+DELETIONS = frozenset({Verb.DELETE_NODE, Verb.DELETE_EDGE})
 REDACTIONS = frozenset({Verb.REDACT_NODE, Verb.REDACT_EDGE})
 EDGE_VERBS = frozenset({Verb.UPSERT_EDGE, Verb.DELETE_EDGE, Verb.REDACT_EDGE})
 """Their payloads name an edge alike: from, rel, to, and id if its author chose one."""

@@ -43,8 +43,8 @@ class OperationContext(msgspec.Struct, frozen=True):
     open_log: Callable[[], Log]
     prepare: Callable[[str, Mapping[str, Any]], Callable[[Any], Awaitable[Answer]]]
     """A tool by its name and its arguments → a call that takes the store. Raises InvalidArgument at once."""
-    catch_up: Callable[[], Awaitable[None]]
-    """Brings to the head of the log whatever projections lie on this disk."""
+    erase: Callable[[], Awaitable[list[str]]]
+    """Leaves no copy of what was redacted or deleted in the projections on this disk. Returns those that keep one."""
     database: Path | None
     """Where `graph.db` lies, if not in the home."""
     with_settings: Callable[[Settings], OperationContext]

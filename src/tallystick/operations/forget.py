@@ -98,6 +98,8 @@ class ErasureReport(msgspec.Struct, frozen=True):
     not_erased: list[NotErased]
     contents_not_searched: list[Unread]
     files_that_still_name_it: list[str]
+    erasure: dict[str, list[str]]
+    """`pending`: the projections that still hold a copy, which the next process that opens the tenant erases."""
     backups_taken_before: list[Backup]
     log_is_sound: bool
     position: int
@@ -187,14 +189,14 @@ async def forget(
     context: OperationContext, subject: Subject, found: Search, *, reason: str, reference: str | None = None
 ) -> ErasureReport:
     """Redacts what was found, then reads everything again and reports what is left."""
-    done = await _redact(context, found.plans.values(), reason)
-    return _account(context, subject, done, reason, reference)
+    done, pending = await _redact(context, found.plans.values(), reason)
+    return _account(context, subject, done, pending, reason, reference)
 
 
-async def _redact(context: OperationContext, plans: Iterable[Plan], reason: str) -> list[Redacted]:
+async def _redact(context: OperationContext, plans: Iterable[Plan], reason: str) -> tuple[list[Redacted], list[str]]:
     """One draft for each entity. What is refused is reported, and the others go on.
 
-    Then the projections forget too: now, since it may be that no server does it.
+    Then the copies are erased, once for all of them. Returns also what still has one.
     """
     done: list[Redacted] = []
     async with context.open_store() as store:
@@ -211,8 +213,7 @@ async def _redact(context: OperationContext, plans: Iterable[Plan], reason: str)
             except TallystickError as error:
                 row.refused = error.code
             done.append(row)
-    await context.catch_up()
-    return done
+    return done, await context.erase()
 
 
 def _arguments(plan: Plan, reason: str) -> dict[str, Any]:
@@ -224,7 +225,12 @@ def _arguments(plan: Plan, reason: str) -> dict[str, Any]:
 
 
 def _account(
-    context: OperationContext, subject: Subject, done: list[Redacted], reason: str, reference: str | None
+    context: OperationContext,
+    subject: Subject,
+    done: list[Redacted],
+    pending: list[str],
+    reason: str,
+    reference: str | None,
 ) -> ErasureReport:
     settings = context.settings
     left = search(context, subject)
@@ -245,6 +251,7 @@ def _account(
         not_erased=not_erased,
         contents_not_searched=left.unread,
         files_that_still_name_it=files,
+        erasure={"pending": pending},
         backups_taken_before=[
             backup
             for backup in backups(settings.system)
@@ -253,7 +260,7 @@ def _account(
         log_is_sound=proof.sound,
         position=proof.position,
         record_hash=proof.record_hash,
-        complete=not (not_erased or left.unread or files) and proof.sound,
+        complete=not (not_erased or left.unread or files or pending) and proof.sound,
     )
     return msgspec.convert(_without_names(msgspec.to_builtins(report), subject), ErasureReport)
 

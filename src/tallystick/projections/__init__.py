@@ -51,11 +51,22 @@ class Projection(Protocol):
 
 @runtime_checkable
 class Settling(Protocol):
-    """A projection with work that is better done once, at the head, than after every `apply`."""
+    """A projection with work that is better done once, at the head, than after every `apply`.
+
+    It keeps copies of what commits say. A redaction leaves none of them: `settle` removes them at once. A deletion
+    leaves none either, but removing them costs as much as all that is kept, so it may be put off for a while.
+    """
 
     def settle(self, *, final: bool = False) -> float | None:
         """Called at the head of the log. Returns the seconds after which it wants to be called again.
 
         `final`: it is going to be closed; what was put off is done now.
+        """
+        ...
+
+    def erase(self) -> bool:
+        """Called at the head: leave no copy of what was redacted or deleted, in free pages and logs of files either.
+
+        False while somebody keeps it from that, such as a program that reads the database: to be called again.
         """
         ...

@@ -25,6 +25,8 @@ from tallystick.private_files import create_file, make_directory
 Connection = sqlite3.Connection
 
 _BUSY_SECONDS = 10.0
+_REST_SHARE = 20
+"""A scrub for which nobody waits is followed by a pause so many times as long, so that it costs 5 % at most."""
 _REJECTED = ".rejected-"
 _USELESS = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _REFUSALS = {
@@ -55,6 +57,7 @@ class Database:
         self._connection: Connection | None = None
         self._inode = 0
         self._doubt: str | None = None
+        self._rest_until = 0.0
 
     def position(self, ask: Callable[[Connection], str]) -> Head:
         """What it says about where it is. Here, and nowhere else, a damaged one makes room for a new one."""
@@ -119,6 +122,20 @@ class Database:
                     os.replace(file, rejected.with_name(rejected.name + ending))
                 else:
                     file.unlink()
+
+    @property
+    def rest_seconds(self) -> float:
+        """How long a scrub for which nobody waits had better wait."""
+        return max(0.0, self._rest_until - time.monotonic())
+
+    @contextmanager
+    def paced(self) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            now = time.monotonic()
+            self._rest_until = now + _REST_SHARE * (now - started)
 
     def scrub(self) -> bool:
         """Leave no copy of what was deleted. False while a reader keeps the write-ahead log from being cut."""

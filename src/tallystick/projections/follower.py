@@ -33,6 +33,8 @@ _LAST_PATIENCE_SECONDS = 2.0
 _TRY_AGAIN_SECONDS = 5.0
 _OTHERS_SECONDS = 1.0
 """How often the thread looks for what other processes committed."""
+_ERASE_AGAIN_SECONDS = 0.2
+"""While somebody waits for it and something keeps it from being done."""
 _REST_SECONDS = 0.25
 """Between two looks for which nobody waits: commits cost less together, and callers are held up for a moment only."""
 
@@ -84,7 +86,7 @@ class Follower:
         self._turn = threading.RLock()
         self._seen = Head()
         self._noted: Trouble | None = None
-        self._waiters: list[tuple[int, Future[None]]] = []
+        self._waiters: list[tuple[int, bool, Future[None]]] = []
         self._wake = threading.Condition()
         self._notified = False
         self._awaited = False
@@ -104,6 +106,12 @@ class Follower:
                 return False
             self._apply_all()
             return True
+
+    def erase(self) -> bool:
+        """Catch up, and leave no copy of what was redacted or deleted. False when it is not all done yet."""
+        with self._turn, self._locked(wait=True):
+            self._apply_all()
+            return not isinstance(self.projection, Settling) or self.projection.erase()
 
     @contextmanager
     def at_head(self) -> Iterator[None]:
@@ -137,17 +145,26 @@ class Follower:
                 self._notified = True
                 self._wake.notify()
 
-    async def reached(self, position: int, timeout_seconds: float) -> bool:
-        """Wait until commits up to this lamport are applied; False when that took too long."""
-        if self._seen.lamport >= position:
+    def hurry(self) -> None:
+        """There is something new that should not wait."""
+        with self._wake:
+            self._awaited = True
+            self._wake.notify()
+        self.start()
+
+    async def reached(self, position: int, timeout_seconds: float, *, erased: bool = False) -> bool:
+        """Wait until commits up to this lamport are applied; False when that took too long.
+
+        `erased`: and until no copy is left of what they redacted.
+        """
+        if self._seen.lamport >= position and not erased:
             return True
         done: Future[None] = Future()
         with self._wake:
-            self._waiters.append((position, done))
-            self._awaited = True
-            self._wake.notify()
-        self._settle_waiters()
-        self.start()
+            self._waiters.append((position, erased, done))
+        if not erased:
+            self._settle_waiters(is_clean=False)
+        self.hurry()
         try:
             await asyncio.wait_for(asyncio.wrap_future(done), timeout_seconds)
         except TimeoutError:
@@ -218,10 +235,14 @@ class Follower:
                 at = self.projection.position()
                 if at != head:
                     break  # It wants to begin again.
-        again = self.projection.settle() if isinstance(self.projection, Settling) else None
+        settling = self.projection if isinstance(self.projection, Settling) else None
+        again = settling.settle() if settling else None
+        awaited = self._is_erasure_awaited()
+        # Whoever comes to wait for it only now is not told yes by a look that was over before.
+        is_clean = awaited and (settling is None or settling.erase())
         self._seen = at
-        self._settle_waiters()
-        return again
+        self._settle_waiters(is_clean=is_clean)
+        return _ERASE_AGAIN_SECONDS if awaited and not is_clean else again
 
     def _read(self, log: Log, at: Head) -> Iterator[Entry]:
         recent = self._recent.after(at)
@@ -311,12 +332,15 @@ class Follower:
         finally:
             release(self._lock)
 
-    def _settle_waiters(self) -> None:
+    def _is_erasure_awaited(self) -> bool:
         with self._wake:
-            reached = [done for position, done in self._waiters if position <= self._seen.lamport or done.done()]
-            self._waiters = [
-                waiter for waiter in self._waiters if waiter[0] > self._seen.lamport and not waiter[1].done()
-            ]
+            return any(erased for _, erased, done in self._waiters if not done.done())
+
+    def _settle_waiters(self, *, is_clean: bool) -> None:
+        at = self._seen.lamport
+        with self._wake:
+            reached = [done for position, erased, done in self._waiters if position <= at and (is_clean or not erased)]
+            self._waiters = [each for each in self._waiters if not (each[2] in reached or each[2].done())]
         for done in reached:
             with suppress(InvalidStateError):  # Whoever waited may have given up.
                 done.set_result(None)

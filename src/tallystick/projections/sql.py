@@ -35,6 +35,10 @@ _EDGE_VALUES = ", ".join("?" * 19)
 _ROWS_AT_ONCE = 50
 """While SQLite is at a statement other threads run, so few large ones disturb callers less than many small ones."""
 
+_REDACTED, _DELETED = "due", "deleted"
+"""Why copies have to go: the first is waited for."""
+_SCRUB = "INSERT INTO meta VALUES ('scrub', ?)"
+
 Content = tuple[str | None, str | None, str | None, str | None, int | None]
 Born = tuple[str, str, int]
 """When, by whom and with which lamport."""
@@ -56,14 +60,24 @@ class SqlProjection:
             _write_head(db, head)
 
     def settle(self, *, final: bool = False) -> float | None:
-        with self._database.guarded() as db:
-            if db.execute("SELECT 1 FROM meta WHERE key = 'scrub'").fetchone() is None:
-                return None
-        if not self._database.scrub():
-            return _SCRUB_AGAIN_SECONDS
+        if self._due() == _DELETED and not final and (rest := self._database.rest_seconds):
+            return rest
+        return None if self.erase() else _SCRUB_AGAIN_SECONDS
+
+    def erase(self) -> bool:
+        if self._due() is None:
+            return True
+        with self._database.paced():
+            if not self._database.scrub():
+                return False
         with self._database.transaction() as db:
             db.execute("DELETE FROM meta WHERE key = 'scrub'")
-        return None
+        return True
+
+    def _due(self) -> str | None:
+        with self._database.guarded() as db:
+            row = db.execute("SELECT value FROM meta WHERE key = 'scrub'").fetchone()
+        return None if row is None else str(row[0])
 
     def reset(self) -> None:
         with self._database.transaction() as db:
@@ -72,7 +86,7 @@ class SqlProjection:
             ).fetchall():
                 db.execute(f'DROP {kind} IF EXISTS "{name}"')
             _migrate(db)
-            db.execute("INSERT INTO meta VALUES ('scrub', 'due')")
+            db.execute(_SCRUB, (_REDACTED,))
 
     def close(self) -> None:
         self._database.close()
@@ -158,7 +172,7 @@ def _upsert_node(db: Connection, commit: Commit) -> str:
 
 def _delete_node(db: Connection, commit: Commit) -> str:
     node_id = read_target(commit.payload).node_id
-    db.execute("DELETE FROM nodes WHERE id = ?", (node_id,))
+    _take_away(db, "nodes", "id = ?", (node_id,))
     return node_id
 
 
@@ -182,7 +196,7 @@ def _upsert_edge(db: Connection, commit: Commit) -> str:
 
 def _delete_edge(db: Connection, commit: Commit) -> str:
     key = _edge_key(read_edge(commit.payload))
-    db.execute("DELETE FROM edges WHERE id = ? AND own_id = ?", key)
+    _take_away(db, "edges", "id = ? AND own_id = ?", key)
     return key[0]
 
 
@@ -244,6 +258,11 @@ def _take_out(db: Connection, table: str, where: str, key: tuple[Any, ...]) -> B
     return born
 
 
+def _take_away(db: Connection, table: str, where: str, key: tuple[Any, ...]) -> None:
+    if db.execute(f"DELETE FROM {table} WHERE {where}", key).rowcount:
+        db.execute(f"{_SCRUB} ON CONFLICT DO NOTHING", (_DELETED,))
+
+
 def _edge_key(said: EdgePayload) -> tuple[str, int]:
     return said.name, int(said.id is not None)
 
@@ -274,7 +293,7 @@ def _redact(
 
     None, but to be scrubbed all the same, where nothing is there: older versions of it may lie in free pages.
     """
-    db.execute("INSERT OR REPLACE INTO meta VALUES ('scrub', 'due')")
+    db.execute(_SCRUB.replace("INSERT", "INSERT OR REPLACE"), (_REDACTED,))
     row = db.execute(
         f"SELECT {names}, attrs, content, content_format, content_encoding, content_blob, content_bytes FROM {table}"
         f" WHERE {where}",

@@ -46,6 +46,8 @@ _SPARE_BYTES = 8 << 20
 _STALE_MAX = 10_000
 _SCRUB_AGAIN_SECONDS = 5.0
 _READ_AGAIN_SECONDS = 10.0
+_REDACTED, _DELETED = 1, 2
+"""Why copies of texts have to go: the first is waited for."""
 _SCHEMA = """
 CREATE TABLE place (
   one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER, head TEXT, boot TEXT, generation INTEGER,
@@ -78,6 +80,7 @@ class At(msgspec.Struct, array_like=True):
     stale: int
     """Texts deleted from the ranked index since its last optimize: their words are still in its pages."""
     scrub: int
+    """Why copies of texts have to go, or 0."""
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -127,11 +130,11 @@ class TextProjection:
     def apply(self, entries: Sequence[Entry], head: Head) -> None:
         with self._changing() as (db, at, substrings):
             check_follows(at.head, entries, head)
-            nodes, erased = _outcome(db, entries, head.count - len(entries))
+            nodes, due = _outcome(db, entries, head.count - len(entries))
             for node_id, node in sorted(nodes.items(), key=lambda item: item[1].number if item[1] else 0):
                 self._put(db, at, substrings, node_id, node)
             at.head = msgspec.json.encode(head).decode()
-            at.scrub = at.scrub or int(erased)
+            at.scrub = min(at.scrub or due, due or at.scrub)
 
     def settle(self, *, final: bool = False) -> float | None:
         with self._database.guarded() as db:
@@ -141,12 +144,21 @@ class TextProjection:
                     self._wipe(db, substrings)
             self._read_the_unread(db)
         if at.scrub:
-            return self._scrub()
+            rest = 0.0 if final or at.scrub == _REDACTED else self._database.rest_seconds
+            return rest or (None if self.erase() else _SCRUB_AGAIN_SECONDS)
         if at.stale > _STALE_MAX:
             self._optimize()
         if max(at.wiped, at.late_end) > max(_SPARE_BYTES, at.ordered_end // 2):
             self._move()
         return None
+
+    def erase(self) -> bool:
+        with self._database.guarded() as db:
+            due = read_place(db).scrub
+        if not due:
+            return True
+        with self._database.paced():
+            return self._scrub()
 
     def reset(self) -> None:
         with self._database.transaction() as db:
@@ -257,8 +269,8 @@ class TextProjection:
         if wipes:
             db.execute("DELETE FROM wipes")
 
-    def _scrub(self) -> float | None:
-        """The words of what was redacted are in the ranked index's older pages, its bytes in files and free pages."""
+    def _scrub(self) -> bool:
+        """The words of what is gone are in the ranked index's older pages, its bytes in files and free pages."""
         with self._database.guarded() as db, self._substrings(at := read_place(db)) as substrings:
             self._wipe(db, substrings)
             substrings.wipe_debris()
@@ -266,10 +278,10 @@ class TextProjection:
         self._drop_others(at.generation)
         self._optimize()
         if not self._database.scrub():
-            return _SCRUB_AGAIN_SECONDS
+            return False
         with self._database.transaction() as db:
             db.execute("UPDATE place SET scrub = 0")
-        return None
+        return True
 
     def _optimize(self) -> None:
         with self._database.transaction() as db:
@@ -355,10 +367,10 @@ def _make_tables(db: Connection) -> None:
     db.execute("INSERT INTO place VALUES (1, ?, '', ?, ?, 0, 0, 0, 0, 0, 0, 0)", (_VERSION, _boot(), generation))
 
 
-def _outcome(db: Connection, entries: Sequence[Entry], seen: int) -> tuple[dict[str, _Node | None], bool]:
-    """What the commits make of each node they are about, None for one that is gone; and whether any text was erased."""
+def _outcome(db: Connection, entries: Sequence[Entry], seen: int) -> tuple[dict[str, _Node | None], int]:
+    """What the commits make of each node they are about, None for one that is gone; and why texts have to be scrubbed."""
     nodes: dict[str, _Node | None] = {}
-    erased = False
+    due = 0
     for seq, entry in enumerate(entries, seen + 1):
         verb = entry.commit.operation
         if verb is Verb.UPSERT_NODE:
@@ -367,15 +379,16 @@ def _outcome(db: Connection, entries: Sequence[Entry], seen: int) -> tuple[dict[
             nodes[payload.id] = _Node(before.number if before else seq, payload.type, _content(payload))
         elif verb is Verb.DELETE_NODE:
             nodes[read_target(entry.commit.payload).node_id] = None
+            due = due or _DELETED
         elif verb is Verb.REDACT_NODE:
             fields = read_extent(entry.commit.payload).redacted_fields
             if fields is not None:
                 continue
-            erased = True
+            due = _REDACTED
             node_id = read_target(entry.commit.payload).node_id
             before = nodes[node_id] if node_id in nodes else _kept(db, node_id)
             nodes[node_id] = _Node(before.number, before.type, None) if before else None
-    return nodes, erased
+    return nodes, due
 
 
 def _content(payload: NodePayload) -> dict[str, Any] | None:

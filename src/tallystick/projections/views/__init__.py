@@ -46,6 +46,8 @@ PAUSE_SECONDS = 1.0
 """Between two rewrites of one that is not."""
 _MASK_SECONDS = 2.0
 _ERASING = "erasing"
+_REDACTED, _DELETED = "yes", "deleted"
+"""Why copies have to go: the first is waited for."""
 _MASKED = sha256(REDACTED.encode()).hexdigest()
 
 
@@ -139,9 +141,24 @@ class Views:
                 self._content_files.settle()
         again = self._publish(final=final)
         self._checked = True
-        if self._is_erasing():
-            self._erase()
+        rest = 0.0 if final or self._is_erasing() else self._database.rest_seconds
+        if self._table.note(_ERASING) in (_DELETED, _REDACTED) and (rest or not self.erase()):
+            again = min(again or PAUSE_SECONDS, rest or PAUSE_SECONDS)
         return again
+
+    def erase(self) -> bool:
+        """Leave nothing in content files, in blobs, in files kept beside, or in what the database deleted."""
+        if self._table.note(_ERASING) not in (_DELETED, _REDACTED):
+            return True
+        if self._table.has_due() or self._known.exists and not self._registry.is_current(self._table.generation):
+            return False
+        with self._database.paced():
+            self._registry.erase_rejected()
+            if not self._database.scrub():
+                return False
+        with self._table.changed():
+            self._table.set_note(_ERASING, "no")
+        return True
 
     def close(self) -> None:
         self._database.close()
@@ -219,14 +236,11 @@ class Views:
         return self._ontology.write(data, version)
 
     def _is_erasing(self) -> bool:
-        return self._table.note(_ERASING) == "yes"
+        return self._table.note(_ERASING) == _REDACTED
 
-    def _erase(self) -> None:
-        """After a redaction: leave nothing of it in files kept beside, or in what the database deleted."""
-        self._registry.erase_rejected()
-        if self._database.scrub():
-            with self._table.changed():
-                self._table.set_note(_ERASING, "no")
+    def _begin_scrubbing(self) -> None:
+        if not self._is_erasing():
+            self._table.set_note(_ERASING, _DELETED)
 
     # -- applying; each returns whether readers can see a difference
 
@@ -285,6 +299,7 @@ class Views:
             self._put_away("connections", row.id)
         self._table.drop_node(node_id)
         self._put_away("nodes", node_id)
+        self._begin_scrubbing()
         return True
 
     def _redact_node(self, entry: Entry) -> bool:
@@ -352,6 +367,7 @@ class Views:
             return False
         self._table.drop_connection(connection_id)
         self._put_away("connections", connection_id)
+        self._begin_scrubbing()
         return True
 
     # -- contents
@@ -402,7 +418,7 @@ class Views:
             self._table.put_file(msgspec.structs.replace(row, due="remove", origin=""))
 
     def _begin_erasing(self, redaction: Commit, kind: Kind, entity_id: str) -> None:
-        self._table.set_note(_ERASING, "yes")
+        self._table.set_note(_ERASING, _REDACTED)
         if read_extent(redaction.payload).redacted_fields is None:
             self._table.forget_versions(kind, entity_id)
             self._erase_put_away(kind, entity_id)

@@ -28,7 +28,7 @@ def make_toolset(
     *,
     views: Callable[[str], Views | None] = lambda tenant: None,
     adopt: Callable[[str, Kind, str], Awaitable[None]] | None = None,
-    published: Callable[[str, int], Awaitable[None]] | None = None,
+    published: Callable[[str, int], Awaitable[bool]] | None = None,
     file_bytes_max: int = FILE_BYTES_MAX,
     reserved: Sequence[Path] = (),
     base: Path | None = None,

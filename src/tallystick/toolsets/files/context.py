@@ -35,7 +35,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     home: Callable[[str], Path] | None
     views: Callable[[str], Views | None]
     adopt: Callable[[str, Kind, str], Awaitable[None]] | None
-    published: Callable[[str, int], Awaitable[None]] | None
+    published: Callable[[str, int], Awaitable[bool]] | None
     file_bytes_max: int = FILE_BYTES_MAX
     reserved: tuple[Path, ...] = ()
     """What the settings name."""
@@ -108,6 +108,28 @@ async def check_shown(store: Store, principal: Principal, place: Place) -> None:
         return
     if not await store.read(principal, Action.READ, lambda state, read_filter: shows(state, read_filter, entity)):
         raise no_content(place)
+
+
+async def check_current(tool_context: ToolContext, store: Store, principal: Principal, place: Place) -> None:
+    """What is shown is what the state says: a file that views have not got to yet may hold what is gone."""
+    if place.rule == "plain" or tool_context.published is None:
+        return
+    entity = place.entity
+
+    def look(state: State) -> tuple[int, bool]:
+        if entity is None:
+            return state.position, True
+        kind, entity_id = entity
+        return state.position, (state.owner(entity_id) if kind == "nodes" else state.edge_owner(entity_id)) is not None
+
+    async with store.tenants.using(principal.tenant) as partition:
+        position, lives = await partition.look(look)
+    if not lives:
+        raise no_content(place)
+    if not await tool_context.published(principal.tenant, position):
+        raise TallystickError(
+            f"'{place.path}' is not up to date yet", code="PROJECTION_BUSY", hint="try again, or read the memory itself"
+        )
 
 
 async def decided(store: Store, principal: Principal, action: Action, place: Place) -> dict[str, Any]:

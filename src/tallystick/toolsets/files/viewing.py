@@ -16,6 +16,7 @@ from tallystick.toolsets import Answer
 from tallystick.toolsets.files.arguments import View
 from tallystick.toolsets.files.context import (
     ToolContext,
+    check_current,
     check_shown,
     decided,
     entities_at,
@@ -57,6 +58,7 @@ async def view(tool_context: ToolContext, store: Store, principal: Principal, as
         return await _directory(tool_context, store, principal, place)
     if found is None and not place.parts:
         return _listing(place, [])
+    await check_current(tool_context, store, principal, place)
     text = await on_disk(lambda: read_text(files, place, VIEWED_BYTES_MAX), "read")
     if place.parts != REGISTRY:
         return _file(place, text, asked.view_range, warning)

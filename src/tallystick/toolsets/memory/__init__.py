@@ -48,6 +48,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "entities": _OBJECTS,
     "entity": _OBJECT_OR_NULL,
     "events": _OBJECTS,
+    "erasure": {"type": "object", "properties": {"pending": {"type": "array", "items": _TEXT}}},
     "export_format": _TEXT,
     "lamport": _COUNT,
     "lineage": _OBJECTS,
@@ -96,7 +97,7 @@ TOOLSET = Toolset(
             input=WriteArguments,
             output=_answer(
                 "commit_id lamport timestamp content_hash prev duplicate",
-                "batch redacted_commits",
+                "batch redacted_commits erasure",
             ),
             call=write.write,
             reads_only=False,

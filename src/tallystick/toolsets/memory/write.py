@@ -401,4 +401,6 @@ def receipt_of(receipt: Receipt, told: Sequence[bool]) -> dict[str, Any]:
         answer["batch"] = {"commits": len(counted), "first_lamport": counted[0].lamport}
     if commit.redacts is not None:
         answer["redacted_commits"] = len(commit.redacts)
+    if receipt.erasure_pending:
+        answer["erasure"] = {"pending": list(receipt.erasure_pending)}
     return answer
