@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import signal
+import sqlite3
+import subprocess
+import sys
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tallystick import app
 from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.config import Settings, load
-from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.errors import Conflict, InvalidArgument, NotFound, StorageRefused
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.operations.leftover_scan import holds
 from tallystick.operations.snapshot import take_snapshot
+from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import prepare
 from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
+from tallystick.tenant_projections import AllProjections
 from tallystick.toolsets import knowledge
 from tests.command_line import CommandLine, edge, node
-from tests.commits_by_hand import entries
+from tests.commits_by_hand import append, draft, entries
 
 WORD = "Qz7731Xyzzy"
 SECRET = f'Zsófia "Zsó" {WORD}'
@@ -508,3 +517,166 @@ def test_backups_taken_before_a_redaction_are_pending_until_they_are_destroyed(
         shell.run("redactions", "--destroyed", "backup_0")
     (made,) = shell.run("redactions", "--json").json["redactions"]
     assert (made["entity"], made["fields"], made["masked_payloads"]) == ("ada", ["attrs.mail"], 1)
+
+
+# -- copies beside the log
+
+
+def _principal(tenant: str) -> Principal:
+    return Principal(actor="ann", tenant=tenant)
+
+
+async def _call(offer: Offer, tenant: str, name: str, /, **arguments: Any) -> dict[str, Any]:
+    tools = {tool.name: tool for toolset in offer.tools.known for tool in toolset.tools}
+    return (await tools[name].call(offer.store, _principal(tenant), prepare(tools[name], arguments))).data
+
+
+async def _filled(settings: Settings, tenant: str) -> str:
+    """A memory with every projection on disk, that nobody serves any more; the id of what is to go."""
+    async with app.served(msgspec.structs.replace(settings, tenant=tenant)) as offer:
+        await _call(offer, tenant, "create_ontology", node_types=["Letter"], connection_types=[])
+        said = {"content": f"Dear {SECRET},", "encoding": "utf-8", "format": "markdown", "properties": {"to": SECRET}}
+        made = await _call(offer, tenant, "create_node", type="Letter", **said)
+        assert (await _call(offer, tenant, "search_content", query=WORD))["node_ids"]
+        return str(made["node_id"])
+
+
+@pytest.mark.parametrize("op", ["REDACT_NODE", "DELETE_NODE"])
+def test_the_copies_of_a_tenant_that_nobody_serves_go_too(settings: Settings, op: str) -> None:
+    async def story() -> None:
+        node_id = await _filled(settings, "acme")
+        beside = [place for place in found_in(settings.base) if "/log/" not in place]
+        for expected in ("graph.db", "views.db", "registry.json", "_content/nodes", "_system/text"):
+            assert any(expected in place for place in beside), (expected, beside)
+        reason = {"reason": "asked"} if op == "REDACT_NODE" else {}
+        async with app.served(settings) as offer:
+            answer = await _call(offer, "acme", "memory.write", op=op, node_id=node_id, **reason)
+            assert "erasure" not in answer
+            if op == "REDACT_NODE":
+                assert found_in(settings.base) == []
+        assert [place for place in found_in(settings.base) if "/log/" not in place] == []
+
+    asyncio.run(story())
+
+
+def test_what_another_program_keeps_is_said_and_finished_later(
+    settings: Settings, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tallystick.tenant_projections.ERASED_SECONDS", 0.5)
+
+    async def redacted() -> dict[str, Any]:
+        async with app.served(settings) as offer:
+            return await _call(offer, "default", "memory.write", op="REDACT_NODE", node_id=node_id, reason="asked")
+
+    async def opened() -> None:
+        async with app.served(settings) as offer:
+            await _call(offer, "default", "memory.read", entity_id="none")
+
+    node_id = asyncio.run(_filled(settings, "default"))
+    with closing(sqlite3.connect(settings.base / "graph.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM nodes").fetchone()
+        assert asyncio.run(redacted())["erasure"] == {"pending": ["sql"]}
+        pending = shell.run("redactions", "--pending", "--json").json["pending"]
+        assert [(each["where"], each["commits"]) for each in pending] == [("sql", [])]
+        examined = shell.run("doctor", "--json").json["findings"]
+        assert [each["status"] for each in examined if each["what"] == "erasure"] == ["odd"]
+    asyncio.run(opened())
+    assert shell.run("redactions", "--pending", "--json").json == {"pending": []}
+
+
+def test_a_crash_before_the_copies_are_gone_is_finished_by_the_next_start(
+    settings: Settings, shell: CommandLine
+) -> None:
+    """Killed when the redaction is durable, and nothing beside the log has heard of it."""
+    node_id = asyncio.run(_filled(settings, "acme"))
+    acme = msgspec.structs.replace(settings, tenant="acme")
+    asyncio.run(take_snapshot(app.operation_context(acme)))
+    killed = subprocess.run([sys.executable, "-c", _KILLED, str(settings.base), node_id], check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    assert found_in(settings.base) != []
+    pending = shell.run("redactions", "--pending", "--json", "--tenant", "acme").json["pending"]
+    assert {each["where"] for each in pending} >= {"views", "sql", "text", "snapshots"}
+
+    async def started() -> None:
+        async with app.served(settings) as offer:
+            await _call(offer, "acme", "memory.read", entity_id="none")
+
+    asyncio.run(started())
+    assert found_in(settings.base) == []
+    assert shell.run("redactions", "--pending", "--json", "--tenant", "acme").json == {"pending": []}
+
+
+_KILLED = """
+import asyncio, os, signal, sys
+from tallystick import app
+from tallystick.config import load
+from tallystick.policy import Principal
+from tallystick.server.dispatch import prepare
+from tallystick.snapshots import Snapshots
+
+async def story():
+    base, node_id = sys.argv[1:]
+    settings = load({"base": base, "toolsets": "all"}, environ={})
+    async with app.served(settings) as offer:
+        tool = next(each for toolset in offer.tools.known for each in toolset.tools if each.name == "memory.write")
+        await offer.store.partition(Principal(actor="ann", tenant="acme"))
+        Snapshots.forget = lambda self, **known: os.kill(os.getpid(), signal.SIGKILL)
+        asked = prepare(tool, {"op": "REDACT_NODE", "node_id": node_id, "reason": "asked"})
+        await tool.call(offer.store, Principal(actor="ann", tenant="acme"), asked)
+
+asyncio.run(story())
+"""
+
+
+def test_view_never_shows_what_is_gone_though_the_file_is_still_there(settings: Settings) -> None:
+    async def story() -> None:
+        node_id = await _filled(settings, "default")
+        path = f"_content/nodes/{node_id}.md"
+        async with app.served(settings) as offer:
+            assert WORD in (await _call(offer, "default", "view", path=path))["content"]
+            with _locked(settings.system / "views.lock"):
+                await _call(offer, "default", "memory.write", op="DELETE_NODE", node_id=node_id)
+                assert (settings.base / path).exists()
+                with pytest.raises(NotFound):
+                    await _call(offer, "default", "view", path=path)
+
+    asyncio.run(story())
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def test_a_database_that_two_memories_name_stays_with_the_first(settings: Settings, tmp_path: Path) -> None:
+    shared = tmp_path / "shared.db"
+    other = load({"base": tmp_path / "other"}, environ={})
+
+    async def story() -> None:
+        for each in (settings, other):
+            async with app.opened(each) as store:
+                await store.partition(_principal("default"))
+        projections = AllProjections(settings, database=shared)
+        append_note(settings, "ours")
+        await asyncio.to_thread(projections.of("default").sql.catch_up)
+        await projections.close()
+        append_note(other, "theirs")
+        projections = AllProjections(other, database=shared)
+        with pytest.raises(StorageRefused, match="mirrors the memory in"):
+            await asyncio.to_thread(projections.of("default").sql.catch_up)
+        assert await projections.erase("default", 0) == []
+        assert projections.of("acme").sql.projection.position() == Head()
+        assert (other.base / "tenants" / "acme" / "graph.db").exists()
+        await projections.close()
+
+    asyncio.run(story())
+    with closing(sqlite3.connect(shared)) as db:
+        assert db.execute("SELECT id FROM nodes").fetchall() == [("ours",)]
+
+
+def append_note(settings: Settings, node_id: str) -> None:
+    with closing(FilesLog(settings.system)) as log:
+        append(log, draft(upsert({}, node_id)))

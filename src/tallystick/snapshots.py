@@ -111,6 +111,10 @@ def _kept(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob(f"*{_SUFFIX}") if path.is_file())
 
 
+def kept_positions(directory: Path) -> list[int]:
+    return [int(path.stem) for path in _kept(directory) if path.stem.isdecimal()]
+
+
 def _is_since(path: Path, position: int | None) -> bool:
     return position is not None and path.suffix == _SUFFIX and path.stem.isdecimal() and int(path.stem) >= position
 

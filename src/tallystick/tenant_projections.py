@@ -22,7 +22,7 @@ from tallystick.projections.content import Contents, Kind
 from tallystick.projections.file_edits import FileEdits
 from tallystick.projections.follower import Follower
 from tallystick.projections.recent_entries import RecentEntries
-from tallystick.projections.sql import SqlProjection
+from tallystick.projections.sql import SqlProjection, is_of_another
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.views import Views, follow
@@ -87,12 +87,12 @@ class AllProjections:
         with home.used():
             return await home.published(position)
 
-    async def erase(self, tenant: str, position: int, *, seconds: float = ERASED_SECONDS) -> list[str]:
+    async def erase(self, tenant: str, position: int) -> list[str]:
         """Leave no copy of what commits up to `position` redacted. Returns the projections that still have one: they
         go on trying, here or in the next process that opens the tenant."""
         home = self.of(tenant)
         with home.used():
-            return await home.erase(position, seconds)
+            return await home.erase(position)
 
     def delete(self, tenant: str) -> None:
         """Something was deleted: the copies go soon, and nobody waits for it."""
@@ -195,7 +195,7 @@ class TenantProjections:
 
     @cached_property
     def sql(self) -> Follower:
-        projection = SqlProjection(self._database)
+        projection = SqlProjection(self._database, home=self.path)
         return self._followed(Follower(self._open_log, projection, lock=self._lock("sql"), recent=self._recent))
 
     @property
@@ -223,13 +223,13 @@ class TenantProjections:
             found.append(self._views[1])
         if (self._settings.system / "text").exists():
             found.append(self._text[1])
-        if self._database.exists():
+        if self._database.exists() and not is_of_another(self._database, self.path):
             found.append(self.sql)
         return found
 
-    async def erase(self, position: int, seconds: float) -> list[str]:
+    async def erase(self, position: int) -> list[str]:
         followers = self.followers_on_disk()
-        done = await asyncio.gather(*(each.reached(position, seconds, erased=True) for each in followers))
+        done = await asyncio.gather(*(each.reached(position, ERASED_SECONDS, erased=True) for each in followers))
         return [each.projection.name for each, is_done in zip(followers, done, strict=True) if not is_done]
 
     def resume(self) -> None:

@@ -17,6 +17,7 @@ from tallystick.operations import counted
 
 if TYPE_CHECKING:
     from tallystick.operations.forget import ErasureReport, NotErased, PendingBackup, Plan, Search
+    from tallystick.projections.registry import PendingErasure
 
 
 def forget(
@@ -96,6 +97,9 @@ def redactions(
     pending_backups: Annotated[
         bool, typer.Option("--pending-backups", help="List the backups that still hold what was redacted since.")
     ] = False,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="List what on this disk may still hold what was redacted or deleted.")
+    ] = False,
     destroyed: Annotated[
         str | None, typer.Option("--destroyed", metavar="BACKUP", help="Note that this backup is gone for good.")
     ] = None,
@@ -110,6 +114,7 @@ def redactions(
     \b
     Examples:
       tallystick redactions
+      tallystick redactions --pending
       tallystick redactions --pending-backups
       tallystick redactions --destroyed backup_5d1c9a02
     """
@@ -122,6 +127,9 @@ def redactions(
         raise NotFound(f"no backup '{destroyed}' is known", hint="'tallystick redactions --pending-backups' lists them")
     if pending_backups or destroyed is not None:
         _draw_backups(erasure.pending_backups(context), json=json)
+        return
+    if pending:
+        _draw_pending(erasure.pending_erasures(context), json=json)
         return
     made = erasure.redactions(context)
     if json:
@@ -194,6 +202,15 @@ def _draw_backups(found: list[PendingBackup], *, json: bool) -> None:
     _draw_rows(("id", "at", "target", "position", "redactions", "still_there"), found)
     if found:
         note("destroy them and their copies, take new ones, and note it with --destroyed")
+
+
+def _draw_pending(found: list[PendingErasure], *, json: bool) -> None:
+    if json:
+        emit({"pending": msgspec.to_builtins(found)})
+        return
+    _draw_rows(("where", "position", "commits"), found)
+    if found:
+        note("a server that opens this memory finishes it, once no other program reads these files")
 
 
 def _draw_rows(names: tuple[str, ...], rows: list[Any]) -> None:

@@ -159,6 +159,16 @@ def _projections(settings: Settings) -> Iterator[Finding]:
             yield Finding(name, found, "bad", "'tallystick verify --views --repair' builds it again from the log")
 
 
+def _erasure(settings: Settings) -> Iterator[Finding]:
+    from tallystick.projections.registry import pending_erasures
+
+    pending = pending_erasures(settings.home)
+    if pending:
+        found = f"{', '.join(each.where for each in pending)} may still hold what was redacted or deleted"
+        advice = "a server that opens this memory finishes it, once no other program reads these files"
+        yield Finding("erasure", found, "odd", advice)
+
+
 def _views(settings: Settings) -> Iterator[Finding]:
     from tallystick.log.files import FilesLog
     from tallystick.projections.views import follow
@@ -200,7 +210,7 @@ def _blobs(settings: Settings) -> Iterator[Finding]:
 
 
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-    _log, _torn, _snapshot, _lock, _projections, _views, _lineage, _blobs,
+    _log, _torn, _snapshot, _lock, _projections, _erasure, _views, _lineage, _blobs,
 )  # fmt: skip
 
 

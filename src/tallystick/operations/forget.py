@@ -19,6 +19,9 @@ from tallystick.log.proof import prove
 from tallystick.operations import OperationContext
 from tallystick.operations.leftover_scan import remains
 from tallystick.projections.content import Contents
+from tallystick.projections.registry import PendingErasure
+from tallystick.projections.registry import pending_erasures as pending_in_projections
+from tallystick.snapshots import kept_positions
 from tallystick.state.derivation import entity_of
 from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
 
@@ -311,6 +314,15 @@ def pending_backups(context: OperationContext) -> list[PendingBackup]:
             there = Path(backup.target).exists() if backup.target != "-" else None
             found.append(PendingBackup(**msgspec.to_builtins(backup), redactions=held, still_there=there))
     return found
+
+
+def pending_erasures(context: OperationContext) -> list[PendingErasure]:
+    """What may still hold what was redacted or deleted, on this disk. Reads the whole log."""
+    settings = context.settings
+    redacted = max((each.lamport for each in _commits(context) if each.operation in REDACTIONS), default=0)
+    found = pending_in_projections(settings.home, database=context.database)
+    old = [at for at in kept_positions(settings.system / "snapshots") if at < redacted]
+    return [*found, *(PendingErasure("snapshots", at, [redacted]) for at in old)]
 
 
 def _redaction(commit: Commit) -> Redaction:

@@ -29,6 +29,7 @@ from tallystick.projections import Projection
 from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged, Reader
 from tallystick.projections.follower import CHUNK_COMMITS, Follower, trouble_of
+from tallystick.projections.registry import PROJECTIONS
 from tallystick.projections.row_diff import differing_rows, doubted, shown
 from tallystick.projections.sandboxed_files import SandboxedFiles
 from tallystick.projections.sql import SqlProjection
@@ -126,17 +127,14 @@ def rebuild(home: Path, open_log: Callable[[], Log], name: Name, *, database: Pa
 
 _FOLLOWERS: dict[Name, Callable[[Path, Path, Callable[[], Log]], Follower]] = {
     "views": lambda home, path, open_log: follow(home, open_log)[1],
-    "sql": lambda home, path, open_log: Follower(open_log, SqlProjection(path), lock=lock_of(home, "sql")),
+    "sql": lambda home, path, open_log: Follower(open_log, SqlProjection(path, home=home), lock=lock_of(home, "sql")),
     "text": lambda home, path, open_log: Follower(open_log, TextProjection(home), lock=lock_of(home, "text")),
 }
 
 
 def _databases(home: Path, database: Path | None) -> dict[Name, Path]:
-    return {
-        "views": home / "_system" / "views.db",
-        "sql": database or home / "graph.db",
-        "text": home / "_system" / "text" / DATABASE,
-    }
+    found = {each.name: each.database(home) for each in PROJECTIONS}
+    return {"views": found["views"], "sql": database or found["sql"], "text": found["text"]}
 
 
 def _told(progress: Callable[[int], None], before: int, done: int) -> None:
@@ -194,8 +192,8 @@ def _tables(db: Connection) -> dict[str, list[str]]:
 
 
 def _whole(table: str) -> Callable[[str], str]:
-    # 'scrub' is a note to itself, not something that follows from the log.
-    where = " WHERE key != 'scrub'" if table == "meta" else ""
+    # These are notes to itself, not something that follows from the log.
+    where = " WHERE key NOT IN ('scrub', 'owner')" if table == "meta" else ""
     return lambda schema: f'SELECT * FROM {schema}."{table}"{where}'
 
 

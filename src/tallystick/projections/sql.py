@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -21,9 +22,9 @@ import msgspec
 from tallystick.commits import Commit, Verb
 from tallystick.commits.mask import REDACTED, paths_of, redact_attributes
 from tallystick.commits.payloads import EdgePayload, read_edge, read_extent, read_node, read_target
-from tallystick.errors import StorageRefused
+from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
-from tallystick.projections.database import Connection, Damaged, Database, check_follows
+from tallystick.projections.database import Connection, Damaged, Database, Reader, check_follows
 
 _SCRUB_AGAIN_SECONDS = 5.0
 _CACHE_KILOBYTES = 8_000
@@ -44,20 +45,50 @@ Born = tuple[str, str, int]
 """When, by whom and with which lamport."""
 
 
+POSITION = "SELECT value FROM meta WHERE key = 'head'"
+ERASING = "SELECT 1 FROM meta WHERE key = 'scrub'"
+_OWNER = "SELECT value FROM meta WHERE key = 'owner'"
+
+
+def database_path(home: Path) -> Path:
+    return home / "graph.db"
+
+
+def is_of_another(path: Path, home: Path) -> bool:
+    """Whether it mirrors another memory, which is still there."""
+    try:
+        with closing(Reader(path)) as reader, reader.snapshot() as db:
+            return _is_of_another(db, path, home)
+    except TallystickError:
+        return False
+
+
 class SqlProjection:
     name = "sql"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, home: Path | None = None) -> None:
+        """`home`: whose memory it mirrors. A file elsewhere that mirrors another memory is refused."""
         self._database = Database(path, _prepare, keeps_rejected=True)
+        self._home = home
 
     def position(self) -> Head:
-        return self._database.position(_read_head)
+        return self._database.position(self._read_head)
+
+    def _read_head(self, db: Connection) -> str:
+        if self._home is not None and _is_of_another(db, self._database.path, self._home):
+            raise StorageRefused(
+                f"{self._database.path} mirrors the memory in {_owner(db)}",
+                hint="each memory needs a graph.db of its own: let db_path name another file for one of them",
+            )
+        return _read_head(db)
 
     def apply(self, entries: Sequence[Entry], head: Head) -> None:
         with self._database.transaction() as db:
             check_follows(_read_head(db), entries, head)
             _apply(db, [entry.commit for entry in entries])
             _write_head(db, head)
+            if self._home is not None:
+                db.execute("INSERT OR REPLACE INTO meta VALUES ('owner', ?)", (str(self._home.absolute()),))
 
     def settle(self, *, final: bool = False) -> float | None:
         if self._due() == _DELETED and not final and (rest := self._database.rest_seconds):
@@ -235,8 +266,20 @@ def _in_parts(db: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -
 
 
 def _read_head(db: Connection) -> str:
-    row = db.execute("SELECT value FROM meta WHERE key = 'head'").fetchone()
+    row = db.execute(POSITION).fetchone()
     return str(row[0]) if row else ""
+
+
+def _owner(db: Connection) -> str | None:
+    row = db.execute(_OWNER).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _is_of_another(db: Connection, path: Path, home: Path) -> bool:
+    owner = _owner(db)
+    if owner is None or Path(owner) == home.absolute() or path.absolute() == database_path(home.absolute()):
+        return False
+    return (Path(owner) / "_system" / "log").is_dir()
 
 
 def _write_head(db: Connection, head: Head) -> None:

@@ -63,8 +63,8 @@ class FilesAgent:
     async def _adopt(self, edit: Edit) -> None:
         await adopt(self.store, lambda tenant: self.contents, "default", edit)
 
-    async def _published(self, tenant: str, position: int) -> None:
-        assert await self.follower.reached(position, timeouts.SECONDS)
+    async def _published(self, tenant: str, position: int) -> bool:
+        return await self.follower.reached(position, timeouts.SECONDS)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)

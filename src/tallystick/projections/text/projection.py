@@ -37,6 +37,8 @@ from tallystick.projections.text.substring_index import (
 )
 
 DATABASE = "text.db"
+POSITION = "SELECT head FROM place WHERE head != ''"
+ERASING = "SELECT 1 FROM place WHERE scrub"
 RANKED_CHARACTERS_MAX = 1 << 20
 """Of a longer text only the beginning is ranked; all of it is found by substring."""
 
@@ -62,6 +64,10 @@ CREATE VIRTUAL TABLE ranked USING fts5 (text, tokenize = 'porter unicode61');
 """
 
 logger = logging.getLogger(__name__)
+
+
+def database_path(home: Path) -> Path:
+    return home / "_system" / "text" / DATABASE
 
 
 class At(msgspec.Struct, array_like=True):
@@ -368,7 +374,7 @@ def _make_tables(db: Connection) -> None:
 
 
 def _outcome(db: Connection, entries: Sequence[Entry], seen: int) -> tuple[dict[str, _Node | None], int]:
-    """What the commits make of each node they are about, None for one that is gone; and why texts have to be scrubbed."""
+    """What the commits make of each node they are about, None for one that is gone; and why copies have to go."""
     nodes: dict[str, _Node | None] = {}
     due = 0
     for seq, entry in enumerate(entries, seen + 1):

@@ -48,7 +48,13 @@ _MASK_SECONDS = 2.0
 _ERASING = "erasing"
 _REDACTED, _DELETED = "yes", "deleted"
 """Why copies have to go: the first is waited for."""
+POSITION = "SELECT value FROM note WHERE key = 'position'"
+ERASING = f"SELECT 1 FROM note WHERE key = '{_ERASING}' AND value != 'no'"
 _MASKED = sha256(REDACTED.encode()).hexdigest()
+
+
+def database_path(home: Path) -> Path:
+    return home / "_system" / "views.db"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -82,7 +88,7 @@ class Views:
     ) -> None:
         self._line = line
         self._seconds = seconds
-        self._database = Database(home / "_system" / "views.db", prepare, keeps_rejected=False)
+        self._database = Database(database_path(home), prepare, keeps_rejected=False)
         self._table = ViewsDb(self._database)
         contents = Contents(home)
         self._content_files = ContentFiles(self._table, contents, line, clock, repairs=repairs)
@@ -150,7 +156,7 @@ class Views:
         """Leave nothing in content files, in blobs, in files kept beside, or in what the database deleted."""
         if self._table.note(_ERASING) not in (_DELETED, _REDACTED):
             return True
-        if self._table.has_due() or self._known.exists and not self._registry.is_current(self._table.generation):
+        if self._table.has_due() or not self._is_published():
             return False
         with self._database.paced():
             self._registry.erase_rejected()
@@ -227,6 +233,9 @@ class Views:
         self._rewritten_at = self._seconds()
         self._cheap = self._rewritten_at - started <= CHEAP_SECONDS
         return None if written else PAUSE_SECONDS
+
+    def _is_published(self) -> bool:
+        return not self._known.exists or self._registry.is_current(self._table.generation)
 
     def _publish_ontology(self) -> bool:
         data = ontology.to_yaml(self._known)
