@@ -344,3 +344,24 @@ async def test_whoever_cannot_wait_for_an_aspect_builds_the_rest_of_it(monkeypat
     assert (found, warming.done()) == (1_000, False)
     await warming
     assert Notes.made == 1
+
+
+async def test_catching_up_lets_others_run_and_reads_see_all_of_it_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tallystick.partition._BREATH_SECONDS", 0.0)
+    log = MemoryLog()
+    partition = Partition(log)
+    for number in range(100):
+        MemoryLog.append(log, entries(log.head(), draft(node(f"n{number}"))), expected=log.head())
+    turns = 0
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    ticking = asyncio.create_task(tick())
+    counts = await asyncio.gather(*(partition.look(lambda state: state.count) for _ in range(3)))
+    ticking.cancel()
+    assert counts == [100] * 3
+    assert turns >= 100

@@ -119,6 +119,21 @@ async def test_no_snapshot_outlives_a_redaction(tmp_path: Path) -> None:
     await partition.close()
 
 
+async def test_a_snapshot_that_outlived_its_redaction_by_a_crash_goes_at_the_next_start(tmp_path: Path) -> None:
+    partition = opened(tmp_path)
+    await partition.commit(writing("person", email="ada@example.org"))
+    partition.save_snapshot()
+    await partition.close()
+    dying = Partition(FilesLog(tmp_path))
+    await dying.commit(redacting("person"))
+    await dying.close()
+    assert holds(tmp_path / "snapshots", b"ada@example.org")
+    again = opened(tmp_path)
+    await again.open()
+    assert not holds(tmp_path / "snapshots", b"ada@example.org")
+    await again.close()
+
+
 async def test_a_state_that_was_read_before_a_redaction_leaves_no_snapshot(tmp_path: Path) -> None:
     slow, other = opened(tmp_path), opened(tmp_path)
     await other.commit(writing("person", email="ada@example.org"))

@@ -9,7 +9,8 @@ TallystickError
 └── LogError             the operator
     ├── HeadMoved        nobody: the partition catches up and tries again
     ├── Corrupt          restore from a backup; the log is never overwritten
-    ├── LogClosed        find out why the disk failed, then restart
+    ├── Unsettled        repeat it with the same nonce: it may have been written
+    │   └── LogClosed    find out why the disk failed, then restart
     └── StorageRefused   free space, or make the file system writable
 
 A bug of ours is not in this tree: the door logs it once and answers with an id.
@@ -84,7 +85,13 @@ class Corrupt(LogError):
     code = "LOG_CORRUPT"
 
 
-class LogClosed(LogError):
+class Unsettled(LogError):
+    """It is not known whether the commits were appended, and asking the log did not tell."""
+
+    code = "UNSETTLED"
+
+
+class LogClosed(Unsettled):
     """A sync failed: what reached the disk is unknown, so this process writes no more."""
 
     code = "LOG_CLOSED"

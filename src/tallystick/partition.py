@@ -1,4 +1,4 @@
-"""The writer: check → append → apply, in groups.
+"""The writer: check → apply → append, in groups.
 
 One partition is the log of one tenant, its one writer in this process and its one state.
 Drafts that wait together are checked one after the other, each against the state as the
@@ -26,7 +26,15 @@ import msgspec
 from tallystick.clock import Clock, from_text, to_text, wall_clock
 from tallystick.commits import REDACTIONS, Commit, Draft, chain
 from tallystick.commits.canonical import INTEGER_MAX
-from tallystick.errors import Corrupt, HeadMoved, InvalidArgument, LimitExceeded, StorageRefused
+from tallystick.errors import (
+    Corrupt,
+    HeadMoved,
+    InvalidArgument,
+    LimitExceeded,
+    LogClosed,
+    StorageRefused,
+    Unsettled,
+)
 from tallystick.log import Entry, Head, Log
 from tallystick.snapshots import Snapshots
 from tallystick.state.derived_index import DerivedIndex
@@ -45,10 +53,11 @@ May be called again when another writer was first, so it has no side effects.
 
 LOOK_SECONDS_MAX = 1.0
 _BREATH_SECONDS = 0.005
-_CATCH_UP_AT_ONCE = 2_000
 _CLAIM_SECONDS = 30.0
 _ENTRIES_AT_ONCE = 200
 _POSITION_WAIT_SECONDS = 1.0
+_APPENDS_MAX = 2
+_REPEAT = "repeat it with the same nonce: it is answered as a duplicate if it was written"
 _VERIFY = "run 'tallystick verify', then restore what it names from a backup; nothing was changed"
 
 logger = logging.getLogger(__name__)
@@ -222,27 +231,24 @@ class Partition:
             await waiting
 
     async def _catch_up(self) -> None:
-        """Apply what other processes appended. A long tail is applied in slices while reads wait."""
-        head = self._log.head()
-        if head == self._state.head:
+        """Apply what other processes appended, in slices. Between two of them the state is at no head: reads wait."""
+        if self._log.head() == self._state.head:
             return
-        if head.count - self._state.count <= _CATCH_UP_AT_ONCE:
+        breath = time.monotonic()
+        try:
             for entry in self._log.read(self._state.head):
                 self._follow(entry)
-            return
-        self._moving = []
-        try:
-            for number, entry in enumerate(self._log.read(self._state.head)):
-                self._follow(entry)
-                if number % 500 == 0:
+                if time.monotonic() - breath > _BREATH_SECONDS:
+                    self._moving = self._moving or []
                     await asyncio.sleep(0)
+                    breath = time.monotonic()
         finally:
             self._moved()
 
     def _follow(self, entry: Entry) -> None:
         self._state.apply(entry.commit, entry.offset, entry.end)
         if self._snapshots is not None and entry.commit.redacts is not None:
-            # Its writer may have died before it got to the snapshots.
+            # Its writer may have died before it got to the snapshots, or have those of another machine.
             self._snapshots.forget(before=entry.commit.lamport)
 
     async def _reach(self, position: int) -> None:
@@ -403,7 +409,7 @@ class Partition:
         started = time.perf_counter()
         self._moving = []
         try:
-            await self._on_disk(lambda: self._log.append(group.entries, expected=group.before))
+            await self._put_into_log(group)
             _count(group, started)
             if group.redacts and self._snapshots is not None:
                 self._snapshots.forget()
@@ -419,6 +425,34 @@ class Partition:
         finally:
             self._pending.clear()
             self._moved()
+
+    async def _put_into_log(self, group: _Group) -> None:
+        """Returns when the group is in the log and durable, raises when it is not, or Unsettled when nobody knows."""
+        unsettled: Unsettled | None = None
+        for _ in range(_APPENDS_MAX):
+            try:
+                await self._on_disk(lambda: self._log.append(group.entries, expected=group.before))
+                return
+            except LogClosed:
+                raise
+            except Unsettled as error:
+                unsettled = error
+            except HeadMoved:
+                # After an unsettled try it may be our own group that moved it.
+                if unsettled is None or not await self._on_disk(lambda: self._is_in_log(group)):
+                    raise
+                return
+            if await self._on_disk(lambda: self._is_in_log(group)):
+                return
+        # Undone here. Should it be in the log after all, it is applied like any other process's, and its
+        # nonces are known then: that is why the caller can repeat it.
+        raise Unsettled(unsettled.message if unsettled else "", hint=_REPEAT)
+
+    def _is_in_log(self, group: _Group) -> bool:
+        """Whether the log goes on from where the group began with this very group. Not for the event loop."""
+        found = islice(self._log.read(group.before), len(group.entries))
+        hashes = [entry.commit.record_hash for entry in found]
+        return hashes == [entry.commit.record_hash for entry in group.entries]
 
     def _take_back(self, group: _Group) -> None:
         try:

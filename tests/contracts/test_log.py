@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tallystick.commits import Operation, Verb, chain
+from tallystick.commits import Commit, Draft, Operation, Verb, chain
 from tallystick.commits.canonical import canonical_bytes
-from tallystick.errors import Corrupt, HeadMoved
+from tallystick.errors import Corrupt, HeadMoved, Unsettled
 from tallystick.log import Entry, Head, Log, head_after
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
+from tallystick.partition import Partition
+from tallystick.state.state import State
 from tests.commits_by_hand import append, draft, entries, filled, node
+from tests.log.network_log import Mishap, NetworkLog
 
 LOGS: dict[str, Callable[[Path], Log]] = {
     "memory": lambda path: MemoryLog(),
+    "network": lambda path: NetworkLog(),
     "files": lambda path: FilesLog(path / "_system"),
     "files in small segments": lambda path: FilesLog(path / "_system", segment_bytes_max=1_500),
 }
@@ -214,3 +219,103 @@ def test_a_claim_can_be_released_and_taken_again(log: Log) -> None:
         assert log.claim(timeout_seconds=0)
         append(log, draft(node("a")))
         log.release()
+
+
+def test_reading_can_pause_anywhere_and_goes_on(log: Log) -> None:
+    made = filled(log, 10)
+    reading = log.read(Head())
+    first = [next(reading) for _ in range(3)]
+    more = append(log, draft(node("meanwhile")))
+    rest = list(reading)
+    assert [*first, *rest][:10] == made
+    assert list(log.read(Head())) == [*made, *more]
+
+
+# -- what the partition makes of it
+
+
+def once(number: int, mine: str) -> Callable[[State], Draft | Commit]:
+    """A draft that its nonce makes one, however often it is proposed."""
+
+    def propose(state: State) -> Draft | Commit:
+        known = state.nonce(mine, f"nonce {number}")
+        operation = Operation(
+            Verb.UPSERT_NODE, {"id": f"{mine}{number}", "type": "note", "attrs": {}}, nonce=f"nonce {number}"
+        )
+        return known or draft(operation, actor=mine)
+
+    return propose
+
+
+def written(log: Log) -> list[str]:
+    return [entry.commit.document()["id"] for entry in log.read(Head())]
+
+
+async def test_two_writers_on_one_log_each_get_one_commit_for_each_draft(log: Log, tmp_path: Path) -> None:
+    """Whether or not a claim keeps them apart."""
+    other = FilesLog(tmp_path / "_system") if isinstance(log, FilesLog) else log
+    partitions = {"ann": Partition(log), "bob": Partition(other)}
+    receipts = await asyncio.gather(
+        *(partition.commit(once(number, actor)) for number in range(20) for actor, partition in partitions.items())
+    )
+    assert sorted(receipt.commits[0].lamport for receipt in receipts) == list(range(1, 41))
+    assert sorted(written(log)) == sorted(f"{actor}{number}" for actor in partitions for number in range(20))
+    for partition in partitions.values():
+        assert await partition.look(lambda state: state.count) == 40
+        await partition.close()
+
+
+MISHAPS: dict[str, tuple[list[Mishap], int]] = {
+    "written, and not said": (["written"], 0),
+    "lost once": (["lost"], 0),
+    "later than the second try": (["late"], 0),
+    "another was first": (["moved"], 1),
+    "another was first, again and again": (["moved", "moved", "moved"], 3),
+    "lost, then another was first": (["lost", "moved"], 1),
+    "late, then another was first": (["moved", "late"], 1),
+    "another was first, then not said": (["moved", "written"], 1),
+    "not said each time": (["written", "written", "written"], 0),
+}
+
+
+@pytest.mark.parametrize("name", MISHAPS)
+async def test_a_draft_that_is_acknowledged_is_in_the_log_once(name: str) -> None:
+    mishaps, foreign = MISHAPS[name]
+    log = NetworkLog(*mishaps)
+    partition = Partition(log)
+    for number in range(4):
+        receipt = await partition.commit(once(number, "ann"))
+        assert not receipt.duplicate
+    mine = [name for name in written(log) if name.startswith("ann")]
+    assert mine == ["ann0", "ann1", "ann2", "ann3"]
+    assert log.foreign == foreign
+    assert await partition.look(lambda state: state.head) == log.head()
+    await partition.close()
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_a_draft_of_which_nobody_knows_is_answered_so_and_can_be_repeated(arrives: bool) -> None:
+    log = NetworkLog("lost", "late" if arrives else "lost")
+    partition = Partition(log)
+    with pytest.raises(Unsettled) as caught:
+        await partition.commit(once(1, "ann"))
+    assert "nonce" in (caught.value.hint or "")
+    assert await partition.look(lambda state: state.count) == 0
+    log.arrive()
+    assert await partition.look(lambda state: state.node("ann1") is not None) is arrives
+    again = await partition.commit(once(1, "ann"))
+    assert again.duplicate is arrives
+    assert written(log) == ["ann1"]
+    await partition.close()
+
+
+async def test_an_unsettled_group_is_undone_whole_and_its_drafts_are_all_told() -> None:
+    log = NetworkLog("lost", "lost")
+    partition = Partition(log)
+    outcomes = await asyncio.gather(
+        *(partition.commit(once(number, "ann")) for number in range(5)), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes] == [Unsettled] * 5
+    assert written(log) == []
+    assert (await partition.commit(once(1, "ann"))).commits[0].lamport == 1
+    await partition.close()

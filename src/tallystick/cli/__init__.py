@@ -40,6 +40,7 @@ EXIT_CODES: dict[type[TallystickError], int] = {
     errors.LimitExceeded: 6,
     errors.StorageRefused: 7,
     errors.LogClosed: 7,
+    errors.Unsettled: 7,
     errors.Corrupt: 1,
     TallystickError: 1,
 }

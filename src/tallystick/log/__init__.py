@@ -46,7 +46,11 @@ class Log(Protocol):
         ...
 
     def claim(self, *, timeout_seconds: float) -> bool:
-        """Try to be the only writer until `release`. Logs whose append alone decides return True."""
+        """Ask for the others to wait until `release`. False when they did not in time: then try again later.
+
+        A courtesy that saves work, never a promise: the head may move between claim and append, and `append`
+        alone decides. With a timeout of zero it returns at once, and may be called on an event loop.
+        """
         ...
 
     def release(self) -> None: ...
@@ -59,12 +63,18 @@ class Log(Protocol):
 
         `entries` are whole batches, chained to `expected`. Raises HeadMoved when the head is
         another one, StorageRefused when nothing was written and it may be tried again later,
-        LogClosed when it is unknown what was written: then this log writes no more.
+        ValueError for entries that no log may hold (`check_chained`, `masks`). Raises Unsettled when it is
+        not known whether they were written: `read(expected)` tells, then or later, and the same entries may
+        be appended again at the same head, which lets at most one of the two in. LogClosed says that too,
+        and that this log writes no more.
         """
         ...
 
     def read(self, after: Head) -> Iterator[Entry]:
-        """In order from `after` up to the durable head, each verified before it is handed out. Raises Corrupt."""
+        """In order from `after` up to the durable head, each verified before it is handed out. Raises Corrupt.
+
+        Lazy: what is not asked for is not read, so that a reader on an event loop can pause between two entries.
+        """
         ...
 
     def line(self, offset: int, *, checked: bool = True) -> bytes:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from tallystick.commits import Draft, Operation, Verb
-from tallystick.errors import Conflict, InvalidArgument, LogClosed, NotFound
+from tallystick.errors import Conflict, InvalidArgument, NotFound, Unsettled
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.projections.content import Contents, Kind, Prepared
@@ -99,7 +99,7 @@ class _Outdated(Exception):
 async def _commit(store: Store, principal: Principal, propose: Propose, entity_id: str, prepared: Prepared) -> Receipt:
     try:
         return await store.write(principal, Action.WRITE, propose, resource=entity_id)
-    except LogClosed:
+    except Unsettled:
         # It may be in the log all the same, and then its content is needed.
         raise
     except BaseException:

@@ -13,7 +13,7 @@ import msgspec
 
 from tallystick.commits import Draft, Operation
 from tallystick.commits.canonical import canonical_bytes
-from tallystick.errors import Conflict, InvalidArgument, LogClosed
+from tallystick.errors import Conflict, InvalidArgument, Unsettled
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.projections.content import Contents, Kind, Prepared
@@ -121,7 +121,7 @@ class Writing(msgspec.Struct, frozen=True):
             return await self.store.write(
                 self.principal, self.action, draft, resource=resource, written_type=self.written_type
             )
-        except LogClosed:
+        except Unsettled:
             raise  # Whether it was written is unknown: a commit in the log must not name a blob that is gone.
         except BaseException:
             if prepared is not None:
