@@ -54,7 +54,7 @@ from tallystick.toolsets.knowledge import reverify
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 from tallystick.toolsets.tasks.settings import find_file, read_pipelines
-from tallystick.toolsets.work.context import ToolContext as WorkDesk
+from tallystick.toolsets.work.context import ToolContext as WorkContext
 from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_settings
 from tallystick.toolsets.work.settings import named_paths as named_by_work
 
@@ -540,7 +540,7 @@ def _knowledge_context(settings: Settings, claims: Claims | None = None) -> Know
         repo_falls_back=not settings.issuers,
         pin_knowledge=settings.pin_knowledge,
         stale_makes_work=settings.stale_makes_work and not settings.read_only,
-        work=WorkDesk(settings=_work_settings(settings), claims=claims or claims_of(settings)),
+        work=WorkContext(settings=_work_settings(settings), claims=claims or claims_of(settings)),
         tasks_are_made_by="graph_plan" if {"work", "all"} & {*settings.toolsets} else "manage_container",
     )
 

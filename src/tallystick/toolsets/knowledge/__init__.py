@@ -19,7 +19,7 @@ from tallystick.toolsets.knowledge.context import TaskMaker, ToolContext
 from tallystick.toolsets.knowledge.freshness import Repository
 from tallystick.toolsets.knowledge.manage import manage_graph
 from tallystick.toolsets.knowledge.query import query_graph
-from tallystick.toolsets.work.context import ToolContext as WorkDesk
+from tallystick.toolsets.work.context import ToolContext as WorkContext
 
 
 def make_tool_context(
@@ -29,7 +29,7 @@ def make_tool_context(
     repo_falls_back: bool = True,
     pin_knowledge: bool = False,
     stale_makes_work: bool = False,
-    work: WorkDesk | None = None,
+    work: WorkContext | None = None,
     tasks_are_made_by: TaskMaker = "graph_plan",
     clock: Clock = wall_clock,
 ) -> ToolContext:
@@ -39,7 +39,7 @@ def make_tool_context(
         repository=Repository(repo, base=base, falls_back=repo_falls_back),
         pin_knowledge=pin_knowledge,
         stale_makes_work=stale_makes_work,
-        work=work or WorkDesk(clock=clock),
+        work=work or WorkContext(clock=clock),
         tasks_are_made_by=tasks_are_made_by,
         clock=clock,
     )

@@ -1,27 +1,26 @@
-"""The desk that the knowledge tools share: the clock, the repository at hand, and the way a draft is handed in."""
+"""What the knowledge tools share: clock, repository, and how they read and write."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
 from tallystick.clock import Clock, to_text, wall_clock
-from tallystick.commits import Draft, Operation, Verb
+from tallystick.commits import Operation, Verb
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.knowledge.catalogue import Knowledge, Parent
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
+from tallystick.toolsets.drafts import Drawn, write_drawn
 from tallystick.toolsets.envelope import find_uuid
 from tallystick.toolsets.knowledge.freshness import Pin, Repository, told
 from tallystick.toolsets.truncation import size_of
-from tallystick.toolsets.work.context import ToolContext as WorkDesk
-from tallystick.toolsets.work.context import Unwritten
+from tallystick.toolsets.work.context import ToolContext as WorkContext
 
 if TYPE_CHECKING:
     from tallystick.store import Look, Store
@@ -41,7 +40,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = wall_clock
     pin_knowledge: bool = False
     """Whether atoms are pinned where a call does not say."""
-    work: WorkDesk = msgspec.field(default_factory=WorkDesk)
+    work: WorkContext = msgspec.field(default_factory=WorkContext)
     """By which it is known what the caller has claimed."""
     tasks_are_made_by: TaskMaker = "graph_plan"
     """Of the tools that are offered, the one to name to whoever needs a task."""
@@ -81,21 +80,15 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
 
         `task` is asked for after `draw`, which may be what finds it out.
         """
-        drawn: list[T] = []
 
-        def propose(state: State, read_filter: ReadFilter) -> Draft:
-            drawn.clear()
+        def drawn(state: State, read_filter: ReadFilter) -> Drawn[T]:
             operations: Operations = []
-            drawn.append(draw(state, operations, read_filter))
-            if not operations:
-                raise Unwritten
+            answer = draw(state, operations, read_filter)
             job = task()
-            context = {"job_id": find_uuid(job) or job} if job else None
-            return Draft(tuple(operations), actor=principal.actor, tool=tool, run_context=context)
+            return Drawn(answer, operations, job and (find_uuid(job) or job))
 
-        with suppress(Unwritten):
-            await store.write(principal, action, propose, resource=resource)
-        return drawn[0]
+        answer, _ = await write_drawn(store, principal, tool, drawn, action=action, resource=resource)
+        return answer
 
     async def pin(self, patterns: Sequence[str], *, instead_of: Pin | None = None) -> Pin | None:
         at = to_text(self.clock())

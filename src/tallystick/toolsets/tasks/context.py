@@ -1,4 +1,4 @@
-"""The desk that the task tools share: the pipelines, and the way a draft is drawn and handed in."""
+"""What the task tools share: pipelines, claims, and how they read and write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from tallystick.clock import Clock, to_text, wall_clock
-from tallystick.commits import Draft
 from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
@@ -21,10 +20,10 @@ from tallystick.state.trust import Trust
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.claims import Claims
+from tallystick.toolsets.drafts import Drawn, write_drawn
 from tallystick.toolsets.envelope import find_uuid
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 from tallystick.toolsets.tasks.view import View
-from tallystick.toolsets.work.context import Unwritten
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -57,28 +56,19 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         reason: str | None = None,
     ) -> T:
         """What `draw` answers at the head, once what it drew is durable; nothing is written where it drew nothing."""
-        drawn: list[tuple[T, View]] = []
 
-        def propose(state: State, read_filter: ReadFilter) -> Draft:
-            drawn.clear()
+        def drawn(state: State, read_filter: ReadFilter) -> Drawn[tuple[T, View]]:
             with DraftBuilder(state) as builder:
                 now = self.clock()
                 claimant = self.claims.claimant(principal, now)
                 view = View(state, self.pipelines, claimant, builder, read_filter=read_filter, now=to_text(now))
-                drawn.append((draw(view), view))
-                if not builder.operations:
-                    raise Unwritten
-                context = {"job_id": view.job} if view.job else None
-                return Draft(
-                    tuple(builder.operations), actor=principal.actor, tool=tool, reason=reason, run_context=context
-                )
+                return Drawn((draw(view), view), builder.operations, view.job)
 
-        try:
-            receipt = await store.write(principal, action, propose, resource=_known_as(resource))
-        except Unwritten:
-            return drawn[0][0]
-        answer, view = drawn[0]
-        view.stamp(receipt.commits[0].timestamp, principal.actor)
+        (answer, view), receipt = await write_drawn(
+            store, principal, tool, drawn, action=action, resource=_known_as(resource), reason=reason
+        )
+        if receipt is not None:
+            view.stamp(receipt.commits[0].timestamp, principal.actor)
         return answer
 
     async def read(

@@ -1,4 +1,4 @@
-"""The desk that the work tools share: the clock, the settings, and the way a draft is sketched and handed in."""
+"""What the work tools share: clock, settings, claims, and how they read and write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from tallystick.clock import Clock, to_text, wall_clock
-from tallystick.commits import Draft
 from tallystick.errors import Conflict
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
@@ -20,6 +19,7 @@ from tallystick.state.work.claims import ClaimTime
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.claims import Claimant, Claims
+from tallystick.toolsets.drafts import Drawn, write_drawn
 from tallystick.toolsets.truncation import that_fit
 from tallystick.toolsets.work.settings import WorkSettings
 
@@ -66,10 +66,6 @@ _REMEMBERED = 1_000
 def new_id() -> str:
     """Ten characters that nobody mistakes for another, the first a letter: never taken for a number."""
     return secrets.choice(_LETTERS) + "".join(secrets.choice(_SIGNS) for _ in range(_ID_CHARACTERS - 1))
-
-
-class Unwritten(Exception):
-    """Nothing has to be written, and that is no error."""
 
 
 class ToolContext:
@@ -126,21 +122,12 @@ class ToolContext:
         reason: str | None = None,
     ) -> tuple[T, Receipt | None]:
         """What `draw` answers at the head, with the receipt if it drafted anything."""
-        drawn: list[T] = []
 
-        def propose(state: State, read_filter: ReadFilter) -> Draft:
-            drawn.clear()
+        def drawn(state: State, read_filter: ReadFilter) -> Drawn[T]:
             with DraftBuilder(state, read_filter) as builder:
-                drawn.append(draw(builder, read_filter))
-                if not builder.operations:
-                    raise Unwritten
-                return Draft(tuple(builder.operations), actor=principal.actor, tool=tool, reason=reason)
+                return Drawn(draw(builder, read_filter), builder.operations)
 
-        try:
-            receipt = await store.write(principal, action, propose, resource=resource)
-        except Unwritten:
-            return drawn[0], None
-        return drawn[0], receipt
+        return await write_drawn(store, principal, tool, drawn, action=action, resource=resource, reason=reason)
 
     async def read(
         self,
