@@ -1,6 +1,7 @@
 """The gate: decide, then route to the partition of the principal's tenant.
 
-The only way in, for every door. Denied means: nothing read, nothing appended, the reason said.
+The only way in, for every protocol and the command line. Denied means: nothing read, nothing appended, the
+reason given.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ class Store:
         written: Callable[[Principal, Receipt], Awaitable[None]] | None = None,
         erase: Callable[[str, Receipt], Awaitable[Sequence[str]]] | None = None,
     ) -> None:
-        """`written` is told what was written, by whatever tool, before its caller is: it must be quick where it has
-        nothing to do, and not raise. `erase` removes the copies of what was redacted or deleted for a tenant, and says
-        which are left: a redaction is not answered before."""
+        """`written` is called with what was written, by whatever tool, before its caller is answered: it must be
+        quick where it has nothing to do, and not raise. `erase` removes the copies of what was redacted or deleted for
+        a tenant, and says which are left: a redaction is not answered before."""
         self.tenants = open_partition if isinstance(open_partition, Tenants) else Tenants(open_partition)
         self._gate = policy if isinstance(policy, Gate) else Gate(policy, cache=Cache(seconds=0))
         self._written = written
@@ -287,7 +288,7 @@ def _decide(
     *,
     blindly: bool = False,
 ) -> _Found:
-    """The question that the call itself is, and what its answer may tell of. Raises Denied, DecisionPending."""
+    """The decision on the call itself, and what its answer may read. Raises Denied, DecisionPending."""
     facts = foreign or _facts(state, resource, principal, action)
     try:
         decision = authorization.decide(facts)

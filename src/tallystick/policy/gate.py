@@ -8,7 +8,7 @@ head without a trace, `Authorization.through` asks about the new facts, and the 
 
 The same goes for whatever else a draft would change, and for what an answer comes across, if
 the policy wants to be asked about it (`Decision.narrows`). What was changed is written down
-one by one, with all that the policy was told, so that it can be asked again; of what was read
+one by one, with all that the policy was given, so that it can be asked again; of what was read
 there is one line, since nothing came of it but the answer.
 """
 
@@ -156,7 +156,7 @@ class Gate:
         return self._seen(request, await self._awaited(request), started)
 
     def record(self, made: _Made) -> Future[bool] | None:
-        """Write a decision down; a denial's future tells when it is safe."""
+        """Write a decision down; a denial's future is done when it is durable."""
         record_decision(made.request, made.decision, made.latency_ms, made.cache_hit)
         if self._audit is None:
             return None
@@ -207,8 +207,8 @@ class Gate:
         if decision.fault is not None:
             self._incident(request, decision.fault, decision.reason)
         elif latency_ms > self._slo_ms and (unsaid := self._may_say("slow")) is not None:
-            told = f", and {unsaid} others since this was last said" if unsaid else ""
-            logger.warning("a policy decision took %.1f ms, more than %g%s", latency_ms, self._slo_ms, told)
+            others = f", and {unsaid} others since this was last said" if unsaid else ""
+            logger.warning("a policy decision took %.1f ms, more than %g%s", latency_ms, self._slo_ms, others)
         return _Made(request, decision, latency_ms, self._source)
 
     def _incident(self, request: Request, kind: str, detail: str) -> None:
@@ -352,7 +352,7 @@ class Authorization:
         return denied(made.request, made.decision, named=readable)
 
     def _tells_owner(self, facts: ResourceFacts) -> bool:
-        """Who may not read something is not told whose it is."""
+        """Who may not read something does not learn whose it is."""
         if self._resource is None or facts.owner is None or self._action is Action.READ:
             return False
         return self._reads(self._resource, facts)
@@ -408,7 +408,7 @@ async def _written(denials: Iterable[Future[bool] | None]) -> None:
 
 
 def denied(request: Request, decision: Decision, *, named: bool = True, owned: bool = True) -> Denied:
-    """The error that every door knows how to say (L24, L25)."""
+    """The error for every protocol (L24, L25)."""
     owner = request.resource_owner if owned else None
     whose = (
         f" (owned by '{owner}')" if owner and request.resource_owner_tenant in (None, request.principal.tenant) else ""

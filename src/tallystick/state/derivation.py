@@ -29,7 +29,7 @@ class Trace(msgspec.Struct, frozen=True):
     kind: str
     """node or edge"""
     type: str
-    """Of a node, as far as the commit tells it; the relation of an edge."""
+    """Of a node, as far as the commit says; the relation of an edge."""
     because: str
     hops: int
     """0: written by whom we look for."""

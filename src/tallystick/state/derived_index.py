@@ -1,6 +1,6 @@
-"""The aspects: what one vocabulary makes true, beside the graph itself.
+"""The derived indexes: what each vocabulary keeps beside the graph.
 
-An aspect is a function of the graph as it stands, not of how it came about. So it can be
+A derived index is a function of the graph as it stands, not of how it came about. So it can be
 built at any moment from the nodes and edges of its types, which happens at its first use,
 and is kept up to date from then on, commit by commit, forwards and back.
 """
@@ -58,7 +58,7 @@ _SLICE = 50
 
 
 class DerivedIndexes:
-    """The aspects that were asked for, kept in step with the columns."""
+    """The indexes that were asked for, kept in step with the columns."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -85,28 +85,28 @@ class DerivedIndexes:
                 return
             yield
 
-    def tell(self) -> None:
+    def applied(self) -> None:
         """The newest commit was applied."""
-        self._tell(forwards=True)
+        self._notify(forwards=True)
 
     @contextmanager
     def undoing(self) -> Iterator[None]:
         """The newest commit is undone inside: what it did can be read only before."""
         self._rewritten += 1
         handle = self._columns.history.entity[self._columns.history.count] >> 1
-        self._tell(forwards=False)
+        self._notify(forwards=False)
         yield
         nodes = self._columns.nodes
         for derived, known in list(self._built.values()):
             if handle not in known and handle in nodes.alive and nodes.type_of(handle) in derived.types:
                 self._drop(derived)
 
-    def _tell(self, *, forwards: bool) -> None:
+    def _notify(self, *, forwards: bool) -> None:
         for derived, known in list(self._built.values()):
             try:
                 self._change(derived, known, self._columns.history.count, forwards=forwards)
             except Corrupt:
-                # No matter of whoever commits: it is told to who asks for the aspect next.
+                # Not for the committer to fail on: raised to whoever asks for the index next.
                 self._drop(derived)
 
     def _build(self, kind: type[DerivedIndex]) -> Breathing[None]:

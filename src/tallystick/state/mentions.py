@@ -2,7 +2,7 @@
 
 A redaction reaches the attributes and the content of nodes and edges. Everything else that a
 commit says (ids, types, names of attributes, who wrote it and why) is part of what the chain
-proves or of what entities are known by: such mentions are found, and told as they are.
+proves or of what entities are known by: such mentions are found, and reported as they are.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class State:
         if end is None:
             end = offset + len(self._columns.lines(offset)) + 1
         changes.apply(self._columns, commit, offset)
-        self._derived_indexes.tell()
+        self._derived_indexes.applied()
         self._head = Head(
             lamport=commit.lamport,
             count=self._columns.history.count,
@@ -271,7 +271,7 @@ class State:
         return self._derived_indexes.get(kind)
 
     def warmed(self, kind: type[DerivedIndex]) -> Breathing[None]:
-        """The same in slices: whatever is committed in between is told to it in the end."""
+        """The same in slices: what is committed in between is applied in the end."""
         return self._derived_indexes.building(kind)
 
     # -- cache

@@ -1,6 +1,6 @@
 """The trust in what was written: recalls, and what they say of entities.
 
-A recall is a node that tells why, and pages of the ids that are not to be relied upon until
+A recall is a node that says why, and pages of the ids that are not to be relied upon until
 it is undone, as a whole or for some of them. Nothing else changes: what is untrusted can be
 read like everything, and says so.
 """
@@ -114,11 +114,11 @@ def _ids(page: dict[str, Any], name: str) -> list[str]:
 # -- what is written
 
 
-def recall(recall_id: str, reason: str, entities: Iterable[str], told: dict[str, Any]) -> tuple[Operation, ...]:
-    """One recall and as many pages as it takes, to be committed in one draft. `told` says how they were found."""
+def recall(recall_id: str, reason: str, entities: Iterable[str], details: dict[str, Any]) -> tuple[Operation, ...]:
+    """One recall and as many pages as it takes, to be committed in one draft. `details` say how they were found."""
     named = list(dict.fromkeys(entities))
     pages = [named[start : start + PAGE_ENTITIES] for start in range(0, len(named), PAGE_ENTITIES)]
-    attrs = {"reason": reason, "status": _ACTIVE, "entities": len(named), **told}
+    attrs = {"reason": reason, "status": _ACTIVE, "entities": len(named), **details}
     return (
         _upsert(recall_id, RECALL, attrs),
         *(_page(recall_id, number, page) for number, page in enumerate(pages, 1)),

@@ -2,7 +2,7 @@
 
 Nodes are found by the state's own index. Edges have none by relation or attribute: it is
 made here, at the first question, and follows the history. Only questions use it, never
-drafts, so it sees durable commits only and nothing in it is ever undone.
+drafts, so it gets durable commits only and nothing in it is ever undone.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Connections:
         self._properties: dict[int, _EdgeProperties] = {}
 
     def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
-        """Kept up to date by `follow`: what is told here may still be undone."""
+        """Kept up to date by `follow`: what arrives here may still be undone."""
 
     def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None:
         """Likewise."""

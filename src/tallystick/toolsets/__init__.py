@@ -1,6 +1,6 @@
-"""What agents say: a toolset is one vocabulary, a tool is one word in it.
+"""The tools: a toolset is one vocabulary, a tool is one operation in it.
 
-A tool knows words and shapes. It knows no protocol: `server` turns what it returns and
+A tool knows arguments and answers. It knows no protocol: `server` turns what it returns and
 raises into MCP or HTTP answers.
 """
 
@@ -34,9 +34,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     description: str
     input: type[BaseModel]
-    """Strict, extra forbidden. The door validates against it before `call`."""
+    """Strict, extra forbidden. The server validates against it before `call`."""
     output: dict[str, Any]
-    """JSON Schema 2020-12 of the answer; the door adds the error shape."""
+    """JSON Schema 2020-12 of the answer; the server adds the error shape."""
     call: Callable[[Store, Principal, Any], Awaitable[Answer]]
     reads_only: bool
     destructive: bool = False

@@ -167,7 +167,7 @@ def read_array(value: Any) -> list[Any] | None:
     return found
 
 
-# Each may be left out, as null or as nothing: which operation needs which is told by the tools.
+# Each may be left out, as null or as nothing: which operation needs which is checked by the tools.
 _UUID_SCHEMA: dict[str, Any] = {
     "pattern": r"^\s*([0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12})?\s*$",
     **TOLD_ONCE,

@@ -1,8 +1,8 @@
-"""The sketch of a draft: each operation is tried out on the work graph as it is added, and all are taken back.
+"""The draft builder: each operation is tried out on the work graph as it is added, and all are taken back.
 
 So a rule is judged where the operations before it lead, and what a draft makes actionable is
 the exact difference between before and after. The numbers are the ones that the commits will
-have, because a draft is handed in at the very head at which it was sketched.
+have, because a draft is handed in at the very head at which it was built.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class DraftBuilder:
         self.graph.was_actionable = None
         while self._changes:
             before, after = self._changes.pop()
-            self._tell(after, before)
+            self._notify(after, before)
 
     # -- nodes
 
     def find(self, node_id: str) -> Attrs | None:
-        """The attributes of a node as the sketch leaves it."""
+        """The attributes of a node as the draft leaves it."""
         version = self._version(node_id)
         return None if version is None else version.attrs
 
@@ -103,7 +103,7 @@ class DraftBuilder:
     # -- edges
 
     def links(self, node_id: str) -> list[Link]:
-        """All edges of a node as the sketch leaves them. Reads a line for each."""
+        """All edges of a node as the draft leaves them. Reads a line for each."""
         found = [
             _link(edge.source, edge.rel, edge.target, edge.attrs, edge.content, edge.id)
             for edge in self.state.edges(node_id)
@@ -172,13 +172,13 @@ class DraftBuilder:
         self._changes.append((before, after))
         if self._read_filter is not None:
             self._note_ready(before or after, self._read_filter)
-        self._tell(before, after)
+        self._notify(before, after)
         if self._read_filter is not None and after is not None and before is None and isinstance(after, NodeVersion):
             made = self.graph.find(after.id)
             if made is not None:
                 self._was_ready.setdefault(made, False)
 
-    def _tell(self, before: Any, after: Any) -> None:
+    def _notify(self, before: Any, after: Any) -> None:
         if isinstance(before or after, NodeVersion):
             self.graph.node_changed(before, after)
         else:

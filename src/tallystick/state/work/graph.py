@@ -2,7 +2,7 @@
 
 Kept by counters, never searched for: a node knows how many of its children and of the nodes
 it depends on are open. It follows from the nodes and edges as they stand, in whatever order
-they are told, so going back by one commit is just another change.
+they arrive, so going back by one commit is just another change.
 """
 
 from __future__ import annotations

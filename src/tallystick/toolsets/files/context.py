@@ -1,4 +1,4 @@
-"""The desk: where the tools work, and the steps that they share."""
+"""What the file tools share: places, contents, decisions, plain files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     reserved: tuple[Path, ...] = ()
     """What the settings name."""
     base: Path | None = None
-    """What holds the homes of all tenants."""
+    """The directory of all tenants."""
 
     def home_of(self, principal: Principal) -> Path:
         if self.home is None:
@@ -89,7 +89,7 @@ async def entities_at(tool_context: ToolContext, principal: Principal, paths: Se
     return {path: entity for path, entity in found.items() if entity is not None}
 
 
-def shows(state: State, read_filter: ReadFilter, entity: Entity) -> bool:
+def may_read(state: State, read_filter: ReadFilter, entity: Entity) -> bool:
     """Whether the principal may read whose content it is; of a connection, both its ends."""
     kind, entity_id = entity
     if kind == "nodes":
@@ -106,7 +106,7 @@ async def check_shown(store: Store, principal: Principal, place: Place) -> None:
     entity = place.entity
     if entity is None or entity[0] != "connections":
         return
-    if not await store.read(principal, Action.READ, lambda state, read_filter: shows(state, read_filter, entity)):
+    if not await store.read(principal, Action.READ, lambda state, read_filter: may_read(state, read_filter, entity)):
         raise no_content(place)
 
 
@@ -135,7 +135,7 @@ async def check_current(tool_context: ToolContext, store: Store, principal: Prin
 async def decided(store: Store, principal: Principal, action: Action, place: Place) -> dict[str, Any]:
     """Ask the gate. Plain files are not in the log, so there is nothing to commit.
 
-    Says what must be told beside the content: that its memory was recalled, if it was.
+    Returns the warning that goes with the content: that its memory was recalled, if it was.
     """
     entity = place.entity
     if entity is None:
@@ -145,7 +145,7 @@ async def decided(store: Store, principal: Principal, action: Action, place: Pla
     is_settled = entity[0] == "nodes" and action is Action.READ
 
     def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
-        if not is_settled and not shows(state, read_filter, entity):
+        if not is_settled and not may_read(state, read_filter, entity):
             raise no_content(place)
         return read_filter.warned(place.resource, {})
 

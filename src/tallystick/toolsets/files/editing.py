@@ -95,7 +95,7 @@ async def _edit(
         edited = await _edit_content(tool_context, store, principal, place, tool, change)
     else:
         check_plain(place, "edited")
-        # An edit tells what is there, if only by its refusals.
+        # An edit shows what is there, if only by its refusals.
         for action in (Action.WRITE, Action.READ):
             await decided(store, principal, action, place)
         edited = await on_disk(lambda: _edit_plain(tool_context, principal, place, change), "written")
@@ -146,7 +146,7 @@ async def _edit_content(
 
 
 def _places(text: str, wanted: str) -> list[int]:
-    """Overlapping ones too: which of them is meant could not be told."""
+    """Overlapping ones too: which of them is meant would be unknown."""
     found = []
     at = text.find(wanted)
     while at >= 0:

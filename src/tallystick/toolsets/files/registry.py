@@ -27,7 +27,7 @@ class _Registry(msgspec.Struct):
     connections: Entities
 
 
-async def told(store: Store, principal: Principal, text: str) -> tuple[str, list[str]]:
+async def filtered(store: Store, principal: Principal, text: str) -> tuple[str, list[str]]:
     """What may be read of it, and the ids in it that were recalled. As it is where neither can be."""
 
     def needs(state: State, read_filter: ReadFilter) -> tuple[bool, bool]:

@@ -34,7 +34,7 @@ class Reserved:
     """A guard for one call's `SandboxedFiles`: what is there is looked at when it is first needed."""
 
     def __init__(self, root: Path, named: Sequence[Path], base: Path | None = None) -> None:
-        """`base` is what holds all homes: the store's own files in it are reserved too, under whatever name."""
+        """`base` is the directory of all tenants: the store's own files in it are reserved too, under whatever name."""
         self._root = root
         self._named = named
         self._base = base

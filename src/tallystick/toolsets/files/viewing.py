@@ -22,14 +22,14 @@ from tallystick.toolsets.files.context import (
     entities_at,
     lines_of,
     located,
+    may_read,
     no_content,
     numbered,
     on_disk,
     read_text,
-    shows,
 )
 from tallystick.toolsets.files.paths import Place, is_own
-from tallystick.toolsets.files.registry import REGISTRY, named_in, told
+from tallystick.toolsets.files.registry import REGISTRY, filtered, named_in
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -62,7 +62,7 @@ async def view(tool_context: ToolContext, store: Store, principal: Principal, as
     text = await on_disk(lambda: read_text(files, place, VIEWED_BYTES_MAX), "read")
     if place.parts != REGISTRY:
         return _file(place, text, asked.view_range, warning)
-    text, untrusted = await told(store, principal, text)
+    text, untrusted = await filtered(store, principal, text)
     answer = _file(place, text, asked.view_range, {})
     if shown := named_in(answer.data["content"], untrusted):
         answer.data["untrusted"] = shown
@@ -132,7 +132,7 @@ async def _directory(tool_context: ToolContext, store: Store, principal: Princip
         def allows(entry: dict[str, Any]) -> bool:
             owner = owners.get(entry["path"])
             if owner is not None:
-                return shows(state, read_filter, owner)
+                return may_read(state, read_filter, owner)
             return not _is_content(entry) and read_filter.allows_resource(f"file:{entry['path']}")
 
         shown = read_filter.first(listed, allows, ENTRIES_MAX + 1)

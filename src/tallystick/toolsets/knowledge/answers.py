@@ -25,7 +25,7 @@ def entity_of(knowledge: Knowledge, read_filter: ReadFilter, kind: str, entity_i
 
 
 def _atom(knowledge: Knowledge, read_filter: ReadFilter, attrs: Said) -> Said:
-    """Without the pin: what became of that is told by `fresh`."""
+    """Without the pin: `fresh` says what became of that."""
     return {
         "projectId": read_filter.reference(attrs.get("projectId")),
         "moleculeId": read_filter.reference(attrs.get("moleculeId")),
@@ -69,13 +69,13 @@ def _related(
         return str(entry.get(key))
 
     entries = (entry for entry in listed(attrs, field) if isinstance(entry, dict))
-    told = []
+    related = []
     for entry in entries:
         other = known.get(name_of(entry))
         line = {key: entry.get(key), "name": other.name if other else None, "reason": entry.get("reason")}
         if read_filter.allows_reference(name_of(entry)):
-            told.append(read_filter.warned(name_of(entry), line))
-    return told
+            related.append(read_filter.warned(name_of(entry), line))
+    return related
 
 
 ENTRY_FIELDS = ("taskId", "summary", "createdAt")

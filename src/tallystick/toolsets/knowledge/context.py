@@ -18,7 +18,7 @@ from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.toolsets.drafts import Drawn, write_drawn
 from tallystick.toolsets.envelope import find_uuid
-from tallystick.toolsets.knowledge.freshness import Pin, Repository, told
+from tallystick.toolsets.knowledge.freshness import Pin, Repository, describe
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.context import ToolContext as WorkContext
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tallystick.store import Look, Store
 
 FRESHNESS_BYTES_MAX = 20_000
-"""Of an answer; where files were changed wholesale it is only told of which atoms."""
+"""Of an answer; where files were changed wholesale it only says of which atoms."""
 
 T = TypeVar("T")
 TaskMaker = Literal["graph_plan", "manage_container"]
@@ -54,7 +54,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     async def read(
         self, store: Store, principal: Principal, action: Action, look: Look[T], *, resource: str | None = None
     ) -> T:
-        """What `look` tells of what the principal may read."""
+        """What `look` finds of what the principal may read."""
 
         def prepared(state: State, read_filter: ReadFilter) -> T | Breathing[T]:
             # Here, and not in a look that breathes: after a start this reads all there is, which may take longer
@@ -96,7 +96,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
 
     async def compare(self, pins: Pins) -> Mapping[str, dict[str, Any]]:
         found = await asyncio.to_thread(self.repository.compare, pins) if pins else {}
-        return {atom_id: told(found[atom_id], pin) for atom_id, (_, pin) in pins.items() if atom_id in found}
+        return {atom_id: describe(found[atom_id], pin) for atom_id, (_, pin) in pins.items() if atom_id in found}
 
     async def freshness(self, pins: Pins, *, bytes_max: int = FRESHNESS_BYTES_MAX) -> Mapping[str, dict[str, Any]]:
         """What an answer says of each atom whose pin could be compared."""

@@ -34,7 +34,7 @@ Routes = Mapping[str, tuple[Route, ...]]
 SECONDS_MAX = 3.0
 FILES_MAX = 200_000
 PINNED_FILES_MAX = 500
-"""With more of them only the hash over all is kept: then it is not told which ones changed."""
+"""With more of them only the hash over all is kept: then it is not known which ones changed."""
 HASHED_FILES_MAX = 2_000
 HASHED_BYTES_MAX = 64 << 20
 HEADS_MAX = 500
@@ -75,7 +75,7 @@ def read_pin(attrs: Mapping[str, Any]) -> Pin | None:
         return None
 
 
-def told(found: Freshness, pin: Pin) -> dict[str, Any]:
+def describe(found: Freshness, pin: Pin) -> dict[str, Any]:
     """What is said of it in an answer."""
     said: dict[str, Any] = {"fresh": found.fresh, "pinnedAt": pin.at}
     if found.changed is not None:
@@ -88,7 +88,7 @@ def told(found: Freshness, pin: Pin) -> dict[str, Any]:
 
 
 class Unknown(Exception):
-    """Git cannot tell, or not in time."""
+    """Git does not know, or not in time."""
 
 
 def find_work_tree(directory: Path) -> Path | None:
@@ -155,7 +155,7 @@ class Repository:
                 return None
 
     def compare(self, pins: Mapping[K, tuple[Sequence[str], Pin]]) -> dict[K, Freshness]:
-        """What of it can be told."""
+        """What is known of it."""
         if not pins:
             return {}
         with self._lock:

@@ -1,7 +1,7 @@
 """manage_graph: atoms and molecules are created, updated and deleted here.
 
 Everything is judged at the head, inside the draft: existence first, then the version, then
-what the new values refer to. Of two who change the same version one is told CONFLICT.
+what the new values refer to. Of two who change the same version one gets CONFLICT.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _put(
 async def _pin(
     tool_context: ToolContext, asked: ManageArguments, patterns: list[str], instead_of: Pin | None = None
 ) -> Pin | None:
-    """None where none is wanted. Raises InvalidArgument where one was asked for and git cannot tell.
+    """None where none is wanted. Raises InvalidArgument where one was asked for and git does not know.
 
     Who asks for it means this repository, whatever it was pinned in before.
     """

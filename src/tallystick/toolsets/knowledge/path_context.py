@@ -66,14 +66,14 @@ def context(
     knowledge, asked = state.derived(Knowledge), state.count
     matched, unmatched = yield from _match(knowledge, project_id, paths, read_filter)
     # Among many paths others may have written meanwhile: the answer is as it was when it was asked for.
-    told = _ContextBuilder(state, knowledge, read_filter, asked, changelog)
+    builder = _ContextBuilder(state, knowledge, read_filter, asked, changelog)
     atoms = in_order(atom for atom, _ in matched.values())
     for atom in atoms[:ATOMS_MAX]:
-        told.add(atom, matched[atom.id][1])
-    data: Said = {"molecules": told.molecules(), "orphanAtoms": told.orphans, "unmatchedPaths": unmatched}
+        builder.add(atom, matched[atom.id][1])
+    data: Said = {"molecules": builder.molecules(), "orphanAtoms": builder.orphans, "unmatchedPaths": unmatched}
     fitted = _fit(data, max(0, len(atoms) - ATOMS_MAX), bytes_max)
     shown = {atom["id"] for atom in _atoms(fitted)}
-    return Context(fitted, {atom_id: pin for atom_id, pin in told.pins.items() if atom_id in shown})
+    return Context(fitted, {atom_id: pin for atom_id, pin in builder.pins.items() if atom_id in shown})
 
 
 def add_freshness(found: Context, fresh: Mapping[str, Said]) -> None:
@@ -138,9 +138,9 @@ def graph_hints(
     matched, unmatched = drained(_match(knowledge, project_id, repository_paths(paths), read_filter))
     atoms = in_order(atom for atom, _ in matched.values())
     lines = (read_filter.warned(atom.id, {"id": atom.id, "name": atom.name}) for atom in atoms)
-    told = listing("atoms", lines, len(atoms), 2_000, note="atomsOmitted") | {"unmatchedPaths": unmatched}
-    cut_list(told, "unmatchedPaths")
-    return hints | {name: value for name, value in told.items() if value}
+    limited = listing("atoms", lines, len(atoms), 2_000, note="atomsOmitted") | {"unmatchedPaths": unmatched}
+    cut_list(limited, "unmatchedPaths")
+    return hints | {name: value for name, value in limited.items() if value}
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -241,7 +241,7 @@ class _ContextBuilder:
     def _molecule(self, molecule: Molecule) -> Said:
         if molecule not in self._molecules:
             attrs = self._attrs(molecule.id) or {}
-            told = {
+            document = {
                 "id": molecule.id,
                 "name": molecule.name,
                 "knowledge": text(attrs, "knowledge"),
@@ -249,7 +249,7 @@ class _ContextBuilder:
                 **self._history("molecule", molecule.id),
                 "atoms": [],
             }
-            self._molecules[molecule] = self._read_filter.warned(molecule.id, told)
+            self._molecules[molecule] = self._read_filter.warned(molecule.id, document)
         return self._molecules[molecule]
 
     def _history(self, kind: Parent, entity_id: str) -> Said:

@@ -31,7 +31,7 @@ async def find_stale(
     tool_context: ToolContext, store: Store, principal: Principal, project_id: str | None = None
 ) -> list[Said]:
     """{id, name, projectId, lastTaskId, fresh: false, pinnedAt, changedFiles?, matchesNothing?} of each, by name; all
-    projects' if none is named. Nothing where git cannot tell."""
+    projects' if none is named. Nothing where git does not know."""
 
     def look(state: State, read_filter: ReadFilter) -> Breathing[tuple[list[Said], Pins]]:
         return _pinned(state, read_filter, project_id)
@@ -39,13 +39,13 @@ async def find_stale(
     found: tuple[list[Said], Pins] = await tool_context.read(store, principal, Action.SEARCH, look)
     atoms, pins = found
     fresh = await tool_context.compare(pins)
-    told = [atom | fresh.get(str(atom["id"]), {}) for atom in atoms]
-    return [atom for atom in told if atom.get("fresh") is False]
+    checked = [atom | fresh.get(str(atom["id"]), {}) for atom in atoms]
+    return [atom for atom in checked if atom.get("fresh") is False]
 
 
 async def repin(tool_context: ToolContext, store: Store, principal: Principal, atom_id: str, *, tool: str) -> bool:
-    """Note the files as they are now: somebody saw that the knowledge still holds. False where git cannot tell, or
-    tells of another repository than the one that it was pinned in.
+    """Note the files as they are now: somebody saw that the knowledge still holds. False where git does not know, or
+    knows another repository than the one that it was pinned in.
 
     Its version stays, since what it says has not changed.
     """

@@ -42,8 +42,8 @@ def edge_of(edge: Edge) -> dict[str, Any]:
 
 
 def path_of(path: Path, read_filter: ReadFilter) -> dict[str, Any]:
-    told = ({"from": e.source, "to": e.target, "rel": e.rel, "attrs": e.attrs} for e in path.edges)
-    edges = [read_filter.warned(edge.id, document) for edge, document in zip(path.edges, told, strict=True)]
+    documents = ({"from": e.source, "to": e.target, "rel": e.rel, "attrs": e.attrs} for e in path.edges)
+    edges = [read_filter.warned(edge.id, document) for edge, document in zip(path.edges, documents, strict=True)]
     return {"path": path.ids, "edges": edges}
 
 

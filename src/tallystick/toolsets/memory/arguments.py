@@ -1,7 +1,7 @@
 """The arguments of the four tools: what may be said, and how long it may be.
 
 Every call shape is listed here, so that an unknown field is refused and never ignored.
-What one field alone cannot tell (which fields belong to which op, the same thing said in
+What one field alone cannot show (which fields belong to which op, the same thing said in
 two places) is judged by the tools, which then list every problem at once.
 """
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class CompactSchema(GenerateJsonSchema):
     """The same schema in fewer tokens, since every agent reads it in every session.
 
-    Null is taken for "not given" wherever a field may be left out, and need not be told.
+    Null is taken for "not given" wherever a field may be left out, and need not be documented.
     """
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
@@ -46,7 +46,7 @@ class CompactSchema(GenerateJsonSchema):
 
 
 TOLD_ONCE: dict[str, JsonValue] = {"x-told-once": True}
-"""For texts that name something, lists of them, and times. How they are written and how long they may be is told once,
+"""For texts that name something, lists of them, and times. How they are written and how long they may be is said once,
 in the server's instructions, instead of in the schema of every tool that agents are shown."""
 
 

@@ -54,7 +54,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Wanted
     found: Lineage
     entity: dict[str, Any]
-    telling: EventBuilder | None
+    event_builder: EventBuilder | None
     """For events: knows the runs that started on earlier pages."""
 
     def pagination(self, shown: int) -> dict[str, Any]:
@@ -87,17 +87,20 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments) -
         )
         return _history(state, asked.entity_id, wanted, has_runs=form == "openlineage_v1")
 
-    told: dict[str, Any] | Page = await store.read(principal, Action.READ, look, resource=asked.entity_id)
-    return Answer(await SHAPES[form](told) if isinstance(told, Page) else told)
+    found: dict[str, Any] | Page = await store.read(principal, Action.READ, look, resource=asked.entity_id)
+    return Answer(await SHAPES[form](found) if isinstance(found, Page) else found)
 
 
 def _history(state: State, entity_id: str, wanted: Wanted, *, has_runs: bool) -> AnswerBuilder:
     found = state.lineage(entity_id, wanted.depth, wanted.offset, wanted.limit, wanted.read_filter)
     if found is None:
         raise _unknown(entity_id)
-    telling = (yield from _earlier(state, found, wanted)) if has_runs else None
+    event_builder = (yield from _earlier(state, found, wanted)) if has_runs else None
     return Page(
-        wanted=wanted, found=found, entity=_entity(wanted.read_filter, found, wanted.bytes_max), telling=telling
+        wanted=wanted,
+        found=found,
+        entity=_entity(wanted.read_filter, found, wanted.bytes_max),
+        event_builder=event_builder,
     )
 
 
@@ -118,8 +121,8 @@ def _unknown(entity_id: str) -> NotFound:
 
 async def _as_json(page: Page) -> dict[str, Any]:
     bytes_max = page.wanted.bytes_max
-    told = (record_of(step, bytes_max) for step in page.found.steps)
-    records = await _gathered(while_fitting(told, bytes_max - size_of(page.entity)))
+    documents = (record_of(step, bytes_max) for step in page.found.steps)
+    records = await _gathered(while_fitting(documents, bytes_max - size_of(page.entity)))
     return {
         "entity": page.entity,
         "lineage": records,
@@ -186,8 +189,8 @@ COLUMNS = (
 
 async def _as_csv(page: Page) -> dict[str, Any]:
     found, bytes_max = page.found, page.wanted.bytes_max
-    told = (csv_line(row_of(found.id, step, bytes_max)) for step in found.steps)
-    rows = await _gathered(while_fitting(told, bytes_max))
+    documents = (csv_line(row_of(found.id, step, bytes_max)) for step in found.steps)
+    rows = await _gathered(while_fitting(documents, bytes_max))
     return {
         "export_format": "csv",
         "csv": csv_line(list(COLUMNS)) + "".join(rows),
@@ -197,8 +200,8 @@ async def _as_csv(page: Page) -> dict[str, Any]:
 
 def row_of(entity_id: str, step: Step, bytes_max: int) -> list[str]:
     record = record_of(step, bytes_max)
-    told: dict[str, Any] = {"entity_id": entity_id, **(record["run_context"] or {}), **record}
-    return [_cell(told.get(column)) for column in COLUMNS]
+    cells: dict[str, Any] = {"entity_id": entity_id, **(record["run_context"] or {}), **record}
+    return [_cell(cells.get(column)) for column in COLUMNS]
 
 
 def _cell(value: Any) -> str:
@@ -224,14 +227,14 @@ def csv_line(cells: list[str]) -> str:
 
 
 async def _as_openlineage(page: Page) -> dict[str, Any]:
-    telling = page.telling
-    assert telling is not None
-    events = ({"events": telling.tell(step.commit)} for step in page.found.steps)
-    told = await _gathered(while_fitting(events, page.wanted.bytes_max - size_of(page.entity)))
+    event_builder = page.event_builder
+    assert event_builder is not None
+    events = ({"events": event_builder.tell(step.commit)} for step in page.found.steps)
+    commits = await _gathered(while_fitting(events, page.wanted.bytes_max - size_of(page.entity)))
     return {
         "entity": page.entity,
-        "events": [event for commit in told for event in commit["events"]],
-        "pagination": page.pagination(len(told)),
+        "events": [event for commit in commits for event in commit["events"]],
+        "pagination": page.pagination(len(commits)),
         "export_format": "openlineage_v1",
     }
 
@@ -240,13 +243,13 @@ def _earlier(state: State, found: Lineage, wanted: Wanted) -> Generator[None, No
     """A run starts with its first commit on this entity, also when that is on an earlier page."""
     from tallystick.projections.openlineage import EventBuilder
 
-    telling = EventBuilder(lambda commit: found.type)
+    event_builder = EventBuilder(lambda commit: found.type)
     for start in range(0, wanted.offset, STEPS):
         earlier = state.lineage(found.id, wanted.depth, start, min(STEPS, wanted.offset - start), wanted.read_filter)
         for step in earlier.steps if earlier else ():
-            telling.skip(step.commit)
+            event_builder.skip(step.commit)
         yield
-    return telling
+    return event_builder
 
 
 async def _gathered(items: Iterator[T]) -> list[T]:

@@ -102,6 +102,6 @@ def _provenance(commit: Commit, created_by: str) -> Provenance:
 
 
 def _edges(found: list[Edge], read_filter: ReadFilter, bytes_max: int) -> dict[str, Any]:
-    told = (read_filter.warned(edge.id, slim(edge_of(edge), "attrs", bytes_max)) for edge in found[:EDGES_MAX])
-    shown = that_fit(told, bytes_max)
+    documents = (read_filter.warned(edge.id, slim(edge_of(edge), "attrs", bytes_max)) for edge in found[:EDGES_MAX])
+    shown = that_fit(documents, bytes_max)
     return {"edges": shown, "edges_truncated": len(shown) < len(found)}

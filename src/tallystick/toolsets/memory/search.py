@@ -299,8 +299,8 @@ def _listed(
     fields: list[str] | None,
     bytes_max: int,
 ) -> dict[str, Any]:
-    told = (read_filter.warned(node.id, _result_of(node, fields, bytes_max)) for node in nodes)
-    entities = that_fit(told, bytes_max)
+    documents = (read_filter.warned(node.id, _result_of(node, fields, bytes_max)) for node in nodes)
+    entities = that_fit(documents, bytes_max)
     newest = max(nodes[: len(entities)], key=lambda node: node.provenance.lamport, default=None)
     return {
         "entities": entities,

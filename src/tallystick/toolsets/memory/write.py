@@ -34,24 +34,26 @@ async def write(store: Store, principal: Principal, asked: WriteArguments) -> An
         await store.refuse_actor(principal, action, resource_of(asked), asked.actor or "")
     payload = PAYLOADS[asked.op](asked)
     check_size(payload)
-    told: list[bool] = []
+    readable: list[bool] = []
 
     def propose(state: State, read_filter: ReadFilter) -> Draft | Commit:
         written = find_written(state, author.actor, asked, payload)
         if written is not None:
-            told[:] = [False] if read_filter.narrows else []
+            readable[:] = [False] if read_filter.narrows else []
             return written
         if asked.op in EDGE_CHECKS:
             EDGE_CHECKS[asked.op](state, read_filter, asked)
         check_not_reserved(state, read_filter, asked, payload)
         draft = DRAFTS[asked.op](state, author.actor, asked, payload)
-        told[:] = [_is_told(read_filter, operation) for operation in draft.operations] if read_filter.narrows else []
+        readable[:] = (
+            [_may_count(read_filter, operation) for operation in draft.operations] if read_filter.narrows else []
+        )
         return draft
 
     receipt = await store.write(
         author, action, propose, resource=resource_of(asked), written_type=written_type_of(asked), blindly=True
     )
-    return Answer(receipt_of(receipt, told))
+    return Answer(receipt_of(receipt, readable))
 
 
 # -- what is asked
@@ -281,7 +283,7 @@ def _upsert_edge(state: State, actor: str, asked: WriteArguments, payload: Paylo
 
 
 def _check_edge_id(state: State, payload: Payload) -> None:
-    """A chosen id belongs to its ends for good: lineage by that id must tell one story."""
+    """A chosen id belongs to its ends for good: lineage by that id must be one history."""
     held = state.edge_name(payload["id"]) if "id" in payload else None
     if held is not None and any(held[end] != payload[end] for end in ("from", "rel", "to")):
         # Not whose it is: its ends may be what the caller may not read.
@@ -377,14 +379,14 @@ def _draft(actor: str, asked: WriteArguments, *operations: Operation) -> Draft:
 # -- what is answered
 
 
-def _is_told(read_filter: ReadFilter, operation: Operation) -> bool:
+def _may_count(read_filter: ReadFilter, operation: Operation) -> bool:
     """Whether the caller may know of it: not of an edge to what may not be read, which goes with its other end."""
     said = operation.payload
     return "from" not in said or all([read_filter.allows(said["from"]), read_filter.allows(said["to"])])
 
 
-def receipt_of(receipt: Receipt, told: Sequence[bool]) -> dict[str, Any]:
-    """`told` says which of the commits may be counted, where not all may be."""
+def receipt_of(receipt: Receipt, readable: Sequence[bool]) -> dict[str, Any]:
+    """`readable` says which of the commits may be counted, where not all may be."""
     commit = receipt.commits[-1]
     answer: dict[str, Any] = {
         "commit_id": commit.commit_id,
@@ -394,8 +396,10 @@ def receipt_of(receipt: Receipt, told: Sequence[bool]) -> dict[str, Any]:
         "prev": commit.prev,
         "duplicate": receipt.duplicate,
     }
-    counted = [each for each, is_told in zip(receipt.commits, told, strict=True) if is_told] if told else []
-    if commit.batch is not None and not told:
+    counted = (
+        [each for each, is_readable in zip(receipt.commits, readable, strict=True) if is_readable] if readable else []
+    )
+    if commit.batch is not None and not readable:
         answer["batch"] = {"commits": commit.batch[1], "first_lamport": commit.draft_lamports.start}
     elif len(counted) > 1:
         answer["batch"] = {"commits": len(counted), "first_lamport": counted[0].lamport}

@@ -1,7 +1,7 @@
 """The arguments of the eighteen tools: what may be said, and how long it may be.
 
 Only the shape is judged here. Encodings and property values have their turn in the order of
-checks that each tool keeps, so that the first thing wrong is the one that is told.
+checks that each tool keeps, so that the first thing wrong is the one that is reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The desk: what the tools need beside the store, and the steps that several of them share."""
+"""What the ontology tools share: contents, the text index, ids, and how they write."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """create_ontology, add_node_type, add_connection_type, get_ontology, validate_connection; and the presets.
 
 Everything is decided where it is written, at the head, so of two that define the same name
-at the same time one is told that it exists.
+at the same time one is refused because it exists.
 """
 
 from __future__ import annotations

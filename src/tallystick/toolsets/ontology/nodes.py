@@ -66,7 +66,7 @@ async def get_node(tool_context: ToolContext, store: Store, principal: Principal
     def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
         node = lookup.get_node(state, read_filter, asked.node_id)
         times = state.summary(node.id)
-        told = {
+        document = {
             "id": node.id,
             "type": node.type,
             "created": times.created_at if times else node.provenance.timestamp,
@@ -74,7 +74,7 @@ async def get_node(tool_context: ToolContext, store: Store, principal: Principal
             "properties": node.attrs,
             "content_format": _format_of(node),
         }
-        return read_filter.warned(node.id, told)
+        return read_filter.warned(node.id, document)
 
     return Answer(await store.read(principal, Action.READ, look, resource=asked.node_id), exempt=True)
 

@@ -1,6 +1,6 @@
 """query_nodes, query_connections, get_connected_nodes, search_content: ids, a page at a time.
 
-Pages are as long as an agent can take in. Whoever gets everything is told nothing of pages;
+Pages are as long as an agent can take in. An answer that holds everything says nothing of pages;
 otherwise `next_offset` says where to go on.
 """
 
@@ -133,7 +133,7 @@ def _typed(
     typed = [hit for hit, known in types if known is not None and ontology.has_node_type(known[0])]
     seen = [hit for hit in typed if read_filter.allows(hit.node_id)]
     if read_filter.narrows:
-        # Words weigh by how common they are in the whole memory, so a score tells of what may not be read.
+        # Words weigh by how common they are in the whole memory, so a score depends on what may not be read.
         seen = [msgspec.structs.replace(hit, score=None) for hit in seen]
     end = stop
     if not ranked:
@@ -142,7 +142,7 @@ def _typed(
 
 
 def _by_creation(state: State, hits: list[Hit], start: int, stop: int) -> tuple[list[Hit], int]:
-    """The index tells hits as they were committed. From `start` to `stop`, those created at the same time now go by
+    """The index gives hits in commit order. From `start` to `stop`, those created at the same time now go by
     id; also where those end that were created together with the last of them."""
     created = cache(lambda at: state.created_at(hits[at].node_id))
     while 0 < start < len(hits) and created(start - 1) == created(start):
@@ -160,7 +160,7 @@ def _readable(
     offset: int,
     limit: int,
 ) -> Breathing[IdPage]:
-    """The page of what may be read; where something may be withheld the total tells only whether there is more."""
+    """The page of what may be read; where something may be withheld the total only says whether there is more."""
     if not read_filter.narrows:
         return (yield from find(offset=offset, limit=limit))
     end = offset + limit

@@ -1,7 +1,7 @@
 """The violations: what stood in the memory before a rule and does not keep it.
 
 Nothing is changed by a rule that comes later, and each violation stays until somebody mends it.
-So whoever adds a rule is told of those that may be read, a few by name and all in a count.
+So the answer to a new rule lists those that may be read, a few by name and all in a count.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def rules_of(operations: Sequence[Operation]) -> Rules:
 
 
 async def violations(store: Store, principal: Principal, rules: Rules) -> Said:
-    """As an answer tells them; nothing when there are none. The rules are written: whatever is wrong with looking,
+    """As in an answer; nothing when there are none. The rules are written: whatever is wrong with looking,
     they stand."""
     try:
         return await _told(store, principal, rules)
     except Denied:
-        return {}  # Who may not search is told of nothing that was not asked for by name.
+        return {}  # Who may not search learns of nothing that was not asked for by name.
     except TallystickError:
         return {"unchecked": True}
 
@@ -86,8 +86,8 @@ async def _told(store: Store, principal: Principal, rules: Rules) -> Said:
             wrong = await _violating(store, principal, judge, ids[start : start + _AT_ONCE])
             found += wrong[: SHOWN_MAX - len(found)]
             total += len(wrong)
-    told: Said = {"violations": found, "total": total} if total else {}
-    return told if is_all else {**told, "unchecked": True}
+    answer: Said = {"violations": found, "total": total} if total else {}
+    return answer if is_all else {**answer, "unchecked": True}
 
 
 async def _violating(store: Store, principal: Principal, judge: Judge, ids: list[str]) -> list[Said]:

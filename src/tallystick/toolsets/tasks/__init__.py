@@ -1,6 +1,6 @@
 """The tasks vocabulary: projects, features and tasks that go through their steps.
 
-They are the work graph's own projects and nodes, told in other words: a task that is made here
+They are the work graph's own projects and nodes under other names: a task that is made here
 is handed out by graph_next, and one that was planned there can be advanced here. This file is
 the table of the tools; `view` is what they see and draw on, `entities` what they answer.
 """
@@ -42,7 +42,7 @@ def toolset(
     claims: Claims | None = None,
     clock: Clock = wall_clock,
 ) -> Toolset:
-    """`pipelines` are those of `settings.read_pipelines`; `knowledge` tells whether atoms are fresh."""
+    """`pipelines` are those of `settings.read_pipelines`; `knowledge` says whether atoms are fresh."""
     tool_context = ToolContext(
         pipelines=pipelines or Pipelines(), knowledge=knowledge, claims=claims or Claims(), clock=clock
     )

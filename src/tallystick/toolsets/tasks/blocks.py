@@ -137,8 +137,8 @@ async def manage_dependency(
                 if card.terminal:
                     raise invalid(f"{card.kind} '{card.id}' is in terminal state {card.status}", id=card.id)
         changed = (_blocks if kind == "BLOCKS" else _relates)(view, source, target, creates)
-        told = {"dependency": _line(kind, view.get(source.kind, source.id), view.get(target.kind, target.id))}
-        return told | {"changed": changed}
+        answer = {"dependency": _line(kind, view.get(source.kind, source.id), view.get(target.kind, target.id))}
+        return answer | {"changed": changed}
 
     data = await tool_context.write(store, principal, "manage_dependency", draw, resource=asked.toId)
     return succeeded(data, "Dependency created" if asked.operation == "create" else "Dependency deleted")

@@ -288,21 +288,21 @@ async def _delete(tool_context: ToolContext, store: Store, principal: Principal,
         card = view.get_at(kind, asked.id, asked.version)
         contained = [*view.below(card, "feature"), *view.below(card, "task")]
         if contained and not asked.cascade:
-            raise _has_children(card, view.visible(contained))
-        told = len(view.visible(contained))
+            raise _has_children(card, view.readable(contained))
+        count = len(view.readable(contained))
         _remove(view, card, contained)
-        return {"deleted": True, "id": card.id} | said(deletedChildren=told)
+        return {"deleted": True, "id": card.id} | said(deletedChildren=count)
 
     data = await tool_context.write(store, principal, TOOL, draw, action=Action.DELETE, resource=asked.id)
     return succeeded(data, f"{kind.capitalize()} deleted")
 
 
 def _has_children(card: Card, contained: list[Card]) -> TallystickError:
-    """`contained` as far as it may be told of."""
+    """`contained` as far as it may be read."""
     counts = {kind: sum(each.kind == kind for each in contained) for kind in ("feature", "task")}
-    told = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count)
+    named = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count)
     return Conflict(
-        f"Cannot delete {card.kind}: contains {told or 'what you may not read'}. Use cascade: true to delete all.",
+        f"Cannot delete {card.kind}: contains {named or 'what you may not read'}. Use cascade: true to delete all.",
         code="HAS_CHILDREN",
         details={f"{kind}s": count for kind, count in counts.items()},
     )

@@ -80,7 +80,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         *,
         resource: str | None = None,
     ) -> T:
-        """What `look` tells of what the principal may read."""
+        """What `look` finds of what the principal may read."""
 
         def prepared(state: State, read_filter: ReadFilter) -> T | Breathing[T]:
             # Here, and not in a look that breathes: after a start they read all there is.
@@ -94,7 +94,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _known_as(reference: str | None) -> str | None:
-    """The id itself, so that the policy sees whose it is, however it was spelt."""
+    """The id itself, so that the policy knows whose it is, however it was spelt."""
     return None if reference is None else find_uuid(reference) or reference
 
 

@@ -82,8 +82,8 @@ def text(attrs: Said, name: str) -> str:
 
 
 def named(view: View, cards: Iterable[Card]) -> list[Said]:
-    """As far as they may be told of."""
-    return [view.read_filter.warned(card.id, {"id": card.id, "type": card.kind}) for card in view.visible(cards)]
+    """As far as they may be read."""
+    return [view.read_filter.warned(card.id, {"id": card.id, "type": card.kind}) for card in view.readable(cards)]
 
 
 def counts_of(cards: Iterable[Card]) -> Said:

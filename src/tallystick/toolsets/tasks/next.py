@@ -30,7 +30,7 @@ async def get_next_task(tool_context: ToolContext, store: Store, principal: Prin
     def look(view: View) -> Said | None:
         within = _within(view, asked.projectId, asked.featureId)
         # In their order: the first that fits is the one.
-        fresh = (view.card(task_id) for _, task_id in view.shelf.fresh)
+        fresh = (view.card(task_id) for _, task_id in view.task_cards.fresh)
         return _first(view, (card for card in fresh if card is not None and within(card)), asked.priority)
 
     return _handed_out("task", await tool_context.read(store, principal, Action.READ, look))
@@ -39,7 +39,7 @@ async def get_next_task(tool_context: ToolContext, store: Store, principal: Prin
 async def get_next_feature(tool_context: ToolContext, store: Store, principal: Principal, asked: NextFeature) -> Answer:
     def look(view: View) -> Said | None:
         within = _within(view, asked.projectId, None)
-        open_ = [card for card in view.shelf.by_kind["feature"].values() if card.status in (NEW, ACTIVE)]
+        open_ = [card for card in view.task_cards.by_kind["feature"].values() if card.status in (NEW, ACTIVE)]
         open_.sort(key=lambda card: (card.status != ACTIVE, card.order[0], card.created))
         return _first(view, (card for card in open_ if within(card)), asked.priority)
 
@@ -88,9 +88,9 @@ async def get_blocked_features(tool_context: ToolContext, store: Store, principa
 async def _blocked(tool_context: ToolContext, store: Store, principal: Principal, asked: Blocked, kind: str) -> Answer:
     def look(view: View) -> Said:
         within = _within(view, asked.projectId, asked.featureId if kind == "task" else None)
-        cards = (view.card(each) for each in view.shelf.by_kind[kind])
+        cards = (view.card(each) for each in view.task_cards.by_kind[kind])
         open_ = (card for card in cards if card is not None and not card.terminal and within(card))
-        found = view.visible([card for card in open_ if view.blockers(card)])
+        found = view.readable([card for card in open_ if view.blockers(card)])
         found.sort(key=lambda card: (card.order[0], card.created))
         entities = (entity_of(view, card) for card in found)
         return listing(f"{kind}s", entities, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
@@ -111,7 +111,7 @@ async def query_workflow_state(
         card = view.get(asked.containerType or "", asked.id)
         blockers = view.blockers(card)
         related = (view.card(each) for each in view.related(card.id))
-        told: Said = {
+        entry: Said = {
             "currentStatus": card.status,
             "nextStatus": view.pipelines.after(card.kind, card.status),
             "prevStatus": view.pipelines.before(card.kind, card.status),
@@ -122,11 +122,11 @@ async def query_workflow_state(
             "pipelinePosition": view.pipelines.position(card.kind, card.status),
             "relatedEntities": [_related(view, each) for each in related if each is not None],
         }
-        return view.read_filter.warned(card.id, told)
+        return view.read_filter.warned(card.id, entry)
 
     return succeeded(await tool_context.read(store, principal, Action.READ, look, resource=asked.id))
 
 
 def _related(view: View, card: Card) -> Said:
-    told = {"id": card.id, "type": card.kind, "title": title_of(view, card), "status": card.status}
-    return view.read_filter.warned(card.id, told)
+    entry = {"id": card.id, "type": card.kind, "title": title_of(view, card), "status": card.status}
+    return view.read_filter.warned(card.id, entry)

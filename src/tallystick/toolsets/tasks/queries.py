@@ -61,7 +61,7 @@ async def _get(tool_context: ToolContext, store: Store, principal: Principal, as
         if asked.includeSections:
             data["sections"] = sections_of(view, view.sections(card.id))
         if card.kind != "task":
-            data["taskCounts"] = counts_of(view.visible_below(card, "task"))
+            data["taskCounts"] = counts_of(view.readable_below(card, "task"))
         if card.kind != "task" or not asked.includeGraphContext:
             return data, None
         known = yield from _known(view, card)
@@ -91,15 +91,15 @@ def _overview(view: View, asked: QueryContainer) -> Said:
     data: Said = {card.kind: entity_of(view, card)}
     if card.kind == "task":
         return data
-    data["taskCounts"] = counts_of(view.visible_below(card, "task"))
+    data["taskCounts"] = counts_of(view.readable_below(card, "task"))
     within = "feature" if card.kind == "project" else "task"
-    cards = view.visible_below(card, within)
+    cards = view.readable_below(card, within)
     data |= listing(f"{within}s", (_line(view, each) for each in cards), len(cards), ANSWER_BYTES_MAX)
     return data | ({"hint": "search pages through all of them"} if "omitted" in data else {})
 
 
 def _line(view: View, card: Card) -> Said:
-    counts = {"taskCounts": counts_of(view.visible_below(card, "task"))} if card.kind == "feature" else {}
+    counts = {"taskCounts": counts_of(view.readable_below(card, "task"))} if card.kind == "feature" else {}
     return entity_of(view, card) | counts
 
 
@@ -112,7 +112,7 @@ def _found(view: View, asked: QueryContainer, bytes_max: int) -> Breathing[Said]
     fitting_cards = [card for card in _candidates(view, asked) if _fits(card, asked)]
     fitting_cards.sort(key=lambda card: card.updated if card.kind == "project" else card.created, reverse=True)
     holding = yield from _holding(view, fitting_cards, (asked.query or "").strip().casefold())
-    hits = view.visible(holding)
+    hits = view.readable(holding)
     items = that_fit((entity_of(view, card) for card in hits[offset : offset + limit]), bytes_max)
     data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
     data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
@@ -126,10 +126,10 @@ def _candidates(view: View, asked: QueryContainer) -> Iterable[Card]:
     if asked.featureId is not None:
         feature = view.get("feature", asked.featureId)
         project = view.get("project", asked.projectId).id if asked.projectId is not None else feature.project
-        return view.visible_below(feature, kind) if feature.project == project else []
+        return view.readable_below(feature, kind) if feature.project == project else []
     if asked.projectId is not None:
-        return view.visible_below(view.get("project", asked.projectId), kind)
-    cards = (view.card(each) for each in view.shelf.by_kind[kind])
+        return view.readable_below(view.get("project", asked.projectId), kind)
+    cards = (view.card(each) for each in view.task_cards.by_kind[kind])
     return [card for card in cards if card is not None]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def list_tags(tool_context: ToolContext, store: Store, principal: Principal, asked: ListTags) -> Answer:
     def look(view: View) -> Said:
         kind = asked.entityType.lower() if asked.entityType else None
-        counts = {tag: len(_bearers(view, tag, kind)) for tag in view.shelf.tagged}
+        counts = {tag: len(_bearers(view, tag, kind)) for tag in view.task_cards.tagged}
         tags = [{"tag": tag, "count": count} for tag, count in counts.items() if count]
         tags.sort(key=lambda each: (-counts[str(each["tag"])], each["tag"]))
         return listing("tags", tags, len(tags), ANSWER_BYTES_MAX) | {"count": len(tags)}
@@ -69,9 +69,9 @@ def _problems(old: str, new: str) -> list[str]:
 
 def _bearers(view: View, tag: str, kind: str | None = None) -> list[Card]:
     """Oldest first."""
-    cards = (view.card(each) for each in view.shelf.tagged.get(tag, ()))
+    cards = (view.card(each) for each in view.task_cards.tagged.get(tag, ()))
     found = [card for card in cards if card is not None and kind in (None, card.kind)]
-    return sorted(view.visible(found), key=lambda card: card.created)
+    return sorted(view.readable(found), key=lambda card: card.created)
 
 
 def _line(view: View, card: Card) -> Said:

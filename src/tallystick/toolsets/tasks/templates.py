@@ -47,7 +47,7 @@ async def query_templates(
     def look(view: View) -> Said:
         if asked.operation == "get":
             return {"template": template_of(view, _get(view, asked.id)[0], with_sections=True)}
-        ids = sorted(view.shelf.templates, key=view.shelf.templates.__getitem__)
+        ids = sorted(view.task_cards.templates, key=view.task_cards.templates.__getitem__)
         fits = [each for each in (template_of(view, each) for each in ids) if _fits(each, asked)]
         found = view.read_filter.readable(fits, lambda template: str(template["id"]))
         return listing("templates", found, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
@@ -81,7 +81,7 @@ def _sections(attrs: Said) -> list[Said]:
 
 def _get(view: View, reference: str | None) -> tuple[str, Said]:
     for template_id in (reference, find_uuid(reference or "")):
-        if template_id and template_id in view.shelf.templates and view.read_filter.allows(template_id):
+        if template_id and template_id in view.task_cards.templates and view.read_filter.allows(template_id):
             return template_id, view.attrs(template_id)
     raise not_found("template", reference or "")
 
@@ -138,7 +138,7 @@ def _create(view: View, asked: ManageTemplate, new: str) -> Said:
 
 
 def _check_name(view: View, name: str, own: str | None = None) -> None:
-    taken = (other for other, known in view.shelf.templates.items() if known.casefold() == name.casefold())
+    taken = (other for other, known in view.task_cards.templates.items() if known.casefold() == name.casefold())
     other = next((each for each in taken if each != own), None)
     if other is not None:
         raise Conflict(

@@ -84,13 +84,13 @@ def _get(view: View, asked: Step) -> Card:
 def _check_unblocked(view: View, card: Card) -> None:
     if not view.blockers(card):
         return
-    told, reason = view.blockers(card), view.said(card.id).get("blockedReason")
-    named_ = ", ".join(f"{each} ({reason})" if each == NO_OP and reason else each for each in told)
+    blockers, reason = view.blockers(card), view.said(card.id).get("blockedReason")
+    named_ = ", ".join(f"{each} ({reason})" if each == NO_OP and reason else each for each in blockers)
     raise Conflict(
         f"Cannot advance: {card.kind} is blocked by {named_ or 'what you may not read'}",
         code="BLOCKED",
         hint="finish what it waits for, or unblock it",
-        details={"blockedBy": told} | said(blockedReason=reason),
+        details={"blockedBy": blockers} | said(blockedReason=reason),
     )
 
 

@@ -52,8 +52,8 @@ class View:
         self.state = state
         self.read_filter = read_filter or ReadFilter(state)
         self.graph = state.derived(WorkGraph)
-        self.shelf = state.derived(TaskCards)
-        self.pipelines = self.shelf.pipelines or pipelines
+        self.task_cards = state.derived(TaskCards)
+        self.pipelines = self.task_cards.pipelines or pipelines
         self.job: str | None = None
         """The feature or task that the draft is about."""
         self.claimant = claimant
@@ -70,7 +70,7 @@ class View:
         """By its id as it was made, or by a UUID in any spelling. What may not be read is not there."""
         for entity_id in (reference, find_uuid(reference or "")):
             card = self.card(entity_id) if entity_id else None
-            if card is not None and (kind is None or card.kind == kind) and self.shows(card):
+            if card is not None and (kind is None or card.kind == kind) and self.may_read(card):
                 return card
         return None
 
@@ -81,12 +81,12 @@ class View:
         other = self.find(reference)
         raise not_found(kind, reference or "", f"it is a {other.kind}" if other is not None else None)
 
-    def shows(self, card: Card) -> bool:
-        """Whether it may be told of; what is being drawn may be."""
+    def may_read(self, card: Card) -> bool:
+        """Whether it may be read; what is being drawn may be."""
         return card.id in self._cards or self.read_filter.allows(card.id)
 
     def card(self, entity_id: str) -> Card | None:
-        return self._cards[entity_id] if entity_id in self._cards else self.shelf.find(entity_id)
+        return self._cards[entity_id] if entity_id in self._cards else self.task_cards.find(entity_id)
 
     def attrs(self, entity_id: str) -> Said:
         """Of what is known to be there."""
@@ -128,10 +128,10 @@ class View:
         row = self.graph.find(task_id)
         cards = (self.card(each.id) for each in row.above()) if row is not None else ()
         feature = next((card for card in cards if card is not None and card.kind == "feature"), None)
-        return feature if feature is not None and self.shows(feature) else None
+        return feature if feature is not None and self.may_read(feature) else None
 
     def below(self, card: Card, kind: str) -> list[Card]:
-        """What a project, feature or task holds, oldest first. All of it: `visible_below` is for answers."""
+        """What a project, feature or task holds, oldest first. All of it: `readable_below` is for answers."""
         if card.kind == "project":
             board = self.graph.boards.get(card.id)
             ids = [self.graph.by_number[number].id for number in board.members] if board is not None else []
@@ -142,26 +142,26 @@ class View:
         found = [each for each in cards if each is not None and each.kind == kind]
         return sorted(found, key=lambda c: c.created)
 
-    def visible_below(self, card: Card, kind: str) -> list[Card]:
-        return self.visible(self.below(card, kind))
+    def readable_below(self, card: Card, kind: str) -> list[Card]:
+        return self.readable(self.below(card, kind))
 
-    def visible(self, cards: Iterable[Card]) -> list[Card]:
-        """Those that may be told of."""
+    def readable(self, cards: Iterable[Card]) -> list[Card]:
+        """Those that may be read."""
         return self.read_filter.readable(cards, lambda card: card.id)
 
     def sections(self, entity_id: str) -> list[str]:
-        """In order, as far as they may be told of."""
+        """In order, as far as they may be read."""
         return self.read_filter.readable(self.all_sections(entity_id))
 
     def all_sections(self, entity_id: str) -> list[str]:
-        """Also those that may not be told of."""
+        """Also those that may not be read."""
         return self.state.derived(Sections).of(entity_id)
 
     # -- who waits for whom
 
     def blockers(self, card: Card) -> list[str]:
         """What work resolved, or was closed here, blocks nobody; what will never be done still does. Nor does what
-        may not be read: to be held up by it would be to be told of it."""
+        may not be read: to be held up by it would show it."""
         row = self.graph.find(card.id)
         waits_for = dict.fromkeys(each.id for each in row.depends_on if each.board is not None) if row else {}
         blocking = [each for each in waits_for if self._blocks(each)]
@@ -172,14 +172,14 @@ class View:
         return card.status != CLOSED if card is not None else self.row(entity_id).open
 
     def dependents(self, card: Card) -> list[Card]:
-        """As far as they may be told of."""
+        """As far as they may be read."""
         row = self.graph.find(card.id)
         ids = dict.fromkeys(each.id for each in row.dependents if each.board is not None) if row else {}
         found = (self.card(each) for each in ids)
-        return self.visible(each for each in found if each is not None)
+        return self.readable(each for each in found if each is not None)
 
     def related(self, entity_id: str) -> list[str]:
-        """Read from both ends, as far as they may be told of."""
+        """Read from both ends, as far as they may be read."""
         links = (
             [(link["from"], link["rel"], link["to"]) for link in self._builder.links(entity_id)]
             if self._builder is not None
@@ -217,7 +217,7 @@ class View:
         merged = {name: value for name, value in {**self.said(card.id), **(task or {})}.items() if value is not None}
         if card.kind == "project":
             attrs = {**self.attrs(card.id), **changes, "task": merged | {"rev": self.version(card) + 1}}
-            # Past the sketch: nothing that is drawn beside it depends on what a project is called.
+            # Past the draft builder: nothing that is drawn beside it depends on what a project is called.
             self.put_other(card.id, PROJECT, attrs)
             return self._note(card.id, PROJECT, attrs)
         self.lock_pipelines()
@@ -247,7 +247,7 @@ class View:
             raise Conflict(
                 f"Cannot advance: {card.kind} is claimed by {by} since {since}",
                 code="CLAIMED",
-                hint="get_next_task tells what is free",
+                hint="get_next_task finds what is free",
                 details={"claimedBy": by, "claimedAt": since},
             )
         return {"properties": self.claimant.take(self._properties(card))}
@@ -280,7 +280,7 @@ class View:
 
     def lock_pipelines(self) -> None:
         """From the first feature or task on: what the steps mean must not change under them."""
-        if self.shelf.pipelines is not None or PIPELINES_ID in self._others or self.state.owner(PIPELINES_ID):
+        if self.task_cards.pipelines is not None or PIPELINES_ID in self._others or self.state.owner(PIPELINES_ID):
             return
         attrs: Said = {"feature": list(self.pipelines.feature), "task": list(self.pipelines.task)}
         self.put_other(PIPELINES_ID, PIPELINES, attrs)
@@ -309,7 +309,7 @@ class View:
     # -- time
 
     def times(self, entity_id: str, answer: Said) -> None:
-        """When it was made and changed; told once it is, where it is being so."""
+        """When it was made and changed; filled in once it is written."""
         lived, node = self.state.summary(entity_id), self.state.node(entity_id)
         drawn = entity_id in self._cards or entity_id in self._others
         answer["createdAt"] = lived.created_at if lived else self._now

@@ -1,7 +1,7 @@
 """The work vocabulary: a graph of work that hands out the next task.
 
 Ten words. This file is their table; `arguments` says what may be asked, `answers` what is
-said back, `tool_context` how a draft is sketched and handed in, and each tool has a file of its own.
+said back, `tool_context` how drafts are built and written, and each tool has a file of its own.
 Answers have no envelope, and ids are short: agents read every character.
 """
 
@@ -57,7 +57,7 @@ def toolset(
     claims: Claims | None = None,
     ids: Callable[[], str] = new_id,
 ) -> Toolset:
-    """`knowledge` tells what is known of the files of a node."""
+    """`knowledge` finds what is known of the files of a node."""
     return toolset_with(ToolContext(clock=clock, settings=settings, knowledge=knowledge, claims=claims, ids=ids))
 
 

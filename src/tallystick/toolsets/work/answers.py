@@ -105,7 +105,7 @@ def children_of(row: Row, read_filter: ReadFilter, most: int) -> tuple[list[Row]
 
 
 def counts_of(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> Said:
-    """Of the nodes that may be told of. Of many only the first are asked about, and `partial` says so."""
+    """Of the nodes that may be read. Of many only the first are asked about, and `partial` says so."""
     if not read_filter.narrows:
         return dict(board.counts())
     members = board.members[:_MEMBERS_COUNTED]
@@ -124,7 +124,7 @@ def counts_of(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> Said:
 
 
 def first(read_filter: ReadFilter, rows: Iterable[Row], count: int) -> list[Row]:
-    """So many of them that may be told of."""
+    """The first so many that may be read."""
     return read_filter.first(rows, lambda row: read_filter.allows(row.id), count)
 
 
@@ -137,12 +137,14 @@ def evidence_entry(kind: str, ref: str, agent: str, milliseconds: int) -> Said:
 
 
 def newly_actionable(builder: DraftBuilder, read_filter: ReadFilter) -> Said:
-    """The key and, when they are too many to be told, how many were left out."""
+    """The key and, when there are too many, how many were left out."""
     rows = builder.newly_actionable()
     if read_filter.narrows:
         rows = first(read_filter, rows, _NEWLY_COUNTED)
-    told = (read_filter.warned(row.id, {"id": row.id, "summary": builder.attrs(row.id).get("summary")}) for row in rows)
-    shown = that_fit(told, PART_BYTES_MAX * 2)
+    summaries = (
+        read_filter.warned(row.id, {"id": row.id, "summary": builder.attrs(row.id).get("summary")}) for row in rows
+    )
+    shown = that_fit(summaries, PART_BYTES_MAX * 2)
     omitted = len(rows) - len(shown)
     return {"newly_actionable": shown} | ({"newly_actionable_omitted": omitted} if omitted else {})
 

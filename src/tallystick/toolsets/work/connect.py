@@ -30,23 +30,23 @@ Rejection = tuple[str, str]
 async def connect(tool_context: ToolContext, store: Store, principal: Principal, asked: ConnectArguments) -> Answer:
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
         rejected: list[Said] = []
-        told = AnswerBuilder({"applied": 0})
+        answer = AnswerBuilder({"applied": 0})
         for edge in asked.edges:
-            refusal = _apply(builder, edge, told.warnings, read_filter)
+            refusal = _apply(builder, edge, answer.warnings, read_filter)
             if refusal is None:
-                told.data["applied"] += 1
+                answer.data["applied"] += 1
             else:
                 reason, detail = refusal
                 rejected.append({"from": edge.source, "to": edge.to, "reason": reason, "detail": detail})
         if rejected:
-            told.data |= _shown(rejected)
+            answer.data |= _shown(rejected)
         newly = newly_actionable(builder, read_filter)
-        return AnswerBuilder(told.data | (newly if newly["newly_actionable"] else {}), told.warnings)
+        return AnswerBuilder(answer.data | (newly if newly["newly_actionable"] else {}), answer.warnings)
 
     sources = {edge.source for edge in asked.edges}
     only = sources.pop() if len(sources) == 1 else None
-    told, _ = await tool_context.write(store, principal, TOOL, draw, resource=only)
-    return Answer(told.complete())
+    answer, _ = await tool_context.write(store, principal, TOOL, draw, resource=only)
+    return Answer(answer.complete())
 
 
 def _apply(

@@ -32,7 +32,7 @@ T = TypeVar("T")
 class OntologyDocument(Protocol):
     @property
     def data(self) -> dict[str, Any]:
-        """As it is told; empty when nothing is known."""
+        """As it goes into an answer; empty when nothing is known."""
         ...
 
 
@@ -138,7 +138,7 @@ class ToolContext:
         *,
         resource: str | None = None,
     ) -> T:
-        """`look` tells what it sees, and may be called several times."""
+        """`look` may be called several times."""
         return await store.read(
             principal,
             action,

@@ -51,7 +51,7 @@ def merged_into(state: State, node_id: str) -> str | None:
 
 
 def get_project(graph: WorkGraph, read_filter: ReadFilter, name: str) -> Board:
-    """By its name or its root's id. Raises NotFound, telling the names there are, also for what may not be read."""
+    """By its name or its root's id. Raises NotFound, naming those there are, also for what may not be read."""
     board = find_project(graph, read_filter, name)
     if board is None or not read_filter.allows(board.id):
         known = projects_of(graph, read_filter)
@@ -88,7 +88,7 @@ def named(boards: list[Board]) -> dict[str, Any]:
 
 
 def projects_of(graph: WorkGraph, read_filter: ReadFilter) -> list[Board]:
-    """Those that may be told of, oldest first."""
+    """Those that may be read, oldest first."""
     return read_filter.readable(graph.projects(), lambda board: board.id)
 
 
@@ -107,7 +107,7 @@ def cycle(names: Sequence[str], kind: str = "Dependency", read_filter: ReadFilte
 
 
 def shortened(names: Sequence[str], read_filter: ReadFilter | None = None) -> list[str]:
-    """A long way is told by its ends; what may not be read is neither named nor counted."""
+    """Of a long path only the ends are given; what may not be read is neither named nor counted."""
     half = _PATH_SHOWN // 2
     named = list(names) if read_filter is None else _named(names, read_filter)
     if len(named) > _PATH_SHOWN:
@@ -116,10 +116,10 @@ def shortened(names: Sequence[str], read_filter: ReadFilter | None = None) -> li
 
 
 def _named(names: Sequence[str], read_filter: ReadFilter) -> list[str]:
-    told: list[str] = []
+    path: list[str] = []
     for name in names:
         if read_filter.allows(name):
-            told.append(name)
-        elif told[-1:] != [_WITHHELD]:
-            told.append(_WITHHELD)
-    return told
+            path.append(name)
+        elif path[-1:] != [_WITHHELD]:
+            path.append(_WITHHELD)
+    return path

@@ -86,16 +86,16 @@ def _place(cursor: str) -> int:
 def _event(state: State, node_id: str, step: Step, read_filter: ReadFilter) -> Said | None:
     """None for what is no event of this node: the far end of an edge, and the grave of a merged one."""
     if step.commit.operation in EDGE_VERBS:
-        told = _edge_event(node_id, step)
+        event_kind = _edge_event(node_id, step)
     elif step.commit.operation is Verb.UPSERT_NODE:
-        told = _node_event(state, node_id, step, read_filter)
+        event_kind = _node_event(state, node_id, step, read_filter)
     elif step.commit.operation is Verb.REDACT_NODE:
-        told = "redacted", []
+        event_kind = "redacted", []
     else:
-        told = None if _was_merged(state, node_id, step) else ("deleted", [])
-    if told is None:
+        event_kind = None if _was_merged(state, node_id, step) else ("deleted", [])
+    if event_kind is None:
         return None
-    action, changes = told
+    action, changes = event_kind
     event: Said = {"timestamp": step.commit.timestamp, "agent": step.commit.actor, "action": action}
     if step.commit.reason is not None:
         event["reason"] = step.commit.reason

@@ -47,7 +47,7 @@ _DEPENDENCIES_SHOWN = 20
 class Seen(msgspec.Struct):
     answer: Said
     known: Sequence[OntologyDocument] = ()
-    """What of it is knowledge, to be told whether it is fresh: outside the look, since git is asked."""
+    """Knowledge in it whose freshness is added outside the look: that asks git."""
 
 
 async def next_(tool_context: ToolContext, store: Store, principal: Principal, asked: NextArguments) -> Answer:
@@ -193,8 +193,8 @@ def _dependencies(state: State, row: Row, read_filter: ReadFilter) -> Said:
     unique = list(dict.fromkeys(each for each in row.depends_on if each.board is not None))
     if read_filter.narrows:
         unique = first(read_filter, unique, _DEPENDENCIES_SHOWN + 1)
-    told = (read_filter.warned(each.id, _dependency(state, each)) for each in unique[:_DEPENDENCIES_SHOWN])
-    return listing("resolved_deps", told, len(unique), 2 * PART_BYTES_MAX, note="resolved_deps_omitted")
+    entries = (read_filter.warned(each.id, _dependency(state, each)) for each in unique[:_DEPENDENCIES_SHOWN])
+    return listing("resolved_deps", entries, len(unique), 2 * PART_BYTES_MAX, note="resolved_deps_omitted")
 
 
 def _dependency(state: State, row: Row) -> Said:

@@ -53,12 +53,12 @@ async def plan(tool_context: ToolContext, store: Store, principal: Principal, as
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
         check_unused(builder.state, ids)
         batch = _Batch(builder.state, builder.graph, read_filter, asked.nodes, ids, opened)
-        told = AnswerBuilder({"created": created}, batch.warnings())
+        answer = AnswerBuilder({"created": created}, batch.warnings())
         batch.builder(builder)
-        return told
+        return answer
 
-    told, _ = await tool_context.write(store, principal, TOOL, draw)
-    return Answer(told.complete())
+    answer, _ = await tool_context.write(store, principal, TOOL, draw)
+    return Answer(answer.complete())
 
 
 def check_refs(nodes: Sequence[PlannedNode]) -> None:

@@ -106,14 +106,14 @@ def _line(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter)
     updates = (graph.by_update[each] for each in reversed(board.updates))
     newest = [get_node(state, row.id) for row in first(read_filter, updates, 1)]
     root = _root(state, graph, board, read_filter)
-    told: Said = {
+    entry: Said = {
         "id": root.id if root is not None else None,
         "project": board.name,
         "summary": (root or project).attrs.get("summary"),
         **{name: counts[name] for name in ("total", "resolved", "dropped", "unresolved", "partial") if name in counts},
         "updated_at": (newest or [project])[0].provenance.timestamp,
     }
-    return read_filter.warned(root.id if root is not None else board.id, told)
+    return read_filter.warned(root.id if root is not None else board.id, entry)
 
 
 def _root(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter) -> Node | None:

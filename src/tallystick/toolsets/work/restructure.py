@@ -34,19 +34,19 @@ async def restructure(
     check_operations(asked.operations)
 
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
-        told = AnswerBuilder({"applied": len(asked.operations), "details": []})
-        work = _Work(tool_context, builder, read_filter, principal.actor, told.warnings)
+        answer = AnswerBuilder({"applied": len(asked.operations), "details": []})
+        work = _Work(tool_context, builder, read_filter, principal.actor, answer.warnings)
         for number, operation in enumerate(asked.operations):
             node_id, result = _one(work, operation, number)
-            told.data["details"].append({"op": operation.op, "node_id": node_id, "result": result})
+            answer.data["details"].append({"op": operation.op, "node_id": node_id, "result": result})
         newly = newly_actionable(builder, read_filter)
         if newly["newly_actionable"] or any(operation.op == "drop" for operation in asked.operations):
-            told.data |= newly
-        return told
+            answer.data |= newly
+        return answer
 
     # Of several, what each deletes is asked about when it is known what they come to.
     only = asked.operations[0] if len(asked.operations) == 1 else None
-    told, _ = await tool_context.write(
+    answer, _ = await tool_context.write(
         store,
         principal,
         TOOL,
@@ -55,7 +55,7 @@ async def restructure(
         resource=(only.node_id or only.source) if only is not None else None,
         reason=only.reason if only is not None else None,
     )
-    return Answer(told.complete())
+    return Answer(answer.complete())
 
 
 def check_operations(operations: list[Operation]) -> None:
@@ -79,7 +79,7 @@ def _one(work: _Work, operation: Operation, number: int) -> tuple[str, str]:
 
 
 class _Work:
-    """What the operations of one call do to the sketch."""
+    """What the operations of one call do to the draft."""
 
     def __init__(
         self, tool_context: ToolContext, builder: DraftBuilder, read_filter: ReadFilter, agent: str, warnings: list[str]

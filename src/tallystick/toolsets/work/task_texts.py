@@ -15,7 +15,7 @@ _SECTIONS_READ = 200
 
 
 def sections_of(state: State, node_id: str, read_filter: ReadFilter) -> list[Node]:
-    """In order, as far as they may be told of."""
+    """In order, as far as they may be read."""
     ids = state.derived(Sections).of(node_id)[:_SECTIONS_READ]
     return [get_node(state, each) for each in read_filter.readable(ids)]
 

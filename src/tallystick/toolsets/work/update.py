@@ -31,33 +31,33 @@ TOOL = "graph_update"
 
 async def update(tool_context: ToolContext, store: Store, principal: Principal, asked: UpdateArguments) -> Answer:
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
-        told = AnswerBuilder({"updated": []})
+        answer = AnswerBuilder({"updated": []})
         resolved = False
         for each in asked.updates:
             row = get_row(builder.state, builder.graph, read_filter, each.node_id)
             was_resolved = row.resolved
             _apply(tool_context, builder, principal.actor, each)
             attrs = builder.attrs(each.node_id)
-            told.data["updated"].append({"node_id": each.node_id, "rev": revision(attrs)})
+            answer.data["updated"].append({"node_id": each.node_id, "rev": revision(attrs)})
             if row.resolved and not was_resolved:
                 resolved = True
-                _check_evidence(tool_context, told, each.node_id, attrs)
+                _check_evidence(tool_context, answer, each.node_id, attrs)
         newly = newly_actionable(builder, read_filter)
         if resolved or newly["newly_actionable"]:
-            told.data |= newly
-        return told
+            answer.data |= newly
+        return answer
 
     ids = {each.node_id for each in asked.updates}
-    told, _ = await tool_context.write(store, principal, TOOL, draw, resource=ids.pop() if len(ids) == 1 else None)
-    return Answer(told.complete())
+    answer, _ = await tool_context.write(store, principal, TOOL, draw, resource=ids.pop() if len(ids) == 1 else None)
+    return Answer(answer.complete())
 
 
-def _check_evidence(tool_context: ToolContext, told: AnswerBuilder, node_id: str, attrs: Said) -> None:
+def _check_evidence(tool_context: ToolContext, answer: AnswerBuilder, node_id: str, attrs: Said) -> None:
     if entries(attrs, "evidence"):
         return
     if tool_context.settings.require_evidence:
         raise invalid(f"'{node_id}' cannot be resolved without evidence: say what shows that it is done")
-    told.warnings.append(f"'{node_id}' was resolved without evidence")
+    answer.warnings.append(f"'{node_id}' was resolved without evidence")
 
 
 def _apply(tool_context: ToolContext, builder: DraftBuilder, agent: str, asked: UpdateArgument) -> None:
