@@ -10,8 +10,8 @@ import pytest
 
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.policy.replay import replay
+from tests.multi_tenant import MultiTenantStore, bytes_of, multi_tenant_store
 from tests.policy.gated_partition import AwaitedPolicy
-from tests.shared_base import Shared, bytes_of, shared
 
 ALICE = Principal(actor="alice", tenant="acme")
 BOB = Principal(actor="bob", tenant="acme", trusted=False)
@@ -40,15 +40,17 @@ Make = Callable[[Callable[[Request], bool]], Any]
 BOTH = pytest.mark.parametrize("make", [RulePolicy, AwaitedPolicy], ids=["in process", "distant"])
 
 
-async def written(base: Shared, who: Principal, **asked: Any) -> dict[str, Any]:
+async def written(base: MultiTenantStore, who: Principal, **asked: Any) -> dict[str, Any]:
     return await base.call(who, "memory.write", **asked)
 
 
-async def linked(base: Shared, who: Principal, source: str, rel: str, target: str, **more: Any) -> dict[str, Any]:
+async def linked(
+    base: MultiTenantStore, who: Principal, source: str, rel: str, target: str, **more: Any
+) -> dict[str, Any]:
     return await written(base, who, op="UPSERT_EDGE", edge={"from": source, "rel": rel, "to": target, **more})
 
 
-async def peopled(base: Shared) -> None:
+async def peopled(base: MultiTenantStore) -> None:
     for name, kind in (("plan", "note"), ("goal", "note"), ("hidden", "secret"), ("deeper", "secret")):
         await base.node(ALICE, name, kind)
     await linked(base, ALICE, "hidden", "leads_to", "deeper", id="e1")
@@ -63,7 +65,7 @@ def without(told: dict[str, Any], name: str) -> bytes:
 
 @BOTH
 async def test_an_edge_id_is_taken_whoever_took_it(tmp_path: Path, make: Make) -> None:
-    async with shared(tmp_path, make(rule)) as base:
+    async with multi_tenant_store(tmp_path, make(rule)) as base:
         await peopled(base)
         told = await linked(base, BOB, "plan", "leads_to", "goal", id="e1")
         assert told["error"] == "EDGE_ID_TAKEN"
@@ -73,7 +75,7 @@ async def test_an_edge_id_is_taken_whoever_took_it(tmp_path: Path, make: Make) -
 
 @BOTH
 async def test_an_end_that_may_not_be_read_is_missing(tmp_path: Path, make: Make) -> None:
-    async with shared(tmp_path, make(rule)) as base:
+    async with multi_tenant_store(tmp_path, make(rule)) as base:
         await peopled(base)
         for ends in (("plan", "{}"), ("{}", "plan"), ("{}", "{}")):
             told = []
@@ -89,7 +91,7 @@ async def test_an_end_that_may_not_be_read_is_missing(tmp_path: Path, make: Make
 @pytest.mark.parametrize("edge", ["e1", "e2"], ids=["that may be deleted", "that may not be"])
 async def test_an_edge_to_what_may_not_be_read_is_not_there(tmp_path: Path, make: Make, op: str, edge: str) -> None:
     why = {"reason": "x"} if op == "REDACT_EDGE" else {}
-    async with shared(tmp_path, make(rule)) as base:
+    async with multi_tenant_store(tmp_path, make(rule)) as base:
         await peopled(base)
         position = base.store.position(BOB)
         told = [without(await written(base, BOB, op=op, edge_id=name, **why), name) for name in (edge, "e9")]
@@ -103,7 +105,7 @@ async def test_an_edge_to_what_may_not_be_read_is_not_there(tmp_path: Path, make
 
 @BOTH
 async def test_edges_that_may_not_be_known_of_are_not_counted_when_they_go(tmp_path: Path, make: Make) -> None:
-    async with shared(tmp_path, make(rule)) as base:
+    async with multi_tenant_store(tmp_path, make(rule)) as base:
         await peopled(base)
         await linked(base, ALICE, "plan", "leads_to", "goal")
         told = await written(base, BOB, op="DELETE_NODE", node_id="plan", nonce="n")
@@ -117,7 +119,7 @@ async def test_whose_it_is_is_told_only_to_who_may_read_it(tmp_path: Path, make:
     def no_deletions(request: Request) -> bool:
         return request.action is not Action.DELETE and rule(request)
 
-    async with shared(tmp_path, make(no_deletions)) as base:
+    async with multi_tenant_store(tmp_path, make(no_deletions)) as base:
         await peopled(base)
         told = {}
         for name in ("plan", "hidden"):
@@ -130,7 +132,7 @@ async def test_whose_it_is_is_told_only_to_who_may_read_it(tmp_path: Path, make:
 
 @BOTH
 async def test_an_id_that_another_toolset_has_says_nothing_of_what_it_is(tmp_path: Path, make: Make) -> None:
-    async with shared(tmp_path, make(hides_work)) as base:
+    async with multi_tenant_store(tmp_path, make(hides_work)) as base:
         told = await base.call(ALICE, "graph_open", project="bridge", goal="x")
         root = told["root"]["id"]
         told = await written(base, BOB, op="UPSERT_NODE", node={"id": root, "type": "note", "attrs": {}})
@@ -146,7 +148,7 @@ def hides_work(request: Request) -> bool:
 
 @BOTH
 async def test_the_policy_is_told_the_type_that_is_written_and_the_one_that_was(tmp_path: Path, make: Make) -> None:
-    async with shared(tmp_path, make(rule)) as base:
+    async with multi_tenant_store(tmp_path, make(rule)) as base:
         await base.node(BOB, "n", "note")
         for node in ({"id": "new", "type": "sealed", "attrs": {}}, {"id": "n", "type": "sealed", "attrs": {}}):
             told = await written(base, BOB, op="UPSERT_NODE", node=node)
@@ -161,7 +163,7 @@ async def test_the_policy_is_told_the_type_that_is_written_and_the_one_that_was(
 @BOTH
 async def test_types_are_asked_about_whichever_tool_writes_them(tmp_path: Path, make: Make) -> None:
     policy = make(rule)
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await base.call(ALICE, "create_ontology", node_types=["sealed", "note"], connection_types=[])
         asked = {"content": "x", "encoding": "utf-8", "format": "md"}
         told = await base.call(BOB, "create_node", type="sealed", **asked)
@@ -180,7 +182,7 @@ async def test_types_are_asked_about_whichever_tool_writes_them(tmp_path: Path, 
 
 @BOTH
 async def test_writing_in_somebody_elses_name_is_a_denial_like_any_other(tmp_path: Path, make: Make) -> None:
-    async with shared(tmp_path, make(rule)) as base:
+    async with multi_tenant_store(tmp_path, make(rule)) as base:
         node = {"id": "n", "type": "note", "attrs": {}}
         told = await written(base, BOB, op="UPSERT_NODE", node=node, actor="alice")
         assert (told["error"], told["message"]) == ("AUTHORIZATION_DENIED", "actor 'bob' cannot write as 'alice'")

@@ -10,8 +10,8 @@ import pytest
 from tallystick.audit import Event, Narrowed
 from tallystick.audit.proof import events
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request
+from tests.multi_tenant import MultiTenantStore, bytes_of, multi_tenant_store
 from tests.policy.gated_partition import AwaitedPolicy, Counting
-from tests.shared_base import Shared, bytes_of, shared
 
 ALICE = Principal(actor="alice", tenant="acme")
 BOB = Principal(actor="bob", tenant="acme")
@@ -37,7 +37,7 @@ def policies() -> list[Policy | DistantPolicy]:
 BOTH = pytest.mark.parametrize("policy", policies(), ids=["in process", "distant"])
 
 
-async def plans(base: Shared) -> None:
+async def plans(base: MultiTenantStore) -> None:
     """plan → hidden → goal, plan → open → goal: alice's secret is in the middle of one way."""
     for name, kind in (("plan", "note"), ("hidden", "secret"), ("open", "note"), ("goal", "note")):
         await base.node(ALICE, name, kind, said=f"about {name}")
@@ -51,7 +51,7 @@ def ids(told: dict[str, Any]) -> list[str]:
 
 @BOTH
 async def test_a_search_tells_nothing_of_what_may_not_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await plans(base)
         told = await base.call(BOB, "memory.search")
         assert (ids(told), told["pagination"]["total"]) == (["plan", "open", "goal"], 3)
@@ -62,7 +62,7 @@ async def test_a_search_tells_nothing_of_what_may_not_be_read(tmp_path: Path, po
 
 @BOTH
 async def test_pages_and_totals_are_those_of_what_may_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         for number in range(60):
             await base.node(ALICE, f"n{number:02}", "note" if number % 10 == 0 else "secret")
         seen: list[str] = []
@@ -77,7 +77,7 @@ async def test_pages_and_totals_are_those_of_what_may_be_read(tmp_path: Path, po
 
 @BOTH
 async def test_a_walk_goes_round_what_may_not_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await plans(base)
         told = await base.call(BOB, "memory.search", entity_id="plan", traversal={"hops": 2})
         assert [path["path"] for path in told["paths"]] == [["plan", "open", "goal"]]
@@ -88,7 +88,7 @@ async def test_a_walk_goes_round_what_may_not_be_read(tmp_path: Path, policy: Po
 
 @BOTH
 async def test_edges_to_what_may_not_be_read_are_withheld(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await plans(base)
         told = await base.call(BOB, "memory.read", entity_id="plan", include_edges=True)
         assert [edge["to"] for edge in told["edges"]] == ["open"]
@@ -100,7 +100,7 @@ async def test_edges_to_what_may_not_be_read_are_withheld(tmp_path: Path, policy
 async def test_a_full_history_leaves_out_edges_to_what_may_not_be_read(
     tmp_path: Path, policy: Policy | DistantPolicy
 ) -> None:
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await plans(base)
         for form in ("json", "csv", "openlineage_v1"):
             told = await base.call(BOB, "memory.lineage", entity_id="plan", depth="full", export_format=form)
@@ -113,7 +113,7 @@ async def test_a_full_history_leaves_out_edges_to_what_may_not_be_read(
 
 @BOTH
 async def test_a_summary_counts_nothing_that_is_withheld(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await plans(base)
         await base.edge(ALICE, "plan", "leads_to", "hidden")
         for who in (ALICE, BOB):
@@ -125,7 +125,7 @@ async def test_a_summary_counts_nothing_that_is_withheld(tmp_path: Path, policy:
 
 @BOTH
 async def test_what_was_deleted_is_judged_by_what_it_was(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await base.node(ALICE, "hidden", "secret", said="once")
         position = (await base.call(ALICE, "memory.read", entity_id="hidden"))["position"]
         await base.call(ALICE, "memory.write", op="DELETE_NODE", node_id="hidden")
@@ -136,7 +136,7 @@ async def test_what_was_deleted_is_judged_by_what_it_was(tmp_path: Path, policy:
         assert ids(await base.call(ALICE, "memory.search", as_of=position)) == ["hidden"]
 
 
-async def typed(base: Shared) -> dict[str, str]:
+async def typed(base: MultiTenantStore) -> dict[str, str]:
     """Two memory nodes of different types, joined; alice's own."""
     cites = {"name": "cites", "from_types": ["note"], "to_types": ["secret"]}
     types = {"node_types": ["note", "secret"], "connection_types": [cites]}
@@ -156,7 +156,7 @@ async def typed(base: Shared) -> dict[str, str]:
 
 @BOTH
 async def test_typed_memory_is_listed_as_far_as_it_may_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         made = await typed(base)
         assert await base.call(BOB, "query_nodes") == {"node_ids": [made["note"]]}
         assert await base.call(BOB, "query_connections") == {"connection_ids": []}
@@ -171,7 +171,7 @@ async def test_typed_memory_is_listed_as_far_as_it_may_be_read(tmp_path: Path, p
 
 
 async def test_what_was_withheld_is_written_down(tmp_path: Path) -> None:
-    async with shared(tmp_path, RulePolicy()) as base:
+    async with multi_tenant_store(tmp_path, RulePolicy()) as base:
         await plans(base)
         await base.call(BOB, "memory.search")
         base.audit.flush()
@@ -181,7 +181,7 @@ async def test_what_was_withheld_is_written_down(tmp_path: Path) -> None:
 
 async def test_a_policy_that_narrows_nothing_is_asked_once_for_a_search(tmp_path: Path) -> None:
     policy = Counting("single-user")
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await plans(base)
         before = policy.asked
         assert len(ids(await base.call(BOB, "memory.search"))) == 4
@@ -189,6 +189,6 @@ async def test_a_policy_that_narrows_nothing_is_asked_once_for_a_search(tmp_path
 
 
 async def test_the_decision_on_the_search_itself_comes_first(tmp_path: Path) -> None:
-    async with shared(tmp_path, AwaitedPolicy(lambda request: request.action is not Action.SEARCH)) as base:
+    async with multi_tenant_store(tmp_path, AwaitedPolicy(lambda request: request.action is not Action.SEARCH)) as base:
         await base.node(ALICE, "plan")
         assert (await base.call(BOB, "memory.search"))["error"] == "AUTHORIZATION_DENIED"

@@ -20,7 +20,7 @@ from tallystick.state.trust import PAGE_ENTITIES, Trust
 from tests import command_line
 from tests.command_line import CommandLine
 from tests.commits_by_hand import entries
-from tests.state.book import Book
+from tests.state.logged_state import LoggedState
 from tests.toolsets.agent import Agent, working
 
 REASON = "poisoned pages"
@@ -208,34 +208,34 @@ def test_clearing_what_is_not_named_or_was_cleared_before_is_refused_and_changes
 
 
 def test_trust_that_followed_is_trust_that_was_built() -> None:
-    book = Book()
-    book.node("a")
+    logged = LoggedState()
+    logged.node("a")
 
-    def portrait(state: State) -> list[Any]:
+    def dump_state(state: State) -> list[Any]:
         found = state.derived(Trust)
         return [found.recalls(), [found.find(name) for name in ("a", "b", "c")]]
 
-    seen = [portrait(book.state)]
+    seen = [dump_state(logged.state)]
     sizes: list[int] = []
     for made in (
         trust.recall("r1", "one", ["a", "b"], {}),
         trust.recall("r2", "two", ["b", "c", "b"], {}),
-        lambda: trust.undo(book.state, "r2", None, ["b"]),
-        lambda: trust.redo(book.state, "r2", ["b"]),
+        lambda: trust.undo(logged.state, "r2", None, ["b"]),
+        lambda: trust.redo(logged.state, "r2", ["b"]),
         (Operation(Verb.UPSERT_NODE, {"id": "r1", "type": "trust/recall", "attrs": {"status": "undone"}}),),
         (Operation(Verb.DELETE_NODE, {"node_id": "r2/1"}),),
     ):
         operations = made() if callable(made) else made
         for operation in operations:
-            book.write(operation.verb, operation.payload)
+            logged.write(operation.verb, operation.payload)
         sizes.append(len(operations))
-        seen.append(portrait(book.state))
-        assert portrait(book.replayed()) == seen[-1]
+        seen.append(dump_state(logged.state))
+        assert dump_state(logged.replayed()) == seen[-1]
     assert [found.reason for found in seen[2][1] if found] == ["one", "two", "two"]
     while sizes:
         seen.pop()
-        book.undo(sizes.pop())
-        assert portrait(book.state) == seen[-1]
+        logged.undo(sizes.pop())
+        assert dump_state(logged.state) == seen[-1]
 
 
 # -- what came of it

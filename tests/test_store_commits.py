@@ -13,8 +13,8 @@ from tallystick.commits import Commit
 from tallystick.errors import Denied
 from tallystick.log import Entry
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Request
+from tests.multi_tenant import multi_tenant_store
 from tests.policy.gated_partition import AwaitedPolicy, Counting
-from tests.shared_base import shared
 from tests.test_narrowing import ALICE, BOB, BOTH, plans
 
 _EVERYTHING = Counting("single-user")
@@ -35,7 +35,7 @@ async def next_of(entries: AsyncGenerator[Entry], count: int) -> list[str]:
 
 @BOTH
 async def test_commits_are_those_about_what_may_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await plans(base)
         theirs = ["plan", "open", "goal", "plan>open", "open>goal"]
         assert await names(base.store.commits(BOB)) == theirs
@@ -45,7 +45,7 @@ async def test_commits_are_those_about_what_may_be_read(tmp_path: Path, policy: 
 
 @pytest.mark.parametrize("newest_first", [False, True])
 async def test_a_range_begins_behind_any_position(tmp_path: Path, newest_first: bool) -> None:
-    async with shared(tmp_path, _EVERYTHING) as base:
+    async with multi_tenant_store(tmp_path, _EVERYTHING) as base:
         await plans(base)
         whole = await names(base.store.commits(ALICE))
         for after in range(len(whole) + 2):
@@ -54,7 +54,7 @@ async def test_a_range_begins_behind_any_position(tmp_path: Path, newest_first: 
 
 
 async def test_the_stored_lines_are_handed_out(tmp_path: Path) -> None:
-    async with shared(tmp_path, _EVERYTHING) as base:
+    async with multi_tenant_store(tmp_path, _EVERYTHING) as base:
         await plans(base)
         lines = [entry.line async for entry in base.store.commits(ALICE)]
         stored = b"".join(path.read_bytes() for path in sorted((tmp_path / "acme/_system/log").iterdir()))
@@ -62,7 +62,7 @@ async def test_the_stored_lines_are_handed_out(tmp_path: Path) -> None:
 
 
 async def test_where_nothing_is_withheld_the_policy_is_asked_once(tmp_path: Path) -> None:
-    async with shared(tmp_path, Counting("single-user")) as base:
+    async with multi_tenant_store(tmp_path, Counting("single-user")) as base:
         for number in range(250):
             await base.node(ALICE, f"n{number}")
         before = len(base.decided("acme"))
@@ -75,7 +75,7 @@ def _asked(event: Decided) -> tuple[str, str | None]:
 
 
 async def test_who_may_not_search_gets_nothing_of_the_log(tmp_path: Path) -> None:
-    async with shared(tmp_path, AwaitedPolicy(lambda request: request.action is not Action.SEARCH)) as base:
+    async with multi_tenant_store(tmp_path, AwaitedPolicy(lambda request: request.action is not Action.SEARCH)) as base:
         with pytest.raises(Denied):
             await names(base.store.commits(BOB))
         await base.node(ALICE, "plan")
@@ -87,7 +87,7 @@ async def test_who_may_not_search_gets_nothing_of_the_log(tmp_path: Path) -> Non
 
 @BOTH
 async def test_what_arrives_is_watched_as_far_as_it_may_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await plans(base)
         arriving = base.store.watch(BOB, after=0)
         assert await next_of(arriving, 5) == ["plan", "open", "goal", "plan>open", "open>goal"]
@@ -99,7 +99,7 @@ async def test_what_arrives_is_watched_as_far_as_it_may_be_read(tmp_path: Path, 
 
 
 async def test_what_another_process_writes_arrives_too(tmp_path: Path) -> None:
-    async with shared(tmp_path, _EVERYTHING) as base, shared(tmp_path, _EVERYTHING) as other:
+    async with multi_tenant_store(tmp_path, _EVERYTHING) as base, multi_tenant_store(tmp_path, _EVERYTHING) as other:
         arriving = base.store.watch(ALICE, after=0)
         await other.node(ALICE, "theirs")
         assert await next_of(arriving, 1) == ["theirs"]
@@ -115,7 +115,7 @@ async def test_without_a_position_only_what_is_written_from_now_on_arrives(tmp_p
                 asked.set()
             return super().decide(request)
 
-    async with shared(tmp_path, Asked("single-user")) as base:
+    async with multi_tenant_store(tmp_path, Asked("single-user")) as base:
         await base.node(ALICE, "before")
         arriving = base.store.watch(ALICE)
         first = asyncio.ensure_future(next_of(arriving, 1))

@@ -14,7 +14,7 @@ from tallystick.partition import Partition
 from tallystick.policy import Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.tenants import Tenants
-from tests.shared_base import bytes_of, shared
+from tests.multi_tenant import bytes_of, multi_tenant_store
 
 ACME = Principal(actor="alice", tenant="acme", roles=("admin",))
 GLOBEX = Principal(actor="mallory", tenant="globex", roles=("admin",))
@@ -37,7 +37,7 @@ BY_ID = (
 async def test_another_tenants_id_is_refused_without_data(
     tmp_path: Path, tool: str, arguments: dict[str, object]
 ) -> None:
-    async with shared(tmp_path, Embedded("rbac")) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await base.node(GLOBEX, "theirs")
         await base.node(ACME, "ours", "note", said="for us alone")
         refused = await base.refused(GLOBEX, tool, **arguments)
@@ -56,13 +56,13 @@ async def test_another_tenants_id_is_refused_without_data(
 
 
 async def test_an_id_that_nobody_has_is_merely_not_found(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac")) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await base.node(ACME, "ours")
         assert (await base.call(GLOBEX, "memory.read", entity_id="nobodys"))["entity"] is None
 
 
 async def test_two_tenants_may_use_the_same_id_each_for_its_own(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac")) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await base.node(ACME, "plan", said="acme")
         await base.node(GLOBEX, "plan", said="globex")
         for who in (ACME, GLOBEX):
@@ -71,13 +71,13 @@ async def test_two_tenants_may_use_the_same_id_each_for_its_own(tmp_path: Path) 
 
 
 async def test_a_name_that_every_tenant_has_is_nobodys_id(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac")) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await base.node(ACME, "ontology", said="a trap")
         assert (await base.refused(GLOBEX, "get_ontology")).error.code == "ONTOLOGY_NOT_FOUND"
 
 
 async def test_ids_of_a_closed_tenant_stay_known_without_opening_it_again(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
         await base.node(ACME, "ours")
         base.seconds = 601
         await base.store.tenants.close_idle()
@@ -90,7 +90,7 @@ async def test_ids_of_a_closed_tenant_stay_known_without_opening_it_again(tmp_pa
 
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 async def test_another_tenants_edges_are_refused_like_its_nodes(tmp_path: Path, closed: bool) -> None:
-    async with shared(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
         for name in ("ours", "also_ours"):
             await base.node(ACME, name)
         await base.edge(ACME, "ours", "leads_to", "also_ours")
@@ -106,7 +106,7 @@ async def test_another_tenants_edges_are_refused_like_its_nodes(tmp_path: Path, 
 
 
 async def test_deleting_what_another_tenant_has_is_refused_and_what_nobody_has_is_not_found(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac")) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await base.node(ACME, "ours")
         for asked in ({"op": "DELETE_NODE"}, {"op": "REDACT_NODE", "reason": "curiosity"}):
             refused = await base.refused(GLOBEX, "memory.write", node_id="ours", **asked)
@@ -117,14 +117,14 @@ async def test_deleting_what_another_tenant_has_is_refused_and_what_nobody_has_i
 
 
 async def test_a_tenant_that_was_never_open_here_is_asked_too(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac")) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await base.node(ACME, "ours")
-    async with shared(tmp_path, Embedded("rbac")) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         assert (await base.call(GLOBEX, "memory.read", entity_id="ours"))["error"] == "AUTHORIZATION_DENIED"
 
 
 async def test_an_idle_tenant_is_closed_and_opened_again_by_the_next_call(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac"), idle_seconds=600, kept=frozenset(["globex"])) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac"), idle_seconds=600, kept=frozenset(["globex"])) as base:
         await base.node(ACME, "ours", said="kept")
         await base.node(GLOBEX, "theirs")
         base.seconds = 599
@@ -137,7 +137,7 @@ async def test_an_idle_tenant_is_closed_and_opened_again_by_the_next_call(tmp_pa
 
 
 async def test_too_many_are_closed_the_longest_unused_first(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac"), open_max=1) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac"), open_max=1) as base:
         await base.node(ACME, "ours")
         base.seconds = 1
         await base.node(GLOBEX, "theirs")
@@ -147,7 +147,7 @@ async def test_too_many_are_closed_the_longest_unused_first(tmp_path: Path) -> N
 
 
 async def test_a_tenant_in_use_is_not_closed(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
         await base.node(ACME, "ours")
         async with base.store.tenants.using("acme"):
             base.seconds = 10_000
@@ -156,7 +156,7 @@ async def test_a_tenant_in_use_is_not_closed(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_meets_a_tenant_being_closed_waits_and_opens_it_again(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
         await base.node(ACME, "ours")
         base.seconds = 601
         closing = asyncio.create_task(base.store.tenants.close_idle())
@@ -183,7 +183,7 @@ async def test_a_log_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "../acme", "Acme", "a" * 64, "acme\n", "a.b"])
 async def test_what_is_no_tenant_id_opens_nothing(tmp_path: Path, name: str) -> None:
-    async with shared(tmp_path, Embedded("rbac")) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         with pytest.raises(InvalidArgument):
             async with base.store.tenants.using(name):
                 raise AssertionError("it never opens")
@@ -191,7 +191,7 @@ async def test_what_is_no_tenant_id_opens_nothing(tmp_path: Path, name: str) -> 
 
 
 async def test_a_closed_tenant_lets_go_of_what_it_held_even_if_the_collector_never_looks(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
         await base.node(ACME, "ours")
         partition = base.store.tenants.find("acme")
         assert partition is not None

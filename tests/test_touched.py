@@ -15,8 +15,8 @@ from tallystick.policy import Action, Decision, Principal, Request, gate
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.replay import replay
 from tallystick.state.state import State
+from tests.multi_tenant import MultiTenantStore, multi_tenant_store
 from tests.policy.gated_partition import AwaitedPolicy, Counting
-from tests.shared_base import Shared, shared
 
 ALICE = Principal(actor="alice", tenant="acme", tool="test", roles=("writer",))
 BOB = Principal(actor="bob", tenant="acme", tool="test", roles=("writer",))
@@ -62,17 +62,17 @@ def link(source: str, target: str, verb: Verb = Verb.UPSERT_EDGE, **more: Any) -
 
 
 async def write(
-    base: Shared, who: Principal, operations: Iterable[Operation], action: Action = Action.WRITE, **where: Any
+    base: MultiTenantStore, who: Principal, operations: Iterable[Operation], action: Action = Action.WRITE, **where: Any
 ) -> Receipt:
     draft = Draft(tuple(operations), actor=who.actor, tool="test")
     return await base.store.write(who, action, lambda state, read_filter: draft, **where)
 
 
-async def position(base: Shared) -> int:
+async def position(base: MultiTenantStore) -> int:
     return (await base.store.partition(ALICE)).position
 
 
-async def write_sample(base: Shared) -> None:
+async def write_sample(base: MultiTenantStore) -> None:
     """Alice's: an open note, a sealed one, a secret, and a way from the note to the sealed one."""
     made = [put("open"), put("sealed", "sealed"), put("secret", "secret"), link("open", "sealed")]
     await write(base, ALICE, [*made, link("sealed", "secret")])
@@ -100,7 +100,7 @@ REFUSED = {
 @pytest.mark.parametrize("why", REFUSED)
 async def test_a_draft_is_refused_whole_if(tmp_path: Path, make: Make, why: str) -> None:
     operations, action, resource = REFUSED[why]
-    async with shared(tmp_path, make()) as base:
+    async with multi_tenant_store(tmp_path, make()) as base:
         await write_sample(base)
         before = await position(base)
         with pytest.raises(Denied) as no:
@@ -126,7 +126,7 @@ ACCEPTED = {
 @BOTH
 @pytest.mark.parametrize("why", ACCEPTED)
 async def test_a_draft_is_accepted_if(tmp_path: Path, make: Make, why: str) -> None:
-    async with shared(tmp_path, make()) as base:
+    async with multi_tenant_store(tmp_path, make()) as base:
         await write_sample(base)
         await write(base, BOB, [put("bobs")])
         await write(base, ALICE, [link("sealed", "bobs"), link("bobs", "open")])
@@ -135,7 +135,7 @@ async def test_a_draft_is_accepted_if(tmp_path: Path, make: Make, why: str) -> N
 
 @BOTH
 async def test_what_may_not_be_read_is_not_named_in_the_refusal(tmp_path: Path, make: Make) -> None:
-    async with shared(tmp_path, make()) as base:
+    async with multi_tenant_store(tmp_path, make()) as base:
         await write_sample(base)
         with pytest.raises(Denied) as no:
             await write(base, BOB, [put("mine"), put("secret")])
@@ -147,7 +147,7 @@ async def test_what_may_not_be_read_is_not_named_in_the_refusal(tmp_path: Path, 
 @BOTH
 async def test_what_the_call_was_about_is_asked_about_once(tmp_path: Path, make: Make) -> None:
     policy = make()
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await write(base, ALICE, [put("plan"), put("other")])
         policy.asked.clear()
         await write(base, ALICE, [put("plan"), put("other"), put("new")], resource="plan")
@@ -162,7 +162,7 @@ async def test_what_the_call_was_about_is_asked_about_once(tmp_path: Path, make:
 
 @BOTH
 async def test_a_call_that_was_to_write_does_not_delete_unasked(tmp_path: Path, make: Make) -> None:
-    async with shared(tmp_path, make()) as base:
+    async with multi_tenant_store(tmp_path, make()) as base:
         await write(base, ALICE, [put("plan")])
         with pytest.raises(Denied, match="cannot DELETE resource 'plan'"):
             await write(base, BOB, [delete("plan")], Action.WRITE, resource="plan")
@@ -170,7 +170,7 @@ async def test_a_call_that_was_to_write_does_not_delete_unasked(tmp_path: Path, 
 
 async def test_what_was_changed_is_written_down_one_by_one_and_replays(tmp_path: Path) -> None:
     policy = Embedded("rbac")
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await write(base, ALICE, [put(f"n{number}") for number in range(5)])
         await write(base, BOB, [put(f"n{number}") for number in range(5)])
         with pytest.raises(Denied, match="cannot DELETE resource 'n1'"):
@@ -191,7 +191,7 @@ async def test_what_was_changed_is_written_down_one_by_one_and_replays(tmp_path:
 
 async def test_a_policy_that_narrows_nothing_is_asked_once_for_a_draft(tmp_path: Path) -> None:
     policy = Counting("single-user")
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         for _ in range(2):
             await write(base, ALICE, [put(f"n{number}") for number in range(50)])
         assert policy.asked == 2
@@ -202,7 +202,7 @@ async def test_many_are_each_asked_about_once(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(gate, "AT_THE_HEAD_MS", head_ms)
     policy = RulePolicy()
     names = [f"n{number}" for number in range(300)]
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await write(base, ALICE, map(put, names))
         policy.asked.clear()
         await write(base, BOB, map(put, names))
@@ -213,7 +213,7 @@ async def test_more_than_can_be_asked_about_is_refused_with_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "TOUCHED_MAX", 10)
-    async with shared(tmp_path, RulePolicy()) as base:
+    async with multi_tenant_store(tmp_path, RulePolicy()) as base:
         await write(base, ALICE, [put(f"n{number}") for number in range(11)])
         before = await position(base)
         with pytest.raises(LimitExceeded, match="change 11 things") as no:
@@ -224,7 +224,7 @@ async def test_more_than_can_be_asked_about_is_refused_with_a_hint(
 
 async def test_what_changes_hands_while_a_distant_policy_is_asked_is_asked_about_again(tmp_path: Path) -> None:
     policy = AwaitedPolicy(rule)
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         await write(base, BOB, [put("plan")])
         partition = await base.store.partition(ALICE)
 
@@ -244,7 +244,7 @@ async def test_what_changes_hands_while_a_distant_policy_is_asked_is_asked_about
 
 @pytest.mark.parametrize("named", [{"edge_id": "e1"}, {"edge": {"from": "a", "rel": "leads_to", "to": "b"}}])
 async def test_an_edge_is_deleted_by_its_owner_only(tmp_path: Path, named: dict[str, Any]) -> None:
-    async with shared(tmp_path, Embedded("rbac")) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await write(base, BOB, [put("a"), put("b")])
         await write(base, ALICE, [link("a", "b"), link("a", "b", id="e1")])
         await write(base, BOB, [link("a", "b"), link("a", "b", id="e1")])
@@ -256,7 +256,7 @@ async def test_an_edge_is_deleted_by_its_owner_only(tmp_path: Path, named: dict[
 
 
 async def test_an_edge_that_is_made_again_is_its_new_makers(tmp_path: Path) -> None:
-    async with shared(tmp_path, Embedded("rbac")) as base:
+    async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await write(base, ALICE, [put("a"), put("b"), link("a", "b"), link("a", "b", Verb.DELETE_EDGE)])
         await write(base, BOB, [link("a", "b")])
         owner = await (await base.store.partition(BOB)).look(lambda state: state.edge_owner("a|leads_to|b"))

@@ -38,7 +38,7 @@ from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.views import follow
 from tallystick.state.state import State
-from tests.state.portrait import portrait
+from tests.state.state_dump import dump_state
 from torture.journal import TOLD, Note
 from torture.writer import TENANTS, settled
 
@@ -199,7 +199,7 @@ def _states(settings: Settings, entries: Sequence[Entry]) -> Iterator[str]:
         for state in (begun, replayed):
             for entry in log.read(state.head):
                 state.apply(entry.commit, entry.offset, entry.end)
-        if portrait(begun) != portrait(replayed):
+        if dump_state(begun) != dump_state(replayed):
             yield "the state that begins with a snapshot is not the one that is replayed"
     finally:
         log.close()

@@ -20,6 +20,13 @@ PARTS = 4
 def test_a_base_with_harmed_files_is_refused_or_settled_and_nothing_hangs(tmp_path: Path, part: int) -> None:
     """The program ends itself, with a traceback, where one case takes a minute."""
     size = CASES // PARTS
-    command = [sys.executable, "-m", "tests.fuzz.damaging", str(tmp_path), str(part * size), str((part + 1) * size)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz.damaged_bases",
+        str(tmp_path),
+        str(part * size),
+        str((part + 1) * size),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
     assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-4_000:]

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.budget import SECONDS_MAX, tries
-from tests.fuzz.mangling import LIMIT, MESSAGES, NODE, NOISE, mangled
-from tests.fuzz.running import listening
+from tests.fuzz.mutated_messages import LIMIT, MESSAGES, NODE, NOISE, mangled
+from tests.fuzz.servers import http_server
 from tests.mcp_client import HELLO, request
 
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
@@ -55,7 +55,7 @@ class Port:
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Port]:
-    with listening(tmp_path_factory.mktemp("listening") / "base") as address:
+    with http_server(tmp_path_factory.mktemp("listening") / "base") as address:
         yield Port(int(address.rpartition(":")[2]))
 
 

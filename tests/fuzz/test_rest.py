@@ -16,7 +16,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.core.result import Ok
 
 from tests.fuzz.budget import SECONDS_MAX, tries
-from tests.fuzz.running import listening
+from tests.fuzz.servers import http_server
 
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
 
@@ -38,7 +38,7 @@ CHECKED = [
 
 
 def test_the_server_keeps_to_its_own_document(tmp_path: Path) -> None:
-    with listening(tmp_path / "base") as address, requests.Session() as session:
+    with http_server(tmp_path / "base") as address, requests.Session() as session:
         tools = {f"/v1/tools/{each['name']}": each for each in session.get(f"{address}/v1/tools").json()["tools"]}
         operations = list(schemathesis.openapi.from_url(f"{address}/v1/openapi.json").get_all_operations())
         assert all(isinstance(found, Ok) for found in operations)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.budget import SECONDS_MAX, tries
-from tests.fuzz.mangling import NODE, NOISE, call, mangled
-from tests.fuzz.running import speaking
+from tests.fuzz.mutated_messages import NODE, NOISE, call, mangled
+from tests.fuzz.servers import stdio_server
 from tests.mcp_client import HELLO, INITIALIZED, RawClient, check_message
 
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
@@ -22,7 +22,7 @@ ENDINGS = st.sampled_from((b"\n", b"\n", b"\r\n", b"\n\n", b" \n"))
 
 
 def test_whatever_comes_in_between_proper_requests_are_answered_under_their_ids(tmp_path: Path) -> None:
-    with speaking(tmp_path / "base") as server:
+    with stdio_server(tmp_path / "base") as server:
         client = RawClient(server)
         assert client.ask("initialize", HELLO)["serverInfo"]["name"] == "tallystick"
         client.send(INITIALIZED + b"\n")
@@ -50,7 +50,7 @@ READ = {"name": "memory.search", "arguments": {"limit": 1}}
 @tries(2)
 @given(st.lists(NOISE | mangled(), max_size=5).map(b"\n".join))
 def test_noise_before_any_introduction_ends_cleanly(tmp_path_factory: pytest.TempPathFactory, noise: bytes) -> None:
-    with speaking(tmp_path_factory.mktemp("noise") / "base") as server:
+    with stdio_server(tmp_path_factory.mktemp("noise") / "base") as server:
         client = RawClient(server)
         client.send(noise + b"\n")
         id, ping = client.request("ping", {})

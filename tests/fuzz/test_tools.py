@@ -32,9 +32,9 @@ from tallystick.server.schemas import error_schema, input_schema
 from tallystick.state.state import State
 from tests.fuzz.arguments import Attempt, Schema, settled, told, tried
 from tests.fuzz.budget import SECONDS_MAX, tries
-from tests.fuzz.running import check_sound
+from tests.fuzz.servers import check_sound
 from tests.sample_memory import outcome_of, write_sample
-from tests.state.portrait import portrait
+from tests.state.state_dump import dump_state
 from torture import writer
 
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
@@ -87,17 +87,17 @@ class ServedBase:
         return [] if isinstance(outcome, Done) else outcome.problems
 
     def live_and_replayed(self) -> tuple[Any, Any]:
-        live, replayed = self._portal.call(self._portraits)
+        live, replayed = self._portal.call(self._dumps)
         return live, replayed
 
-    async def _portraits(self) -> tuple[Any, Any]:
-        live = await (await self.offer.store.partition(self.user)).look(portrait)
+    async def _dumps(self) -> tuple[Any, Any]:
+        live = await (await self.offer.store.partition(self.user)).look(dump_state)
         log = FilesLog(self.settings.system)
         try:
             replayed = State(log.line)
             for entry in log.read(Head()):
                 replayed.apply(entry.commit, entry.offset, entry.end)
-            return live, portrait(replayed)
+            return live, dump_state(replayed)
         finally:
             log.close()
 

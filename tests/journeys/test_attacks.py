@@ -18,8 +18,8 @@ from tallystick.server.dispatch import Done, OfferedTool, Refused, call, choose
 from tallystick.server.schemas import input_schema
 from tallystick.toolsets.operation_arguments import OperationArguments, unused_by
 from tests.command_line import commits_in
+from tests.multi_tenant import bytes_of
 from tests.sample_memory import SECRET, outcome_of, sample_ids, told
-from tests.shared_base import bytes_of
 
 ACME = Principal(actor="alice", tenant="acme", roles=("admin",), trusted=False)
 GLOBEX = Principal(actor="mallory", tenant="globex", roles=("admin",), trusted=False)

@@ -36,7 +36,7 @@ class CheckedIndex:
             self.edges[after.id] = after
 
 
-def portrait(mirror: CheckedIndex) -> tuple[dict[str, NodeVersion], dict[str, EdgeVersion]]:
+def dump_state(mirror: CheckedIndex) -> tuple[dict[str, NodeVersion], dict[str, EdgeVersion]]:
     return mirror.nodes, mirror.edges
 
 
@@ -44,28 +44,28 @@ def portrait(mirror: CheckedIndex) -> tuple[dict[str, NodeVersion], dict[str, Ed
 def test_an_aspect_kept_up_to_date_equals_one_built_now(
     first: list[Step], then: list[Step], data: st.DataObject
 ) -> None:
-    book = written(first)
-    book.state.derived(CheckedIndex)
+    logged = written(first)
+    logged.state.derived(CheckedIndex)
     for step in then:
-        step(book)
-        assert portrait(book.state.derived(CheckedIndex)) == portrait(book.replayed().derived(CheckedIndex))
-    book.undo(data.draw(st.integers(0, book.state.count)))
-    assert portrait(book.state.derived(CheckedIndex)) == portrait(book.replayed().derived(CheckedIndex))
+        step(logged)
+        assert dump_state(logged.state.derived(CheckedIndex)) == dump_state(logged.replayed().derived(CheckedIndex))
+    logged.undo(data.draw(st.integers(0, logged.state.count)))
+    assert dump_state(logged.state.derived(CheckedIndex)) == dump_state(logged.replayed().derived(CheckedIndex))
 
 
 @given(STORIES, STORIES, st.data())
 def test_an_aspect_built_in_slices_while_others_write_equals_one_built_now(
     first: list[Step], then: list[Step], data: st.DataObject
 ) -> None:
-    book = written(first)
+    logged = written(first)
     with patch("tallystick.state.derived_index._SLICE", 1):
-        slices = book.state.warmed(CheckedIndex)
+        slices = logged.state.warmed(CheckedIndex)
         for step in then:
             for _ in range(data.draw(st.integers(0, 3))):
                 next(slices, None)
-            step(book)
-        book.undo(data.draw(st.sampled_from((0, 0, min(1, book.state.count)))))
+            step(logged)
+        logged.undo(data.draw(st.sampled_from((0, 0, min(1, logged.state.count)))))
         if data.draw(st.booleans()):
             for _ in slices:
                 pass
-    assert portrait(book.state.derived(CheckedIndex)) == portrait(book.replayed().derived(CheckedIndex))
+    assert dump_state(logged.state.derived(CheckedIndex)) == dump_state(logged.replayed().derived(CheckedIndex))

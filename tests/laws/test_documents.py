@@ -33,7 +33,7 @@ from tallystick.toolsets.work.arguments import NODE_BYTES_MAX
 from tests.command_line import CommandLine
 from tests.fuzz.budget import tries
 from tests.sample_memory import outcome_of
-from tests.state.portrait import portrait
+from tests.state.state_dump import dump_state
 from torture import writer
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class ServedBase:
 
     def state(self) -> Any:
         async def look() -> Any:
-            return await (await self.offer.store.partition(self._user)).look(portrait)
+            return await (await self.offer.store.partition(self._user)).look(dump_state)
 
         return self.run(look)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from tallystick.commits import Commit, Verb
 from tallystick.commits.payloads import edge_name, read_edge
 from tallystick.state import Condition, Edge, Query, Walk, asof, conditions, search, sorted_values, walk
 from tallystick.state.state import State
-from tests.state.book import HOUR, START, Book, drive
-from tests.state.portrait import portrait
-from tests.state.telling import AnswerBuilder, Name
+from tests.state.logged_state import HOUR, START, LoggedState, drive
+from tests.state.naive_graph import NaiveGraph, Name
+from tests.state.state_dump import dump_state
 
 # -- what may happen to a log
 
@@ -34,45 +35,45 @@ VALUES = st.one_of(
 ATTRS = st.dictionaries(st.sampled_from(["k", "l", "k.x"]), VALUES, max_size=3)
 FIELDS = st.one_of(st.none(), st.lists(st.sampled_from(["attrs.k", "attrs.l"]), min_size=1, unique=True))
 
-Step = Callable[[Book], None]
+Step = Callable[[LoggedState], None]
 
 
 def _upsert_node(node: str, kind: str, attrs: dict[str, Any], text: str | None, actor: str) -> Step:
     payload: dict[str, Any] = {"id": node, "type": kind, "attrs": attrs}
     if text is not None:
         payload["content"] = {"format": "md", "encoding": "utf-8", "text": text}
-    return lambda book: void(book.write(Verb.UPSERT_NODE, payload, actor=actor))
+    return lambda logged: void(logged.write(Verb.UPSERT_NODE, payload, actor=actor))
 
 
 def _upsert_edge(source: str, rel: str, target: str, attrs: dict[str, Any], chosen: str | None, actor: str) -> Step:
-    def step(book: Book) -> None:
-        if book.state.owner(source) is None or book.state.owner(target) is None:
+    def step(logged: LoggedState) -> None:
+        if logged.state.owner(source) is None or logged.state.owner(target) is None:
             return
         name = {"from": source, "rel": rel, "to": target, "id": chosen}
-        known = book.state.edge_name(chosen) if chosen is not None else None
+        known = logged.state.edge_name(chosen) if chosen is not None else None
         if known is None or known == name:
-            book.edge(source, rel, target, actor=actor, id=chosen, **attrs)
+            logged.edge(source, rel, target, actor=actor, id=chosen, **attrs)
 
     return step
 
 
 def _delete_node(node: str, actor: str) -> Step:
-    return lambda book: void(book.state.owner(node) and book.delete(node, actor=actor))
+    return lambda logged: void(logged.state.owner(node) and logged.delete(node, actor=actor))
 
 
 def _delete_edge(node: str, place: int, actor: str) -> Step:
-    def step(book: Book) -> None:
-        names = book.state.edge_names(node)
+    def step(logged: LoggedState) -> None:
+        names = logged.state.edge_names(node)
         if names:
-            book.write(Verb.DELETE_EDGE, names[place % len(names)], actor=actor)
+            logged.write(Verb.DELETE_EDGE, names[place % len(names)], actor=actor)
 
     return step
 
 
 def _redact(node: str, fields: list[str] | None, actor: str) -> Step:
-    def step(book: Book) -> None:
-        if book.state.summary(node) is not None:
-            book.scrub(book.redact(node, fields, actor=actor))
+    def step(logged: LoggedState) -> None:
+        if logged.state.summary(node) is not None:
+            logged.scrub(logged.redact(node, fields, actor=actor))
 
     return step
 
@@ -80,10 +81,10 @@ def _redact(node: str, fields: list[str] | None, actor: str) -> Step:
 def _redact_edge(node: str, place: int, fields: list[str] | None, actor: str) -> Step:
     """Also one that is deleted."""
 
-    def step(book: Book) -> None:
-        names = [edge for commit in book.commits if (edge := _edge_of(commit, node)) is not None]
+    def step(logged: LoggedState) -> None:
+        names = [edge for commit in logged.commits if (edge := _edge_of(commit, node)) is not None]
         if names:
-            book.scrub(book.redact_edge(names[place % len(names)], fields, actor=actor))
+            logged.scrub(logged.redact_edge(names[place % len(names)], fields, actor=actor))
 
     return step
 
@@ -97,12 +98,12 @@ def _edge_of(commit: Commit, node: str) -> str | None:
 
 def _note_nonce(node: str, nonce: str, actor: str, skip: int) -> Step:
     payload = {"id": node, "type": "note", "attrs": {}}
-    return lambda book: void(book.write(Verb.UPSERT_NODE, payload, actor=actor, nonce=nonce, skip=skip))
+    return lambda logged: void(logged.write(Verb.UPSERT_NODE, payload, actor=actor, nonce=nonce, skip=skip))
 
 
 def _wait(hours: int) -> Step:
-    def step(book: Book) -> None:
-        book.now += hours * HOUR
+    def step(logged: LoggedState) -> None:
+        logged.now += hours * HOUR
 
     return step
 
@@ -129,12 +130,12 @@ STORIES = st.lists(STEPS, min_size=1, max_size=25)
 SCARCE_STORIES = st.lists(STEPS, max_size=6)
 
 
-def written(*stories: list[Step]) -> Book:
-    book = Book()
+def written(*stories: list[Step]) -> LoggedState:
+    logged = LoggedState()
     for story in stories:
         for step in story:
-            step(book)
-    return book
+            step(logged)
+    return logged
 
 
 # -- what may be asked
@@ -161,7 +162,8 @@ QUERIES = st.builds(
     until=MOMENTS,
 )
 WALKS = st.builds(
-    Walk,
+    # Not Walk itself: the type of its filter is imported for type checkers only.
+    partial(Walk),
     start=NODES,
     hops=st.integers(1, 3),
     min_hops=st.sampled_from([None, 1, 2]),
@@ -181,8 +183,8 @@ def name_of(edge: Edge) -> Name:
     return edge.source, edge.rel, edge.target, None if edge.id == default else edge.id
 
 
-def check_search(state: State, book: Book, query: Query, seq: int | None) -> None:
-    told = AnswerBuilder(book, state.count if seq is None else seq)
+def check_search(state: State, logged: LoggedState, query: Query, seq: int | None) -> None:
+    told = NaiveGraph(logged, state.count if seq is None else seq)
     page = drive(state.search(at(query, seq)))
     assert [node.id for node in page.nodes] == told.search(query)
     assert page.total == len(page.nodes)
@@ -192,8 +194,8 @@ def check_search(state: State, book: Book, query: Query, seq: int | None) -> Non
         assert node.provenance.created_by == said["owner"]
 
 
-def check_walk(state: State, book: Book, asked: Walk, seq: int | None) -> None:
-    told = AnswerBuilder(book, state.count if seq is None else seq)
+def check_walk(state: State, logged: LoggedState, asked: Walk, seq: int | None) -> None:
+    told = NaiveGraph(logged, state.count if seq is None else seq)
     walked = drive(state.walk(at(asked, seq)))
     assert {node.id for node in walked.nodes} == told.reached(asked)
     assert [(path.ids, list(map(name_of, path.edges))) for path in walked.paths] == told.paths(asked)
@@ -205,88 +207,88 @@ def check_walk(state: State, book: Book, asked: Walk, seq: int | None) -> None:
 
 @given(STORIES)
 def test_replay_equals_live(story: list[Step]) -> None:
-    book = written(story)
-    assert portrait(book.replayed()) == portrait(book.state)
+    logged = written(story)
+    assert dump_state(logged.replayed()) == dump_state(logged.state)
 
 
 @given(STORIES, st.data())
 def test_whoever_follows_in_leaps_ends_where_the_writer_is(story: list[Step], data: st.DataObject) -> None:
     """Also when lines it has applied are masked before it hears of the redaction."""
-    book = Book()
-    follower = State(book.line)
+    logged = LoggedState()
+    follower = State(logged.line)
     for step in story:
-        step(book)
+        step(logged)
         if data.draw(st.booleans()):
-            book.follow(follower)
-    assert portrait(book.follow(follower)) == portrait(book.state)
+            logged.follow(follower)
+    assert dump_state(logged.follow(follower)) == dump_state(logged.state)
 
 
 @given(STORIES, SCARCE_STORIES)
 def test_undo_is_the_inverse_of_apply(story: list[Step], more: list[Step]) -> None:
-    book = written(story)
-    before = portrait(book.state)
-    count = book.state.count
-    book.scrub = void  # type: ignore[method-assign, assignment]  # what is not durable is not masked
+    logged = written(story)
+    before = dump_state(logged.state)
+    count = logged.state.count
+    logged.scrub = void  # type: ignore[method-assign, assignment]  # what is not durable is not masked
     for step in more:
-        step(book)
-    book.undo(book.state.count - count)
-    assert portrait(book.state) == before
+        step(logged)
+    logged.undo(logged.state.count - count)
+    assert dump_state(logged.state) == before
 
 
 @given(STORIES, NODES, FIELDS)
 def test_a_redaction_looks_the_same_before_and_after_the_log_is_masked(
     story: list[Step], node: str, fields: list[str] | None
 ) -> None:
-    book = written(story)
-    if book.state.summary(node) is None:
+    logged = written(story)
+    if logged.state.summary(node) is None:
         return
-    masks = book.redact(node, fields)
-    shown, held = book.state.node(node), portrait(book.state)
-    book.scrub(masks)
-    assert book.state.node(node) == shown
-    assert portrait(book.replayed()) == held
-    assert book.state.redaction(node, tuple(fields) if fields else None) == {}
+    masks = logged.redact(node, fields)
+    shown, held = logged.state.node(node), dump_state(logged.state)
+    logged.scrub(masks)
+    assert logged.state.node(node) == shown
+    assert dump_state(logged.replayed()) == held
+    assert logged.state.redaction(node, tuple(fields) if fields else None) == {}
 
 
 @given(STORIES, SCARCE_STORIES)
 def test_a_snapshot_comes_back_as_it_was_and_goes_on(story: list[Step], more: list[Step]) -> None:
-    book = written(story)
-    chunks = book.state.dump()
-    before = portrait(book.state)
+    logged = written(story)
+    chunks = logged.state.dump()
+    before = dump_state(logged.state)
     for step in more:
-        step(book)
-    loaded = State.load(b"".join(chunks), book.line)
-    assert portrait(loaded) == before
-    assert portrait(book.follow(loaded)) == portrait(book.state)
+        step(logged)
+    loaded = State.load(b"".join(chunks), logged.line)
+    assert dump_state(loaded) == before
+    assert dump_state(logged.follow(loaded)) == dump_state(logged.state)
 
 
 @settings(max_examples=200)
 @given(STORIES, st.lists(QUERIES, min_size=1, max_size=3))
 def test_the_index_finds_what_reading_everything_finds(story: list[Step], queries: list[Query]) -> None:
-    book = written(story)
+    logged = written(story)
     for query in queries:
-        for seq in (None, *range(book.state.count + 1)):
-            check_search(book.state, book, query, seq)
+        for seq in (None, *range(logged.state.count + 1)):
+            check_search(logged.state, logged, query, seq)
 
 
 @given(STORIES, st.lists(WALKS, min_size=1, max_size=3))
 def test_a_walk_finds_what_trying_every_path_finds(story: list[Step], walks: list[Walk]) -> None:
-    book = written(story)
+    logged = written(story)
     for asked in walks:
-        for seq in (None, *range(book.state.count + 1)):
-            check_walk(book.state, book, asked, seq)
+        for seq in (None, *range(logged.state.count + 1)):
+            check_walk(logged.state, logged, asked, seq)
 
 
 @given(STORIES)
 def test_every_node_and_edge_is_what_it_was_at_every_moment(story: list[Step]) -> None:
-    book = written(story)
-    for seq in range(book.state.count + 1):
-        told = AnswerBuilder(book, seq)
+    logged = written(story)
+    for seq in range(logged.state.count + 1):
+        told = NaiveGraph(logged, seq)
         for name in "abcd":
-            node = book.state.node(name, seq)
+            node = logged.state.node(name, seq)
             assert (None if node is None else node.attrs) == told.nodes.get(name, {}).get("attrs")
             assert (None if node is None else node.content) == told.nodes.get(name, {}).get("content")
-            found = set(map(name_of, book.state.edges(name, at=seq)))
+            found = set(map(name_of, logged.state.edges(name, at=seq)))
             assert found == {edge for edge in told.edges if name in (edge[0], edge[2])}
 
 
@@ -314,22 +316,22 @@ def short_of_breath() -> Iterator[None]:
 def test_an_answer_is_of_one_moment_though_others_write_and_undo_meanwhile(
     story: list[Step], meanwhile: list[Step], asked: Query | Walk, data: st.DataObject
 ) -> None:
-    book = written(story)
-    book.scrub = void  # type: ignore[method-assign, assignment]  # masks may show early, and that is no fault
-    count = book.state.count
-    answer: Any = book.state.search(asked) if isinstance(asked, Query) else book.state.walk(asked)
+    logged = written(story)
+    logged.scrub = void  # type: ignore[method-assign, assignment]  # masks may show early, and that is no fault
+    count = logged.state.count
+    answer: Any = logged.state.search(asked) if isinstance(asked, Query) else logged.state.walk(asked)
     steps = iter(meanwhile)
     try:
         while True:
             next(answer)
             if data.draw(st.booleans()):
                 if data.draw(st.booleans()):
-                    next(steps, void)(book)
+                    next(steps, void)(logged)
                 else:
-                    book.undo(data.draw(st.integers(0, book.state.count - count)))
+                    logged.undo(data.draw(st.integers(0, logged.state.count - count)))
     except StopIteration as done:
         found = done.value
-    told = AnswerBuilder(book, count)
+    told = NaiveGraph(logged, count)
     if isinstance(asked, Query):
         assert [node.id for node in found.nodes] == told.search(asked)
     else:

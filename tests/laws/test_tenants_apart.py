@@ -14,7 +14,7 @@ from tallystick.commits.payloads import edge_name
 from tallystick.policy import Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.replay import replay
-from tests.shared_base import TENANTS, Shared, bytes_of, shared
+from tests.multi_tenant import TENANTS, MultiTenantStore, bytes_of, multi_tenant_store
 
 ROUNDS = 250
 SEEDS = (1, 2, 3)
@@ -125,7 +125,7 @@ CALLS: tuple[Make, ...] = (
 async def test_no_byte_that_only_another_tenant_wrote_comes_back(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     policy = Embedded("rbac")
-    async with shared(tmp_path, policy) as base:
+    async with multi_tenant_store(tmp_path, policy) as base:
         ids: list[str] = []
         succeeded = dict.fromkeys(TENANTS, 0)
         for number in range(ROUNDS):
@@ -148,7 +148,7 @@ async def test_no_byte_that_only_another_tenant_wrote_comes_back(tmp_path: Path,
 
 
 async def _call(
-    base: Shared, dice: random.Random, tenant: str, ids: list[str], mark: str
+    base: MultiTenantStore, dice: random.Random, tenant: str, ids: list[str], mark: str
 ) -> tuple[dict[str, Any], bytes]:
     roles = dice.choice(ROLES) if dice.random() < 0.2 else ("admin",)
     tool, arguments = dice.choice(CALLS)(dice, ids, mark)

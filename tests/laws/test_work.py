@@ -14,7 +14,7 @@ from tallystick.log import Head
 from tallystick.state.state import State
 from tallystick.state.work import cycles
 from tallystick.state.work.graph import WorkGraph
-from tests.state.work_portrait import portrait
+from tests.state.work_dump import dump_state
 from tests.toolsets.work.agents import WorkAgent
 
 # -- what agents may do: numbers stand for nodes that are there, modulo how many
@@ -276,7 +276,7 @@ def test_going_back_and_forth_ends_where_building_anew_does(story: list[Any], tu
         fresh = State(lambda offset, checked=True: lines[offset])
         for entry in entries[: moving.count]:
             fresh.apply(chain.decode(entry.line), entry.offset, entry.end)
-        assert portrait(graph) == portrait(fresh.derived(WorkGraph))
+        assert dump_state(graph) == dump_state(fresh.derived(WorkGraph))
 
 
 @given(STORIES)

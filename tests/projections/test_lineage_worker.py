@@ -17,7 +17,7 @@ from tallystick.projections.openlineage import Event
 from tests.commits_by_hand import draft, entries, node
 
 
-class Place:
+class FakeEndpoint:
     """Receives until it is told to raise."""
 
     target = "http://lineage.example/"
@@ -43,10 +43,10 @@ class Place:
     def close(self) -> None: ...
 
 
-class House:
+class WorkerSetup:
     def __init__(self, base: Path) -> None:
         self.base = base
-        self.place = Place()
+        self.endpoint = FakeEndpoint()
         self.now = 0.0
         self.busy: list[str] = []
         self.known: list[str] = []
@@ -55,7 +55,7 @@ class House:
 
     def started(self) -> LineageWorker:
         return LineageWorker(
-            self.place, self._follow, busy=lambda: self.busy, known=lambda: self.known, now=lambda: self.now
+            self.endpoint, self._follow, busy=lambda: self.busy, known=lambda: self.known, now=lambda: self.now
         )
 
     def write(self, tenant: str, *ids: str) -> None:
@@ -67,7 +67,7 @@ class House:
             log.append(entries(head, draft(node(id)), tenant=tenant), expected=head)
 
     def trouble_of(self, tenant: str) -> str | None:
-        return standing(self.base / tenant, self.place.target)[1]
+        return standing(self.base / tenant, self.endpoint.target)[1]
 
     def run_once(self, after: float = 0.0) -> None:
         self.now += after
@@ -82,8 +82,8 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def setup(tmp_path: Path) -> Iterator[WorkerSetup]:
+    made = WorkerSetup(tmp_path)
     yield made
     made.close()
 
@@ -96,112 +96,112 @@ def refused(tenant: str) -> TallystickError | None:
     return TallystickError("no such job", code="LINEAGE_REFUSED") if tenant == "acme" else None
 
 
-def test_what_each_tenant_commits_is_handed_on_once(house: House) -> None:
-    house.busy = ["acme", "globex"]
-    house.write("acme", "a")
-    house.write("globex", "b")
-    house.run_once()
-    house.write("acme", "c")
-    house.run_once()
-    house.run_once()
-    assert house.place.received == [("acme", "a"), ("globex", "b"), ("acme", "c")]
+def test_what_each_tenant_commits_is_handed_on_once(setup: WorkerSetup) -> None:
+    setup.busy = ["acme", "globex"]
+    setup.write("acme", "a")
+    setup.write("globex", "b")
+    setup.run_once()
+    setup.write("acme", "c")
+    setup.run_once()
+    setup.run_once()
+    assert setup.endpoint.received == [("acme", "a"), ("globex", "b"), ("acme", "c")]
 
 
-def test_the_next_start_goes_on_where_the_last_one_was_also_for_tenants_nobody_uses(house: House) -> None:
-    house.busy = ["acme"]
-    house.write("acme", "a")
-    house.run_once()
-    house.write("acme", "b")
-    house.write("globex", "c")
-    house.busy, house.known = [], ["acme", "globex"]
-    house.feed = house.started()
-    house.run_once()
-    assert house.place.received == [("acme", "a"), ("acme", "b"), ("globex", "c")]
+def test_the_next_start_goes_on_where_the_last_one_was_also_for_tenants_nobody_uses(setup: WorkerSetup) -> None:
+    setup.busy = ["acme"]
+    setup.write("acme", "a")
+    setup.run_once()
+    setup.write("acme", "b")
+    setup.write("globex", "c")
+    setup.busy, setup.known = [], ["acme", "globex"]
+    setup.feed = setup.started()
+    setup.run_once()
+    assert setup.endpoint.received == [("acme", "a"), ("acme", "b"), ("globex", "c")]
 
 
-def test_what_other_processes_write_for_tenants_that_are_closed_here_is_found_in_time(house: House) -> None:
-    house.known = ["acme"]
-    house.run_once()
-    house.write("acme", "a")
-    house.run_once(ALL_SECONDS - 1)
-    assert house.place.received == []
-    house.run_once(1)
-    assert house.place.received == [("acme", "a")]
+def test_what_other_processes_write_for_tenants_that_are_closed_here_is_found_in_time(setup: WorkerSetup) -> None:
+    setup.known = ["acme"]
+    setup.run_once()
+    setup.write("acme", "a")
+    setup.run_once(ALL_SECONDS - 1)
+    assert setup.endpoint.received == []
+    setup.run_once(1)
+    assert setup.endpoint.received == [("acme", "a")]
 
 
 def test_a_place_that_is_away_is_asked_after_longer_and_longer_pauses_and_all_is_handed_on_when_it_is_back(
-    house: House, caplog: pytest.LogCaptureFixture
+    setup: WorkerSetup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house.known = ["acme", "globex"]
-    house.write("acme", "a")
-    house.write("globex", "b")
-    house.place.trouble = away
+    setup.known = ["acme", "globex"]
+    setup.write("acme", "a")
+    setup.write("globex", "b")
+    setup.endpoint.trouble = away
     tried_at = []
     for second in range(100):
-        before = house.place.attempts
-        house.run_once(1 if second else 0)
-        tried_at += [house.now] if house.place.attempts > before else []
+        before = setup.endpoint.attempts
+        setup.run_once(1 if second else 0)
+        tried_at += [setup.now] if setup.endpoint.attempts > before else []
     assert tried_at == [0, 1, 3, 7, 15, 31, 63]
-    assert house.trouble_of("acme") == "nobody there"
+    assert setup.trouble_of("acme") == "nobody there"
     assert "nobody there; again in 1.0 s" in caplog.text
 
-    house.place.trouble = lambda tenant: None
-    house.run_once(60)
-    assert sorted(house.place.received) == [("acme", "a"), ("globex", "b")]
-    assert (house.trouble_of("acme"), house.trouble_of("globex")) == (None, None)
+    setup.endpoint.trouble = lambda tenant: None
+    setup.run_once(60)
+    assert sorted(setup.endpoint.received) == [("acme", "a"), ("globex", "b")]
+    assert (setup.trouble_of("acme"), setup.trouble_of("globex")) == (None, None)
     assert "is handed on again" in caplog.text
 
 
-def test_a_place_that_says_how_long_to_leave_it_alone_is_left_alone(house: House) -> None:
-    house.busy = ["acme"]
-    house.write("acme", "a")
-    house.place.trouble = lambda tenant: away(tenant, retry_after=20)
-    house.run_once()
-    house.place.trouble = lambda tenant: None
-    house.run_once(19)
-    assert house.place.received == []
-    house.run_once(1)
-    assert house.place.received == [("acme", "a")]
+def test_a_place_that_says_how_long_to_leave_it_alone_is_left_alone(setup: WorkerSetup) -> None:
+    setup.busy = ["acme"]
+    setup.write("acme", "a")
+    setup.endpoint.trouble = lambda tenant: away(tenant, retry_after=20)
+    setup.run_once()
+    setup.endpoint.trouble = lambda tenant: None
+    setup.run_once(19)
+    assert setup.endpoint.received == []
+    setup.run_once(1)
+    assert setup.endpoint.received == [("acme", "a")]
 
 
-def test_an_event_that_is_refused_holds_up_its_own_tenant_only(house: House) -> None:
-    house.busy = ["acme", "globex"]
-    house.write("acme", "a")
-    house.write("globex", "b")
-    house.place.trouble = refused
+def test_an_event_that_is_refused_holds_up_its_own_tenant_only(setup: WorkerSetup) -> None:
+    setup.busy = ["acme", "globex"]
+    setup.write("acme", "a")
+    setup.write("globex", "b")
+    setup.endpoint.trouble = refused
     for _ in range(10):
-        house.run_once(1)
-    assert house.place.received == [("globex", "b")]
-    assert (house.trouble_of("acme"), house.trouble_of("globex")) == ("no such job", None)
+        setup.run_once(1)
+    assert setup.endpoint.received == [("globex", "b")]
+    assert (setup.trouble_of("acme"), setup.trouble_of("globex")) == ("no such job", None)
 
 
-def test_a_damaged_log_holds_up_its_own_tenant_only(house: House) -> None:
-    house.busy = ["acme", "globex"]
-    house.write("acme", "a")
-    house.write("globex", "b")
-    [segment] = (house.base / "acme" / "log").glob("*.jsonl")
+def test_a_damaged_log_holds_up_its_own_tenant_only(setup: WorkerSetup) -> None:
+    setup.busy = ["acme", "globex"]
+    setup.write("acme", "a")
+    setup.write("globex", "b")
+    [segment] = (setup.base / "acme" / "log").glob("*.jsonl")
     segment.write_bytes(segment.read_bytes().replace(b'"a"', b'"x"'))
-    house.run_once()
-    assert house.place.received == [("globex", "b")]
-    assert house.trouble_of("acme") is not None
+    setup.run_once()
+    assert setup.endpoint.received == [("globex", "b")]
+    assert setup.trouble_of("acme") is not None
 
 
-def test_a_tenant_that_writes_faster_than_the_place_receives_leaves_the_others_their_turn(house: House) -> None:
-    house.busy = ["acme", "globex"]
-    house.write("acme", "a")
-    house.write("globex", "b")
+def test_a_tenant_that_writes_faster_than_the_place_receives_leaves_the_others_their_turn(setup: WorkerSetup) -> None:
+    setup.busy = ["acme", "globex"]
+    setup.write("acme", "a")
+    setup.write("globex", "b")
 
     def slowly() -> None:
         """While one batch is received the next is written."""
-        house.now += 4
-        if house.now < 1000:
-            house.write("acme", f"a{house.now}")
+        setup.now += 4
+        if setup.now < 1000:
+            setup.write("acme", f"a{setup.now}")
 
-    house.place.after = slowly
-    house.run_once()
-    assert ("globex", "b") in house.place.received
-    house.place.after = lambda: None
-    house.run_once()
-    written = {f"a{second}" for second in ("", *(float(at) for at in range(4, int(house.now) + 1, 4)))}
-    assert {entity for tenant, entity in house.place.received if tenant == "acme"} == written
-    assert len(house.place.received) == len(set(house.place.received))
+    setup.endpoint.after = slowly
+    setup.run_once()
+    assert ("globex", "b") in setup.endpoint.received
+    setup.endpoint.after = lambda: None
+    setup.run_once()
+    written = {f"a{second}" for second in ("", *(float(at) for at in range(4, int(setup.now) + 1, 4)))}
+    assert {entity for tenant, entity in setup.endpoint.received if tenant == "acme"} == written
+    assert len(setup.endpoint.received) == len(set(setup.endpoint.received))

@@ -27,13 +27,13 @@ from tallystick.projections.sql import SqlProjection
 from tests.commits_by_hand import append, draft
 from tests.laws.test_replay import STORIES, Step
 from tests.projections.workspace import connection, cut, gone, memory, text
-from tests.state.book import Book
+from tests.state.logged_state import LoggedState
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "query-with-sql.md"
 TABLES = ("nodes", "edges", "commits", "work_projects", "work_nodes", "work_evidence", "work_edges")
 
 
-class Place:
+class SqlSetup:
     """A home with a log, and one process's mirror of it."""
 
     def __init__(self, home: Path) -> None:
@@ -73,8 +73,8 @@ def work(node_id: str, **attrs: Any) -> Operation:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    made = Place(tmp_path)
+def setup(tmp_path: Path) -> Iterator[SqlSetup]:
+    made = SqlSetup(tmp_path)
     yield made
     made.close()
 
@@ -82,79 +82,79 @@ def place(tmp_path: Path) -> Iterator[Place]:
 # -- what the tables say
 
 
-def test_a_node_is_a_row_with_who_made_it_and_who_changed_it_last(place: Place) -> None:
-    append(place.log, Draft((memory("a", "Note", text("old"), n=1),), actor="ann", tool="t"))
-    append(place.log, Draft((memory("a", "Task", text("new"), n=2),), actor="bob", tool="t"))
-    assert place.ask(
+def test_a_node_is_a_row_with_who_made_it_and_who_changed_it_last(setup: SqlSetup) -> None:
+    append(setup.log, Draft((memory("a", "Note", text("old"), n=1),), actor="ann", tool="t"))
+    append(setup.log, Draft((memory("a", "Task", text("new"), n=2),), actor="bob", tool="t"))
+    assert setup.ask(
         "SELECT id, type, json_extract(attrs, '$.n'), content, content_format, content_bytes, created_by, updated_by, "
         "created_lamport, lamport, redacted FROM nodes"
     ) == [("a", "Task", 2, "new", "markdown", 3, "ann", "bob", 1, 2, 0)]
-    (commit,) = place.ask("SELECT commit_id, updated_at FROM nodes")
-    assert place.ask("SELECT commit_id, timestamp FROM commits WHERE lamport = 2") == [commit]
+    (commit,) = setup.ask("SELECT commit_id, updated_at FROM nodes")
+    assert setup.ask("SELECT commit_id, timestamp FROM commits WHERE lamport = 2") == [commit]
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_a_node_that_changes_its_type_is_in_the_tables_of_the_last_one_only(place: Place, together: bool) -> None:
-    place.write(memory("a", "note", text("one")), memory("b", "note", text("one")), work("c"))
+def test_a_node_that_changes_its_type_is_in_the_tables_of_the_last_one_only(setup: SqlSetup, together: bool) -> None:
+    setup.write(memory("a", "note", text("one")), memory("b", "note", text("one")), work("c"))
     if not together:
-        place.follower.catch_up()
-    place.write(work("a", title="now work"), memory("b", "draft", text("two")), memory("c", "note", text("plain now")))
+        setup.follower.catch_up()
+    setup.write(work("a", title="now work"), memory("b", "draft", text("two")), memory("c", "note", text("plain now")))
     if not together:
-        place.follower.catch_up()
-    place.write(memory("a", "note", text("three")), work("b"), memory("c", "note", text("again")))
-    assert place.ask("SELECT id, type, created_lamport, lamport FROM nodes ORDER BY id") == [
+        setup.follower.catch_up()
+    setup.write(memory("a", "note", text("three")), work("b"), memory("c", "note", text("again")))
+    assert setup.ask("SELECT id, type, created_lamport, lamport FROM nodes ORDER BY id") == [
         ("a", "note", 1, 7),
         ("b", "work/node", 2, 8),
         ("c", "note", 3, 9),
     ]
-    assert place.ask("SELECT id FROM work_nodes") == [("b",)]
-    assert place.ask("SELECT count(*) FROM commits") == [(9,)]
+    assert setup.ask("SELECT id FROM work_nodes") == [("b",)]
+    assert setup.ask("SELECT count(*) FROM commits") == [(9,)]
 
 
-def test_a_blob_is_named_and_not_kept(place: Place) -> None:
-    place.write(memory("a", "Note", {"format": "png", "encoding": "base64", "blob": "ab" * 32, "bytes": 300_000}))
-    assert place.ask("SELECT content, content_encoding, content_blob, content_bytes FROM nodes") == [
+def test_a_blob_is_named_and_not_kept(setup: SqlSetup) -> None:
+    setup.write(memory("a", "Note", {"format": "png", "encoding": "base64", "blob": "ab" * 32, "bytes": 300_000}))
+    assert setup.ask("SELECT content, content_encoding, content_blob, content_bytes FROM nodes") == [
         (None, "base64", "ab" * 32, 300_000)
     ]
 
 
-def test_edges_are_known_by_their_own_id_or_by_their_ends(place: Place) -> None:
-    place.write(memory("a", "Note"), memory("b|c", "Note"))
-    place.write(connection(None, "a", "knows", "b|c", n=1), connection("e1", "a", "knows", "b|c", text("why"), n=2))
-    place.write(connection(None, "a", "knows", "b|c", n=3))
+def test_edges_are_known_by_their_own_id_or_by_their_ends(setup: SqlSetup) -> None:
+    setup.write(memory("a", "Note"), memory("b|c", "Note"))
+    setup.write(connection(None, "a", "knows", "b|c", n=1), connection("e1", "a", "knows", "b|c", text("why"), n=2))
+    setup.write(connection(None, "a", "knows", "b|c", n=3))
     edges = "SELECT id, own_id, source, rel, target, json_extract(attrs, '$.n'), content FROM edges ORDER BY id"
     ends = ("a", "knows", "b|c")
-    assert place.ask(edges) == [(r"a|knows|b\|c", 0, *ends, 3, None), ("e1", 1, *ends, 2, "why")]
-    place.write(cut("e1", "a", "knows", "b|c"))
-    assert place.ask(edges) == [(r"a|knows|b\|c", 0, *ends, 3, None)]
+    assert setup.ask(edges) == [(r"a|knows|b\|c", 0, *ends, 3, None), ("e1", 1, *ends, 2, "why")]
+    setup.write(cut("e1", "a", "knows", "b|c"))
+    assert setup.ask(edges) == [(r"a|knows|b\|c", 0, *ends, 3, None)]
 
 
-def test_what_was_deleted_is_told_by_its_commits_only(place: Place) -> None:
-    place.write(memory("a", "Note", text("x")), gone("a"))
-    assert place.ask("SELECT * FROM nodes") == []
-    assert place.ask("SELECT operation, kind, entity FROM commits ORDER BY lamport") == [
+def test_what_was_deleted_is_told_by_its_commits_only(setup: SqlSetup) -> None:
+    setup.write(memory("a", "Note", text("x")), gone("a"))
+    assert setup.ask("SELECT * FROM nodes") == []
+    assert setup.ask("SELECT operation, kind, entity FROM commits ORDER BY lamport") == [
         ("UPSERT_NODE", "node", "a"),
         ("DELETE_NODE", "node", "a"),
     ]
 
 
-def test_commits_carry_the_run_they_were_made_in(place: Place) -> None:
+def test_commits_carry_the_run_they_were_made_in(setup: SqlSetup) -> None:
     run = {"run_id": "r", "job_id": "j", "dataset_id": "d"}
-    append(place.log, Draft((memory("a"),), actor="ann", tool="memory.write", reason="because", run_context=run))
-    assert place.ask("SELECT actor, tool, reason, run_id, job_id, dataset_id FROM commits") == [
+    append(setup.log, Draft((memory("a"),), actor="ann", tool="memory.write", reason="because", run_context=run))
+    assert setup.ask("SELECT actor, tool, reason, run_id, job_id, dataset_id FROM commits") == [
         ("ann", "memory.write", "because", "r", "j", "d")
     ]
 
 
-def test_the_mirror_says_up_to_which_commit_it_goes(place: Place) -> None:
-    place.write(memory("a"), memory("b"))
-    assert place.ask("SELECT value FROM meta WHERE key = 'position'") == [("2",)]
+def test_the_mirror_says_up_to_which_commit_it_goes(setup: SqlSetup) -> None:
+    setup.write(memory("a"), memory("b"))
+    assert setup.ask("SELECT value FROM meta WHERE key = 'position'") == [("2",)]
 
 
-def test_work_has_tables_of_its_own(place: Place) -> None:
+def test_work_has_tables_of_its_own(setup: SqlSetup) -> None:
     evidence = [{"type": "git", "ref": "abc", "agent": "ann", "timestamp": "2025-01-01T00:00:00.000Z"}]
     properties = {"priority": 7, "_claimed_by": "bob", "_claimed_at": "2025-01-02T00:00:00.000Z"}
-    place.write(
+    setup.write(
         memory("p", "work/project", None, name="ship", root="r", summary="Ship it"),
         work("r", project="p", parent=None, summary="Ship it"),
         work(
@@ -165,22 +165,22 @@ def test_work_has_tables_of_its_own(place: Place) -> None:
         memory("n"),
         connection(None, "t", "about", "n"),
     )
-    assert place.ask("SELECT id, name, root, summary FROM work_projects") == [("p", "ship", "r", "Ship it")]
-    assert place.ask(
+    assert setup.ask("SELECT id, name, root, summary FROM work_projects") == [("p", "ship", "r", "Ship it")]
+    assert setup.ask(
         "SELECT id, project, parent, summary, resolved, state, priority, claimed_by, context_links, rev FROM work_nodes"
     ) == [
         ("r", "p", None, "Ship it", 0, None, None, None, "[]", 1),
         ("t", "p", "r", "Test", 0, '{"at":1}', 7.0, "bob", '["a.py"]', 1),
         ("u", "p", "r", "Done", 1, "true", None, None, "[]", 3),
     ]
-    assert place.ask("SELECT node, number, type, ref, agent FROM work_evidence") == [("u", 0, "git", "abc", "ann")]
-    assert place.ask("SELECT source, type, target FROM work_edges") == [("t", "depends_on", "u")]
-    place.write(work("u", project="p", parent="r", summary="Again"), cut_default("t", "depends_on", "u"))
-    assert place.ask("SELECT resolved, rev FROM work_nodes WHERE id = 'u'") == [(0, 1)]
-    assert place.ask("SELECT * FROM work_evidence") == place.ask("SELECT * FROM work_edges") == []
-    place.write(gone("u"), gone("p"))
-    assert place.ask("SELECT id FROM work_nodes ORDER BY id") == [("r",), ("t",)]
-    assert place.ask("SELECT * FROM work_projects") == []
+    assert setup.ask("SELECT node, number, type, ref, agent FROM work_evidence") == [("u", 0, "git", "abc", "ann")]
+    assert setup.ask("SELECT source, type, target FROM work_edges") == [("t", "depends_on", "u")]
+    setup.write(work("u", project="p", parent="r", summary="Again"), cut_default("t", "depends_on", "u"))
+    assert setup.ask("SELECT resolved, rev FROM work_nodes WHERE id = 'u'") == [(0, 1)]
+    assert setup.ask("SELECT * FROM work_evidence") == setup.ask("SELECT * FROM work_edges") == []
+    setup.write(gone("u"), gone("p"))
+    assert setup.ask("SELECT id FROM work_nodes ORDER BY id") == [("r",), ("t",)]
+    assert setup.ask("SELECT * FROM work_projects") == []
 
 
 def cut_default(source: str, rel: str, target: str) -> Operation:
@@ -196,9 +196,9 @@ ODD_WORK = [
 
 
 @pytest.mark.parametrize("attrs", ODD_WORK, ids=range(len(ODD_WORK)))
-def test_odd_work_does_not_stop_the_mirror(place: Place, attrs: dict[str, Any]) -> None:
-    place.write(memory("w", "work/node", None, **attrs), memory("p", "work/project", None, **attrs))
-    assert place.ask("SELECT count(*) FROM work_nodes") == place.ask("SELECT count(*) FROM work_projects") == [(1,)]
+def test_odd_work_does_not_stop_the_mirror(setup: SqlSetup, attrs: dict[str, Any]) -> None:
+    setup.write(memory("w", "work/node", None, **attrs), memory("p", "work/project", None, **attrs))
+    assert setup.ask("SELECT count(*) FROM work_nodes") == setup.ask("SELECT count(*) FROM work_projects") == [(1,)]
 
 
 # -- redaction
@@ -206,64 +206,64 @@ def test_odd_work_does_not_stop_the_mirror(place: Place, attrs: dict[str, Any]) 
 FORGOTTEN = (b"xylophone", b"marzipan", b"zeppelin", b"quetzalcoatl", b"glockenspiel", b"sassafras")
 
 
-def test_what_was_redacted_says_so_and_so_does_the_node(place: Place) -> None:
-    place.write(memory("a", "Note", text("secret"), email="a@b", deep={"x": 1, "y": [{"x": 2, "z": 3}]}))
+def test_what_was_redacted_says_so_and_so_does_the_node(setup: SqlSetup) -> None:
+    setup.write(memory("a", "Note", text("secret"), email="a@b", deep={"x": 1, "y": [{"x": 2, "z": 3}]}))
     fields = ["attrs.email", "attrs.deep.x", "attrs.deep.y.x"]
-    place.write(Operation(Verb.REDACT_NODE, {"node_id": "a", "reason": "asked", "redacted_fields": fields}))
-    assert place.ask("SELECT attrs, content, redacted FROM nodes") == [
+    setup.write(Operation(Verb.REDACT_NODE, {"node_id": "a", "reason": "asked", "redacted_fields": fields}))
+    assert setup.ask("SELECT attrs, content, redacted FROM nodes") == [
         ('{"deep":{"x":"[REDACTED]","y":[{"x":"[REDACTED]","z":3}]},"email":"[REDACTED]"}', "secret", 1)
     ]
-    place.write(Operation(Verb.REDACT_NODE, {"node_id": "a", "reason": "asked"}))
-    assert place.ask("SELECT attrs, content, content_format, content_bytes, redacted FROM nodes") == [
+    setup.write(Operation(Verb.REDACT_NODE, {"node_id": "a", "reason": "asked"}))
+    assert setup.ask("SELECT attrs, content, content_format, content_bytes, redacted FROM nodes") == [
         ('{"deep":"[REDACTED]","email":"[REDACTED]"}', "[REDACTED]", "markdown", 10, 1)
     ]
 
 
-def test_a_field_that_is_not_there_is_not_invented(place: Place) -> None:
-    place.write(memory("a", "Note", x=1))
-    place.write(Operation(Verb.REDACT_NODE, {"node_id": "a", "reason": "asked", "redacted_fields": ["attrs.y"]}))
-    assert place.ask("SELECT attrs, redacted FROM nodes") == [('{"x":1}', 1)]
+def test_a_field_that_is_not_there_is_not_invented(setup: SqlSetup) -> None:
+    setup.write(memory("a", "Note", x=1))
+    setup.write(Operation(Verb.REDACT_NODE, {"node_id": "a", "reason": "asked", "redacted_fields": ["attrs.y"]}))
+    assert setup.ask("SELECT attrs, redacted FROM nodes") == [('{"x":1}', 1)]
 
 
-def test_all_attributes_may_go_and_the_content_stay(place: Place) -> None:
-    place.write(memory("a", "Note", text("kept"), x=1))
-    place.write(Operation(Verb.REDACT_NODE, {"node_id": "a", "reason": "asked", "redacted_fields": ["attrs"]}))
-    assert place.ask("SELECT attrs, content FROM nodes") == [('{"x":"[REDACTED]"}', "kept")]
+def test_all_attributes_may_go_and_the_content_stay(setup: SqlSetup) -> None:
+    setup.write(memory("a", "Note", text("kept"), x=1))
+    setup.write(Operation(Verb.REDACT_NODE, {"node_id": "a", "reason": "asked", "redacted_fields": ["attrs"]}))
+    assert setup.ask("SELECT attrs, content FROM nodes") == [('{"x":"[REDACTED]"}', "kept")]
 
 
-def test_what_was_redacted_of_an_edge_says_so_and_so_does_the_edge(place: Place) -> None:
-    place.write(memory("a", "Note"), connection(None, "a", "knows", "a", text("secret"), note="x", since=1))
-    place.write(connection("e1", "a", "knows", "a", note="other"))
+def test_what_was_redacted_of_an_edge_says_so_and_so_does_the_edge(setup: SqlSetup) -> None:
+    setup.write(memory("a", "Note"), connection(None, "a", "knows", "a", text("secret"), note="x", since=1))
+    setup.write(connection("e1", "a", "knows", "a", note="other"))
     ends = {"from": "a", "rel": "knows", "to": "a", "reason": "asked"}
-    place.write(Operation(Verb.REDACT_EDGE, {**ends, "redacted_fields": ["attrs.note"]}))
+    setup.write(Operation(Verb.REDACT_EDGE, {**ends, "redacted_fields": ["attrs.note"]}))
     shown = "SELECT attrs, content, redacted, lamport, created_lamport FROM edges ORDER BY own_id"
     other = ('{"note":"other"}', None, 0, 3, 3)
-    assert place.ask(shown) == [('{"note":"[REDACTED]","since":1}', "secret", 1, 4, 2), other]
-    place.write(Operation(Verb.REDACT_EDGE, ends))
-    assert place.ask(shown) == [
+    assert setup.ask(shown) == [('{"note":"[REDACTED]","since":1}', "secret", 1, 4, 2), other]
+    setup.write(Operation(Verb.REDACT_EDGE, ends))
+    assert setup.ask(shown) == [
         ('{"note":"[REDACTED]","since":"[REDACTED]"}', "[REDACTED]", 1, 5, 2),
         other,
     ]
-    assert place.ask("SELECT kind, entity FROM commits WHERE operation = 'REDACT_EDGE'") == [("edge", "a|knows|a")] * 2
+    assert setup.ask("SELECT kind, entity FROM commits WHERE operation = 'REDACT_EDGE'") == [("edge", "a|knows|a")] * 2
 
 
-def test_a_redaction_leaves_no_trace_in_the_file_or_beside_it(place: Place) -> None:
-    place.write(memory("kept", "Note", text("harpsichord")), memory("it", "Note", text("xylophone"), name="marzipan"))
-    place.write(connection("e1", "kept", "likes", "it", text("glockenspiel"), note="sassafras"))
-    place.follower.catch_up()
-    place.write(connection("e1", "kept", "likes", "it", note="x"))
-    place.follower.catch_up()
-    kept = b"".join(path.read_bytes() for path in place.path.parent.glob("graph.db*"))
+def test_a_redaction_leaves_no_trace_in_the_file_or_beside_it(setup: SqlSetup) -> None:
+    setup.write(memory("kept", "Note", text("harpsichord")), memory("it", "Note", text("xylophone"), name="marzipan"))
+    setup.write(connection("e1", "kept", "likes", "it", text("glockenspiel"), note="sassafras"))
+    setup.follower.catch_up()
+    setup.write(connection("e1", "kept", "likes", "it", note="x"))
+    setup.follower.catch_up()
+    kept = b"".join(path.read_bytes() for path in setup.path.parent.glob("graph.db*"))
     assert b"xylophone" in kept
-    place.write(memory("it", "Note", text("zeppelin")), memory("was", "Note", text("quetzalcoatl")), gone("was"))
-    place.follower.catch_up()
-    (place.path.parent / "graph.db.rejected-20200101T000000").write_bytes(b"xylophone")
+    setup.write(memory("it", "Note", text("zeppelin")), memory("was", "Note", text("quetzalcoatl")), gone("was"))
+    setup.follower.catch_up()
+    (setup.path.parent / "graph.db.rejected-20200101T000000").write_bytes(b"xylophone")
     for node in ("it", "was"):
-        place.write(Operation(Verb.REDACT_NODE, {"node_id": node, "reason": "asked"}))
+        setup.write(Operation(Verb.REDACT_NODE, {"node_id": node, "reason": "asked"}))
     ends = {"from": "kept", "rel": "likes", "to": "it", "id": "e1"}
-    place.write(Operation(Verb.REDACT_EDGE, {**ends, "reason": "asked"}))
-    place.follower.catch_up()
-    kept = b"".join(path.read_bytes() for path in place.path.parent.glob("graph.db*"))
+    setup.write(Operation(Verb.REDACT_EDGE, {**ends, "reason": "asked"}))
+    setup.follower.catch_up()
+    kept = b"".join(path.read_bytes() for path in setup.path.parent.glob("graph.db*"))
     assert b"harpsichord" in kept
     assert [word for word in FORGOTTEN if word in kept] == []
 
@@ -276,7 +276,7 @@ def test_a_redaction_leaves_no_trace_in_the_file_or_beside_it(place: Place) -> N
 def test_tables_built_live_equal_tables_replayed_and_both_equal_the_state(story: list[Step], chunk: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         live, replayed = Path(folder, "live.db"), Path(folder, "replayed.db")
-        book = Book()
+        book = LoggedState()
         followed = SqlProjection(live)
         for number, step in enumerate(story):
             step(book)
@@ -296,7 +296,7 @@ def test_tables_built_live_equal_tables_replayed_and_both_equal_the_state(story:
         anew.close()
 
 
-def _follow(followed: SqlProjection, book: Book) -> None:
+def _follow(followed: SqlProjection, book: LoggedState) -> None:
     at = followed.position()
     entries = [
         Entry(offset, chain.decode(book.lines[offset]), book.lines[offset]) for offset in book.offsets[at.count :]
@@ -305,7 +305,7 @@ def _follow(followed: SqlProjection, book: Book) -> None:
         followed.apply(entries, head_after(entries, at))
 
 
-def _compare_with_state(tables: dict[str, list[tuple[Any, ...]]], book: Book) -> None:
+def _compare_with_state(tables: dict[str, list[tuple[Any, ...]]], book: LoggedState) -> None:
     rows = {row[0]: row for row in tables["nodes"]}
     alive = {node_id: node for node_id in "abcd" if (node := book.state.node(node_id)) is not None}
     assert rows.keys() == alive.keys()
@@ -332,36 +332,36 @@ def test_processes_that_share_the_file_end_up_with_the_same_tables(tmp_path: Pat
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         seen = pool.starmap(_write_and_count, [(tmp_path, worker) for worker in range(3)])
     assert seen == [10, 10, 10]
-    place = Place(tmp_path)
-    assert place.ask("SELECT count(*) FROM nodes") == place.ask("SELECT count(*) FROM commits") == [(30,)]
-    place.close()
+    setup = SqlSetup(tmp_path)
+    assert setup.ask("SELECT count(*) FROM nodes") == setup.ask("SELECT count(*) FROM commits") == [(30,)]
+    setup.close()
 
 
 def _write_and_count(home: Path, worker: int) -> int:
     """How many of its own nodes it saw at the end."""
-    place = Place(home)
+    setup = SqlSetup(home)
     for number in range(10):
-        place.log.claim(timeout_seconds=30)
-        place.write(memory(f"{worker}-{number}"))
-        place.log.release()
-        place.follower.catch_up()
-    (seen,) = place.ask("SELECT count(*) FROM nodes WHERE id LIKE ?", f"{worker}-%")
-    place.close()
+        setup.log.claim(timeout_seconds=30)
+        setup.write(memory(f"{worker}-{number}"))
+        setup.log.release()
+        setup.follower.catch_up()
+    (seen,) = setup.ask("SELECT count(*) FROM nodes WHERE id LIKE ?", f"{worker}-%")
+    setup.close()
     return int(seen[0])
 
 
 def test_a_crash_in_the_middle_of_a_chunk_leaves_the_tables_where_they_were(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    setup: SqlSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.write(memory("a"))
-    assert place.ask("SELECT id FROM nodes") == [("a",)]
-    place.write(memory("b"), memory("c"))
+    setup.write(memory("a"))
+    assert setup.ask("SELECT id FROM nodes") == [("a",)]
+    setup.write(memory("b"), memory("c"))
     with monkeypatch.context() as dying:
         dying.setattr(sql, "_write_head", _die)
         with pytest.raises(KeyboardInterrupt):
-            place.follower.catch_up()
-    assert asked(place.path, "SELECT id FROM nodes") == [("a",)]
-    assert place.ask("SELECT id FROM nodes ORDER BY id") == [("a",), ("b",), ("c",)]
+            setup.follower.catch_up()
+    assert asked(setup.path, "SELECT id FROM nodes") == [("a",)]
+    assert setup.ask("SELECT id FROM nodes ORDER BY id") == [("a",), ("b",), ("c",)]
 
 
 def _die(*_: object) -> None:
@@ -388,36 +388,36 @@ def _execute(path: Path, statement: str) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_or_older_file_is_set_aside_and_built_again(place: Place, damage: str) -> None:
-    place.write(memory("a"), work("w", summary="x"))
-    place.follower.catch_up()
-    before = contents(place.path)
-    place.close()
-    DAMAGES[damage](place.path)
-    again = Place(place.path.parent)
+def test_a_damaged_or_older_file_is_set_aside_and_built_again(setup: SqlSetup, damage: str) -> None:
+    setup.write(memory("a"), work("w", summary="x"))
+    setup.follower.catch_up()
+    before = contents(setup.path)
+    setup.close()
+    DAMAGES[damage](setup.path)
+    again = SqlSetup(setup.path.parent)
     again.write(memory("b"))
     with suppress(Damaged):  # A missing table is met by the first commit that needs it.
         again.follower.catch_up()
     assert again.ask("SELECT id FROM nodes ORDER BY id") == [("a",), ("b",), ("w",)]
-    assert contents(place.path)["work_nodes"] == before["work_nodes"]
-    assert len(list(place.path.parent.glob("graph.db.rejected-*[0-9]"))) == 1
+    assert contents(setup.path)["work_nodes"] == before["work_nodes"]
+    assert len(list(setup.path.parent.glob("graph.db.rejected-*[0-9]"))) == 1
     again.close()
 
 
-def test_a_file_that_vanishes_or_is_replaced_under_a_running_process_is_built_again(place: Place) -> None:
-    place.write(memory("a"))
-    place.follower.catch_up()
-    for path in place.path.parent.glob("graph.db*"):
+def test_a_file_that_vanishes_or_is_replaced_under_a_running_process_is_built_again(setup: SqlSetup) -> None:
+    setup.write(memory("a"))
+    setup.follower.catch_up()
+    for path in setup.path.parent.glob("graph.db*"):
         path.unlink()
-    place.write(memory("b"))
-    assert place.ask("SELECT id FROM nodes ORDER BY id") == [("a",), ("b",)]
+    setup.write(memory("b"))
+    assert setup.ask("SELECT id FROM nodes ORDER BY id") == [("a",), ("b",)]
 
 
-def test_commits_are_never_applied_to_a_file_that_has_not_seen_those_before(place: Place) -> None:
-    place.write(memory("a"), memory("b"))
-    entries = list(place.log.read(Head()))
+def test_commits_are_never_applied_to_a_file_that_has_not_seen_those_before(setup: SqlSetup) -> None:
+    setup.write(memory("a"), memory("b"))
+    entries = list(setup.log.read(Head()))
     with pytest.raises(Damaged):
-        place.projection.apply(entries[1:], place.log.head())
+        setup.projection.apply(entries[1:], setup.log.head())
 
 
 @pytest.mark.parametrize(
@@ -427,22 +427,22 @@ def test_commits_are_never_applied_to_a_file_that_has_not_seen_those_before(plac
         ("PRAGMA application_id = 1", "another program"),
     ],
 )
-def test_a_file_that_is_not_ours_to_replace_is_left_alone(place: Place, statement: str, says: str) -> None:
-    place.write(memory("a"))
-    place.follower.catch_up()
-    place.close()
-    _execute(place.path, statement)
-    data = place.path.read_bytes()
+def test_a_file_that_is_not_ours_to_replace_is_left_alone(setup: SqlSetup, statement: str, says: str) -> None:
+    setup.write(memory("a"))
+    setup.follower.catch_up()
+    setup.close()
+    _execute(setup.path, statement)
+    data = setup.path.read_bytes()
     with pytest.raises(StorageRefused, match=says):
-        Place(place.path.parent).follower.catch_up()
-    assert place.path.read_bytes() == data
+        SqlSetup(setup.path.parent).follower.catch_up()
+    assert setup.path.read_bytes() == data
 
 
 # -- the guide
 
 
-def test_every_query_of_the_guide_runs_and_finds_something(place: Place) -> None:
-    place.write(
+def test_every_query_of_the_guide_runs_and_finds_something(setup: SqlSetup) -> None:
+    setup.write(
         memory("mem_1", "Project", text("# Kitchen"), status="active", budget=50_000),
         memory("mem_2", "Action", text("Call the plumber"), status="next"),
         connection("conn_1", "mem_1", "NextAction", "mem_2"),
@@ -453,21 +453,21 @@ def test_every_query_of_the_guide_runs_and_finds_something(place: Place) -> None
         connection(None, "t", "depends_on", "u"),
     )
     run = {"run_id": "run_42"}
-    append(place.log, Draft((memory("mem_3", "Note", None),), actor="ann", tool="memory.write", run_context=run))
-    place.write(Operation(Verb.REDACT_NODE, {"node_id": "mem_3", "reason": "asked"}))
+    append(setup.log, Draft((memory("mem_3", "Note", None),), actor="ann", tool="memory.write", run_context=run))
+    setup.write(Operation(Verb.REDACT_NODE, {"node_id": "mem_3", "reason": "asked"}))
     queries = re.findall(r"```sql\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
     assert len(queries) >= 8
-    assert [query for query in queries if not place.ask(query)] == []
+    assert [query for query in queries if not setup.ask(query)] == []
 
 
-def test_the_guide_names_every_table_and_column(place: Place) -> None:
-    place.follower.catch_up()
+def test_the_guide_names_every_table_and_column(setup: SqlSetup) -> None:
+    setup.follower.catch_up()
     page = GUIDE.read_text("utf-8")
-    names = asked(place.path, "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name != 'migrations'")
+    names = asked(setup.path, "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name != 'migrations'")
     missing = [
         f"{table}.{column[1]}"
         for (table,) in names
-        for column in asked(place.path, f"PRAGMA table_info({table})")
+        for column in asked(setup.path, f"PRAGMA table_info({table})")
         if f"`{table}`" not in page or f"`{column[1]}`" not in page
     ]
     assert missing == []

@@ -7,25 +7,25 @@ import pytest
 from tallystick.clock import to_text
 from tallystick.commits import Verb
 from tallystick.errors import InvalidArgument
-from tests.state.book import HOUR, START, Book
+from tests.state.logged_state import HOUR, START, LoggedState
 
 
 @pytest.fixture
-def book() -> Book:
-    book = Book()
-    book.node("a", actor="ann", x=1)
-    book.now += HOUR
-    book.node("a", actor="bob", x=2)
-    book.now += HOUR
-    book.delete("a", actor="ann")
-    book.write(Verb.UPSERT_NODE, {"id": "a", "type": "note", "attrs": {"x": 3}}, actor="cyd", skip=10)
-    return book
+def logged() -> LoggedState:
+    logged = LoggedState()
+    logged.node("a", actor="ann", x=1)
+    logged.now += HOUR
+    logged.node("a", actor="bob", x=2)
+    logged.now += HOUR
+    logged.delete("a", actor="ann")
+    logged.write(Verb.UPSERT_NODE, {"id": "a", "type": "note", "attrs": {"x": 3}}, actor="cyd", skip=10)
+    return logged
 
 
-def test_lamports_commits_and_times_lead_to_the_same_moments(book: Book) -> None:
-    resolve = book.state.resolve
+def test_lamports_commits_and_times_lead_to_the_same_moments(logged: LoggedState) -> None:
+    resolve = logged.state.resolve
     assert [resolve(lamport) for lamport in (0, 1, 2, 3, 9, 13, 14)] == [0, 1, 2, 3, 3, 3, 4]
-    assert [resolve(commit.commit_id) for commit in book.commits] == [1, 2, 3, 4]
+    assert [resolve(commit.commit_id) for commit in logged.commits] == [1, 2, 3, 4]
     times = (START - 1, START, START + HOUR - 1, START + HOUR, START + 2 * HOUR, START + 9 * HOUR)
     assert [resolve(to_text(moment)) for moment in times] == [0, 1, 1, 2, 4, 4]
     assert resolve("2023-11-14") == 0
@@ -34,32 +34,32 @@ def test_lamports_commits_and_times_lead_to_the_same_moments(book: Book) -> None
 
 
 @pytest.mark.parametrize("as_of", [15, -1, True, "", "yesterday", "15", "f" * 64, "F" * 64, "2023-13-01"])
-def test_a_moment_that_cannot_be_told_is_refused(book: Book, as_of: str | int) -> None:
+def test_a_moment_that_cannot_be_told_is_refused(logged: LoggedState, as_of: str | int) -> None:
     with pytest.raises(InvalidArgument) as raised:
-        book.state.resolve(as_of)
+        logged.state.resolve(as_of)
     assert raised.value.code == "UNKNOWN_AS_OF"
     assert raised.value.details == {"as_of": as_of}
 
 
-def test_a_node_in_the_past_has_the_provenance_it_had(book: Book) -> None:
-    seen = [book.state.node("a", at) for at in range(5)]
+def test_a_node_in_the_past_has_the_provenance_it_had(logged: LoggedState) -> None:
+    seen = [logged.state.node("a", at) for at in range(5)]
     assert [node.attrs["x"] if node else None for node in seen] == [None, 1, 2, None, 3]
     makers = [(node.provenance.created_by, node.provenance.updated_by) for node in seen if node]
     assert makers == [("ann", "ann"), ("ann", "bob"), ("cyd", "cyd")]
     assert seen[1] is not None
-    assert seen[1].provenance.commit_id == book.commits[0].commit_id
+    assert seen[1].provenance.commit_id == logged.commits[0].commit_id
 
 
-def test_moments_outside_the_log_are_its_ends(book: Book) -> None:
-    assert book.state.node("a", -3) is None
-    assert book.state.node("a", 99) == book.state.node("a")
+def test_moments_outside_the_log_are_its_ends(logged: LoggedState) -> None:
+    assert logged.state.node("a", -3) is None
+    assert logged.state.node("a", 99) == logged.state.node("a")
 
 
-def test_an_edge_in_the_past_is_as_it_was(book: Book) -> None:
-    book.node("b")
-    book.edge("a", "r", "b", w=1)
-    book.edge("a", "r", "b", w=2)
-    book.delete_edge("a", "r", "b")
-    found = [edge.attrs if (edge := book.state.edge("a", "r", "b", at)) else None for at in range(5, 9)]
+def test_an_edge_in_the_past_is_as_it_was(logged: LoggedState) -> None:
+    logged.node("b")
+    logged.edge("a", "r", "b", w=1)
+    logged.edge("a", "r", "b", w=2)
+    logged.delete_edge("a", "r", "b")
+    found = [edge.attrs if (edge := logged.state.edge("a", "r", "b", at)) else None for at in range(5, 9)]
     assert found == [None, {"w": 1}, {"w": 2}, None]
-    assert [len(book.state.edges("b", at=at)) for at in range(5, 9)] == [0, 1, 1, 0]
+    assert [len(logged.state.edges("b", at=at)) for at in range(5, 9)] == [0, 1, 1, 0]

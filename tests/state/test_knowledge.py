@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tallystick.commits import Verb
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
 from tallystick.state.knowledge.catalogue import Knowledge
-from tests.state.book import Book
+from tests.state.logged_state import LoggedState
 
 
 def seen(knowledge: Knowledge, project: str, path: str) -> set[str]:
     return knowledge.of_project(project).globs.match(path.split("/"))
 
 
-def portrait(knowledge: Knowledge) -> Any:
+def dump_state(knowledge: Knowledge) -> Any:
     """Everything it holds, in a form that can be compared."""
     by_project = {
         project: (
@@ -32,10 +32,10 @@ def portrait(knowledge: Knowledge) -> Any:
 
 
 def test_an_atom_is_found_by_its_patterns_and_only_in_its_project() -> None:
-    book = Book()
-    knowledge = book.state.derived(Knowledge)
-    book.node("a", ATOM, projectId="p", name="Pages", paths=["src/pages/**", "*.md"], moleculeId=None)
-    book.node("b", ATOM, projectId="q", name="Other", paths=["src/**"])
+    logged = LoggedState()
+    knowledge = logged.state.derived(Knowledge)
+    logged.node("a", ATOM, projectId="p", name="Pages", paths=["src/pages/**", "*.md"], moleculeId=None)
+    logged.node("b", ATOM, projectId="q", name="Other", paths=["src/**"])
     assert seen(knowledge, "p", "src/pages/x.ts") == {"a"}
     assert seen(knowledge, "p", "README.md") == {"a"}
     assert seen(knowledge, "q", "src/pages/x.ts") == {"b"}
@@ -43,58 +43,58 @@ def test_an_atom_is_found_by_its_patterns_and_only_in_its_project() -> None:
 
 
 def test_new_patterns_take_the_place_of_the_old_and_undo_brings_them_back() -> None:
-    book = Book()
-    knowledge = book.state.derived(Knowledge)
-    book.node("a", ATOM, projectId="p", name="A", paths=["old/**"])
-    book.node("a", ATOM, projectId="p", name="A", paths=["new/**"])
+    logged = LoggedState()
+    knowledge = logged.state.derived(Knowledge)
+    logged.node("a", ATOM, projectId="p", name="A", paths=["old/**"])
+    logged.node("a", ATOM, projectId="p", name="A", paths=["new/**"])
     assert (seen(knowledge, "p", "old/x"), seen(knowledge, "p", "new/x")) == (set(), {"a"})
-    book.undo(1)
+    logged.undo(1)
     assert (seen(knowledge, "p", "old/x"), seen(knowledge, "p", "new/x")) == ({"a"}, set())
-    book.write(Verb.DELETE_NODE, {"node_id": "a"})
+    logged.write(Verb.DELETE_NODE, {"node_id": "a"})
     assert seen(knowledge, "p", "old/x") == set()
 
 
 def test_members_and_lists_are_in_the_order_of_their_names_in_any_case() -> None:
-    book = Book()
-    knowledge = book.state.derived(Knowledge)
-    book.node("m", MOLECULE, projectId="p", name="Pages")
+    logged = LoggedState()
+    knowledge = logged.state.derived(Knowledge)
+    logged.node("m", MOLECULE, projectId="p", name="Pages")
     for atom_id, name in (("3", "beta"), ("1", "Alpha"), ("4", "alpha"), ("2", "Gamma")):
-        book.node(atom_id, ATOM, projectId="p", name=name, paths=["x"], moleculeId="m")
+        logged.node(atom_id, ATOM, projectId="p", name=name, paths=["x"], moleculeId="m")
     assert [atom.id for atom in knowledge.members("m")] == ["1", "4", "3", "2"]
 
 
 def test_an_atom_whose_molecule_is_gone_is_an_orphan() -> None:
-    book = Book()
-    knowledge = book.state.derived(Knowledge)
-    book.node("m", MOLECULE, projectId="p", name="Pages")
-    book.node("a", ATOM, projectId="p", name="A", paths=["x"], moleculeId="m")
+    logged = LoggedState()
+    knowledge = logged.state.derived(Knowledge)
+    logged.node("m", MOLECULE, projectId="p", name="Pages")
+    logged.node("a", ATOM, projectId="p", name="A", paths=["x"], moleculeId="m")
     assert not knowledge.is_orphan(knowledge.atoms["a"])
-    book.write(Verb.DELETE_NODE, {"node_id": "m"})
+    logged.write(Verb.DELETE_NODE, {"node_id": "m"})
     assert knowledge.is_orphan(knowledge.atoms["a"])
 
 
 def test_changelogs_are_newest_first_even_in_one_millisecond() -> None:
-    book = Book()
-    knowledge = book.state.derived(Knowledge)
+    logged = LoggedState()
+    knowledge = logged.state.derived(Knowledge)
     for entry in ("z", "a", "m"):
-        book.node(entry, CHANGELOG, parentType="atom", parentId="x", taskId="t", summary=entry, createdAt="now")
-    book.node("other", CHANGELOG, parentType="molecule", parentId="x", taskId="t", summary="", createdAt="now")
+        logged.node(entry, CHANGELOG, parentType="atom", parentId="x", taskId="t", summary=entry, createdAt="now")
+    logged.node("other", CHANGELOG, parentType="molecule", parentId="x", taskId="t", summary="", createdAt="now")
     assert knowledge.changelog("atom", "x") == ["m", "a", "z"]
     assert knowledge.changelog("molecule", "x") == ["other"]
     assert knowledge.changelog("atom", "nobody") == []
 
 
 def test_what_makes_no_sense_counts_as_not_said() -> None:
-    book = Book()
-    knowledge = book.state.derived(Knowledge)
-    book.node("a", ATOM, projectId=7, name=None, paths="src/**", moleculeId=[])
-    book.node("b", ATOM, projectId="p", name="B", paths=["[", 3, "../x", "good/**"])
-    book.node("m", MOLECULE)
-    book.node("c", CHANGELOG)
+    logged = LoggedState()
+    knowledge = logged.state.derived(Knowledge)
+    logged.node("a", ATOM, projectId=7, name=None, paths="src/**", moleculeId=[])
+    logged.node("b", ATOM, projectId="p", name="B", paths=["[", 3, "../x", "good/**"])
+    logged.node("m", MOLECULE)
+    logged.node("c", CHANGELOG)
     assert (knowledge.atoms["a"].project, knowledge.atoms["a"].name, knowledge.atoms["a"].routes) == (None, "", ())
     assert seen(knowledge, "p", "good/x") == {"b"}
-    book.undo(4)
-    assert portrait(knowledge) == portrait(Knowledge())
+    logged.undo(4)
+    assert dump_state(knowledge) == dump_state(Knowledge())
 
 
 # -- the law
@@ -119,21 +119,21 @@ CHANGES: st.SearchStrategy[tuple[str, str, dict[str, Any]]] = st.one_of(
 )
 
 
-def change(book: Book, kind: str, node_id: str, attrs: dict[str, Any]) -> None:
+def change(logged: LoggedState, kind: str, node_id: str, attrs: dict[str, Any]) -> None:
     if kind != "delete":
-        book.node(node_id, kind, **attrs)
-    elif book.state.owner(node_id) is not None:
-        book.write(Verb.DELETE_NODE, {"node_id": node_id})
+        logged.node(node_id, kind, **attrs)
+    elif logged.state.owner(node_id) is not None:
+        logged.write(Verb.DELETE_NODE, {"node_id": node_id})
 
 
 @given(st.lists(CHANGES, max_size=12), st.data())
 def test_a_catalogue_kept_up_to_date_equals_one_built_now(
     changes: list[tuple[str, str, dict[str, Any]]], data: st.DataObject
 ) -> None:
-    book = Book()
-    book.state.derived(Knowledge)
+    logged = LoggedState()
+    logged.state.derived(Knowledge)
     for each in changes:
-        change(book, *each)
-    assert portrait(book.state.derived(Knowledge)) == portrait(book.replayed().derived(Knowledge))
-    book.undo(data.draw(st.integers(0, book.state.count)))
-    assert portrait(book.state.derived(Knowledge)) == portrait(book.replayed().derived(Knowledge))
+        change(logged, *each)
+    assert dump_state(logged.state.derived(Knowledge)) == dump_state(logged.replayed().derived(Knowledge))
+    logged.undo(data.draw(st.integers(0, logged.state.count)))
+    assert dump_state(logged.state.derived(Knowledge)) == dump_state(logged.replayed().derived(Knowledge))

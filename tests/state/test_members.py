@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tallystick.state import type_members
 from tallystick.state.ontology import ConnectionType
 from tallystick.state.type_members import IdPage, find_connections, find_neighbours, find_nodes
-from tests.state.book import Book, drive
+from tests.state.logged_state import LoggedState, drive
 
 KNOWS = ConnectionType("knows", ("note",), ("note",))
 CITES = ConnectionType("cites", ("note",), ("note",))
@@ -38,47 +38,47 @@ STEPS = st.lists(
 @settings(max_examples=150)
 @given(steps=STEPS, few=st.sampled_from([0, 256]))
 def test_questions_between_changes_are_answered_as_by_reading_everything(steps: list[Any], few: int) -> None:
-    book = Book()
+    logged = LoggedState()
     for name in "abc":
-        book.node(name)
+        logged.node(name)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type_members, "_FEW", few)
         patched.setattr(type_members, "_DOCUMENTS", 2)
         for step in [*steps, ("ask", {}, None, None), ("ask", {"k": 1}, None, None)]:
-            DO[step[0]](book, *step[1:])
+            DO[step[0]](logged, *step[1:])
 
 
-def _edge(book: Book, source: str, rel: str, target: str, id: str | None, attrs: dict[str, Any]) -> None:
-    held = book.state.edge_name(id) if id else None
+def _edge(logged: LoggedState, source: str, rel: str, target: str, id: str | None, attrs: dict[str, Any]) -> None:
+    held = logged.state.edge_name(id) if id else None
     ends = {"from": source, "rel": rel, "to": target, "id": id}
-    if book.state.owner(source) and book.state.owner(target) and held in (None, ends):
-        book.edge(source, rel, target, id=id, **attrs)
+    if logged.state.owner(source) and logged.state.owner(target) and held in (None, ends):
+        logged.edge(source, rel, target, id=id, **attrs)
 
 
-def _delete_edge(book: Book, node: str, place: int) -> None:
-    names = book.state.edge_names(node)
+def _delete_edge(logged: LoggedState, node: str, place: int) -> None:
+    names = logged.state.edge_names(node)
     if names:
         name = names[place % len(names)]
-        book.delete_edge(name["from"], name["rel"], name["to"], id=name.get("id"))
+        logged.delete_edge(name["from"], name["rel"], name["to"], id=name.get("id"))
 
 
-def _redact_edge(book: Book, node: str, place: int, fields: list[str] | None) -> None:
-    edges = book.state.edges(node)
+def _redact_edge(logged: LoggedState, node: str, place: int, fields: list[str] | None) -> None:
+    edges = logged.state.edges(node)
     if edges:
-        book.scrub(book.redact_edge(edges[place % len(edges)].id, fields))
+        logged.scrub(logged.redact_edge(edges[place % len(edges)].id, fields))
 
 
-def _delete_node(book: Book, node: str) -> None:
-    if book.state.owner(node):
-        book.delete(node)
+def _delete_node(logged: LoggedState, node: str) -> None:
+    if logged.state.owner(node):
+        logged.delete(node)
 
 
-def _node(book: Book, node: str, kind: str, attrs: dict[str, Any]) -> None:
-    book.node(node, kind, **attrs)
+def _node(logged: LoggedState, node: str, kind: str, attrs: dict[str, Any]) -> None:
+    logged.node(node, kind, **attrs)
 
 
-def _ask(book: Book, properties: dict[str, Any], source: str | None, target: str | None) -> None:
-    edges = {edge.id: edge for node in "abc" for edge in book.state.edges(node)}
+def _ask(logged: LoggedState, properties: dict[str, Any], source: str | None, target: str | None) -> None:
+    edges = {edge.id: edge for node in "abc" for edge in logged.state.edges(node)}
     expected = {
         edge.id
         for edge in edges.values()
@@ -87,19 +87,19 @@ def _ask(book: Book, properties: dict[str, Any], source: str | None, target: str
         and target in (None, edge.target)
         and has(edge.attrs, properties)
     }
-    asked = find_connections(book.state, [KNOWS, CITES], properties, source=source, target=target, offset=0, limit=99)
+    asked = find_connections(logged.state, [KNOWS, CITES], properties, source=source, target=target, offset=0, limit=99)
     found = drive(asked)
     assert (set(found.ids), found.total) == (expected, len(found.ids))
-    nodes = [node for name in "abc" if (node := book.state.node(name)) is not None]
+    nodes = [node for name in "abc" if (node := logged.state.node(name)) is not None]
     by_type = {node.id for node in nodes if node.type == "note" and has(node.attrs, properties)}
-    answer = drive(find_nodes(book.state, ["note", "nobody"], properties, offset=0, limit=99))
+    answer = drive(find_nodes(logged.state, ["note", "nobody"], properties, offset=0, limit=99))
     assert (set(answer.ids), answer.total) == (by_type, len(by_type))
     for node_id in "abc":
         out = {edge.target for edge in edges.values() if edge.source == node_id and edge.rel == "knows"}
         into = {edge.source for edge in edges.values() if edge.target == node_id and edge.rel == "knows"}
-        assert set(find_neighbours(book.state, node_id, [KNOWS], "out")) == out
-        assert set(find_neighbours(book.state, node_id, [KNOWS], "in")) == into
-        assert set(find_neighbours(book.state, node_id, [KNOWS], "both")) == out | into
+        assert set(find_neighbours(logged.state, node_id, [KNOWS], "out")) == out
+        assert set(find_neighbours(logged.state, node_id, [KNOWS], "in")) == into
+        assert set(find_neighbours(logged.state, node_id, [KNOWS], "both")) == out | into
 
 
 def has(attrs: dict[str, Any], properties: dict[str, Any]) -> bool:
@@ -124,13 +124,13 @@ def test_questions_that_take_turns_leave_the_index_whole(monkeypatch: pytest.Mon
     monkeypatch.setattr(type_members, "_FEW", 0)
     monkeypatch.setattr(type_members, "_DOCUMENTS", 3)
     monkeypatch.setattr(type_members, "_ROWS", 5)
-    book = Book()
-    book.node("a")
+    logged = LoggedState()
+    logged.node("a")
     for number in range(40):
-        book.edge("a", "knows", "a", id=f"e{number}", n=number % 2)
+        logged.edge("a", "knows", "a", id=f"e{number}", n=number % 2)
 
     def ask(n: int) -> Any:
-        return find_connections(book.state, [KNOWS], {"n": n}, offset=0, limit=99)
+        return find_connections(logged.state, [KNOWS], {"n": n}, offset=0, limit=99)
 
     slow, finished = ask(0), []
     for turn in range(100):
@@ -140,17 +140,17 @@ def test_questions_that_take_turns_leave_the_index_whole(monkeypatch: pytest.Mon
             finished.append(done.value)
             break
         if turn == 2:
-            book.edge("a", "knows", "a", id="e0", n=1)
-            book.edge("a", "knows", "a", id="new", n=0)
-            book.delete_edge("a", "knows", "a", id="e2")
+            logged.edge("a", "knows", "a", id="e0", n=1)
+            logged.edge("a", "knows", "a", id="new", n=0)
+            logged.delete_edge("a", "knows", "a", id="e2")
         if turn == 4:
             assert drive(ask(1)).total == 21
         if turn == 5:
             # A group on its way into the log, which then fails: the slow question must not see it.
-            book.edge("a", "knows", "a", id="e4", n=1)
-            book.edge("a", "knows", "a", id="phantom", n=0)
+            logged.edge("a", "knows", "a", id="e4", n=1)
+            logged.edge("a", "knows", "a", id="phantom", n=0)
             next(slow)
-            book.undo(2)
+            logged.undo(2)
     [found] = finished
     assert "phantom" not in found.ids
     assert {"e4", "e6"} <= set(found.ids)
@@ -160,21 +160,21 @@ def test_questions_that_take_turns_leave_the_index_whole(monkeypatch: pytest.Mon
 
 
 def test_a_page_is_cut_from_the_whole() -> None:
-    book = Book()
+    logged = LoggedState()
     for number in range(10):
-        book.node(f"n{number}", k=1)
-    found = drive(find_nodes(book.state, ["note"], {"k": 1}, offset=3, limit=4))
+        logged.node(f"n{number}", k=1)
+    found = drive(find_nodes(logged.state, ["note"], {"k": 1}, offset=3, limit=4))
     assert found == IdPage([f"n{number}" for number in range(3, 7)], 10)
 
 
 def test_an_edge_that_only_shares_its_name_is_no_connection() -> None:
-    book = Book()
+    logged = LoggedState()
     for name, kind in (("a", "note"), ("v", "work/node"), ("w", "work/node")):
-        book.node(name, kind)
-    book.edge("v", "knows", "w", k=1)
-    book.edge("a", "knows", "w", k=1)
-    found = drive(find_connections(book.state, [KNOWS], {"k": 1}, offset=0, limit=9))
+        logged.node(name, kind)
+    logged.edge("v", "knows", "w", k=1)
+    logged.edge("a", "knows", "w", k=1)
+    found = drive(find_connections(logged.state, [KNOWS], {"k": 1}, offset=0, limit=9))
     assert found.ids == ["a|knows|w"]
-    assert find_neighbours(book.state, "w", [KNOWS], "in") == ["a"]
+    assert find_neighbours(logged.state, "w", [KNOWS], "in") == ["a"]
     both = ConnectionType("knows", ("note", "work/node"), ("work/node",))
-    assert drive(find_connections(book.state, [both], {}, offset=0, limit=9)).total == 2
+    assert drive(find_connections(logged.state, [both], {}, offset=0, limit=9)).total == 2

@@ -16,7 +16,7 @@ from tallystick.state.ontology import (
     define_node_type,
     define_ontology,
 )
-from tests.state.book import Book
+from tests.state.logged_state import LoggedState
 
 NEXT = ConnectionType("Next", ("Project",), ("Action",))
 WAITS = ConnectionType("Waits", ("Action",), ("Person",), ("since",))
@@ -24,19 +24,19 @@ KINDS = ("Project", "Action", "Person")
 
 
 @pytest.fixture
-def book() -> Book:
-    book = Book()
+def logged() -> LoggedState:
+    logged = LoggedState()
     for operation in (
         define_ontology(),
         *map(define_node_type, KINDS),
         *map(define_connection_type, (NEXT, WAITS)),
     ):
-        book.write(operation.verb, operation.payload)
-    book.node("p", "Project")
-    book.node("a", "Action")
-    book.node("h", "Person")
-    book.node("n", "note")
-    return book
+        logged.write(operation.verb, operation.payload)
+    logged.node("p", "Project")
+    logged.node("a", "Action")
+    logged.node("h", "Person")
+    logged.node("n", "note")
+    return logged
 
 
 def node(node_id: str, kind: str, **attrs: Any) -> Operation:
@@ -53,10 +53,10 @@ def gone(**payload: str) -> Operation:
     return Operation(verb, {key.rstrip("_"): value for key, value in payload.items()})
 
 
-def judge(book: Book, *operations: Operation) -> str | None:
+def judge(logged: LoggedState, *operations: Operation) -> str | None:
     """The code of the refusal, None when there is none."""
     try:
-        check(book.state, Draft(operations, actor="ann", tool="test"))
+        check(logged.state, Draft(operations, actor="ann", tool="test"))
     except TallystickError as error:
         return error.code
     return None
@@ -65,37 +65,37 @@ def judge(book: Book, *operations: Operation) -> str | None:
 # -- the aspect
 
 
-def test_definitions_are_known_in_the_order_they_were_made(book: Book) -> None:
-    ontology = book.state.derived(Ontology)
+def test_definitions_are_known_in_the_order_they_were_made(logged: LoggedState) -> None:
+    ontology = logged.state.derived(Ontology)
     assert ontology.exists
     assert ontology.node_types == list(KINDS)
     assert ontology.connection_types == [NEXT, WAITS]
     later = define_node_type("Boat")
-    book.write(later.verb, later.payload)
+    logged.write(later.verb, later.payload)
     assert ontology.node_types == [*KINDS, "Boat"]
-    assert book.replayed().derived(Ontology).node_types == ontology.node_types
+    assert logged.replayed().derived(Ontology).node_types == ontology.node_types
 
 
-def test_what_is_undone_is_not_defined(book: Book) -> None:
-    ontology = book.state.derived(Ontology)
+def test_what_is_undone_is_not_defined(logged: LoggedState) -> None:
+    ontology = logged.state.derived(Ontology)
     for operation in (define_node_type("Boat"), define_connection_type(ConnectionType("Owns", ("Person",), ("Boat",)))):
-        book.write(operation.verb, operation.payload)
+        logged.write(operation.verb, operation.payload)
     assert ontology.has_node_type("Boat")
-    book.undo(2)
+    logged.undo(2)
     assert ontology.node_types == list(KINDS)
     assert ontology.find_connection_type("Owns") is None
-    book.undo(len(book.commits))
+    logged.undo(len(logged.commits))
     assert (ontology.exists, ontology.node_types, ontology.connection_types) == (False, [], [])
 
 
 def test_a_foreign_log_with_odd_definitions_can_be_read() -> None:
-    book = Book()
-    ontology = book.state.derived(Ontology)
-    book.node("x", "ontology/node_type")
-    book.node("y", "ontology/connection_type", name="R", from_types="A")
-    book.node("z", "ontology/node_type", name="Boat")
+    logged = LoggedState()
+    ontology = logged.state.derived(Ontology)
+    logged.node("x", "ontology/node_type")
+    logged.node("y", "ontology/connection_type", name="R", from_types="A")
+    logged.node("z", "ontology/node_type", name="Boat")
     assert (ontology.exists, ontology.node_types, ontology.connection_types) == (False, ["Boat"], [])
-    book.undo(3)
+    logged.undo(3)
     assert ontology.node_types == []
 
 
@@ -154,34 +154,34 @@ DRAFTS: dict[str, tuple[str | None, list[Operation]]] = {
 
 
 @pytest.mark.parametrize("case", DRAFTS)
-def test_a_draft_is_judged_by_what_it_would_leave(book: Book, case: str) -> None:
+def test_a_draft_is_judged_by_what_it_would_leave(logged: LoggedState, case: str) -> None:
     code, operations = DRAFTS[case]
-    assert judge(book, *operations) == code
+    assert judge(logged, *operations) == code
 
 
-def test_a_node_keeps_a_type_that_fits_its_connections(book: Book) -> None:
-    book.edge("p", "Next", "a")
-    book.edge("p", "mentions", "h")
-    assert judge(book, node("a", "Person")) == "INVALID_TOPOLOGY"
-    assert judge(book, node("a", "note")) == "INVALID_TOPOLOGY"
-    assert judge(book, node("a", "Action", new=1)) is None
-    assert judge(book, node("h", "Action")) is None
-    assert judge(book, gone(from_="p", rel="Next", to="a"), node("a", "Person")) is None
+def test_a_node_keeps_a_type_that_fits_its_connections(logged: LoggedState) -> None:
+    logged.edge("p", "Next", "a")
+    logged.edge("p", "mentions", "h")
+    assert judge(logged, node("a", "Person")) == "INVALID_TOPOLOGY"
+    assert judge(logged, node("a", "note")) == "INVALID_TOPOLOGY"
+    assert judge(logged, node("a", "Action", new=1)) is None
+    assert judge(logged, node("h", "Action")) is None
+    assert judge(logged, gone(from_="p", rel="Next", to="a"), node("a", "Person")) is None
 
 
-def test_edges_between_nodes_of_other_toolsets_are_theirs(book: Book) -> None:
+def test_edges_between_nodes_of_other_toolsets_are_theirs(logged: LoggedState) -> None:
     for name in ("w1", "w2"):
-        book.node(name, "work/node", list=[1])
-    assert judge(book, edge("w1", "Next", "w2")) is None
-    assert judge(book, edge("p", "Next", "w1")) == "INVALID_TOPOLOGY"
+        logged.node(name, "work/node", list=[1])
+    assert judge(logged, edge("w1", "Next", "w2")) is None
+    assert judge(logged, edge("p", "Next", "w1")) == "INVALID_TOPOLOGY"
     both = ConnectionType("About", ("Project", "work/node"), ("work/node",), ("why",))
     operation = define_connection_type(both)
-    book.write(operation.verb, operation.payload)
-    assert judge(book, edge("p", "About", "w1", why="x")) is None
-    assert judge(book, edge("p", "About", "w1")) == "REQUIRED_PROPERTY_MISSING"
-    assert judge(book, edge("w1", "About", "w2")) == "REQUIRED_PROPERTY_MISSING"
+    logged.write(operation.verb, operation.payload)
+    assert judge(logged, edge("p", "About", "w1", why="x")) is None
+    assert judge(logged, edge("p", "About", "w1")) == "REQUIRED_PROPERTY_MISSING"
+    assert judge(logged, edge("w1", "About", "w2")) == "REQUIRED_PROPERTY_MISSING"
 
 
 def test_without_an_ontology_everything_may_be_written() -> None:
-    book = Book()
-    assert judge(book, node("p", "Project", list=[1]), node("a", "Action"), edge("a", "Next", "p", x=None)) is None
+    logged = LoggedState()
+    assert judge(logged, node("p", "Project", list=[1]), node("a", "Action"), edge("a", "Next", "p", x=None)) is None

@@ -8,30 +8,30 @@ import pytest
 
 from tallystick.errors import InvalidArgument
 from tallystick.state import Condition, Page, Query, conditions, sorted_values
-from tests.state.book import HOUR, START, Book, drive
+from tests.state.logged_state import HOUR, START, LoggedState, drive
 
 LONG = "x" * 200
 
 
 @pytest.fixture(scope="module")
-def book() -> Book:
-    book = Book()
-    book.node("a", "task", title="Alpha", rank=1, open=True, tags=["red", "blue"], at={"city": "Graz", "floor": 2})
-    book.now += HOUR
-    book.node("b", "task", title="Beta", rank=1.5, open=False, tags=[], at={"city": "Linz"}, body=LONG + "b")
-    book.now += HOUR
-    book.node("c", "note", title="Gamma", rank="1", open=1, at=None, body=LONG + "c")
-    book.now += HOUR
-    book.node("d", "note", title=["Alpha", 7], rank=None)
-    return book
+def logged() -> LoggedState:
+    logged = LoggedState()
+    logged.node("a", "task", title="Alpha", rank=1, open=True, tags=["red", "blue"], at={"city": "Graz", "floor": 2})
+    logged.now += HOUR
+    logged.node("b", "task", title="Beta", rank=1.5, open=False, tags=[], at={"city": "Linz"}, body=LONG + "b")
+    logged.now += HOUR
+    logged.node("c", "note", title="Gamma", rank="1", open=1, at=None, body=LONG + "c")
+    logged.now += HOUR
+    logged.node("d", "note", title=["Alpha", 7], rank=None)
+    return logged
 
 
 def ids(page: Page) -> str:
     return "".join(node.id for node in page.nodes)
 
 
-def found(book: Book, **query: Any) -> str:
-    return ids(drive(book.state.search(Query(**query))))
+def found(logged: LoggedState, **query: Any) -> str:
+    return ids(drive(logged.state.search(Query(**query))))
 
 
 CONDITIONS: list[tuple[str, Any, Any, str]] = [
@@ -75,32 +75,32 @@ CONDITIONS: list[tuple[str, Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("key", "test", "value", "expected"), CONDITIONS)
-def test_conditions(book: Book, key: str, test: Any, value: Any, expected: str) -> None:
-    assert found(book, conditions=(Condition(key, test, value),)) == expected
+def test_conditions(logged: LoggedState, key: str, test: Any, value: Any, expected: str) -> None:
+    assert found(logged, conditions=(Condition(key, test, value),)) == expected
 
 
-def test_everything_asked_for_must_hold(book: Book) -> None:
-    assert found(book) == "abcd"
-    assert found(book, type="task") == "ab"
-    assert found(book, type="nobody's") == ""
-    assert found(book, type="task", conditions=(Condition("rank", "gt", 0), Condition("open", "eq", False))) == "b"
-    assert found(book, ids=("d", "a", "x", "a")) == "ad"
-    assert found(book, ids=("d", "a"), type="note") == "d"
+def test_everything_asked_for_must_hold(logged: LoggedState) -> None:
+    assert found(logged) == "abcd"
+    assert found(logged, type="task") == "ab"
+    assert found(logged, type="nobody's") == ""
+    assert found(logged, type="task", conditions=(Condition("rank", "gt", 0), Condition("open", "eq", False))) == "b"
+    assert found(logged, ids=("d", "a", "x", "a")) == "ad"
+    assert found(logged, ids=("d", "a"), type="note") == "d"
 
 
-def test_a_window_takes_in_its_start_and_leaves_out_its_end(book: Book) -> None:
-    assert found(book, since=START + HOUR) == "bcd"
-    assert found(book, until=START + HOUR) == "a"
-    assert found(book, since=START + HOUR, until=START + 2 * HOUR) == "b"
-    assert found(book, since=START + 1, until=START + HOUR) == ""
-    assert found(book, since=-1, until=10**18) == "abcd"
-    assert found(book, since=10**18) == found(book, until=-(10**18)) == ""
+def test_a_window_takes_in_its_start_and_leaves_out_its_end(logged: LoggedState) -> None:
+    assert found(logged, since=START + HOUR) == "bcd"
+    assert found(logged, until=START + HOUR) == "a"
+    assert found(logged, since=START + HOUR, until=START + 2 * HOUR) == "b"
+    assert found(logged, since=START + 1, until=START + HOUR) == ""
+    assert found(logged, since=-1, until=10**18) == "abcd"
+    assert found(logged, since=10**18) == found(logged, until=-(10**18)) == ""
 
 
-def test_pages_follow_each_other_and_know_the_total(book: Book) -> None:
-    pages = [drive(book.state.search(Query(offset=offset, limit=3))) for offset in (0, 3, 6, 2**40)]
+def test_pages_follow_each_other_and_know_the_total(logged: LoggedState) -> None:
+    pages = [drive(logged.state.search(Query(offset=offset, limit=3))) for offset in (0, 3, 6, 2**40)]
     assert [(ids(page), page.total) for page in pages] == [("abc", 4), ("d", 4), ("", 4), ("", 4)]
-    assert drive(book.state.search(Query(limit=0))).total == 4
+    assert drive(logged.state.search(Query(limit=0))).total == 4
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_pages_follow_each_other_and_know_the_total(book: Book) -> None:
         (Query(at=3), False),
     ],
 )
-def test_a_page_says_whether_documents_had_to_be_looked_at(book: Book, query: Query, indexed: bool) -> None:
-    assert drive(book.state.search(query)).indexed is indexed
+def test_a_page_says_whether_documents_had_to_be_looked_at(logged: LoggedState, query: Query, indexed: bool) -> None:
+    assert drive(logged.state.search(query)).indexed is indexed
 
 
 WRONG: list[tuple[str, Any]] = [
@@ -134,72 +134,72 @@ WRONG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("test", "value"), WRONG)
-def test_a_condition_that_makes_no_sense_is_refused(book: Book, test: Any, value: Any) -> None:
+def test_a_condition_that_makes_no_sense_is_refused(logged: LoggedState, test: Any, value: Any) -> None:
     with pytest.raises(InvalidArgument):
-        found(book, conditions=(Condition("rank", test, value),))
+        found(logged, conditions=(Condition("rank", test, value),))
 
 
 def test_few_candidates_are_judged_by_their_documents_rather_than_all_values_of_a_key() -> None:
-    book = Book()
-    book.node("wanted", "rare", title="title 7")
+    logged = LoggedState()
+    logged.node("wanted", "rare", title="title 7")
     for number in range(100):
-        book.node(f"n{number}", title=f"title {number}")
-    page = drive(book.state.search(Query(type="rare", conditions=(Condition("title", "regex", "7$"),))))
+        logged.node(f"n{number}", title=f"title {number}")
+    page = drive(logged.state.search(Query(type="rare", conditions=(Condition("title", "regex", "7$"),))))
     assert (ids(page), page.indexed) == ("wanted", False)
 
 
 def test_an_answer_is_of_the_moment_it_was_asked_for() -> None:
-    book = Book()
+    logged = LoggedState()
     for number in range(2_000):
-        book.node(f"n{number}", text=LONG)
-    answer = book.state.search(Query(conditions=(Condition("text", "eq", LONG),)))
+        logged.node(f"n{number}", text=LONG)
+    answer = logged.state.search(Query(conditions=(Condition("text", "eq", LONG),)))
     next(answer)
-    book.node("n1999", text="other")
-    book.delete("n1998")
-    book.node("new", text=LONG)
+    logged.node("n1999", text="other")
+    logged.delete("n1998")
+    logged.node("new", text=LONG)
     assert drive(answer).total == 2_000
 
 
 def test_an_order_that_was_given_up_half_way_is_made_by_the_next_who_asks() -> None:
-    book = Book()
+    logged = LoggedState()
     for number in range(20_000):
-        book.node(f"n{number}", rank=number)
+        logged.node(f"n{number}", rank=number)
     query = Query(conditions=(Condition("rank", "gte", 19_990),))
-    abandoned = book.state.search(query)
+    abandoned = logged.state.search(query)
     next(abandoned)
-    second = book.state.search(query)
+    second = logged.state.search(query)
     next(second)
     abandoned.close()
     assert drive(second).total == 10
-    book.node("late", rank=30_000)
-    assert drive(book.state.search(query)).total == 11
+    logged.node("late", rank=30_000)
+    assert drive(logged.state.search(query)).total == 11
 
 
 def test_values_that_come_and_go_while_an_order_is_made_find_their_place_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_values, "_RUN", 1)
-    book = Book()
+    logged = LoggedState()
     for number in range(10):
-        book.node(f"n{number}", rank=number)
-    answer = book.state.search(Query(conditions=(Condition("rank", "gte", 0),)))
+        logged.node(f"n{number}", rank=number)
+    answer = logged.state.search(Query(conditions=(Condition("rank", "gte", 0),)))
     next(answer)
-    book.node("new", rank=4.5)
-    book.node("n7", rank=-1)
+    logged.node("new", rank=4.5)
+    logged.node("n7", rank=-1)
     assert drive(answer).total == 10
-    assert found(book, conditions=(Condition("rank", "gt", 4), Condition("rank", "lte", 5))) == "n5new"
-    assert found(book, conditions=(Condition("rank", "gte", 7),)) == "n8n9"
+    assert found(logged, conditions=(Condition("rank", "gt", 4), Condition("rank", "lte", 5))) == "n5new"
+    assert found(logged, conditions=(Condition("rank", "gte", 7),)) == "n8n9"
 
 
 def test_an_answer_is_not_misled_by_commits_that_were_undone_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conditions, "_BREATH", 1)
-    book = Book()
+    logged = LoggedState()
     for number in range(10):
-        book.node(f"n{number}", rank=number)
+        logged.node(f"n{number}", rank=number)
     query = Query(conditions=(Condition("rank", "gte", 0),))
-    assert drive(book.state.search(query)).total == 10
-    answer = book.state.search(query)
+    assert drive(logged.state.search(query)).total == 10
+    answer = logged.state.search(query)
     next(answer)
-    book.node("n8", rank=-1)
+    logged.node("n8", rank=-1)
     next(answer)
-    book.undo(1)
-    book.node("n9", rank=-1)
+    logged.undo(1)
+    logged.node("n9", rank=-1)
     assert drive(answer).total == 10

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tallystick.state import Walk, Walked
-from tests.state.book import Book, drive
+from tests.state.logged_state import LoggedState, drive
 
 
-def walked(book: Book, start: str, **asked: Any) -> Walked:
-    return drive(book.state.walk(Walk(start=start, **asked)))
+def walked(logged: LoggedState, start: str, **asked: Any) -> Walked:
+    return drive(logged.state.walk(Walk(start=start, **asked)))
 
 
 def paths(found: Walked) -> list[str]:
@@ -19,19 +19,19 @@ def paths(found: Walked) -> list[str]:
 
 
 def test_two_hops_reach_co_authors_and_list_only_whole_paths() -> None:
-    book = Book()
+    logged = LoggedState()
     for name in ("user_001", "doc_A", "doc_B", "user_002", "user_003"):
-        book.node(name)
-    book.edge("user_001", "authored", "doc_A", date="2025-01-03")
-    book.edge("user_001", "authored", "doc_B")
-    book.edge("doc_A", "authored", "user_002")
-    book.edge("doc_A", "authored", "user_003")
-    found = walked(book, "user_001", hops=2, edge_types=("authored",))
+        logged.node(name)
+    logged.edge("user_001", "authored", "doc_A", date="2025-01-03")
+    logged.edge("user_001", "authored", "doc_B")
+    logged.edge("doc_A", "authored", "user_002")
+    logged.edge("doc_A", "authored", "user_003")
+    found = walked(logged, "user_001", hops=2, edge_types=("authored",))
     assert paths(found) == ["user_001 doc_A user_002", "user_001 doc_A user_003"]
     assert [edge.attrs for edge in found.paths[0].edges] == [{"date": "2025-01-03"}, {}]
     assert [node.id for node in found.nodes] == ["doc_A", "doc_B", "user_002", "user_003"]
     assert (found.edges_traversed, found.truncated) == (4, False)
-    assert paths(walked(book, "user_001", hops=2, min_hops=1)) == [
+    assert paths(walked(logged, "user_001", hops=2, min_hops=1)) == [
         "user_001 doc_A",
         "user_001 doc_A user_002",
         "user_001 doc_A user_003",
@@ -40,30 +40,30 @@ def test_two_hops_reach_co_authors_and_list_only_whole_paths() -> None:
 
 
 def test_parallel_edges_make_paths_of_their_own_and_loops_make_none() -> None:
-    book = Book()
+    logged = LoggedState()
     for name in "ab":
-        book.node(name)
-    book.edge("a", "knows", "b")
-    book.edge("a", "likes", "b")
-    book.edge("a", "knows", "a")
-    found = walked(book, "a", hops=1)
+        logged.node(name)
+    logged.edge("a", "knows", "b")
+    logged.edge("a", "likes", "b")
+    logged.edge("a", "knows", "a")
+    found = walked(logged, "a", hops=1)
     assert [path.edges[0].rel for path in found.paths] == ["knows", "likes"]
-    assert paths(walked(book, "a", hops=2)) == []
+    assert paths(walked(logged, "a", hops=2)) == []
 
 
 def test_from_nowhere_nothing_is_reached() -> None:
-    book = Book()
-    assert walked(book, "x", hops=2) == Walked([], [], 0, False)
+    logged = LoggedState()
+    assert walked(logged, "x", hops=2) == Walked([], [], 0, False)
 
 
 @pytest.fixture(scope="module")
-def star() -> Book:
-    book = Book()
-    book.node("hub")
+def star() -> LoggedState:
+    logged = LoggedState()
+    logged.node("hub")
     for number in range(200):
-        book.node(f"n{number}")
-        book.edge("hub", "r", f"n{number}")
-    return book
+        logged.node(f"n{number}")
+        logged.edge("hub", "r", f"n{number}")
+    return logged
 
 
 @pytest.mark.parametrize(
@@ -76,22 +76,22 @@ def star() -> Book:
     ],
 )
 def test_a_walk_stops_at_its_caps_and_says_so(
-    star: Book, caps: dict[str, int], reached: int, listed: int, truncated: bool
+    star: LoggedState, caps: dict[str, int], reached: int, listed: int, truncated: bool
 ) -> None:
     found = walked(star, "hub", hops=1, **caps)
     assert (len(found.nodes), len(found.paths), found.truncated) == (reached, listed, truncated)
 
 
 def test_a_dense_graph_does_not_make_a_walk_hold_its_breath() -> None:
-    book = Book()
+    logged = LoggedState()
     names = [f"n{number}" for number in range(12)]
     for name in names:
-        book.node(name)
+        logged.node(name)
     for source in names:
         for target in names:
             if source != target:
-                book.edge(source, "r", target)
-    answer = book.state.walk(Walk(start="n0", hops=6, paths_max=10**6))
+                logged.edge(source, "r", target)
+    answer = logged.state.walk(Walk(start="n0", hops=6, paths_max=10**6))
     breaths = sum(1 for _ in zip(range(100), answer, strict=False))
     assert breaths == 100
     answer.close()

@@ -15,8 +15,8 @@ from tallystick.state.work.attributes import priority_of
 from tallystick.state.work.cycles import find_way
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
-from tests.state.book import Book
-from tests.state.work_portrait import portrait
+from tests.state.logged_state import LoggedState
+from tests.state.work_dump import dump_state
 
 
 def project(number: int = 1, name: str = "p", root: str = "root") -> NodeVersion:
@@ -62,9 +62,9 @@ TOLD: tuple[NodeVersion | EdgeVersion, ...] = (
 
 
 def test_every_order_of_telling_ends_in_the_same_graph() -> None:
-    expected = portrait(told(*TOLD))
+    expected = dump_state(told(*TOLD))
     for order in itertools.permutations(TOLD):
-        assert portrait(told(*order)) == expected
+        assert dump_state(told(*order)) == expected
 
 
 def test_taking_everything_back_leaves_nothing() -> None:
@@ -74,7 +74,7 @@ def test_taking_everything_back_leaves_nothing() -> None:
         random.Random(seed).shuffle(back)
         for change in back:
             tell(graph, change, None)
-        assert portrait(graph) == portrait(WorkGraph())
+        assert dump_state(graph) == dump_state(WorkGraph())
 
 
 def test_a_node_waits_for_each_edge_even_between_the_same_two() -> None:
@@ -88,10 +88,10 @@ def test_a_node_waits_for_each_edge_even_between_the_same_two() -> None:
 
 def test_other_relations_and_an_edge_written_again_change_nothing() -> None:
     graph = told(project(), node("a", 2), node("b", 3), waits("a", "b"))
-    before = portrait(graph)
+    before = dump_state(graph)
     graph.edge_changed(None, EdgeVersion("x", "b", "relates_to", "a", 9))
     graph.edge_changed(waits("a", "b", 4), waits("a", "b", 9))
-    assert portrait(graph) == before
+    assert dump_state(graph) == before
 
 
 def test_depending_on_what_is_no_work_blocks_nothing() -> None:
@@ -121,7 +121,7 @@ def test_a_node_that_no_longer_says_its_project_is_none() -> None:
 
 @pytest.mark.parametrize("attrs", [{"properties": "[REDACTED]"}, {"evidence": "[REDACTED]"}, {"context_links": 5}])
 def test_nonsense_counts_as_not_said(attrs: dict[str, Any]) -> None:
-    assert portrait(told(project(), node("a", 2, **attrs))) == portrait(told(project(), node("a", 2)))
+    assert dump_state(told(project(), node("a", 2, **attrs))) == dump_state(told(project(), node("a", 2)))
 
 
 def test_two_projects_of_one_name_are_told_by_their_age() -> None:
@@ -227,54 +227,54 @@ def test_levels_that_could_not_be_kept_are_put_right_by_the_first_long_search(
 # -- sketches
 
 
-def put(book: Book, version: NodeVersion) -> None:
-    book.write(Verb.UPSERT_NODE, {"id": version.id, "type": version.type, "attrs": version.attrs})
+def put(logged: LoggedState, version: NodeVersion) -> None:
+    logged.write(Verb.UPSERT_NODE, {"id": version.id, "type": version.type, "attrs": version.attrs})
 
 
 def test_a_sketch_tells_what_would_become_actionable_and_leaves_everything_as_it_was() -> None:
-    book = Book()
+    logged = LoggedState()
     for version in (project(), node("root", 2, None), node("a", 3), node("b", 4)):
-        put(book, version)
-    book.edge("b", "depends_on", "a")
-    graph = book.state.derived(WorkGraph)
-    before = portrait(graph)
-    with DraftBuilder(book.state) as builder:
+        put(logged, version)
+    logged.edge("b", "depends_on", "a")
+    graph = logged.state.derived(WorkGraph)
+    before = dump_state(graph)
+    with DraftBuilder(logged.state) as builder:
         builder.revise("a", resolved=True)
         builder.put("new", node("new", 0).attrs)
         builder.link({"from": "new", "rel": "depends_on", "to": "b"})
         assert [row.id for row in builder.newly_actionable()] == ["b"]
-        assert graph.rows["new"].created == book.state.count + 2
-        assert portrait(graph) != before
-    assert portrait(graph) == before
+        assert graph.rows["new"].created == logged.state.count + 2
+        assert dump_state(graph) != before
+    assert dump_state(graph) == before
 
 
 def test_a_sketch_that_fails_half_way_leaves_everything_as_it_was() -> None:
-    book = Book()
+    logged = LoggedState()
     for version in (project(), node("root", 2, None), node("a", 3)):
-        put(book, version)
-    graph = book.state.derived(WorkGraph)
-    before = portrait(graph)
+        put(logged, version)
+    graph = logged.state.derived(WorkGraph)
+    before = dump_state(graph)
 
     def fail() -> None:
-        with DraftBuilder(book.state) as builder:
+        with DraftBuilder(logged.state) as builder:
             builder.revise("a", resolved=True)
             builder.revise("nobody", resolved=True)
 
     with pytest.raises(KeyError):
         fail()
-    assert portrait(graph) == before
+    assert dump_state(graph) == before
 
 
 def test_what_is_sketched_is_what_the_commits_make_of_it() -> None:
-    book = Book()
+    logged = LoggedState()
     for version in (project(), node("root", 2, None), node("a", 3), node("b", 4, "a")):
-        put(book, version)
-    graph = book.state.derived(WorkGraph)
-    with DraftBuilder(book.state) as builder:
+        put(logged, version)
+    graph = logged.state.derived(WorkGraph)
+    with DraftBuilder(logged.state) as builder:
         builder.revise("b", parent="root", properties={"priority": 3})
         builder.put("c", node("c", 0, "b").attrs)
         builder.link({"from": "a", "rel": "depends_on", "to": "c"})
-        expected = portrait(graph)
+        expected = dump_state(graph)
     for operation in builder.operations:
-        book.write(operation.verb, operation.payload)
-    assert portrait(graph) == expected
+        logged.write(operation.verb, operation.payload)
+    assert dump_state(graph) == expected

@@ -14,8 +14,8 @@ from tallystick.state.state import State
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.toolsets.work import answers
 from tallystick.toolsets.work.activity import watch
+from tests.multi_tenant import bytes_of
 from tests.policy.gated_partition import AwaitedPolicy
-from tests.shared_base import bytes_of
 from tests.toolsets.work.agents import Links, WorkAgent, summaries, working
 
 

@@ -10,7 +10,7 @@ from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
 
 
-def portrait(graph: WorkGraph) -> dict[str, Any]:
+def dump_state(graph: WorkGraph) -> dict[str, Any]:
     """Levels are left out: they are a help for searches, and may be any that are high enough."""
     return {
         "rows": {node_id: _row(row) for node_id, row in graph.rows.items()},

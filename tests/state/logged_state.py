@@ -1,4 +1,4 @@
-"""A log in a dictionary with a state that follows it, and the same told by a reader who is slow and simple."""
+"""A log in a dictionary, with a state that follows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START = 1_700_000_000_000
 HOUR = 3_600_000
 
 
-class Book:
+class LoggedState:
     def __init__(self) -> None:
         self.lines: dict[int, bytes] = {}
         self.commits: list[Commit] = []

@@ -12,7 +12,7 @@ from tallystick.state.graph import linked
 from tallystick.state.state import State
 
 
-def portrait(state: State) -> dict[str, Any]:
+def dump_state(state: State) -> dict[str, Any]:
     columns = state._columns
     return {
         "head": state.head,

@@ -27,7 +27,7 @@ from tallystick.toolsets import knowledge, memory, ontology, work
 TENANTS = ("acme", "globex")
 
 
-class Shared:
+class MultiTenantStore:
     def __init__(self, home: Path, policy: Policy | DistantPolicy, **tenants: Any) -> None:
         self.home = home
         self.seconds = 0.0
@@ -86,8 +86,10 @@ class Shared:
 
 
 @asynccontextmanager
-async def shared(home: Path, policy: Policy | DistantPolicy, **tenants: Any) -> AsyncIterator[Shared]:
-    base = Shared(home, policy, **tenants)
+async def multi_tenant_store(
+    home: Path, policy: Policy | DistantPolicy, **tenants: Any
+) -> AsyncIterator[MultiTenantStore]:
+    base = MultiTenantStore(home, policy, **tenants)
     try:
         yield base
     finally:

@@ -1,6 +1,6 @@
 """Bases whose files were harmed, shown to verify, doctor and a writer: run as a program, so that a hang can be ended.
 
-    python -m tests.fuzz.damaging DIRECTORY FIRST LAST
+    python -m tests.fuzz.damaged_bases DIRECTORY FIRST LAST
 
 The first cases are every harm to every kind of file, the others chance. Prints each before it
 begins; leaves with 0 when every one ended as it may.

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.fuzz.mangling import LIMIT
+from tests.fuzz.mutated_messages import LIMIT
 from tests.mcp_client import RawClient, ServerProcess, start_server
 from torture import checker
 
 
 @contextmanager
-def speaking(base: Path) -> Iterator[ServerProcess]:
+def stdio_server(base: Path) -> Iterator[ServerProcess]:
     """Over stdio. It must end well at the end of stdin, with nothing more to say."""
     with _running(base) as server:
         yield server
@@ -23,7 +23,7 @@ def speaking(base: Path) -> Iterator[ServerProcess]:
 
 
 @contextmanager
-def listening(base: Path) -> Iterator[str]:
+def http_server(base: Path) -> Iterator[str]:
     """Over HTTP, at this address. It must end well when asked to."""
     with _running(base, "--http", "127.0.0.1:0") as server:
         yield server.url

@@ -12,23 +12,23 @@ from typing import Any
 from tallystick.clock import from_text
 from tallystick.commits import Verb, chain
 from tallystick.state import Condition, Query, Walk
-from tests.state.book import Book
+from tests.state.logged_state import LoggedState
 
 REDACTED = "[REDACTED]"
 Name = tuple[str, str, str, str | None]
 """What an edge is known by: its ends, its relation, and its id if it was given one."""
 
 
-class AnswerBuilder:
+class NaiveGraph:
     """The graph after the first `at` commits."""
 
-    def __init__(self, book: Book, at: int) -> None:
+    def __init__(self, logged: LoggedState, at: int) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.edges: dict[Name, dict[str, Any]] = {}
         self._ages: dict[Any, int] = {}
         ages = count()
-        for seq, offset in enumerate(book.offsets[:at], 1):
-            commit = chain.decode(book.lines[offset])
+        for seq, offset in enumerate(logged.offsets[:at], 1):
+            commit = chain.decode(logged.lines[offset])
             said = commit.document()
             told = {"lamport": commit.lamport, "time": commit.timestamp, "seq": seq}
             if commit.operation is Verb.UPSERT_NODE:
