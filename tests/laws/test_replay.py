@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -161,9 +160,15 @@ QUERIES = st.builds(
     since=MOMENTS,
     until=MOMENTS,
 )
+
+
+def _walk(**asked: Any) -> Walk:
+    """Hypothesis cannot read the signature of Walk: the type of its filter is imported for type checkers only."""
+    return Walk(**asked)
+
+
 WALKS = st.builds(
-    # Not Walk itself: the type of its filter is imported for type checkers only.
-    partial(Walk),
+    _walk,
     start=NODES,
     hops=st.integers(1, 3),
     min_hops=st.sampled_from([None, 1, 2]),

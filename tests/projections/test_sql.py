@@ -276,38 +276,38 @@ def test_a_redaction_leaves_no_trace_in_the_file_or_beside_it(setup: SqlSetup) -
 def test_tables_built_live_equal_tables_replayed_and_both_equal_the_state(story: list[Step], chunk: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         live, replayed = Path(folder, "live.db"), Path(folder, "replayed.db")
-        book = LoggedState()
+        logged = LoggedState()
         followed = SqlProjection(live)
         for number, step in enumerate(story):
-            step(book)
+            step(logged)
             if number % chunk == 0:
-                _follow(followed, book)
-        _follow(followed, book)
+                _follow(followed, logged)
+        _follow(followed, logged)
         before = contents(live)
-        _compare_with_state(before, book)
+        _compare_with_state(before, logged)
         anew = SqlProjection(replayed)
-        _follow(anew, book)
+        _follow(anew, logged)
         assert contents(replayed) == before
         followed.reset()
         assert followed.position() == Head()
-        _follow(followed, book)
+        _follow(followed, logged)
         assert contents(live) == before
         followed.close()
         anew.close()
 
 
-def _follow(followed: SqlProjection, book: LoggedState) -> None:
+def _follow(followed: SqlProjection, logged: LoggedState) -> None:
     at = followed.position()
     entries = [
-        Entry(offset, chain.decode(book.lines[offset]), book.lines[offset]) for offset in book.offsets[at.count :]
+        Entry(offset, chain.decode(logged.lines[offset]), logged.lines[offset]) for offset in logged.offsets[at.count :]
     ]
     if entries:
         followed.apply(entries, head_after(entries, at))
 
 
-def _compare_with_state(tables: dict[str, list[tuple[Any, ...]]], book: LoggedState) -> None:
+def _compare_with_state(tables: dict[str, list[tuple[Any, ...]]], logged: LoggedState) -> None:
     rows = {row[0]: row for row in tables["nodes"]}
-    alive = {node_id: node for node_id in "abcd" if (node := book.state.node(node_id)) is not None}
+    alive = {node_id: node for node_id in "abcd" if (node := logged.state.node(node_id)) is not None}
     assert rows.keys() == alive.keys()
     for node_id, node in alive.items():
         row, made = rows[node_id], node.provenance
@@ -318,10 +318,12 @@ def _compare_with_state(tables: dict[str, list[tuple[Any, ...]]], book: LoggedSt
         assert msgspec.json.decode(row[2]) == node.attrs
         assert row[3] == (node.content or {}).get("text")
     edges = {
-        (edge.source, edge.rel, edge.target, edge.id, edge.lamport) for node in alive for edge in book.state.edges(node)
+        (edge.source, edge.rel, edge.target, edge.id, edge.lamport)
+        for node in alive
+        for edge in logged.state.edges(node)
     }
     assert {(row[2], row[3], row[4], row[0], row[16]) for row in tables["edges"]} == edges
-    assert [row[0] for row in sorted(tables["commits"])] == [commit.lamport for commit in book.commits]
+    assert [row[0] for row in sorted(tables["commits"])] == [commit.lamport for commit in logged.commits]
 
 
 # -- several at once, crashes, damage
