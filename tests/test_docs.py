@@ -6,8 +6,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from tallystick.errors import Denied
+from tallystick.policy import Action, Decision, Policy, Request
+from tallystick.toolsets import Answer
+from tests.toolsets.agent import working
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "format_1.jsonl"
@@ -52,3 +60,32 @@ def test_what_was_altered_does_not_pass_it(check: Path, old: bytes, new: bytes) 
 def test_a_line_that_is_missing_does_not_pass_it(check: Path) -> None:
     lines = GOLDEN.read_bytes().splitlines(keepends=True)
     assert "missing" in run(check, b"".join(lines[:1] + lines[2:])).stderr
+
+
+def example(heading: str) -> dict[str, Any]:
+    """What the Python below a heading of CONTRIBUTING.md defines."""
+    section = (ROOT / "CONTRIBUTING.md").read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    [program] = re.findall(r"( *)```python\n(.*?)```", section, re.S)
+    defined: dict[str, Any] = {"Action": Action, "Answer": Answer, "Decision": Decision, "Request": Request}
+    exec("from __future__ import annotations\n" + dedent(program[1]), defined)
+    return defined
+
+
+def test_the_tool_that_contributors_are_shown_works() -> None:
+    call = example("Add a tool")["call"]
+    with working() as agent:
+        agent.node("a")
+        found = [
+            agent.run(call(agent.store, agent.principal, SimpleNamespace(id=node_id))).data for node_id in ("a", "b")
+        ]
+    assert found == [{"found": True}, {"found": False}]
+
+
+def test_the_policy_that_contributors_are_shown_works() -> None:
+    policy = example("Add a policy engine")["ReadOnly"]()
+    assert isinstance(policy, Policy)
+    with working(policy) as agent:
+        assert agent.search()["entities"] == []
+        with pytest.raises(Denied):
+            agent.answer("memory.write", {"op": "UPSERT_NODE", "node": {"id": "a", "type": "note", "attrs": {}}})
+        assert agent.lines() == []
