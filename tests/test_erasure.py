@@ -659,12 +659,12 @@ def test_a_database_that_two_memories_name_stays_with_the_first(settings: Settin
         for each in (settings, other):
             async with app.opened(each) as store:
                 await store.partition(_principal("default"))
-        projections = AllProjections(settings, database=shared)
+        projections = AllProjections(settings, open_log=app.open_log, database=shared)
         append_note(settings, "ours")
         await asyncio.to_thread(projections.of("default").sql.catch_up)
         await projections.close()
         append_note(other, "theirs")
-        projections = AllProjections(other, database=shared)
+        projections = AllProjections(other, open_log=app.open_log, database=shared)
         with pytest.raises(StorageRefused, match="mirrors the memory in"):
             await asyncio.to_thread(projections.of("default").sql.catch_up)
         assert await projections.erase("default", 0) == []

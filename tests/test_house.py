@@ -188,6 +188,12 @@ HURRIED = re.compile(
 `tests/timeouts.py` says."""
 
 
+def test_which_log_is_opened_is_said_in_one_place() -> None:
+    """Its own package knows it by name; bench, torture and tests may."""
+    sources = [path for path in SOURCE.rglob("*.py") if "FilesLog" in path.read_text()]
+    assert {path.relative_to(SOURCE).parts[0] for path in sources} == {"app.py", "log"}
+
+
 def test_no_test_fails_because_the_machine_is_busy() -> None:
     files = (each for each in (ROOT / "tests").rglob("*.py") if "node_modules" not in each.parts)
     hurried = [

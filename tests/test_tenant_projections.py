@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tallystick import app
 from tallystick.config import Settings, load
 from tallystick.log.files import FilesLog
 from tallystick.projections.text import TextMatches
@@ -44,7 +45,7 @@ async def nodes(searching: Awaitable[TextMatches]) -> list[str]:
 
 def test_a_home_that_was_left_ends_its_threads_and_answers_again_when_asked(settings: Settings, log: FilesLog) -> None:
     async def story() -> None:
-        projections = AllProjections(settings)
+        projections = AllProjections(settings, open_log=app.open_log)
         for _ in range(2):
             assert await nodes(projections.text(TENANT).search("xylophone")) == ["n"]
             await projections.published(TENANT, log.head().lamport)
@@ -64,7 +65,7 @@ def test_a_home_is_not_closed_while_a_search_is_under_way(
     begun, go_on = threading.Event(), threading.Event()
 
     async def story() -> None:
-        projections = AllProjections(settings)
+        projections = AllProjections(settings, open_log=app.open_log)
         index = projections.text(TENANT)
         looked = index._search
 
@@ -102,7 +103,7 @@ def test_a_home_that_adopts_is_left_without_waiting_for_whoever_waits_for_its_lo
         adopted.append(edit.text)
 
     async def story() -> None:
-        projections = AllProjections(settings, adopt=adopt)
+        projections = AllProjections(settings, open_log=app.open_log, adopt=adopt)
         await projections.published(TENANT, log.head().lamport)
         await asyncio.to_thread(projections.of(TENANT).publish)
         (settings.home / "_content" / "nodes" / "n.md").write_text("by hand")
@@ -120,7 +121,7 @@ def test_a_home_that_adopts_is_left_without_waiting_for_whoever_waits_for_its_lo
 
 def test_opening_brings_to_the_head_what_there_is_and_makes_nothing_new(settings: Settings, log: FilesLog) -> None:
     async def story() -> None:
-        projections = AllProjections(settings)
+        projections = AllProjections(settings, open_log=app.open_log)
         await asyncio.to_thread(projections.of(TENANT).resume)
         assert not (settings.home / "graph.db").exists()
         assert not (settings.system / "views.db").exists()

@@ -92,7 +92,7 @@ async def _snapshots(plan: Plan, journal: Journal) -> None:
 async def _tenants(plan: Plan, journal: Journal) -> None:
     """Four tenants where hardly one may stay open: they close and open all the time."""
     settings = settled(plan.base, tenant_idle_seconds=0.01, tenants_open_max=1, **plan.settings)
-    projections = AllProjections(settings)
+    projections = AllProjections(settings, open_log=app.open_log)
     async with app.opened(settings, projections) as store:
         closing = asyncio.create_task(_close_idle(store))
         clients = [_Client(plan, number, journal, store, None, TENANTS[number % 4]) for number in range(plan.clients)]

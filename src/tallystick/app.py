@@ -22,7 +22,7 @@ from tallystick.audit.writer import AuditWriter
 from tallystick.commits import REDACTIONS
 from tallystick.config import DEFAULT_TENANT, Settings, named_paths
 from tallystick.errors import InvalidArgument
-from tallystick.log import Entry
+from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
 from tallystick.operations import OperationContext
 from tallystick.partition import Limits, Partition, Receipt
@@ -184,7 +184,9 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
         await content_edits.adopt(store, projections.contents, tenant, edit)
 
     database = _work_settings(settings).db_path
-    projections = AllProjections(settings, adopt=adopt if adopts else None, repairs=not adopts, database=database)
+    projections = AllProjections(
+        settings, open_log=open_log, adopt=adopt if adopts else None, repairs=not adopts, database=database
+    )
     sessions = open_sessions(settings)
     async with opened(settings, projections, warm=True) as store:
         # A log that cannot be opened is said now, not at the first call.
@@ -201,7 +203,7 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
 
 async def publish(settings: Settings) -> None:
     """Bring the views to the head of the log, for commands that wrote and are about to end."""
-    projections = AllProjections(settings)
+    projections = AllProjections(settings, open_log=open_log)
     await asyncio.to_thread(projections.of(settings.tenant).publish)
     await projections.close()
 
@@ -209,7 +211,7 @@ async def publish(settings: Settings) -> None:
 async def erase(settings: Settings) -> list[str]:
     """Leave no copy of what was redacted or deleted in a tenant, for commands that are about to end. Returns the
     projections that still have one: the next process that opens the tenant goes on."""
-    projections = AllProjections(settings, database=_work_settings(settings).db_path)
+    projections = AllProjections(settings, open_log=open_log, database=_work_settings(settings).db_path)
     try:
         left = await projections.erase(settings.tenant, 0)
     finally:
@@ -217,6 +219,11 @@ async def erase(settings: Settings) -> list[str]:
     if left:
         logger.warning("copies of what was erased are still in: %s; see 'tallystick redactions --pending'", left)
     return left
+
+
+def open_log(settings: Settings) -> Log:
+    """The log of the tenant that the settings name: here, and nowhere else, it is said which kind it is."""
+    return FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max)
 
 
 def operation_context(settings: Settings) -> OperationContext:
@@ -233,7 +240,7 @@ def operation_context(settings: Settings) -> OperationContext:
         settings=settings,
         principal=operator,
         open_store=lambda: opened(settings),
-        open_log=lambda: FilesLog(settings.system),
+        open_log=lambda: open_log(settings),
         prepare=prepared,
         erase=lambda: erase(settings),
         database=_work_settings(settings).db_path,
@@ -298,9 +305,9 @@ async def _fed(settings: Settings, store: Store) -> AsyncIterator[None]:
         return [settings.tenant, *store.tenants.open_now]
 
     def followed(tenant: str, sink: Sink) -> Followed:
-        system = msgspec.structs.replace(settings, tenant=tenant).system
+        own = msgspec.structs.replace(settings, tenant=tenant)
         return follow(
-            system, lambda: FilesLog(system), sink, lambda commit: on_loop(kind_before(store, tenant, commit))
+            own.system, lambda: open_log(own), sink, lambda commit: on_loop(kind_before(store, tenant, commit))
         )
 
     sink = sink_for(settings.lineage_to, token=os.environ.get(LINEAGE_TOKEN_VARIABLE) or None, patience_seconds=0)
@@ -324,7 +331,7 @@ def _tenants_of(settings: Settings) -> list[str]:
 
 async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[Entry]], None] | None) -> Partition:
     # After a crash, or damage, it reads the whole log: other tenants are served meanwhile.
-    log = await asyncio.to_thread(FilesLog, settings.system, segment_bytes_max=settings.segment_bytes_max)
+    log = await asyncio.to_thread(open_log, settings)
     try:
         partition = Partition(
             log,

@@ -10,14 +10,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
 
 from tallystick.config import Settings
 from tallystick.log import Entry, Log
-from tallystick.log.files import FilesLog
 from tallystick.projections.content import Contents, Kind
 from tallystick.projections.file_edits import FileEdits
 from tallystick.projections.follower import Follower
@@ -45,6 +44,7 @@ class AllProjections:
         self,
         settings: Settings,
         *,
+        open_log: Callable[[Settings], Log],
         adopt: Adopt | None = None,
         repairs: bool = False,
         database: Path | None = None,
@@ -52,6 +52,7 @@ class AllProjections:
         """Content files that people edited are adopted, or put right at the start, or else left alone.
         `database`: where `graph.db` lies, if elsewhere."""
         self._settings = settings
+        self._open_log = open_log
         self._adopt = adopt
         self._repairs = repairs
         self._database = database
@@ -66,7 +67,9 @@ class AllProjections:
             settings = msgspec.structs.replace(self._settings, tenant=tenant)
             # A place that the settings name is for one memory; the others keep theirs at home.
             database = self._database if tenant == self._settings.tenant else None
-            home = self._by_tenant[tenant] = TenantProjections(settings, self._adopt, database, repairs=self._repairs)
+            home = self._by_tenant[tenant] = TenantProjections(
+                settings, partial(self._open_log, settings), self._adopt, database, repairs=self._repairs
+            )
         return home
 
     def path(self, tenant: str) -> Path:
@@ -152,8 +155,17 @@ class AllProjections:
 
 
 class TenantProjections:
-    def __init__(self, settings: Settings, adopt: Adopt | None, database: Path | None, *, repairs: bool) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        open_log: Callable[[], Log],
+        adopt: Adopt | None,
+        database: Path | None,
+        *,
+        repairs: bool,
+    ) -> None:
         self._settings = settings
+        self._open_log = open_log
         self._adopt = adopt
         self._repairs = repairs
         self.path = settings.home
@@ -277,9 +289,6 @@ class TenantProjections:
     def _followed(self, follower: Follower) -> Follower:
         self._followers.append(follower)
         return follower
-
-    def _open_log(self) -> Log:
-        return FilesLog(self._settings.system)
 
     def _lock(self, name: str) -> Path:
         return self._settings.system / f"{name}.lock"

@@ -50,7 +50,7 @@ def log(
       tallystick log --entity task-7 --limit 5
       tallystick log --json --limit 100
     """
-    from tallystick.log.files import FilesLog
+    from tallystick import app
     from tallystick.operations.log_tail import newest
 
     def wanted(commit: Commit) -> bool:
@@ -58,7 +58,7 @@ def log(
 
     show_entry = _print_line if json else _draw
     settings = existing(base=base, tenant=tenant)
-    opened = FilesLog(settings.system)
+    opened = app.open_log(settings)
     try:
         head = opened.head()
         for entry in newest(settings.system / "log", head, limit=limit, wanted=wanted):

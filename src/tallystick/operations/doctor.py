@@ -170,12 +170,12 @@ def _erasure(settings: Settings) -> Iterator[Finding]:
 
 
 def _views(settings: Settings) -> Iterator[Finding]:
-    from tallystick.log.files import FilesLog
-    from tallystick.projections.views import follow
+    from tallystick.projections.views import Views
 
     if not (settings.system / "views.db").exists():
         return
-    problems = follow(settings.home, lambda: FilesLog(settings.system))[0].problems()
+    # They are noted beside the views: no line of the log is asked for.
+    problems = Views(settings.home, lambda offset: b"").problems()
     if not problems:
         yield Finding("views", "the files under _content are as they should be")
     for problem in problems:

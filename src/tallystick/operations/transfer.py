@@ -8,12 +8,8 @@ the arguments of memory.write, its lines are written anew, in order, as if an ag
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any, BinaryIO, Literal
 
 import msgspec
@@ -22,16 +18,12 @@ from tallystick import strict_json
 from tallystick.commits import Commit, chain
 from tallystick.config import Settings
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, TallystickError
-from tallystick.file_locks import locked, take
 from tallystick.log import Entry, Head
 from tallystick.log.backups import note_backup
-from tallystick.log.files import FilesLog
-from tallystick.log.head_file import HeadFile
+from tallystick.log.restore import restore
 from tallystick.operations import OperationContext, Progress, no_progress
-from tallystick.private_files import sync_directory
 from tallystick.store import Store
 
-_BESIDE = "importing-"
 _TOGETHER_LINES = 256
 _TOGETHER_BYTES = 8 << 20
 
@@ -85,40 +77,21 @@ async def import_(
 
 
 def _restore(context: OperationContext, source: BinaryIO, size: int, progress: Progress) -> Imported:
-    """Built beside and moved into place under the lock: a crash leaves the base as it was, or whole."""
+    """A crash leaves the base as it was, or whole."""
     settings = context.settings
-    target = FilesLog(settings.system)
-    _require_empty(settings, target.head())
-    _sweep(settings.system)
-    beside = Path(tempfile.mkdtemp(prefix=_BESIDE, dir=settings.system))
-    alive = os.open(beside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    take(alive)
-    try:
-        head = _build(settings, beside, source, size, progress)
-        if not target.claim(timeout_seconds=30):
-            raise Conflict("another process holds the lock of this base", hint="try again when it is done")
-        try:
-            _require_empty(settings, target.head())
-            os.rename(beside / "log", settings.system / "log")
-            sync_directory(settings.system)
-            mark = HeadFile(settings.system / "head")
-            mark.write(head)
-            mark.close()
-        finally:
-            target.release()
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-        os.close(alive)
-        target.close()
+    head = restore(
+        settings.system,
+        _counted(_verified_groups(settings, source), size, progress),
+        segment_bytes_max=settings.segment_bytes_max,
+        require_empty=lambda head: _require_empty(settings, head),
+    )
     return Imported(head.count, "restored exactly", position=head.lamport)
 
 
-def _sweep(system: Path) -> None:
-    """What imports left that were killed; one that lives has a lock on its directory."""
-    for left in system.glob(f"{_BESIDE}*"):
-        with suppress(OSError), locked(left, timeout_seconds=0, create=False) as is_dead:
-            if is_dead:
-                shutil.rmtree(left)
+def _counted(groups: Iterator[list[Entry]], size: int, progress: Progress) -> Iterator[list[Entry]]:
+    for entries in groups:
+        yield entries
+        progress("importing", entries[-1].end, size)
 
 
 def _require_empty(settings: Settings, head: Head) -> None:
@@ -128,18 +101,6 @@ def _require_empty(settings: Settings, head: Head) -> None:
             code="NOT_EMPTY",
             hint="name an empty one with --base, or add --replay to write the commits anew behind these",
         )
-
-
-def _build(settings: Settings, system: Path, source: BinaryIO, size: int, progress: Progress) -> Head:
-    head = Head()
-    log = FilesLog(system, segment_bytes_max=settings.segment_bytes_max)
-    try:
-        for entries in _verified_groups(settings, source):
-            head = log.append(entries, expected=head)
-            progress("importing", head.end, size)
-    finally:
-        log.close()
-    return head
 
 
 def _verified_groups(settings: Settings, source: BinaryIO) -> Iterator[list[Entry]]:

@@ -1,0 +1,85 @@
+"""A files log made whole from its entries: built beside and moved into place.
+
+A crash leaves the log as it was (empty), or restored. What lies beside then is removed by the
+next restore: a live one holds a lock on its directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tallystick.errors import Conflict
+from tallystick.file_locks import locked
+from tallystick.log import Entry, Head
+from tallystick.log.files import FilesLog
+from tallystick.log.head_file import HeadFile
+from tallystick.private_files import sync_directory
+
+_BESIDE = "importing-"
+_PATIENCE_SECONDS = 30.0
+
+
+def restore(
+    system: Path,
+    groups: Iterable[Sequence[Entry]],
+    *,
+    segment_bytes_max: int,
+    require_empty: Callable[[Head], None],
+) -> Head:
+    """Make the log in `system` hold these groups, all of them or none.
+
+    `require_empty` raises when the log holds anything; it is asked before the work and again under the lock.
+    Raises what `groups` raise, and Conflict when another process keeps the lock for too long.
+    """
+    target = FilesLog(system)
+    try:
+        require_empty(target.head())
+        _sweep(system)
+        beside = Path(tempfile.mkdtemp(prefix=_BESIDE, dir=system))
+        try:
+            with locked(beside, create=False):
+                head = _build(beside, groups, segment_bytes_max)
+                _move_into_place(beside, target, head, require_empty)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    finally:
+        target.close()
+    return head
+
+
+def _build(system: Path, groups: Iterable[Sequence[Entry]], segment_bytes_max: int) -> Head:
+    head = Head()
+    log = FilesLog(system, segment_bytes_max=segment_bytes_max)
+    try:
+        for entries in groups:
+            head = log.append(entries, expected=head)
+    finally:
+        log.close()
+    return head
+
+
+def _move_into_place(beside: Path, target: FilesLog, head: Head, require_empty: Callable[[Head], None]) -> None:
+    if not target.claim(timeout_seconds=_PATIENCE_SECONDS):
+        raise Conflict("another process holds the lock of this base", hint="try again when it is done")
+    try:
+        require_empty(target.head())
+        os.rename(beside / "log", target.system / "log")
+        # The segments before the mark: a crash in between leaves a log without a mark, which opening proves and marks.
+        sync_directory(target.system)
+        mark = HeadFile(target.system / "head")
+        mark.write(head)
+        mark.close()
+    finally:
+        target.release()
+
+
+def _sweep(system: Path) -> None:
+    for left in system.glob(f"{_BESIDE}*"):
+        with suppress(OSError), locked(left, timeout_seconds=0, create=False) as is_dead:
+            if is_dead:
+                shutil.rmtree(left)
