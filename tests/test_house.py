@@ -158,6 +158,19 @@ def test_everything_in_the_source_is_on_the_map() -> None:
     assert [place for place in sorted(code) if f"`{place}`" not in code_map] == []
 
 
+def test_the_messages_that_runbooks_explain_are_those_of_the_code() -> None:
+    source = "".join(path.read_text("utf-8") for path in SOURCE.rglob("*.py"))
+    joined = re.sub(r'"\s*f?"', "", source)
+    rows = [
+        (page.name, row)
+        for page in (ROOT / "docs" / "runbooks").glob("*.md")
+        for row in re.findall(r"^\| (`.*?) \|", page.read_text("utf-8"), re.MULTILINE)
+    ]
+    messages = [(page, part.strip()) for page, row in rows for part in re.split(r"[`…:,/]", row)]
+    assert [(page, part) for page, part in messages if len(part) > 8 and part not in joined] == []
+    assert len(messages) > 30, "runbooks explain messages"
+
+
 def test_every_word_of_the_glossary_stands_in_order() -> None:
     words = re.findall(r"^\| ([a-z ]+) \|", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)[1:]
     assert words == sorted(words)
