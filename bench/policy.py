@@ -21,7 +21,7 @@ from tallystick.audit.writer import AuditWriter
 from tallystick.policy import Action, Principal, Request, ResourceFacts
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
-from tallystick.policy.gate import DecisionPending, Gate, event_of
+from tallystick.policy.gate import Authorization, DecisionPending, Gate, event_of
 from tallystick.policy.remote import Remote
 
 ADA = Principal(actor="ada", roles=("reader", "writer"), tool="memory.read")
@@ -49,7 +49,7 @@ async def gated(folder: Path, count: int) -> list[Row]:
     gate = Gate(Embedded("rbac"), audit=audit)
 
     async def through(resource: str) -> None:
-        authorization = gate.authorization(ADA, Action.READ, resource)
+        authorization = Authorization(gate, ADA, Action.READ, resource)
 
         async def look() -> None:
             authorization.decide(FACTS)
@@ -77,7 +77,7 @@ async def gated(folder: Path, count: int) -> list[Row]:
 
 
 async def narrow(gate: Gate, things: list[tuple[str, tuple[str, str]]]) -> None:
-    authorization = gate.authorization(ADA, Action.SEARCH)
+    authorization = Authorization(gate, ADA, Action.SEARCH)
 
     async def look() -> None:
         unknown = [thing for thing in things if authorization.may_read(*thing) is None]

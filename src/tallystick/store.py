@@ -72,7 +72,7 @@ class Store:
         resource that is no id in anybody's log. Raises Denied, and LimitExceeded(QUERY_TIMEOUT) when too much of
         what the look comes across has to be asked about.
         """
-        authorization = self._gate.authorization(principal, action, resource, written_type)
+        authorization = Authorization(self._gate, principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
             foreign = await self._foreign(partition, principal, action, resource) if is_entity else None
             read_filter = None
@@ -111,7 +111,7 @@ class Store:
         that of the resource, where it is known before the draft. A call shows something of its resource, if only by
         its refusals, so it must be allowed to READ that too; `blindly` is for one that shows nothing.
         """
-        authorization = self._gate.authorization(principal, action, resource, written_type)
+        authorization = Authorization(self._gate, principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
             foreign = await self._foreign(partition, principal, action, resource)
 
@@ -178,7 +178,7 @@ class Store:
     ) -> None:
         """Ask the policy about something that is in nobody's log; and, if it wants to be asked, about all that goes
         with it. Raises Denied, naming only what may be read, and LimitExceeded."""
-        authorization = self._gate.authorization(principal, action, resource)
+        authorization = Authorization(self._gate, principal, action, resource)
 
         async def attempt() -> None:
             if authorization.decide(NO_FACTS).narrows:

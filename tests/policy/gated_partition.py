@@ -19,7 +19,7 @@ from tallystick.partition import Partition, Propose, Receipt
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request, ResourceFacts
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
-from tallystick.policy.gate import Gate
+from tallystick.policy.gate import Authorization, Gate
 from tallystick.state.state import State
 
 NOON = from_text("2025-01-04T12:00:00Z")
@@ -54,7 +54,7 @@ class GatedPartition:
         resource: str | None = None,
         action: Action = Action.READ,
     ) -> T:
-        authorization = self.gate.authorization(principal, action, resource)
+        authorization = Authorization(self.gate, principal, action, resource)
 
         def decided(state: State) -> T:
             authorization.decide(facts_of(state, resource, principal))
@@ -63,7 +63,7 @@ class GatedPartition:
         return await authorization.through(lambda: self.partition.look(decided))
 
     async def write(self, principal: Principal, action: Action, propose: Propose, resource: str) -> Receipt:
-        authorization = self.gate.authorization(principal, action, resource)
+        authorization = Authorization(self.gate, principal, action, resource)
 
         def decided(state: State) -> Draft | Commit:
             decision = authorization.decide(facts_of(state, resource, principal))

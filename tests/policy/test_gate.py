@@ -20,7 +20,7 @@ from tallystick.errors import Conflict, Denied, LimitExceeded, NotFound
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request, ResourceFacts, denial, gate
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
-from tallystick.policy.gate import ATTEMPTS_MAX, DecisionPending, Gate
+from tallystick.policy.gate import ATTEMPTS_MAX, Authorization, DecisionPending, Gate
 from tallystick.policy.replay import replay
 from tests.policy.gated_partition import AwaitedPolicy, GatedPartition
 
@@ -127,7 +127,7 @@ async def test_a_question_that_fails_later_was_still_decided(tmp_path: Path) -> 
 async def test_a_draft_that_is_judged_twice_is_decided_and_written_down_once(tmp_path: Path) -> None:
     policy = Counting(lambda request: yes())
     async with gated(policy, tmp_path) as store:
-        authorization = store.gate.authorization(ALICE, Action.WRITE, "plan")
+        authorization = Authorization(store.gate, ALICE, Action.WRITE, "plan")
 
         async def attempt() -> None:
             authorization.decide(ResourceFacts())
@@ -303,18 +303,18 @@ async def test_a_write_forgets_what_was_decided_about_everything_it_changed(tmp_
     policy = Counting(lambda request: yes())
     plan = ResourceFacts("note", "alice", "default")
     async with gated(policy, tmp_path) as store:
-        authorization = store.gate.authorization(ALICE, Action.WRITE)
+        authorization = Authorization(store.gate, ALICE, Action.WRITE)
 
         async def attempt() -> None:
             authorization.decide(ResourceFacts())
             authorization.decide_all([(Action.WRITE, "plan", plan, None)])
 
         for _ in range(2):
-            store.gate.authorization(BOB, Action.READ, "plan").decide(plan)
+            Authorization(store.gate, BOB, Action.READ, "plan").decide(plan)
         assert policy.asked == 1
         await authorization.through(attempt)
         before = policy.asked
-        store.gate.authorization(BOB, Action.READ, "plan").decide(plan)
+        Authorization(store.gate, BOB, Action.READ, "plan").decide(plan)
         assert policy.asked == before + 1
 
 
@@ -329,7 +329,7 @@ async def test_what_was_found_is_narrowed_to_what_may_be_read(tmp_path: Path, di
     policy = AwaitedPolicy(rule) if distant else Counting(lambda request: Decision(rule(request), "", "v1"))
     things = [(f"n{number}", ("note", "alice" if number % 3 else "bob")) for number in range(250)]
     async with gated(policy, tmp_path) as store:
-        authorization = store.gate.authorization(ALICE, Action.SEARCH)
+        authorization = Authorization(store.gate, ALICE, Action.SEARCH)
 
         async def look() -> list[str]:
             unknown = [thing for thing in things if authorization.may_read(*thing) is None]
@@ -351,7 +351,7 @@ async def test_what_an_attempt_comes_across_is_not_asked_about_for_ever(
     monkeypatch.setattr(gate, "PATIENCE_SECONDS", -1.0)
     policy = AwaitedPolicy(lambda request: True)
     async with gated(policy, tmp_path) as store:
-        authorization = store.gate.authorization(ALICE, Action.SEARCH)
+        authorization = Authorization(store.gate, ALICE, Action.SEARCH)
 
         async def look() -> None:
             raise DecisionPending([(Action.READ, f"n{len(policy.asked)}", ResourceFacts(), None)])
@@ -381,7 +381,7 @@ async def test_an_engine_that_fails_denies_and_is_reported_once(
 
 async def test_a_slow_decision_is_let_through_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate(Counting(lambda request: yes()), slo_ms=0.0)
-    authorization = gate.authorization(ALICE, Action.READ)
+    authorization = Authorization(gate, ALICE, Action.READ)
 
     async def attempt() -> bool:
         return authorization.decide(ResourceFacts()).allowed

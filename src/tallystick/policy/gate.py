@@ -95,7 +95,7 @@ class Gate:
         self._at_once = policy.decide if isinstance(policy, Policy) else None
         self._awaited = _wrapped(policy) if isinstance(policy, Policy) else policy.ask
         self._audit = audit
-        self._cache = Cache() if cache is None else cache
+        self.cache = Cache() if cache is None else cache
         self._slo_ms = slo_ms
         self._strict_audit = strict_audit
         self._clock = clock
@@ -104,11 +104,6 @@ class Gate:
         self._said: dict[str, tuple[float, int]] = {}
         self._look_again = time.monotonic() + _LOOK_AGAIN_SECONDS
 
-    def authorization(
-        self, principal: Principal, action: Action, resource: str | None = None, written_type: str | None = None
-    ) -> Authorization:
-        return Authorization(self, principal, action, resource, written_type)
-
     async def refuse_actor(self, principal: Principal, action: Action, resource: str | None, reason: str) -> None:
         """Write down that a call was denied before any policy was asked, because of whom it named as its author."""
         request = Request(principal, action, resource, timestamp=self.now())
@@ -116,15 +111,11 @@ class Gate:
         _count([made])
         await _written([self.record(made)])
 
-    def forget(self, tenant: str, resources: Iterable[str]) -> None:
-        """Something was written about them: what was decided before may not hold any more."""
-        self._cache.forget(tenant, resources)
-
     def reload(self) -> None:
         """Have the policy's files read again if they changed; what was decided by the old ones is forgotten."""
         reload = getattr(self._policy, "reload_if_changed", None)
         if reload is not None and reload():
-            self._cache.clear()
+            self.cache.clear()
             logger.warning("the policy was read anew: %s", getattr(self._policy, "policy_version", ""))
 
     async def close(self) -> None:
@@ -141,7 +132,7 @@ class Gate:
         if time.monotonic() > self._look_again:
             self._look_again = time.monotonic() + _LOOK_AGAIN_SECONDS
             self.reload()
-        kept = self._cache.find(request)
+        kept = self.cache.find(request)
         if kept is not None:
             return _Made(request, kept, _milliseconds(started), "cache")
         if self._at_once is not None:
@@ -203,7 +194,7 @@ class Gate:
 
     def _seen(self, request: Request, decision: Decision, started: float) -> _Made:
         latency_ms = _milliseconds(started)
-        self._cache.keep(request, decision)
+        self.cache.keep(request, decision)
         if decision.fault is not None:
             self._incident(request, decision.fault, decision.reason)
         elif latency_ms > self._slo_ms and (unsaid := self._may_say("slow")) is not None:
@@ -239,7 +230,12 @@ class Authorization:
     comes across. However often something is decided on the way, it is written down once."""
 
     def __init__(
-        self, gate: Gate, principal: Principal, action: Action, resource: str | None, written_type: str | None = None
+        self,
+        gate: Gate,
+        principal: Principal,
+        action: Action,
+        resource: str | None = None,
+        written_type: str | None = None,
     ) -> None:
         self._gate = gate
         self._principal = principal
@@ -367,8 +363,9 @@ class Authorization:
     # -- afterwards
 
     def _forget(self) -> None:
-        named = [self._resource, *(made.request.resource for made in self._touched)]
-        self._gate.forget(self._principal.tenant, [each for each in named if each is not None])
+        """Something was written about them: what was decided before may not hold any more."""
+        named = (self._resource, *[made.request.resource for made in self._touched])
+        self._gate.cache.forget(self._principal.tenant, filter(None, named))
 
     def _record(self) -> list[Future[bool] | None]:
         """Write down what was decided."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from pydantic import BaseModel
 
-from tallystick.errors import TallystickError
+from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.policy import Principal
 
 if TYPE_CHECKING:
@@ -52,3 +52,13 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     """Where bad arguments are answered: as a JSON-RPC error, or as a result with isError."""
     error_shape: Callable[[TallystickError], dict[str, Any]]
     """An error in this vocabulary's own shape: the structured content beside isError."""
+
+
+def error_shape(error: TallystickError) -> dict[str, Any]:
+    """Of a vocabulary whose spec names none: {code, message, details?}."""
+    details = dict(error.details)
+    if error.hint:
+        details["hint"] = error.hint
+    if isinstance(error, InvalidArgument) and error.problems != [error.message]:
+        details["problems"] = error.problems
+    return {"code": error.code, "message": error.message, **({"details": details} if details else {})}

@@ -23,8 +23,7 @@ from tallystick.projections.views import follow
 from tallystick.projections.views.content_files import Edit
 from tallystick.server.dispatch import prepare
 from tallystick.store import Store
-from tallystick.toolsets import Answer
-from tallystick.toolsets.error_shape import error_shape
+from tallystick.toolsets import Answer, error_shape
 from tallystick.toolsets.files import make_toolset
 from tallystick.toolsets.files.content_edits import adopt
 from tests import timeouts

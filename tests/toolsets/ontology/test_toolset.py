@@ -11,8 +11,7 @@ import pytest
 from tallystick.errors import Conflict, InvalidArgument
 from tallystick.server.dispatch import choose
 from tallystick.server.schemas import input_schema, output_schema
-from tallystick.toolsets import Tool
-from tallystick.toolsets.error_shape import error_shape
+from tallystick.toolsets import Tool, error_shape
 from tallystick.toolsets.ontology import make_toolset
 from tests.toolsets.ontology.agents import OntologyAgent
 

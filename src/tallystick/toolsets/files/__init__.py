@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallystick.toolsets import Tool, Toolset
-from tallystick.toolsets.error_shape import error_shape
+from tallystick.toolsets import Tool, Toolset, error_shape
 from tallystick.toolsets.files import arguments, editing, plain_files, viewing
 from tallystick.toolsets.files.context import FILE_BYTES_MAX, ToolContext
 

@@ -12,7 +12,6 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.envelope import not_found
 from tallystick.toolsets.knowledge.context import ToolContext
 from tallystick.toolsets.knowledge.lookup import find_task
-from tallystick.toolsets.work.held_claims import held_by
 
 _CLAIMS_NAMED = 20
 
@@ -36,7 +35,7 @@ def task_of_creation(
         return get_task(tool_context, state, read_filter, reference)
     graph = state.derived(WorkGraph)
     board = graph.boards.get(project_id)
-    held = held_by(tool_context.work, graph, board, principal) if board is not None else iter(())
+    held = tool_context.work.held_by(principal, graph, board) if board is not None else iter(())
     claims = [row.id for row in islice((row for row in held if read_filter.allows(row.id)), _CLAIMS_NAMED)]
     if len(claims) == 1:
         return claims[0]

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tallystick.toolsets import Tool, Toolset
-from tallystick.toolsets.error_shape import error_shape
+from tallystick.toolsets import Tool, Toolset, error_shape
 from tallystick.toolsets.ontology import arguments, connections, definitions, nodes, queries
 from tallystick.toolsets.ontology.context import CONTENT_BYTES_MAX, Adopt, Published, ToolContext
 

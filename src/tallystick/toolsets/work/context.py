@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -15,6 +15,8 @@ from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
+from tallystick.state.work import CLAIMED_BY
+from tallystick.state.work.board import Board, Row
 from tallystick.state.work.claims import ClaimTime
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
@@ -92,6 +94,13 @@ class ToolContext:
 
     def claimant(self, principal: Principal) -> Claimant:
         return self.claims.claimant(principal, self.clock())
+
+    def held_by(self, principal: Principal, graph: WorkGraph, board: Board) -> Iterator[Row]:
+        """The open nodes of a project on which the principal's claim counts."""
+        postings, claimant = graph.properties.get(CLAIMED_BY), self.claimant(principal)
+        numbers = postings.members(principal.actor) if postings is not None else ()
+        rows = (graph.by_number[number] for number in numbers if number in board.members)
+        return (row for row in rows if row.open and claimant.has(row))
 
     def stamp(self) -> str:
         return to_text(self.clock())

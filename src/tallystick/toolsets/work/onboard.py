@@ -37,7 +37,6 @@ from tallystick.toolsets.work.answers import (
 from tallystick.toolsets.work.arguments import OnboardArguments
 from tallystick.toolsets.work.context import ToolContext
 from tallystick.toolsets.work.errors import get_project, named, projects_of
-from tallystick.toolsets.work.held_claims import held_by
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -89,7 +88,7 @@ def _seen(
 ) -> Said:
     root = graph.find(board.root) if board.root is not None else None
     goal = summary_of(state, root) if root is not None and read_filter.allows(root.id) else None
-    mine = [row.id for row in first(read_filter, held_by(tool_context, graph, board, principal), _ROWS_READ)]
+    mine = [row.id for row in first(read_filter, tool_context.held_by(principal, graph, board), _ROWS_READ)]
     parts = [
         _tree(state, root, read_filter),
         _listed("recent_evidence", 3, _evidence(state, graph, board, read_filter, evidence_limit)),
