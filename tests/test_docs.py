@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -60,6 +61,18 @@ def test_what_was_altered_does_not_pass_it(check: Path, old: bytes, new: bytes) 
 def test_a_line_that_is_missing_does_not_pass_it(check: Path) -> None:
     lines = GOLDEN.read_bytes().splitlines(keepends=True)
     assert "missing" in run(check, b"".join(lines[:1] + lines[2:])).stderr
+
+
+def test_whoever_starts_finds_what_the_start_page_shows(tmp_path: Path) -> None:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "start.md").read_text(), re.S)
+    script = "".join(block for block in blocks if "--base ./memory" in block)
+    environ = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
+    done = subprocess.run(
+        ["sh", "-e"], input=script, capture_output=True, text=True, cwd=tmp_path, env=environ, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [done.stdout.count(word) for word in ("ada", "first day", "audit log: sound")] == [3, 2, 1]
+    assert (tmp_path / "memory" / "_system" / "log" / "00000000000000000001.jsonl").exists(), "as the page names it"
 
 
 def example(heading: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ RELEASED = HERE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 NEXT = HERE / "node_modules/conformance-next/dist/index.js"
 
 pytestmark = pytest.mark.skipif(
-    not (NODE.exists() and RELEASED.exists() and NEXT.exists()), reason="npm packages not installed: run make setup"
+    not (NODE.exists() and RELEASED.exists() and NEXT.exists()), reason="npm packages not installed: run make test"
 )
 
 DOES_NOT_APPLY = {
