@@ -1,6 +1,6 @@
 """The sample toolsets served by a process of their own: `python -m tests.server.runner stdio|http [JSON settings]`.
 
-Over HTTP the first line on stdout is the address.
+Over HTTP the first line on stderr that has one is its address.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tallystick.server.stdio import serve_stdio
 from tests.server.sample import offer
 
 
-def main(door: str, settings: dict[str, Any]) -> None:
+def main(transport: str, settings: dict[str, Any]) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
-    if door == "stdio":
+    if transport == "stdio":
         asyncio.run(serve_stdio(offer(**settings)))
     else:
         asyncio.run(run_http(http_app(offer(**settings)), host="127.0.0.1", port=0, announce=_announce))
 
 
 def _announce(host: str, port: int) -> None:
-    print(f"http://{host}:{port}", flush=True)
+    print(f"http://{host}:{port}/mcp", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
