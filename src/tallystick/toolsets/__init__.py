@@ -18,6 +18,8 @@ from tallystick.policy import Principal
 if TYPE_CHECKING:
     from tallystick.store import Store
 
+JsonObject = dict[str, Any]
+
 
 class Answer(msgspec.Struct, frozen=True):
     """`text` is what a reader without structured content sees; by default the compact JSON of `data`."""

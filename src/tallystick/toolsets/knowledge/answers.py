@@ -9,8 +9,7 @@ from tallystick.state import Node
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-
-Said = dict[str, Any]
+from tallystick.toolsets import JsonObject
 
 ANSWER_BYTES_MAX = 50_000
 """25,000 tokens at two bytes each."""
@@ -18,13 +17,15 @@ LISTED_LEAST = 10
 """So many of a list are shown even where not all of them fit."""
 
 
-def entity_of(knowledge: Knowledge, read_filter: ReadFilter, kind: str, entity_id: str, attrs: Said) -> Said:
+def entity_of(
+    knowledge: Knowledge, read_filter: ReadFilter, kind: str, entity_id: str, attrs: JsonObject
+) -> JsonObject:
     """All its fields, and whether it was recalled."""
     describe = _atom if kind == "atom" else _molecule
     return read_filter.warned(entity_id, {"id": entity_id, **describe(knowledge, read_filter, attrs)})
 
 
-def _atom(knowledge: Knowledge, read_filter: ReadFilter, attrs: Said) -> Said:
+def _atom(knowledge: Knowledge, read_filter: ReadFilter, attrs: JsonObject) -> JsonObject:
     """Without the pin: `fresh` says what became of that."""
     return {
         "projectId": read_filter.reference(attrs.get("projectId")),
@@ -37,7 +38,7 @@ def _atom(knowledge: Knowledge, read_filter: ReadFilter, attrs: Said) -> Said:
     }
 
 
-def _molecule(knowledge: Knowledge, read_filter: ReadFilter, attrs: Said) -> Said:
+def _molecule(knowledge: Knowledge, read_filter: ReadFilter, attrs: JsonObject) -> JsonObject:
     return {
         "projectId": read_filter.reference(attrs.get("projectId")),
         "name": attrs.get("name"),
@@ -47,25 +48,25 @@ def _molecule(knowledge: Knowledge, read_filter: ReadFilter, attrs: Said) -> Sai
     }
 
 
-def _bookkeeping(read_filter: ReadFilter, attrs: Said) -> Said:
+def _bookkeeping(read_filter: ReadFilter, attrs: JsonObject) -> JsonObject:
     tasks = {name: read_filter.reference(attrs.get(name)) for name in ("createdByTaskId", "lastTaskId")}
     return tasks | {name: attrs.get(name) for name in ("version", "createdAt", "updatedAt")}
 
 
-def related_atoms(knowledge: Knowledge, read_filter: ReadFilter, attrs: Said) -> list[Said]:
+def related_atoms(knowledge: Knowledge, read_filter: ReadFilter, attrs: JsonObject) -> list[JsonObject]:
     return _related(knowledge.atoms, read_filter, attrs, "relatedAtoms", "atomId")
 
 
-def related_molecules(knowledge: Knowledge, read_filter: ReadFilter, attrs: Said) -> list[Said]:
+def related_molecules(knowledge: Knowledge, read_filter: ReadFilter, attrs: JsonObject) -> list[JsonObject]:
     return _related(knowledge.molecules, read_filter, attrs, "relatedMolecules", "moleculeId")
 
 
 def _related(
-    known: Mapping[str, Atom] | Mapping[str, Molecule], read_filter: ReadFilter, attrs: Said, field: str, key: str
-) -> list[Said]:
+    known: Mapping[str, Atom] | Mapping[str, Molecule], read_filter: ReadFilter, attrs: JsonObject, field: str, key: str
+) -> list[JsonObject]:
     """With the names they have now; null for what is not there any more."""
 
-    def name_of(entry: Said) -> str:
+    def name_of(entry: JsonObject) -> str:
         return str(entry.get(key))
 
     entries = (entry for entry in listed(attrs, field) if isinstance(entry, dict))
@@ -89,7 +90,7 @@ def changelog_of(
     parent_id: str,
     limit: int,
     at: int | None = None,
-) -> list[Said]:
+) -> list[JsonObject]:
     """The newest entries, as they are shown with their parent; `at` where others may have written since."""
     nodes = (state.node(entry_id, at) for entry_id in knowledge.changelog(kind, parent_id))
     newest = read_filter.first(
@@ -98,18 +99,18 @@ def changelog_of(
     return [entry_of(read_filter, node, ENTRY_FIELDS) for node in newest]
 
 
-def entry_of(read_filter: ReadFilter, node: Node, fields: Sequence[str]) -> Said:
+def entry_of(read_filter: ReadFilter, node: Node, fields: Sequence[str]) -> JsonObject:
     """Of a changelog."""
     said = {name: node.attrs.get(name) for name in fields} | {"taskId": read_filter.reference(node.attrs.get("taskId"))}
     return read_filter.warned(node.id, {"id": node.id, **said})
 
 
-def listed(attrs: Said, field: str) -> list[Any]:
+def listed(attrs: JsonObject, field: str) -> list[Any]:
     found = attrs.get(field)
     return found if isinstance(found, list) else []
 
 
-def text(attrs: Said, field: str) -> str:
+def text(attrs: JsonObject, field: str) -> str:
     found = attrs.get(field)
     return found if isinstance(found, str) else ""
 
@@ -117,13 +118,13 @@ def text(attrs: Said, field: str) -> str:
 # -- how much
 
 
-def cut_list(entry: Said, name: str, most: int = LISTED_LEAST) -> None:
+def cut_list(entry: JsonObject, name: str, most: int = LISTED_LEAST) -> None:
     if name in entry and len(entry[name]) > most:
         entry[f"{name}Omitted"] = len(entry[name]) - most
         entry[name] = entry[name][:most]
 
 
-def shorten(entry: Said, bytes_max: int) -> None:
+def shorten(entry: JsonObject, bytes_max: int) -> None:
     """Cut its knowledge to about so many bytes, and say so."""
     whole = entry["knowledge"]
     if len(whole.encode()) > bytes_max:

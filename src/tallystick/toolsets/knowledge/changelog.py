@@ -10,9 +10,9 @@ from tallystick.state.knowledge import CHANGELOG
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import clamped, succeeded
-from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, Said, entry_of
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, entry_of
 from tallystick.toolsets.knowledge.arguments import PAGE_DEFAULT, ChangelogArguments, check_changelog
 from tallystick.toolsets.knowledge.context import Operations, ToolContext, put
 from tallystick.toolsets.knowledge.lookup import check_unused, get_entity
@@ -37,7 +37,7 @@ async def manage_changelog(
 async def _append(tool_context: ToolContext, store: Store, principal: Principal, asked: ChangelogArguments) -> Answer:
     entry_id, parent_id = uuid.uuid4().hex, asked.parentId or ""
 
-    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> Said:
+    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
         get_entity(state, read_filter, asked.parentType, parent_id)
         check_unused(state, entry_id)
         values = (
@@ -55,19 +55,19 @@ async def _append(tool_context: ToolContext, store: Store, principal: Principal,
 
 
 async def _search(tool_context: ToolContext, store: Store, principal: Principal, asked: ChangelogArguments) -> Answer:
-    def look(state: State, read_filter: ReadFilter) -> Said:
+    def look(state: State, read_filter: ReadFilter) -> JsonObject:
         return _page(state, read_filter, asked, room_for(principal, ANSWER_BYTES_MAX))
 
     return succeeded(await tool_context.read(store, principal, Action.SEARCH, look, resource=asked.parentId))
 
 
-def _page(state: State, read_filter: ReadFilter, asked: ChangelogArguments, bytes_max: int) -> Said:
+def _page(state: State, read_filter: ReadFilter, asked: ChangelogArguments, bytes_max: int) -> JsonObject:
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
     ids = read_filter.readable(state.derived(Knowledge).changelog(asked.parentType, asked.parentId or ""))
     nodes = (node for node in map(state.node, ids[offset : offset + limit]) if node is not None)
     entries = that_fit((entry_of(read_filter, node, FIELDS) for node in nodes), bytes_max)
-    data: Said = {"entries": entries, "count": len(entries), "total": len(ids), "limit": limit, "offset": offset}
+    data: JsonObject = {"entries": entries, "count": len(entries), "total": len(ids), "limit": limit, "offset": offset}
     data |= cut_short(len(entries), limit=limit, left=len(ids) - offset)
     if entries and offset + len(entries) < len(ids):
         data["nextOffset"] = offset + len(entries)

@@ -19,9 +19,9 @@ from tallystick.state.knowledge.catalogue import Knowledge, Parent
 from tallystick.state.knowledge.globs import normalised
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, check_version, succeeded, violated
-from tallystick.toolsets.knowledge.answers import Said, entity_of, listed, text
+from tallystick.toolsets.knowledge.answers import entity_of, listed, text
 from tallystick.toolsets.knowledge.arguments import ManageArguments, check_manage, knowledge_problems, related
 from tallystick.toolsets.knowledge.context import Operations, ToolContext, deletion, put
 from tallystick.toolsets.knowledge.freshness import Pin, read_pin
@@ -55,13 +55,13 @@ async def _create(tool_context: ToolContext, store: Store, principal: Principal,
     pin = await _pin(tool_context, asked, patterns) if asked.entityType == "atom" else None
     task = asked.createdByTaskId
 
-    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> Said:
+    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
         nonlocal task
         check_unused(state, entity_id)
         now = tool_context.now(state)
         project = get_project(state, read_filter, asked.projectId or "")
         task = task_of_creation(tool_context, state, read_filter, principal, project, asked.createdByTaskId)
-        attrs: Said = {
+        attrs: JsonObject = {
             "projectId": project,
             "name": (asked.name or "").strip(),
             "knowledge": (asked.knowledge or "").strip(),
@@ -102,8 +102,8 @@ def _put(
     read_filter: ReadFilter,
     asked: ManageArguments,
     entity_id: str,
-    attrs: Said,
-) -> Said:
+    attrs: JsonObject,
+) -> JsonObject:
     operations.append(put(entity_id, TYPES[asked.entityType], attrs))
     return entity_of(state.derived(Knowledge), read_filter, asked.entityType, entity_id, attrs)
 
@@ -133,7 +133,7 @@ async def _pin(
     return pin
 
 
-def _pinned(pin: Pin | None) -> Said:
+def _pinned(pin: Pin | None) -> JsonObject:
     return {} if pin is None else {"pin": msgspec.to_builtins(pin)}
 
 
@@ -146,7 +146,7 @@ async def _update(tool_context: ToolContext, store: Store, principal: Principal,
     if asked.entityType == "atom" and (asked.pin or (tool_context.pin_knowledge and asked.pin is None)):
         pin = await _pin(tool_context, asked, *await _pinned_at_head(store, principal, asked))
 
-    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> Said:
+    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
         before = _checked(state, read_filter, asked)
         project = str(before.get("projectId"))
         _check_project(state, read_filter, asked, project)
@@ -168,7 +168,7 @@ async def _update(tool_context: ToolContext, store: Store, principal: Principal,
 async def _pinned_at_head(store: Store, principal: Principal, asked: ManageArguments) -> tuple[list[str], Pin | None]:
     """Its patterns, and its pin. Who changes them meanwhile changes the version too, and this update is refused."""
 
-    def look(state: State, read_filter: ReadFilter) -> Said:
+    def look(state: State, read_filter: ReadFilter) -> JsonObject:
         node = find_entity(state, "atom", asked.id or "")
         return node.attrs if node is not None else {}
 
@@ -179,7 +179,7 @@ async def _pinned_at_head(store: Store, principal: Principal, asked: ManageArgum
     return listed(attrs, "paths") if given is None else given, read_pin(attrs)
 
 
-def _checked(state: State, read_filter: ReadFilter, asked: ManageArguments) -> Said:
+def _checked(state: State, read_filter: ReadFilter, asked: ManageArguments) -> JsonObject:
     """A copy of what it is now, if it is there and as old as the caller believes."""
     attrs = get_entity(state, read_filter, asked.entityType, asked.id or "").attrs
     check_version(asked.version or 0, version_of(attrs))
@@ -195,12 +195,12 @@ def _changes(
     state: State,
     read_filter: ReadFilter,
     asked: ManageArguments,
-    attrs: Said,
+    attrs: JsonObject,
     project: str,
     now: str,
     task: str | None,
-) -> Said:
-    changes: Said = {}
+) -> JsonObject:
+    changes: JsonObject = {}
     if asked.name is not None:
         changes["name"] = asked.name.strip()
     if asked.knowledge is not None:
@@ -231,7 +231,7 @@ def _knowledge(asked: ManageArguments, before: str, now: str, task: str | None) 
 
 
 async def _delete(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
-    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> Said:
+    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
         attrs = _checked(state, read_filter, asked)
         task = (
             get_task(tool_context, state, read_filter, asked.lastTaskId)
@@ -240,7 +240,7 @@ async def _delete(tool_context: ToolContext, store: Store, principal: Principal,
         )
         members = _members(state, asked)
         gone: list[tuple[Parent, str]] = [(asked.entityType, asked.id or "")]
-        data: Said = {"deleted": True, "id": asked.id}
+        data: JsonObject = {"deleted": True, "id": asked.id}
         if asked.entityType == "molecule" and asked.cascade:
             gone += [("atom", atom_id) for atom_id in members]
             data["deletedAtoms"] = len(read_filter.readable(members))

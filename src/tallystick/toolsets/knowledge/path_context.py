@@ -18,10 +18,10 @@ from tallystick.state.knowledge.globs import is_directory, segments_of
 from tallystick.state.knowledge.index import GlobIndex
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
+from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.answers import (
     ANSWER_BYTES_MAX,
     LISTED_LEAST,
-    Said,
     changelog_of,
     cut_list,
     listed,
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Context(msgspec.Struct):
-    data: Said
+    data: JsonObject
     pins: Pins = {}
     """Of the atoms that are shown."""
 
@@ -70,13 +70,13 @@ def context(
     atoms = in_order(atom for atom, _ in matched.values())
     for atom in atoms[:ATOMS_MAX]:
         builder.add(atom, matched[atom.id][1])
-    data: Said = {"molecules": builder.molecules(), "orphanAtoms": builder.orphans, "unmatchedPaths": unmatched}
+    data: JsonObject = {"molecules": builder.molecules(), "orphanAtoms": builder.orphans, "unmatchedPaths": unmatched}
     fitted = _fit(data, max(0, len(atoms) - ATOMS_MAX), bytes_max)
     shown = {atom["id"] for atom in _atoms(fitted)}
     return Context(fitted, {atom_id: pin for atom_id, pin in builder.pins.items() if atom_id in shown})
 
 
-def add_freshness(found: Context, fresh: Mapping[str, Said]) -> None:
+def add_freshness(found: Context, fresh: Mapping[str, JsonObject]) -> None:
     for atom in _atoms(found.data):
         atom |= fresh.get(atom["id"], {})
 
@@ -121,9 +121,9 @@ def graph_hints(
     project_id: str | None = None,
     paths: Sequence[str] = (),
     read_filter: ReadFilter | None = None,
-) -> Said:
+) -> JsonObject:
     """What a task that was completed might mean for the knowledge; with the atoms of its files, if they are given."""
-    hints: Said = {
+    hints: JsonObject = {
         "message": "Task completed. Consider updating the knowledge graph.",
         "suggestedActions": [
             "Update atom knowledge for areas affected by this task",
@@ -207,16 +207,16 @@ class _ContextBuilder:
     """An answer in the making, of the state after `at` commits."""
 
     def __init__(self, state: State, knowledge: Knowledge, read_filter: ReadFilter, at: int, changelog: int) -> None:
-        self.orphans: list[Said] = []
+        self.orphans: list[JsonObject] = []
         self.pins: Pins = {}
         self._state = state
         self._knowledge = knowledge
         self._read_filter = read_filter
         self._at = at
         self._changelog = changelog
-        self._molecules: dict[Molecule, Said] = {}
+        self._molecules: dict[Molecule, JsonObject] = {}
 
-    def molecules(self) -> list[Said]:
+    def molecules(self) -> list[JsonObject]:
         return [self._molecules[molecule] for molecule in in_order(self._molecules)]
 
     def add(self, atom: Atom, paths: list[str]) -> None:
@@ -226,7 +226,7 @@ class _ContextBuilder:
         pin = read_pin(attrs) if atom.pinned else None
         if pin is not None:
             self.pins[atom.id] = (listed(attrs, "paths"), pin)
-        entry: Said = {
+        entry: JsonObject = {
             "id": atom.id,
             "name": atom.name,
             "knowledge": text(attrs, "knowledge"),
@@ -238,7 +238,7 @@ class _ContextBuilder:
         place = self.orphans if alone or molecule is None else self._molecule(molecule)["atoms"]
         place.append(self._read_filter.warned(atom.id, entry | self._history("atom", atom.id)))
 
-    def _molecule(self, molecule: Molecule) -> Said:
+    def _molecule(self, molecule: Molecule) -> JsonObject:
         if molecule not in self._molecules:
             attrs = self._attrs(molecule.id) or {}
             document = {
@@ -252,7 +252,7 @@ class _ContextBuilder:
             self._molecules[molecule] = self._read_filter.warned(molecule.id, document)
         return self._molecules[molecule]
 
-    def _history(self, kind: Parent, entity_id: str) -> Said:
+    def _history(self, kind: Parent, entity_id: str) -> JsonObject:
         if not self._changelog:
             return {}
         entries = changelog_of(
@@ -260,7 +260,7 @@ class _ContextBuilder:
         )
         return {"changelog": entries}
 
-    def _attrs(self, entity_id: str) -> Said | None:
+    def _attrs(self, entity_id: str) -> JsonObject | None:
         node = self._state.node(entity_id, self._at)
         return None if node is None else node.attrs
 
@@ -268,7 +268,7 @@ class _ContextBuilder:
 # -- how much
 
 
-def _fit(data: Said, omitted: int, bytes_max: int) -> Said:
+def _fit(data: JsonObject, omitted: int, bytes_max: int) -> JsonObject:
     """Whole if it can be; otherwise first without history, then with less of the longest texts, then with less of
     everything."""
     if not omitted and size_of(data) <= bytes_max:
@@ -287,17 +287,17 @@ def _fit(data: Said, omitted: int, bytes_max: int) -> Said:
     return data
 
 
-def _entries(data: Said) -> list[Said]:
+def _entries(data: JsonObject) -> list[JsonObject]:
     return [*data["molecules"], *_atoms(data)]
 
 
-def _atoms(data: Said) -> Iterator[Said]:
+def _atoms(data: JsonObject) -> Iterator[JsonObject]:
     for molecule in data.get("molecules", ()):
         yield from molecule["atoms"]
     yield from data.get("orphanAtoms", ())
 
 
-def _share_knowledge(entries: list[Said], room: int) -> None:
+def _share_knowledge(entries: list[JsonObject], room: int) -> None:
     """Make the longest texts as short as each other, until all of them fit. As JSON: there a line end takes two."""
     sizes = [size_of(entry["knowledge"]) for entry in entries]
     room += sum(sizes) - _NOTE_BYTES * (len(entries) + 10)
@@ -313,7 +313,7 @@ def _share_knowledge(entries: list[Said], room: int) -> None:
             shorten(entry, len(entry["knowledge"].encode()) * share // size)
 
 
-def _drop_atoms(data: Said, bytes_max: int) -> int:
+def _drop_atoms(data: JsonObject, bytes_max: int) -> int:
     """From the end, until it fits; says how many."""
     left = size_of(data) - bytes_max + 5 * _NOTE_BYTES
     dropped = 0

@@ -10,11 +10,10 @@ from tallystick.state import Breathing, Node
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import clamped, succeeded
 from tallystick.toolsets.knowledge.answers import (
     ANSWER_BYTES_MAX,
-    Said,
     changelog_of,
     cut_list,
     entity_of,
@@ -47,7 +46,9 @@ def _inline(asked: QueryArguments) -> int:
     return 0 if asked.includeChangelog is False else clamped(asked.changelogLimit, INLINE_DEFAULT, least=0)
 
 
-async def _freshness(tool_context: ToolContext, store: Store, principal: Principal, pins: Pins) -> Mapping[str, Said]:
+async def _freshness(
+    tool_context: ToolContext, store: Store, principal: Principal, pins: Pins
+) -> Mapping[str, JsonObject]:
     found = await tool_context.compare(pins)
     if tool_context.stale_makes_work:
         stale = [{"id": atom_id, **said} for atom_id, said in found.items() if said["fresh"] is False]
@@ -75,7 +76,7 @@ async def _get(tool_context: ToolContext, store: Store, principal: Principal, as
 
 def _atom(state: State, read_filter: ReadFilter, node: Node, asked: QueryArguments) -> Context:
     knowledge = state.derived(Knowledge)
-    data: Said = {"atom": entity_of(knowledge, read_filter, "atom", node.id, node.attrs)}
+    data: JsonObject = {"atom": entity_of(knowledge, read_filter, "atom", node.id, node.attrs)}
     if asked.includeChangelog is not False:
         data["changelog"] = changelog_of(state, knowledge, read_filter, "atom", node.id, _inline(asked))
     pins: Pins = {}
@@ -85,7 +86,7 @@ def _atom(state: State, read_filter: ReadFilter, node: Node, asked: QueryArgumen
 
 def _molecule(state: State, read_filter: ReadFilter, node: Node, asked: QueryArguments) -> Context:
     knowledge = state.derived(Knowledge)
-    data: Said = {"molecule": entity_of(knowledge, read_filter, "molecule", node.id, node.attrs), "atoms": []}
+    data: JsonObject = {"molecule": entity_of(knowledge, read_filter, "molecule", node.id, node.attrs), "atoms": []}
     if asked.includeChangelog is not False:
         data["changelog"] = changelog_of(state, knowledge, read_filter, "molecule", node.id, _inline(asked))
     members = read_filter.readable(knowledge.members(node.id), lambda member: member.id)
@@ -111,7 +112,7 @@ def _whole(
     asked: QueryArguments,
     pins: Pins,
     at: int | None = None,
-) -> Said:
+) -> JsonObject:
     """As it is listed: with its changelog, if that was asked for."""
     knowledge = state.derived(Knowledge)
     kind: Parent = "atom" if isinstance(entry, Atom) else "molecule"
@@ -135,14 +136,14 @@ def _note_pin(node: Node, pins: Pins) -> None:
 
 
 async def _search(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
-    def look(state: State, read_filter: ReadFilter) -> Breathing[Said]:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[JsonObject]:
         return _found(state, asked, read_filter, room_for(principal, ANSWER_BYTES_MAX))
 
-    found: Said = await tool_context.read(store, principal, Action.SEARCH, look)
+    found: JsonObject = await tool_context.read(store, principal, Action.SEARCH, look)
     return succeeded(found)
 
 
-def _found(state: State, asked: QueryArguments, read_filter: ReadFilter, bytes_max: int) -> Breathing[Said]:
+def _found(state: State, asked: QueryArguments, read_filter: ReadFilter, bytes_max: int) -> Breathing[JsonObject]:
     # While many are looked through others may write: all of it is as it was when it was asked for.
     at = state.count
     limit = clamped(asked.limit, PAGE_DEFAULT)
@@ -152,7 +153,7 @@ def _found(state: State, asked: QueryArguments, read_filter: ReadFilter, bytes_m
         hits = [entry for entry in hits if read_filter.allows(entry.id)]
     page = (_listed(state, read_filter, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
     items = that_fit(page, bytes_max)
-    data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
+    data: JsonObject = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
     data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
     if items and offset + len(items) < len(hits):
         data["nextOffset"] = offset + len(items)
@@ -199,7 +200,7 @@ def _knowledge(state: State, at: int, entry: Atom | Molecule) -> str:
 
 def _listed(
     state: State, read_filter: ReadFilter, asked: QueryArguments, entry: Atom | Molecule, at: int, bytes_max: int
-) -> Said:
+) -> JsonObject:
     said = _whole(state, read_filter, entry, asked, {}, at)
     if size_of(said) > bytes_max:
         # By itself more than a page holds: whoever wants all of it gets it by its id.

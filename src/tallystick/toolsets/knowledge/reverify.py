@@ -22,7 +22,7 @@ from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.board import Row
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
-from tallystick.toolsets.knowledge.answers import Said
+from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.context import ToolContext
 from tallystick.toolsets.knowledge.stale import repin
 
@@ -42,7 +42,7 @@ async def add_work(
     tool_context: ToolContext,
     store: Store,
     principal: Principal,
-    stale: Sequence[Said],
+    stale: Sequence[JsonObject],
     *,
     tool: str,
     most: int = NODES_MAX,
@@ -93,12 +93,12 @@ async def _repin(tool_context: ToolContext, store: Store, principal: Principal, 
 
 
 async def _add(
-    tool_context: ToolContext, store: Store, principal: Principal, stale: Sequence[Said], tool: str, most: int
+    tool_context: ToolContext, store: Store, principal: Principal, stale: Sequence[JsonObject], tool: str, most: int
 ) -> int:
-    def look(state: State, read_filter: ReadFilter) -> list[Said]:
+    def look(state: State, read_filter: ReadFilter) -> list[JsonObject]:
         return [atom for atom in stale if _place(state, state.derived(WorkGraph), atom) is not None][:most]
 
-    wanted: list[Said] = await store.read(principal, Action.SEARCH, look) if stale else []
+    wanted: list[JsonObject] = await store.read(principal, Action.SEARCH, look) if stale else []
     if not wanted:
         return 0
     ids = [tool_context.work.ids() for _ in wanted]
@@ -112,7 +112,7 @@ async def _add(
     return added
 
 
-def _draw(builder: DraftBuilder, node_id: str, stale: Said) -> bool:
+def _draw(builder: DraftBuilder, node_id: str, stale: JsonObject) -> bool:
     # Asked again here, at the head: another process may have been first.
     root = _place(builder.state, builder.graph, stale)
     if root is None or root.board is None or builder.state.summary(node_id) is not None:
@@ -132,7 +132,7 @@ def _draw(builder: DraftBuilder, node_id: str, stale: Said) -> bool:
     return True
 
 
-def _place(state: State, graph: WorkGraph, stale: Said) -> Row | None:
+def _place(state: State, graph: WorkGraph, stale: JsonObject) -> Row | None:
     """The root to add a node under; None where it has one, is not wanted, or there is no project to add it to."""
     atom = state.derived(Knowledge).atoms.get(stale["id"])
     board = graph.boards.get(atom.project or "") if atom is not None else None
@@ -175,6 +175,6 @@ def _was_given_up(state: State, node_id: str, pinned_at: str) -> bool:
     return _properties(attrs).get(PINNED_AT) == pinned_at and is_dropped(attrs)
 
 
-def _properties(attrs: Said) -> Said:
+def _properties(attrs: JsonObject) -> JsonObject:
     found = attrs.get("properties")
     return found if isinstance(found, dict) else {}

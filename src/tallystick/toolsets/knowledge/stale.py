@@ -16,7 +16,8 @@ from tallystick.state.knowledge import ATOM
 from tallystick.state.knowledge.catalogue import Knowledge, in_order
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.toolsets.knowledge.answers import Said, listed, text
+from tallystick.toolsets import JsonObject
+from tallystick.toolsets.knowledge.answers import listed, text
 from tallystick.toolsets.knowledge.context import Operations, Pins, ToolContext, put
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity
@@ -29,14 +30,14 @@ _BREATH = 50
 
 async def find_stale(
     tool_context: ToolContext, store: Store, principal: Principal, project_id: str | None = None
-) -> list[Said]:
+) -> list[JsonObject]:
     """{id, name, projectId, lastTaskId, fresh: false, pinnedAt, changedFiles?, matchesNothing?} of each, by name; all
     projects' if none is named. Nothing where git does not know."""
 
-    def look(state: State, read_filter: ReadFilter) -> Breathing[tuple[list[Said], Pins]]:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[tuple[list[JsonObject], Pins]]:
         return _pinned(state, read_filter, project_id)
 
-    found: tuple[list[Said], Pins] = await tool_context.read(store, principal, Action.SEARCH, look)
+    found: tuple[list[JsonObject], Pins] = await tool_context.read(store, principal, Action.SEARCH, look)
     atoms, pins = found
     fresh = await tool_context.compare(pins)
     checked = [atom | fresh.get(str(atom["id"]), {}) for atom in atoms]
@@ -72,10 +73,10 @@ async def repin(tool_context: ToolContext, store: Store, principal: Principal, a
     return True
 
 
-def _pinned(state: State, read_filter: ReadFilter, project_id: str | None) -> Breathing[tuple[list[Said], Pins]]:
+def _pinned(state: State, read_filter: ReadFilter, project_id: str | None) -> Breathing[tuple[list[JsonObject], Pins]]:
     knowledge, at = state.derived(Knowledge), state.count
     rows = knowledge.atoms if project_id is None else knowledge.of_project(project_id).atoms
-    atoms: list[Said] = []
+    atoms: list[JsonObject] = []
     pins: Pins = {}
     pinned = in_order(row for row in rows.values() if row.pinned)
     for number, row in enumerate(read_filter.readable(pinned, lambda row: row.id)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,7 +19,7 @@ from tallystick.state.ontology import ConnectionType, Ontology, check_properties
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.type_members import IdPage, find_connections, find_neighbours, find_nodes
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import GetConnectedNodes, QueryConnections, QueryNodes, SearchContent
 from tallystick.toolsets.ontology.context import ToolContext
@@ -28,7 +28,6 @@ from tallystick.toolsets.truncation import cut_short, room_for
 if TYPE_CHECKING:
     from tallystick.store import Store
 
-Said = dict[str, Any]
 PAGE_BYTES_MAX = 50_000
 PAGE_IDS_MAX = 5_000
 SKIPPED_MAX = 100
@@ -37,7 +36,7 @@ SKIPPED_MAX = 100
 async def query_nodes(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryNodes) -> Answer:
     check_properties(asked.properties or {})
 
-    def look(state: State, read_filter: ReadFilter) -> Breathing[Said]:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[JsonObject]:
         find = partial(find_nodes, state, _types(state, asked.type), asked.properties or {})
         found = yield from _readable(find, read_filter, read_filter.allows, asked.offset or 0, _limit(asked.limit))
         return _page("node_ids", found, asked.offset or 0, read_filter, principal)
@@ -50,7 +49,7 @@ async def query_connections(
 ) -> Answer:
     check_properties(asked.properties or {})
 
-    def look(state: State, read_filter: ReadFilter) -> Breathing[Said]:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[JsonObject]:
         find = partial(
             find_connections,
             state,
@@ -70,7 +69,7 @@ async def get_connected_nodes(
 ) -> Answer:
     offset = asked.offset or 0
 
-    def look(state: State, read_filter: ReadFilter) -> Said:
+    def look(state: State, read_filter: ReadFilter) -> JsonObject:
         lookup.get_type(state, asked.node_id)
         if not read_filter.allows(asked.node_id):
             raise lookup.no_node(asked.node_id)
@@ -101,7 +100,7 @@ async def search_content(tool_context: ToolContext, store: Store, principal: Pri
             break
         most *= 2
     page = _fitting_hits(typed[offset : offset + limit], room_for(principal, PAGE_BYTES_MAX), ranked=ranked)
-    answer: Said = {"node_ids": [hit.node_id for hit in page]}
+    answer: JsonObject = {"node_ids": [hit.node_id for hit in page]}
     if ranked:
         answer["hits"] = list(map(_hit, page))
     if page and offset + len(page) < len(typed):
@@ -118,7 +117,7 @@ async def search_content(tool_context: ToolContext, store: Store, principal: Pri
     return Answer(answer)
 
 
-def _hit(hit: Hit) -> Said:
+def _hit(hit: Hit) -> JsonObject:
     score = {} if hit.score is None else {"score": hit.score}
     return {"node_id": hit.node_id, **score, "snippet": hit.snippet}
 
@@ -191,10 +190,10 @@ def _limit(asked: int | None) -> int:
     return min(asked or PAGE_IDS_MAX, PAGE_IDS_MAX)
 
 
-def _page(key: str, found: IdPage, offset: int, read_filter: ReadFilter, principal: Principal) -> Said:
+def _page(key: str, found: IdPage, offset: int, read_filter: ReadFilter, principal: Principal) -> JsonObject:
     shown = _fitting(found.ids, room_for(principal, PAGE_BYTES_MAX))
     end = offset + len(shown)
-    more: Said = {"next_offset": end, "total": found.total} if shown and end < found.total else {}
+    more: JsonObject = {"next_offset": end, "total": found.total} if shown and end < found.total else {}
     more |= cut_short(len(shown), limit=len(found.ids), left=len(found.ids))
     if untrusted := read_filter.untrusted(shown):
         more["untrusted"] = untrusted

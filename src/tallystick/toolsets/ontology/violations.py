@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,6 +27,7 @@ from tallystick.state.ontology import (
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.type_members import find_connections, find_nodes, may_have_members
+from tallystick.toolsets import JsonObject
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -36,10 +37,9 @@ LOOKED_AT_MAX = 100_000
 """Of nodes and of connections; what there is beyond is not looked at, and that is said."""
 _AT_ONCE = 500
 
-Said = dict[str, Any]
 Members = tuple[list[str], list[str], bool]
 """Ids of nodes, ids of connections, and whether these are all."""
-Judge = Callable[["State", "ReadFilter", str], Said | None]
+Judge = Callable[["State", "ReadFilter", str], JsonObject | None]
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ def rules_of(operations: Sequence[Operation]) -> Rules:
     )
 
 
-async def violations(store: Store, principal: Principal, rules: Rules) -> Said:
+async def violations(store: Store, principal: Principal, rules: Rules) -> JsonObject:
     """As in an answer; nothing when there are none. The rules are written: whatever is wrong with looking,
     they stand."""
     try:
@@ -72,8 +72,8 @@ async def violations(store: Store, principal: Principal, rules: Rules) -> Said:
         return {"unchecked": True}
 
 
-async def _told(store: Store, principal: Principal, rules: Rules) -> Said:
-    found: list[Said] = []
+async def _told(store: Store, principal: Principal, rules: Rules) -> JsonObject:
+    found: list[JsonObject] = []
     total = 0
 
     def members(state: State, read_filter: ReadFilter) -> Breathing[Members]:
@@ -86,12 +86,12 @@ async def _told(store: Store, principal: Principal, rules: Rules) -> Said:
             wrong = await _violating(store, principal, judge, ids[start : start + _AT_ONCE])
             found += wrong[: SHOWN_MAX - len(found)]
             total += len(wrong)
-    answer: Said = {"violations": found, "total": total} if total else {}
+    answer: JsonObject = {"violations": found, "total": total} if total else {}
     return answer if is_all else {**answer, "unchecked": True}
 
 
-async def _violating(store: Store, principal: Principal, judge: Judge, ids: list[str]) -> list[Said]:
-    def look(state: State, read_filter: ReadFilter) -> Breathing[list[Said]]:
+async def _violating(store: Store, principal: Principal, judge: Judge, ids: list[str]) -> list[JsonObject]:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[list[JsonObject]]:
         wrong = []
         for entity_id in ids:
             if (said := judge(state, read_filter, entity_id)) is not None:
@@ -108,7 +108,7 @@ def _members(state: State, rules: Rules) -> Breathing[Members]:
     return nodes.ids, edges.ids, max(nodes.total, edges.total) <= LOOKED_AT_MAX
 
 
-def _judge_node(state: State, read_filter: ReadFilter, node_id: str) -> Said | None:
+def _judge_node(state: State, read_filter: ReadFilter, node_id: str) -> JsonObject | None:
     node = state.node(node_id)
     fault = None if node is None else _fault(partial(check_properties, node.attrs))
     if fault is None or not read_filter.allows(node_id):
@@ -116,7 +116,7 @@ def _judge_node(state: State, read_filter: ReadFilter, node_id: str) -> Said | N
     return {"node_id": node_id, "code": fault.code, "reason": fault.message}
 
 
-def _judge_connection(state: State, read_filter: ReadFilter, edge_id: str) -> Said | None:
+def _judge_connection(state: State, read_filter: ReadFilter, edge_id: str) -> JsonObject | None:
     fault = _fault(partial(_check_edge, state, edge_id))
     if fault is None or not read_filter.allows_edge(edge_id):
         return None

@@ -12,13 +12,13 @@ from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state.tasks import NO_OP, Card
 from tallystick.state.work.cycles import find_way
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, not_found, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import Block, ManageDependency, QueryDependencies, Unblock
 from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import entity_of
-from tallystick.toolsets.tasks.view import RELATES_TO, Said, View, check_open, invalid
+from tallystick.toolsets.tasks.view import RELATES_TO, View, check_open, invalid
 from tallystick.toolsets.truncation import listing
 from tallystick.toolsets.work.errors import shortened
 
@@ -31,7 +31,7 @@ async def block(tool_context: ToolContext, store: Store, principal: Principal, a
     if NO_OP in references and not asked.blockedReason:
         raise invalid("blockedReason is required when blockedBy is NO_OP")
 
-    def draw(view: View) -> Said:
+    def draw(view: View) -> JsonObject:
         card = view.get_at(asked.containerType or "", asked.id, asked.version)
         view.job = card.id
         check_open(card, "block")
@@ -78,7 +78,7 @@ def _wait(view: View, card: Card, blocker_id: str) -> None:
 
 
 def _note_block(view: View, card: Card, added: list[str], reason: str | None) -> Card:
-    changes: Said = {"noOp": True} if NO_OP in added else {}
+    changes: JsonObject = {"noOp": True} if NO_OP in added else {}
     if reason and reason != view.said(card.id).get("blockedReason"):
         changes["blockedReason"] = reason
     # Nobody works on what waits.
@@ -88,7 +88,7 @@ def _note_block(view: View, card: Card, added: list[str], reason: str | None) ->
 async def unblock(tool_context: ToolContext, store: Store, principal: Principal, asked: Unblock) -> Answer:
     references = _references(asked)
 
-    def draw(view: View) -> Said:
+    def draw(view: View) -> JsonObject:
         card = view.get_at(asked.containerType or "", asked.id, asked.version)
         view.job = card.id
         before = view.blockers(card)
@@ -113,7 +113,7 @@ def _release(view: View, card: Card, removed: list[str]) -> Card:
             view.unblock(card, each)
     if not removed:
         return card
-    changes: Said = {"noOp": None} if NO_OP in removed else {}
+    changes: JsonObject = {"noOp": None} if NO_OP in removed else {}
     if not card.no_op or NO_OP in removed:
         changes["blockedReason"] = None
     return view.revise(card, changes)
@@ -127,7 +127,7 @@ async def manage_dependency(
 ) -> Answer:
     kind = asked.type or "BLOCKS"
 
-    def draw(view: View) -> Said:
+    def draw(view: View) -> JsonObject:
         source, target = (_end(view, each) for each in (asked.fromId, asked.toId))
         if source.id == target.id:
             raise invalid(f"a {source.kind} cannot depend on itself", id=source.id)
@@ -180,9 +180,9 @@ def _relates(view: View, source: Card, target: Card, creates: bool) -> bool:
 async def query_dependencies(
     tool_context: ToolContext, store: Store, principal: Principal, asked: QueryDependencies
 ) -> Answer:
-    def look(view: View) -> Said:
+    def look(view: View) -> JsonObject:
         card = view.get(asked.containerType or "", asked.id)
-        found: list[Said] = []
+        found: list[JsonObject] = []
         if asked.direction != "dependents":
             blockers = (view.card(each) for each in view.blockers(card) if each != NO_OP)
             found += [_warned(view, each, _line("BLOCKS", each, card)) for each in blockers if each is not None]
@@ -196,12 +196,12 @@ async def query_dependencies(
     return succeeded(await tool_context.read(store, principal, Action.READ, look, resource=asked.id))
 
 
-def _warned(view: View, other: Card, line: Said) -> Said:
+def _warned(view: View, other: Card, line: JsonObject) -> JsonObject:
     """Of the one that was asked about its readers know; of the other end this is all they see."""
     return view.read_filter.warned(other.id, line)
 
 
-def _line(kind: str, source: Card, target: Card) -> Said:
+def _line(kind: str, source: Card, target: Card) -> JsonObject:
     return {
         "type": kind,
         "fromId": source.id,

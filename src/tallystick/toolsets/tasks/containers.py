@@ -9,13 +9,13 @@ from tallystick.commits import Operation, Verb
 from tallystick.errors import Conflict, TallystickError
 from tallystick.policy import Action, Principal
 from tallystick.state.tasks import LOOSE, WEIGHTS, Card
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, succeeded
 from tallystick.toolsets.knowledge.context import project_deletion
 from tallystick.toolsets.tasks.arguments import ManageContainer, differing, missing, unchanging
 from tallystick.toolsets.tasks.context import ToolContext, check_unused, said
 from tallystick.toolsets.tasks.entities import entity_of
-from tallystick.toolsets.tasks.view import RELATES_TO, Said, View, invalid, invalid_operation
+from tallystick.toolsets.tasks.view import RELATES_TO, View, invalid, invalid_operation
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX
 
@@ -69,7 +69,7 @@ async def _create(tool_context: ToolContext, store: Store, principal: Principal,
     kind = asked.containerType or ""
     entity_id, root_id = tool_context.ids(), tool_context.ids()
 
-    def draw(view: View) -> Said:
+    def draw(view: View) -> JsonObject:
         check_unused(view.state, [entity_id, root_id])
         if kind == "project":
             _found(view, asked, entity_id, root_id)
@@ -101,14 +101,14 @@ def _check_name(view: View, name: str, own: str | None = None) -> None:
         )
 
 
-def _node(view: View, asked: ManageContainer) -> Said:
+def _node(view: View, asked: ManageContainer) -> JsonObject:
     kind = asked.containerType or ""
     project, parent = _place(view, asked)
-    task: Said = {"kind": kind, "title": _title(asked), "status": "NEW"}
+    task: JsonObject = {"kind": kind, "title": _title(asked), "status": "NEW"}
     task |= said(description=asked.description, tags=asked.tags)
     if kind == "task":
         task["complexity"] = asked.complexity
-    attrs: Said = {
+    attrs: JsonObject = {
         "project": project,
         "parent": parent,
         "summary": asked.summary,
@@ -159,7 +159,7 @@ def _root(view: View, project: Card) -> str | None:
     return root if root is not None and view.graph.find(root) is not None else None
 
 
-def _check_size(attrs: Said) -> None:
+def _check_size(attrs: JsonObject) -> None:
     size = size_of({name: value for name, value in attrs.items() if name != "evidence"})
     if size > NODE_BYTES_MAX:
         raise invalid(
@@ -173,7 +173,7 @@ def _check_size(attrs: Said) -> None:
 async def _update(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
     kind = asked.containerType or ""
 
-    def draw(view: View) -> Said:
+    def draw(view: View) -> JsonObject:
         card = view.get_at(kind, asked.id, asked.version)
         if kind == "project":
             card = _update_project(view, asked, card)
@@ -213,13 +213,13 @@ def _update_node(view: View, asked: ManageContainer, card: Card) -> Card:
     return card
 
 
-def _given(**fields: Any) -> Said:
+def _given(**fields: Any) -> JsonObject:
     """What was said; None for what is to be taken away."""
     return {name: value or None for name, value in fields.items() if value is not None}
 
 
-def _changes(view: View, asked: ManageContainer, card: Card) -> Said:
-    changes: Said = {"summary": asked.summary} if asked.summary else {}
+def _changes(view: View, asked: ManageContainer, card: Card) -> JsonObject:
+    changes: JsonObject = {"summary": asked.summary} if asked.summary else {}
     if asked.priority is not None and asked.priority != card.priority:
         properties = view.attrs(card.id).get("properties")
         kept = properties if isinstance(properties, dict) else {}
@@ -227,7 +227,7 @@ def _changes(view: View, asked: ManageContainer, card: Card) -> Said:
     return changes
 
 
-def _moves(view: View, asked: ManageContainer, card: Card) -> Said:
+def _moves(view: View, asked: ManageContainer, card: Card) -> JsonObject:
     """Null takes it out of its feature or project; what is not named stays as it is."""
     if not {"projectId", "featureId"} & asked.model_fields_set:
         return {}
@@ -284,7 +284,7 @@ def _relate(view: View, card: Card, references: list[str]) -> bool:
 async def _delete(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
     kind = asked.containerType or ""
 
-    def draw(view: View) -> Said:
+    def draw(view: View) -> JsonObject:
         card = view.get_at(kind, asked.id, asked.version)
         contained = [*view.below(card, "feature"), *view.below(card, "task")]
         if contained and not asked.cascade:

@@ -7,29 +7,30 @@ from collections.abc import Iterable
 from typing import Any
 
 from tallystick.state.tasks import Card
+from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.context_files import files_in
 from tallystick.toolsets.knowledge.path_context import repository_paths
-from tallystick.toolsets.tasks.view import Said, View
+from tallystick.toolsets.tasks.view import View
 from tallystick.toolsets.truncation import size_of
 
 
-def entity_of(view: View, card: Card) -> Said:
+def entity_of(view: View, card: Card) -> JsonObject:
     return _SHAPES[card.kind](view, card)
 
 
-def _project(view: View, card: Card) -> Said:
+def _project(view: View, card: Card) -> JsonObject:
     attrs = view.attrs(card.id)
     return _framed(view, card, {"id": card.id, "name": text(attrs, "name")}, attrs)
 
 
-def _feature(view: View, card: Card) -> Said:
+def _feature(view: View, card: Card) -> JsonObject:
     attrs = view.attrs(card.id)
     answer = {"id": card.id, "projectId": view.read_filter.reference(card.project), "name": title_of(view, card)}
     return _framed(view, card, answer, attrs, status=card.status, priority=card.priority, **_ties(view, card))
 
 
-def _task(view: View, card: Card) -> Said:
+def _task(view: View, card: Card) -> JsonObject:
     attrs = view.attrs(card.id)
     feature = view.feature_of(card.id)
     answer = {
@@ -47,20 +48,20 @@ def _task(view: View, card: Card) -> Said:
 _SHAPES = {"project": _project, "feature": _feature, "task": _task}
 
 
-def _framed(view: View, card: Card, answer: Said, attrs: Said, **more: Any) -> Said:
+def _framed(view: View, card: Card, answer: JsonObject, attrs: JsonObject, **more: Any) -> JsonObject:
     answer |= {"summary": text(attrs, "summary"), "description": view.said(card.id).get("description")}
     answer |= more | {"tags": list(card.tags), "version": view.version(card)}
     return stamped(view, card.id, answer)
 
 
-def stamped(view: View, entity_id: str, answer: Said) -> Said:
+def stamped(view: View, entity_id: str, answer: JsonObject) -> JsonObject:
     """With its times, and whether it was recalled. In place: the times of what is being written come later."""
     answer |= view.read_filter.warned(entity_id, {})
     view.times(entity_id, answer)
     return answer
 
 
-def _ties(view: View, card: Card) -> Said:
+def _ties(view: View, card: Card) -> JsonObject:
     return {
         "blockedBy": view.blockers(card),
         "blockedReason": view.said(card.id).get("blockedReason") if view.blockers(card) else None,
@@ -76,17 +77,17 @@ def title_of(view: View, card: Card) -> str:
     return text(view.said(card.id), "title") or text(attrs, "summary")
 
 
-def text(attrs: Said, name: str) -> str:
+def text(attrs: JsonObject, name: str) -> str:
     found = attrs.get(name)
     return found if isinstance(found, str) else ""
 
 
-def named(view: View, cards: Iterable[Card]) -> list[Said]:
+def named(view: View, cards: Iterable[Card]) -> list[JsonObject]:
     """As far as they may be read."""
     return [view.read_filter.warned(card.id, {"id": card.id, "type": card.kind}) for card in view.readable(cards)]
 
 
-def counts_of(cards: Iterable[Card]) -> Said:
+def counts_of(cards: Iterable[Card]) -> JsonObject:
     by_status = Counter(card.status for card in cards)
     return {"total": by_status.total(), "byStatus": dict(by_status)}
 
@@ -94,9 +95,9 @@ def counts_of(cards: Iterable[Card]) -> Said:
 # -- sections
 
 
-def section_of(view: View, section_id: str, *, with_content: bool = True) -> Said:
+def section_of(view: View, section_id: str, *, with_content: bool = True) -> JsonObject:
     attrs = view.attrs(section_id)
-    answer: Said = {
+    answer: JsonObject = {
         "id": section_id,
         **{name: attrs.get(name) for name in ("entityType", "entityId", "title", "usageDescription")},
         "content": text(attrs, "content") if with_content else "",
@@ -105,9 +106,9 @@ def section_of(view: View, section_id: str, *, with_content: bool = True) -> Sai
     return stamped(view, section_id, answer)
 
 
-def sections_of(view: View, section_ids: Iterable[str], *, with_content: bool = True) -> list[Said]:
+def sections_of(view: View, section_ids: Iterable[str], *, with_content: bool = True) -> list[JsonObject]:
     """Contents as far as they fit; of the others it is said that they are left out."""
-    found: list[Said] = []
+    found: list[JsonObject] = []
     left = ANSWER_BYTES_MAX
     for section_id in section_ids:
         section = section_of(view, section_id, with_content=with_content)

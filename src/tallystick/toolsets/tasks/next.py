@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.policy import Action, Principal
 from tallystick.state.tasks import ACTIVE, NEW, Card
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import OUTPUT, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import Blocked, NextFeature, NextTask, WorkflowState
 from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import entity_of, title_of
-from tallystick.toolsets.tasks.view import Said, View, invalid
+from tallystick.toolsets.tasks.view import View, invalid
 from tallystick.toolsets.truncation import listing
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ NULLABLE: dict[str, Any] = {
 
 
 async def get_next_task(tool_context: ToolContext, store: Store, principal: Principal, asked: NextTask) -> Answer:
-    def look(view: View) -> Said | None:
+    def look(view: View) -> JsonObject | None:
         within = _within(view, asked.projectId, asked.featureId)
         # In their order: the first that fits is the one.
         fresh = (view.card(task_id) for _, task_id in view.task_cards.fresh)
@@ -37,7 +37,7 @@ async def get_next_task(tool_context: ToolContext, store: Store, principal: Prin
 
 
 async def get_next_feature(tool_context: ToolContext, store: Store, principal: Principal, asked: NextFeature) -> Answer:
-    def look(view: View) -> Said | None:
+    def look(view: View) -> JsonObject | None:
         within = _within(view, asked.projectId, None)
         open_ = [card for card in view.task_cards.by_kind["feature"].values() if card.status in (NEW, ACTIVE)]
         open_.sort(key=lambda card: (card.status != ACTIVE, card.order[0], card.created))
@@ -59,7 +59,7 @@ def _within(view: View, project_id: str | None, feature_id: str | None) -> Calla
     return is_within
 
 
-def _first(view: View, cards: Iterator[Card], priority: str | None) -> Said | None:
+def _first(view: View, cards: Iterator[Card], priority: str | None) -> JsonObject | None:
     wanted = (each for each in cards if priority is None or each.priority == priority)
     fits = (each for each in wanted if not view.is_taken(each) and not view.blockers(each))
     for card in view.read_filter.first(fits, lambda each: view.read_filter.allows(each.id), 1):
@@ -67,7 +67,7 @@ def _first(view: View, cards: Iterator[Card], priority: str | None) -> Said | No
     return None
 
 
-def _handed_out(kind: str, data: Said | None) -> Answer:
+def _handed_out(kind: str, data: JsonObject | None) -> Answer:
     if data is not None:
         return succeeded(data, exempt=True)
     message = f"No available {kind}s found matching the criteria"
@@ -86,7 +86,7 @@ async def get_blocked_features(tool_context: ToolContext, store: Store, principa
 
 
 async def _blocked(tool_context: ToolContext, store: Store, principal: Principal, asked: Blocked, kind: str) -> Answer:
-    def look(view: View) -> Said:
+    def look(view: View) -> JsonObject:
         within = _within(view, asked.projectId, asked.featureId if kind == "task" else None)
         cards = (view.card(each) for each in view.task_cards.by_kind[kind])
         open_ = (card for card in cards if card is not None and not card.terminal and within(card))
@@ -107,11 +107,11 @@ async def query_workflow_state(
     if asked.containerType == "project":
         raise invalid("projects have no workflow: ask for a feature or a task")
 
-    def look(view: View) -> Said:
+    def look(view: View) -> JsonObject:
         card = view.get(asked.containerType or "", asked.id)
         blockers = view.blockers(card)
         related = (view.card(each) for each in view.related(card.id))
-        entry: Said = {
+        entry: JsonObject = {
             "currentStatus": card.status,
             "nextStatus": view.pipelines.after(card.kind, card.status),
             "prevStatus": view.pipelines.before(card.kind, card.status),
@@ -127,6 +127,6 @@ async def query_workflow_state(
     return succeeded(await tool_context.read(store, principal, Action.READ, look, resource=asked.id))
 
 
-def _related(view: View, card: Card) -> Said:
+def _related(view: View, card: Card) -> JsonObject:
     entry = {"id": card.id, "type": card.kind, "title": title_of(view, card), "status": card.status}
     return view.read_filter.warned(card.id, entry)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.tasks import Card
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, clamped, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.path_context import Context, add_freshness, context
 from tallystick.toolsets.tasks.arguments import KNOWN, PAGE_DEFAULT, QueryContainer, missing, split_words
 from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import counts_of, entity_of, files_of, sections_of, text, title_of
-from tallystick.toolsets.tasks.view import Said, View
+from tallystick.toolsets.tasks.view import View
 from tallystick.toolsets.truncation import cut_short, listing, room_for, that_fit
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ async def query_container(
     check(_problems(asked))
     if asked.operation == "search" or asked.id is None:
         room = room_for(principal, ANSWER_BYTES_MAX)
-        found: Said = await tool_context.read(store, principal, Action.SEARCH, lambda view: _found(view, asked, room))
+        found: JsonObject = await tool_context.read(
+            store, principal, Action.SEARCH, lambda view: _found(view, asked, room)
+        )
         return succeeded(found)
     if asked.operation == "overview":
         return succeeded(
@@ -55,9 +57,9 @@ def _problems(asked: QueryContainer) -> Iterator[str]:
 
 
 async def _get(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryContainer) -> Answer:
-    def look(view: View) -> Breathing[tuple[Said, Context | None]]:
+    def look(view: View) -> Breathing[tuple[JsonObject, Context | None]]:
         card = view.get(asked.containerType or "", asked.id)
-        data: Said = {card.kind: entity_of(view, card)}
+        data: JsonObject = {card.kind: entity_of(view, card)}
         if asked.includeSections:
             data["sections"] = sections_of(view, view.sections(card.id))
         if card.kind != "task":
@@ -67,7 +69,9 @@ async def _get(tool_context: ToolContext, store: Store, principal: Principal, as
         known = yield from _known(view, card)
         return data | {"graphContext": known.data}, known
 
-    found: tuple[Said, Context | None] = await tool_context.read(store, principal, Action.READ, look, resource=asked.id)
+    found: tuple[JsonObject, Context | None] = await tool_context.read(
+        store, principal, Action.READ, look, resource=asked.id
+    )
     data, known = found
     if tool_context.knowledge is not None and known is not None:
         add_freshness(known, await tool_context.knowledge.freshness(known.pins))
@@ -86,9 +90,9 @@ def _known(view: View, card: Card) -> Breathing[Context]:
 # -- overview
 
 
-def _overview(view: View, asked: QueryContainer) -> Said:
+def _overview(view: View, asked: QueryContainer) -> JsonObject:
     card = view.get(asked.containerType or "", asked.id)
-    data: Said = {card.kind: entity_of(view, card)}
+    data: JsonObject = {card.kind: entity_of(view, card)}
     if card.kind == "task":
         return data
     data["taskCounts"] = counts_of(view.readable_below(card, "task"))
@@ -98,7 +102,7 @@ def _overview(view: View, asked: QueryContainer) -> Said:
     return data | ({"hint": "search pages through all of them"} if "omitted" in data else {})
 
 
-def _line(view: View, card: Card) -> Said:
+def _line(view: View, card: Card) -> JsonObject:
     counts = {"taskCounts": counts_of(view.readable_below(card, "task"))} if card.kind == "feature" else {}
     return entity_of(view, card) | counts
 
@@ -106,7 +110,7 @@ def _line(view: View, card: Card) -> Said:
 # -- search
 
 
-def _found(view: View, asked: QueryContainer, bytes_max: int) -> Breathing[Said]:
+def _found(view: View, asked: QueryContainer, bytes_max: int) -> Breathing[JsonObject]:
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
     fitting_cards = [card for card in _candidates(view, asked) if _fits(card, asked)]
@@ -114,7 +118,7 @@ def _found(view: View, asked: QueryContainer, bytes_max: int) -> Breathing[Said]
     holding = yield from _holding(view, fitting_cards, (asked.query or "").strip().casefold())
     hits = view.readable(holding)
     items = that_fit((entity_of(view, card) for card in hits[offset : offset + limit]), bytes_max)
-    data: Said = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
+    data: JsonObject = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
     data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
     if items and offset + len(items) < len(hits):
         data["nextOffset"] = offset + len(items)

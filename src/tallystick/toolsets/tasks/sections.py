@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state.tasks import SECTION, Card
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, check_version, find_uuid, not_found, succeeded
 from tallystick.toolsets.knowledge.lookup import version_of
 from tallystick.toolsets.tasks.arguments import (
@@ -23,7 +23,7 @@ from tallystick.toolsets.tasks.arguments import (
 )
 from tallystick.toolsets.tasks.context import ToolContext, check_unused
 from tallystick.toolsets.tasks.entities import section_of, sections_of, text
-from tallystick.toolsets.tasks.view import Said, View, invalid
+from tallystick.toolsets.tasks.view import View, invalid
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -37,7 +37,7 @@ _WRITTEN = ("title", "usageDescription", "content", "contentFormat")
 
 
 async def query_sections(tool_context: ToolContext, store: Store, principal: Principal, asked: QuerySections) -> Answer:
-    def look(view: View) -> Said:
+    def look(view: View) -> JsonObject:
         card = get_entity(view, asked.entityType, asked.entityId)
         wanted = {find_uuid(each) or each for each in asked.sectionIds or ()}
         tags = {tag.lower() for tag in asked.tags or ()}
@@ -101,14 +101,14 @@ _NEEDS = {
 }
 
 
-def _add(view: View, asked: ManageSections, ids: list[str]) -> Said:
+def _add(view: View, asked: ManageSections, ids: list[str]) -> JsonObject:
     check_unused(view.state, ids)
     card = get_entity(view, asked.entityType, asked.entityId)
     put_sections(view, card, ids, [asked])
     return {"section": section_of(view, ids[0])}
 
 
-def _bulk_create(view: View, asked: ManageSections, ids: list[str]) -> Said:
+def _bulk_create(view: View, asked: ManageSections, ids: list[str]) -> JsonObject:
     check_unused(view.state, ids)
     card = get_entity(view, asked.entityType, asked.entityId)
     put_sections(view, card, ids, list(_read(asked)))
@@ -144,7 +144,7 @@ def put_sections(view: View, card: Card, ids: list[str], sections: Sequence[Mana
         ordinal = asked.ordinal if asked.ordinal is not None else max(taken, default=-1) + 1
         _check_free(ordinal, taken)
         taken.add(ordinal)
-        attrs: Said = {
+        attrs: JsonObject = {
             "entityType": card.kind.upper(),
             "entityId": card.id,
             "title": asked.title,
@@ -170,7 +170,7 @@ def _ordinal(view: View, section_id: str) -> int:
     return found if isinstance(found, int) else 0
 
 
-def _update(view: View, asked: ManageSections, ids: list[str]) -> Said:
+def _update(view: View, asked: ManageSections, ids: list[str]) -> JsonObject:
     section_id, attrs = _get(view, asked.sectionId)
     check_version(asked.version or 0, version_of(attrs))
     changes = {name: getattr(asked, name) for name in _WRITTEN if getattr(asked, name) is not None}
@@ -185,19 +185,19 @@ def _update(view: View, asked: ManageSections, ids: list[str]) -> Said:
     return {"section": section_of(view, section_id)}
 
 
-def _put(view: View, section_id: str, attrs: Said, changes: Said) -> None:
+def _put(view: View, section_id: str, attrs: JsonObject, changes: JsonObject) -> None:
     if differing(attrs, changes):
         view.put_other(section_id, SECTION, {**attrs, **changes, "version": version_of(attrs) + 1})
 
 
-def _get(view: View, reference: str | None) -> tuple[str, Said]:
+def _get(view: View, reference: str | None) -> tuple[str, JsonObject]:
     found = _find(view, reference or "")
     if found is None:
         raise not_found("section", reference or "")
     return found
 
 
-def _find(view: View, reference: str) -> tuple[str, Said] | None:
+def _find(view: View, reference: str) -> tuple[str, JsonObject] | None:
     for section_id in (reference, find_uuid(reference)):
         known = view.state.owner(section_id) if section_id else None
         if section_id and known is not None and known[0] == SECTION and view.read_filter.allows(section_id):
@@ -205,7 +205,7 @@ def _find(view: View, reference: str) -> tuple[str, Said] | None:
     return None
 
 
-def _delete(view: View, asked: ManageSections, ids: list[str]) -> Said:
+def _delete(view: View, asked: ManageSections, ids: list[str]) -> JsonObject:
     section_id, attrs = _get(view, asked.sectionId)
     if asked.version is not None:
         check_version(asked.version, version_of(attrs))
@@ -213,14 +213,14 @@ def _delete(view: View, asked: ManageSections, ids: list[str]) -> Said:
     return {"deleted": True, "id": section_id}
 
 
-def _bulk_delete(view: View, asked: ManageSections, ids: list[str]) -> Said:
+def _bulk_delete(view: View, asked: ManageSections, ids: list[str]) -> JsonObject:
     found = {each[0] for each in (_find(view, reference) for reference in asked.sectionIds or ()) if each}
     for section_id in sorted(found):
         view.delete_other(section_id)
     return {"deletedCount": len(found)}
 
 
-def _reorder(view: View, asked: ManageSections, ids: list[str]) -> Said:
+def _reorder(view: View, asked: ManageSections, ids: list[str]) -> JsonObject:
     card = get_entity(view, asked.entityType, asked.entityId)
     there = view.sections(card.id)
     wanted = [find_uuid(each) or each for each in asked.orderedIds or ()]

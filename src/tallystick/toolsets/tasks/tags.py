@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from tallystick.policy import Action, Principal
 from tallystick.state.tasks import Card
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import TAG_CHARACTERS_MAX, ListTags, RenameTag, TagUsage
 from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import title_of
-from tallystick.toolsets.tasks.view import Said, View
+from tallystick.toolsets.tasks.view import View
 from tallystick.toolsets.truncation import listing
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def list_tags(tool_context: ToolContext, store: Store, principal: Principal, asked: ListTags) -> Answer:
-    def look(view: View) -> Said:
+    def look(view: View) -> JsonObject:
         kind = asked.entityType.lower() if asked.entityType else None
         counts = {tag: len(_bearers(view, tag, kind)) for tag in view.task_cards.tagged}
         tags = [{"tag": tag, "count": count} for tag, count in counts.items() if count]
@@ -33,7 +33,7 @@ async def list_tags(tool_context: ToolContext, store: Store, principal: Principa
 async def get_tag_usage(tool_context: ToolContext, store: Store, principal: Principal, asked: TagUsage) -> Answer:
     tag = (asked.tag or "").lower()
 
-    def look(view: View) -> Said:
+    def look(view: View) -> JsonObject:
         cards = _bearers(view, tag)
         lines = ({**_line(view, card), "title": title_of(view, card)} for card in cards)
         return {"tag": tag, "count": len(cards), **listing("entities", lines, len(cards), ANSWER_BYTES_MAX)}
@@ -45,7 +45,7 @@ async def rename_tag(tool_context: ToolContext, store: Store, principal: Princip
     old, new = (asked.oldTag or "").lower(), (asked.newTag or "").lower()
     check(_problems(old, new))
 
-    def draw(view: View) -> Said:
+    def draw(view: View) -> JsonObject:
         cards = _bearers(view, old)
         if not asked.dryRun:
             for card in cards:
@@ -74,5 +74,5 @@ def _bearers(view: View, tag: str, kind: str | None = None) -> list[Card]:
     return sorted(view.readable(found), key=lambda card: card.created)
 
 
-def _line(view: View, card: Card) -> Said:
+def _line(view: View, card: Card) -> JsonObject:
     return view.read_filter.warned(card.id, {"id": card.id, "entityType": card.kind.upper()})

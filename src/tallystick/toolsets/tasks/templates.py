@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state.tasks import TEMPLATE
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, find_uuid, not_found, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.lookup import version_of
@@ -24,7 +24,7 @@ from tallystick.toolsets.tasks.arguments import (
 from tallystick.toolsets.tasks.context import ToolContext, check_unused
 from tallystick.toolsets.tasks.entities import sections_of, stamped, text
 from tallystick.toolsets.tasks.sections import FORMAT_DEFAULT, get_entity, put_sections
-from tallystick.toolsets.tasks.view import Said, View, invalid
+from tallystick.toolsets.tasks.view import View, invalid
 from tallystick.toolsets.truncation import listing
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def query_templates(
     if asked.operation == "get":
         check(missing(asked, ("id",), "get operation"))
 
-    def look(view: View) -> Said:
+    def look(view: View) -> JsonObject:
         if asked.operation == "get":
             return {"template": template_of(view, _get(view, asked.id)[0], with_sections=True)}
         ids = sorted(view.task_cards.templates, key=view.task_cards.templates.__getitem__)
@@ -56,7 +56,7 @@ async def query_templates(
     return succeeded(await tool_context.read(store, principal, action, look, resource=asked.id), exempt=True)
 
 
-def _fits(template: Said, asked: QueryTemplates) -> bool:
+def _fits(template: JsonObject, asked: QueryTemplates) -> bool:
     wanted = {"targetEntityType": asked.targetEntityType, "isEnabled": asked.isEnabled, "isBuiltIn": asked.isBuiltIn}
     if any(value is not None and template[name] != value for name, value in wanted.items()):
         return False
@@ -64,22 +64,22 @@ def _fits(template: Said, asked: QueryTemplates) -> bool:
     return not tags or bool(tags & set(template["tags"]))
 
 
-def template_of(view: View, template_id: str, *, with_sections: bool = False) -> Said:
+def template_of(view: View, template_id: str, *, with_sections: bool = False) -> JsonObject:
     attrs = view.attrs(template_id)
     names = ("name", "description", "targetEntityType", "isBuiltIn", "isProtected", "isEnabled", "createdBy", "tags")
-    answer: Said = {"id": template_id, **{name: attrs.get(name) for name in names}}
+    answer: JsonObject = {"id": template_id, **{name: attrs.get(name) for name in names}}
     answer["version"] = version_of(attrs)
     sections = _sections(attrs)
     answer |= {"sections": sections} if with_sections else {"sectionCount": len(sections)}
     return stamped(view, template_id, answer)
 
 
-def _sections(attrs: Said) -> list[Said]:
+def _sections(attrs: JsonObject) -> list[JsonObject]:
     found = attrs.get("sections")
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _get(view: View, reference: str | None) -> tuple[str, Said]:
+def _get(view: View, reference: str | None) -> tuple[str, JsonObject]:
     for template_id in (reference, find_uuid(reference or "")):
         if template_id and template_id in view.task_cards.templates and view.read_filter.allows(template_id):
             return template_id, view.attrs(template_id)
@@ -118,10 +118,10 @@ _NEEDS = {
 }
 
 
-def _create(view: View, asked: ManageTemplate, new: str) -> Said:
+def _create(view: View, asked: ManageTemplate, new: str) -> JsonObject:
     check_unused(view.state, [new])
     _check_name(view, asked.name or "")
-    attrs: Said = {
+    attrs: JsonObject = {
         "name": asked.name,
         "description": asked.description,
         "targetEntityType": asked.targetEntityType,
@@ -148,7 +148,7 @@ def _check_name(view: View, name: str, own: str | None = None) -> None:
         )
 
 
-def _changeable(view: View, asked: ManageTemplate) -> tuple[str, Said]:
+def _changeable(view: View, asked: ManageTemplate) -> tuple[str, JsonObject]:
     template_id, attrs = _get(view, asked.id)
     if attrs.get("isProtected") is True:
         raise Conflict(
@@ -157,7 +157,7 @@ def _changeable(view: View, asked: ManageTemplate) -> tuple[str, Said]:
     return template_id, attrs
 
 
-def _update(view: View, asked: ManageTemplate, new: str) -> Said:
+def _update(view: View, asked: ManageTemplate, new: str) -> JsonObject:
     template_id, attrs = _changeable(view, asked)
     if asked.name:
         _check_name(view, asked.name, template_id)
@@ -165,23 +165,23 @@ def _update(view: View, asked: ManageTemplate, new: str) -> Said:
     return _put(view, template_id, attrs, {name: value for name, value in given.items() if value is not None})
 
 
-def _put(view: View, template_id: str, attrs: Said, changes: Said) -> Said:
+def _put(view: View, template_id: str, attrs: JsonObject, changes: JsonObject) -> JsonObject:
     if differing(attrs, changes):
         view.put_other(template_id, TEMPLATE, {**attrs, **changes, "version": version_of(attrs) + 1})
     return {"template": template_of(view, template_id, with_sections=True)}
 
 
-def _delete(view: View, asked: ManageTemplate, new: str) -> Said:
+def _delete(view: View, asked: ManageTemplate, new: str) -> JsonObject:
     template_id, _ = _changeable(view, asked)
     view.delete_other(template_id)
     return {"deleted": True, "id": template_id}
 
 
-def _switch(view: View, asked: ManageTemplate, new: str) -> Said:
+def _switch(view: View, asked: ManageTemplate, new: str) -> JsonObject:
     return _put(view, *_get(view, asked.id), {"isEnabled": asked.operation == "enable"})
 
 
-def _add_section(view: View, asked: ManageTemplate, new: str) -> Said:
+def _add_section(view: View, asked: ManageTemplate, new: str) -> JsonObject:
     template_id, attrs = _changeable(view, asked)
     sections = _sections(attrs)
     ordinals = [each["ordinal"] for each in sections]
@@ -219,7 +219,7 @@ _OPERATIONS = {
 async def apply_template(tool_context: ToolContext, store: Store, principal: Principal, asked: ApplyTemplate) -> Answer:
     ids = [tool_context.ids() for _ in range(SECTIONS_MAX)]
 
-    def draw(view: View) -> Said:
+    def draw(view: View) -> JsonObject:
         template_id, attrs = _get(view, asked.templateId)
         card = get_entity(view, asked.entityType, asked.entityId)
         name = text(attrs, "name")
@@ -241,7 +241,7 @@ async def apply_template(tool_context: ToolContext, store: Store, principal: Pri
     return succeeded(data, f"Template applied: {data['createdCount']} sections", exempt=True)
 
 
-def _copy(section: Said) -> Section:
+def _copy(section: JsonObject) -> Section:
     """Without its ordinal: what is applied comes after what is there."""
     return Section.model_construct(
         title=section.get("title"),

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 from tallystick.errors import Conflict
 from tallystick.policy import Principal
 from tallystick.state.tasks import ACTIVE, CLOSED, NEW, NO_OP, WILL_NOT_IMPLEMENT, Card
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import succeeded
 from tallystick.toolsets.knowledge.path_context import graph_hints
 from tallystick.toolsets.tasks.arguments import Step, Terminate
 from tallystick.toolsets.tasks.context import ToolContext, said
 from tallystick.toolsets.tasks.entities import entity_of, files_of, named
-from tallystick.toolsets.tasks.view import Said, View, check_open, invalid_operation
+from tallystick.toolsets.tasks.view import View, check_open, invalid_operation
 
 if TYPE_CHECKING:
     from tallystick.store import Store
 
 
 async def advance(tool_context: ToolContext, store: Store, principal: Principal, asked: Step) -> Answer:
-    def draw(view: View) -> Said:
+    def draw(view: View) -> JsonObject:
         card = _get(view, asked)
         check_open(card, "advance")
         _check_unblocked(view, card)
@@ -40,7 +40,7 @@ async def advance(tool_context: ToolContext, store: Store, principal: Principal,
 
 
 async def revert(tool_context: ToolContext, store: Store, principal: Principal, asked: Step) -> Answer:
-    def draw(view: View) -> Said:
+    def draw(view: View) -> JsonObject:
         card = _get(view, asked)
         check_open(card, "revert")
         status = view.pipelines.before(card.kind, card.status)
@@ -56,7 +56,7 @@ async def revert(tool_context: ToolContext, store: Store, principal: Principal, 
 
 
 async def terminate(tool_context: ToolContext, store: Store, principal: Principal, asked: Terminate) -> Answer:
-    def draw(view: View) -> Said:
+    def draw(view: View) -> JsonObject:
         card = _get(view, asked)
         check_open(card, "terminate")
         data = _step(view, card, WILL_NOT_IMPLEMENT)
@@ -94,7 +94,7 @@ def _check_unblocked(view: View, card: Card) -> None:
     )
 
 
-def _step(view: View, card: Card, status: str, **changes: Any) -> Said:
+def _step(view: View, card: Card, status: str, **changes: Any) -> JsonObject:
     view.set_status(card, status, **changes)
     return {
         "transition": {"from": card.status, "to": status},
@@ -102,11 +102,11 @@ def _step(view: View, card: Card, status: str, **changes: Any) -> Said:
     }
 
 
-def _shown(view: View, card: Card, data: Said) -> Said:
+def _shown(view: View, card: Card, data: JsonObject) -> JsonObject:
     return {card.kind: entity_of(view, view.get(card.kind, card.id)), **data}
 
 
-def _told(asked: Step, verb: str, data: Said) -> str:
+def _told(asked: Step, verb: str, data: JsonObject) -> str:
     moved = data["transition"]
     return f"{asked.containerType} {verb}: {moved['from']} → {moved['to']} (position: {data['pipelinePosition']})"
 
@@ -129,7 +129,7 @@ def _waiting(view: View, card: Card) -> list[Card]:
     return [each for each in view.dependents(card) if not each.terminal]
 
 
-def _activated(view: View, task: Card) -> Said:
+def _activated(view: View, task: Card) -> JsonObject:
     feature = view.feature_of(task.id)
     if feature is None or feature.status != NEW:
         return {}
@@ -137,7 +137,7 @@ def _activated(view: View, task: Card) -> Said:
     return _transition(feature, ACTIVE)
 
 
-def _rolled_up(view: View, task: Card) -> Said:
+def _rolled_up(view: View, task: Card) -> JsonObject:
     """A feature whose tasks are all done is done."""
     feature = view.feature_of(task.id)
     if feature is None or feature.terminal:
@@ -154,5 +154,5 @@ def _rolled_up(view: View, task: Card) -> Said:
     return _transition(feature, CLOSED) | said(featureUnblockedEntities=named(view, release(view, feature)))
 
 
-def _transition(feature: Card, status: str) -> Said:
+def _transition(feature: Card, status: str) -> JsonObject:
     return {"featureTransition": {"featureId": feature.id, "from": feature.status, "to": status}}

@@ -30,11 +30,11 @@ from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
 from tallystick.state.work.board import Row
 from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.state.work.graph import WorkGraph
+from tallystick.toolsets import JsonObject
 from tallystick.toolsets.claims import Claimant, released
 from tallystick.toolsets.envelope import check_version, find_uuid, not_found
 from tallystick.toolsets.work.projects import found
 
-Said = dict[str, Any]
 RELATES_TO = "relates_to"
 
 
@@ -60,9 +60,9 @@ class View:
         self._builder = builder
         self._now = now
         self._cards: dict[str, Card | None] = {}
-        self._others: dict[str, Said | None] = {}
+        self._others: dict[str, JsonObject | None] = {}
         """Sections and templates that were drawn."""
-        self._stamped: list[tuple[Said, bool]] = []
+        self._stamped: list[tuple[JsonObject, bool]] = []
 
     # -- who is there
 
@@ -88,7 +88,7 @@ class View:
     def card(self, entity_id: str) -> Card | None:
         return self._cards[entity_id] if entity_id in self._cards else self.task_cards.find(entity_id)
 
-    def attrs(self, entity_id: str) -> Said:
+    def attrs(self, entity_id: str) -> JsonObject:
         """Of what is known to be there."""
         if entity_id in self._others:
             found = self._others[entity_id]
@@ -101,7 +101,7 @@ class View:
             raise KeyError(entity_id)
         return found
 
-    def said(self, entity_id: str) -> Said:
+    def said(self, entity_id: str) -> JsonObject:
         return said_of(self.attrs(entity_id))
 
     def version(self, card: Card) -> int:
@@ -196,7 +196,7 @@ class View:
             raise TypeError("a view for reading cannot be drawn on")
         return self._builder
 
-    def found(self, project_id: str, root_id: str, *, name: str, goal: str, task: Said) -> Card:
+    def found(self, project_id: str, root_id: str, *, name: str, goal: str, task: JsonObject) -> Card:
         """As work founds projects; what only tasks say goes into the same statement."""
         found(self.builder, project_id=project_id, root_id=root_id, name=name, goal=goal)
         for number, operation in enumerate(self.builder.operations):
@@ -207,12 +207,12 @@ class View:
                 self._others[project_id] = attrs
         return self._note(project_id, PROJECT, self._others[project_id] or {})
 
-    def put_node(self, node_id: str, attrs: Said) -> None:
+    def put_node(self, node_id: str, attrs: JsonObject) -> None:
         self.lock_pipelines()
         self.builder.put(node_id, attrs)
         self._note(node_id, NODE, attrs)
 
-    def revise(self, card: Card, task: Said | None = None, **changes: Any) -> Card:
+    def revise(self, card: Card, task: JsonObject | None = None, **changes: Any) -> Card:
         """`task` is merged into what tasks say of it; None takes something away."""
         merged = {name: value for name, value in {**self.said(card.id), **(task or {})}.items() if value is not None}
         if card.kind == "project":
@@ -239,7 +239,7 @@ class View:
         row = self.graph.find(card.id)
         return row is not None and self.claimant.is_kept_from(row)
 
-    def claimed(self, card: Card) -> Said:
+    def claimed(self, card: Card) -> JsonObject:
         """The change that claims it, as graph_next does. Raises Conflict where somebody else works on it."""
         row = self.row(card.id)
         if self.claimant.is_kept_from(row):
@@ -252,13 +252,13 @@ class View:
             )
         return {"properties": self.claimant.take(self._properties(card))}
 
-    def released(self, card: Card) -> Said:
+    def released(self, card: Card) -> JsonObject:
         """The change that frees it, if there is one to make."""
         properties = self._properties(card)
         left = released(properties)
         return {"properties": left or None} if left != properties else {}
 
-    def _properties(self, card: Card) -> Said:
+    def _properties(self, card: Card) -> JsonObject:
         found = self.attrs(card.id).get("properties")
         return found if isinstance(found, dict) else {}
 
@@ -282,10 +282,10 @@ class View:
         """From the first feature or task on: what the steps mean must not change under them."""
         if self.task_cards.pipelines is not None or PIPELINES_ID in self._others or self.state.owner(PIPELINES_ID):
             return
-        attrs: Said = {"feature": list(self.pipelines.feature), "task": list(self.pipelines.task)}
+        attrs: JsonObject = {"feature": list(self.pipelines.feature), "task": list(self.pipelines.task)}
         self.put_other(PIPELINES_ID, PIPELINES, attrs)
 
-    def put_other(self, node_id: str, node_type: str, attrs: Said) -> None:
+    def put_other(self, node_id: str, node_type: str, attrs: JsonObject) -> None:
         self.builder.put_beside(node_id, node_type, attrs)
         self._others[node_id] = attrs
 
@@ -299,7 +299,7 @@ class View:
         """It is being deleted."""
         self._cards[entity_id] = None
 
-    def _note(self, node_id: str, node_type: str, attrs: Said) -> Card:
+    def _note(self, node_id: str, node_type: str, attrs: JsonObject) -> Card:
         number = self.state.count + len(self.builder.operations)
         before = self.card(node_id)
         card = read_card(node_id, node_type, attrs, before.created if before else number, number)
@@ -308,7 +308,7 @@ class View:
 
     # -- time
 
-    def times(self, entity_id: str, answer: Said) -> None:
+    def times(self, entity_id: str, answer: JsonObject) -> None:
         """When it was made and changed; filled in once it is written."""
         lived, node = self.state.summary(entity_id), self.state.node(entity_id)
         drawn = entity_id in self._cards or entity_id in self._others

@@ -11,7 +11,8 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import CLAIMED_BY
 from tallystick.state.work.graph import WorkGraph
-from tallystick.toolsets.work.answers import Said, counts_of, first, get_node, standing, summary_of
+from tallystick.toolsets import JsonObject
+from tallystick.toolsets.work.answers import counts_of, first, get_node, standing, summary_of
 from tallystick.toolsets.work.context import ToolContext
 from tallystick.toolsets.work.errors import projects_of
 
@@ -22,7 +23,7 @@ _CLAIMS_SHOWN = 50
 _CHANGES_SHOWN = 10
 
 
-async def watch(tool_context: ToolContext, store: Store, principal: Principal) -> Said:
+async def watch(tool_context: ToolContext, store: Store, principal: Principal) -> JsonObject:
     return await tool_context.read(
         store,
         principal,
@@ -31,7 +32,7 @@ async def watch(tool_context: ToolContext, store: Store, principal: Principal) -
     )
 
 
-def _seen(tool_context: ToolContext, state: State, graph: WorkGraph, read_filter: ReadFilter) -> Said:
+def _seen(tool_context: ToolContext, state: State, graph: WorkGraph, read_filter: ReadFilter) -> JsonObject:
     projects = [
         {"project": board.name, "root": read_filter.reference(board.root), **counts_of(graph, board, read_filter)}
         for board in projects_of(graph, read_filter)
@@ -44,7 +45,7 @@ def _seen(tool_context: ToolContext, state: State, graph: WorkGraph, read_filter
     }
 
 
-def _claims(tool_context: ToolContext, state: State, graph: WorkGraph, read_filter: ReadFilter) -> list[Said]:
+def _claims(tool_context: ToolContext, state: State, graph: WorkGraph, read_filter: ReadFilter) -> list[JsonObject]:
     """Live ones on open nodes, the longest held first."""
     postings, moment = graph.properties.get(CLAIMED_BY), tool_context.moment()
     rows = [graph.by_number[number] for number in postings.present] if postings is not None else []
@@ -63,7 +64,7 @@ def _claims(tool_context: ToolContext, state: State, graph: WorkGraph, read_filt
     ]
 
 
-def _recent(state: State, graph: WorkGraph, read_filter: ReadFilter) -> list[Said]:
+def _recent(state: State, graph: WorkGraph, read_filter: ReadFilter) -> list[JsonObject]:
     newest = merge(*(reversed(board.updates) for board in graph.boards.values()), reverse=True)
     rows = first(read_filter, (graph.by_update[update] for update in newest), _CHANGES_SHOWN)
     nodes = [(row, get_node(state, row.id)) for row in rows]

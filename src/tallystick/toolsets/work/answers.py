@@ -15,10 +15,10 @@ from tallystick.state.work.board import Board, Row
 from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import readable, readiness
+from tallystick.toolsets import JsonObject
 from tallystick.toolsets.truncation import that_fit
 
 T = TypeVar("T")
-Said = dict[str, Any]
 
 ANSWER_BYTES_MAX = 50_000
 PART_BYTES_MAX = 8_000
@@ -28,11 +28,11 @@ _MEMBERS_COUNTED = 1_000
 _NEWLY_COUNTED = 500
 
 
-def node_of(state: State, node: Node, read_filter: ReadFilter) -> Said:
+def node_of(state: State, node: Node, read_filter: ReadFilter) -> JsonObject:
     """A work node as the spec draws it."""
     said = node.attrs
     lived = state.summary(node.id)
-    answer: Said = {
+    answer: JsonObject = {
         "id": node.id,
         "rev": revision(said),
         "parent": read_filter.reference(said.get("parent")),
@@ -59,7 +59,7 @@ def node_of(state: State, node: Node, read_filter: ReadFilter) -> Said:
     return read_filter.warned(node.id, answer)
 
 
-def standing(row: Row) -> Said:
+def standing(row: Row) -> JsonObject:
     """Whether it is done, or only over."""
     return {"resolved": row.resolved, "dropped": True} if row.dropped else {"resolved": row.resolved}
 
@@ -77,12 +77,12 @@ def summary_of(state: State, row: Row) -> str:
     return found if isinstance(found, str) else ""
 
 
-def entries(attrs: Said, name: str) -> list[Any]:
+def entries(attrs: JsonObject, name: str) -> list[Any]:
     found = attrs.get(name)
     return found if isinstance(found, list) else []
 
 
-def properties_of(attrs: Said) -> Said:
+def properties_of(attrs: JsonObject) -> JsonObject:
     found = attrs.get("properties")
     return found if isinstance(found, dict) else {}
 
@@ -104,7 +104,7 @@ def children_of(row: Row, read_filter: ReadFilter, most: int) -> tuple[list[Row]
     return found[:most], len(found)
 
 
-def counts_of(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> Said:
+def counts_of(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> JsonObject:
     """Of the nodes that may be read. Of many only the first are asked about, and `partial` says so."""
     if not read_filter.narrows:
         return dict(board.counts())
@@ -112,7 +112,7 @@ def counts_of(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> Said:
     seen = readable(graph, members, read_filter)
     resolved, dropped = len(seen & board.resolved), len(seen & board.dropped)
     stands = readiness(graph, board, read_filter, seen)
-    counts: Said = {
+    counts: JsonObject = {
         "total": len(seen),
         "resolved": resolved,
         **({"dropped": dropped} if dropped else {}),
@@ -132,11 +132,11 @@ def oldest(rows: Sequence[Row], count: int) -> list[Row]:
     return nsmallest(count, rows, key=lambda row: row.created)
 
 
-def evidence_entry(kind: str, ref: str, agent: str, milliseconds: int) -> Said:
+def evidence_entry(kind: str, ref: str, agent: str, milliseconds: int) -> JsonObject:
     return {"type": kind, "ref": ref, "agent": agent, "timestamp": to_text(milliseconds)}
 
 
-def newly_actionable(builder: DraftBuilder, read_filter: ReadFilter) -> Said:
+def newly_actionable(builder: DraftBuilder, read_filter: ReadFilter) -> JsonObject:
     """The key and, when there are too many, how many were left out."""
     rows = builder.newly_actionable()
     if read_filter.narrows:

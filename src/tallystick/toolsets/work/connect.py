@@ -10,9 +10,9 @@ from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row
 from tallystick.state.work.cycles import find_way
 from tallystick.state.work.draft_builder import DraftBuilder
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import size_of
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, newly_actionable
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, newly_actionable
 from tallystick.toolsets.work.arguments import ConnectArguments, EdgeArgument
 from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
 from tallystick.toolsets.work.errors import shortened, unknown_node
@@ -29,7 +29,7 @@ Rejection = tuple[str, str]
 
 async def connect(tool_context: ToolContext, store: Store, principal: Principal, asked: ConnectArguments) -> Answer:
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
-        rejected: list[Said] = []
+        rejected: list[JsonObject] = []
         answer = AnswerBuilder({"applied": 0})
         for edge in asked.edges:
             refusal = _apply(builder, edge, answer.warnings, read_filter)
@@ -96,7 +96,7 @@ def deadlocks(source: Row, target: Row) -> list[str]:
     return []
 
 
-def _shown(rejected: list[Said]) -> Said:
+def _shown(rejected: list[JsonObject]) -> JsonObject:
     """Without details when there are too many to read_filter."""
     if size_of(rejected) <= ANSWER_BYTES_MAX // 2:
         return {"rejected": rejected}

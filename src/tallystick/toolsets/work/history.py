@@ -20,10 +20,10 @@ from tallystick.state.tasks import read_card, said_of
 from tallystick.state.work import NODE
 from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.graph import WorkGraph
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import fair_share, room_for, shortened, size_of
 from tallystick.toolsets.work import next as claiming
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX, Said, entries
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX, entries
 from tallystick.toolsets.work.arguments import LIMIT_MAX, HistoryArguments
 from tallystick.toolsets.work.context import ToolContext
 from tallystick.toolsets.work.errors import invalid, unknown_node
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tallystick.store import Store
 
 _STEPS_READ = 500
-_ABSENT: Said = {"resolved": False, "properties": {}, "context_links": [], "evidence": []}
+_ABSENT: JsonObject = {"resolved": False, "properties": {}, "context_links": [], "evidence": []}
 """How a field that is not there is shown."""
 _OF_WORK = ("summary", "parent", "resolved", "state", "properties", "context_links", "evidence")
 _OF_TASKS = ("title", "status", "description", "complexity", "tags", "blockedReason")
@@ -42,7 +42,7 @@ _PREFIX = "h"
 async def history(tool_context: ToolContext, store: Store, principal: Principal, asked: HistoryArguments) -> Answer:
     end = _place(asked.cursor) if asked.cursor is not None else None
 
-    def look(state: State, read_filter: ReadFilter) -> Generator[None, None, Said]:
+    def look(state: State, read_filter: ReadFilter) -> Generator[None, None, JsonObject]:
         state.derived(WorkGraph)
         return (yield from _told(state, asked, end, read_filter, principal))
 
@@ -51,14 +51,14 @@ async def history(tool_context: ToolContext, store: Store, principal: Principal,
 
 def _told(
     state: State, asked: HistoryArguments, end: int | None, read_filter: ReadFilter, reader: Principal
-) -> Generator[None, None, Said]:
+) -> Generator[None, None, JsonObject]:
     found = state.lineage(asked.node_id, "full", 0, 0, read_filter)
     if found is None or found.type != NODE:
         raise unknown_node(state, read_filter, asked.node_id)
     place = found.total if end is None else min(end, found.total)
     start = max(place - _STEPS_READ, 0)
     part = state.lineage(asked.node_id, "full", start, place - start, read_filter)
-    events: list[Said] = []
+    events: list[JsonObject] = []
     left, event_bytes_max = room_for(reader, ANSWER_BYTES_MAX), room_for(reader, PART_BYTES_MAX)
     for step in reversed(part.steps if part is not None else []):
         event = _event(state, asked.node_id, step, read_filter)
@@ -83,7 +83,7 @@ def _place(cursor: str) -> int:
 # -- events
 
 
-def _event(state: State, node_id: str, step: Step, read_filter: ReadFilter) -> Said | None:
+def _event(state: State, node_id: str, step: Step, read_filter: ReadFilter) -> JsonObject | None:
     """None for what is no event of this node: the far end of an edge, and the grave of a merged one."""
     if step.commit.operation in EDGE_VERBS:
         event_kind = _edge_event(node_id, step)
@@ -96,13 +96,13 @@ def _event(state: State, node_id: str, step: Step, read_filter: ReadFilter) -> S
     if event_kind is None:
         return None
     action, changes = event_kind
-    event: Said = {"timestamp": step.commit.timestamp, "agent": step.commit.actor, "action": action}
+    event: JsonObject = {"timestamp": step.commit.timestamp, "agent": step.commit.actor, "action": action}
     if step.commit.reason is not None:
         event["reason"] = step.commit.reason
     return event | {"changes": changes}
 
 
-AnswerBuilder = tuple[str, list[Said]]
+AnswerBuilder = tuple[str, list[JsonObject]]
 
 
 def _edge_event(node_id: str, step: Step) -> AnswerBuilder | None:
@@ -132,24 +132,26 @@ def _node_event(state: State, node_id: str, step: Step, read_filter: ReadFilter)
     return _action(step.commit.tool, before, after), changes
 
 
-def _fields(attrs: Said) -> Said:
+def _fields(attrs: JsonObject) -> JsonObject:
     """Of work, and what tasks say beyond it."""
-    fields: Said = {name: attrs.get(name, _ABSENT.get(name)) for name in _OF_WORK}
+    fields: JsonObject = {name: attrs.get(name, _ABSENT.get(name)) for name in _OF_WORK}
     said = said_of(attrs)
     if said:
         fields |= {name: said.get(name) for name in _OF_TASKS} | {"status": read_card("", NODE, attrs, 0, 0).status}
     return fields
 
 
-def _readable(attrs: Said, read_filter: ReadFilter) -> Said:
+def _readable(attrs: JsonObject, read_filter: ReadFilter) -> JsonObject:
     """Without the names of nodes that may not be read."""
     if not read_filter.narrows:
         return attrs
-    named: Said = {name: read_filter.reference(attrs[name]) for name in ("parent", "merged_into") if name in attrs}
+    named: JsonObject = {
+        name: read_filter.reference(attrs[name]) for name in ("parent", "merged_into") if name in attrs
+    }
     return {**attrs, **named, "merged": read_filter.readable(entries(attrs, "merged"), str)}
 
 
-def _action(tool: str, before: Said, after: Said) -> str:
+def _action(tool: str, before: JsonObject, after: JsonObject) -> str:
     was, is_ = before.get("resolved") is True, after.get("resolved") is True
     if is_ and not was:
         return "dropped" if is_dropped(after) else "resolved"
@@ -160,7 +162,9 @@ def _action(tool: str, before: Said, after: Said) -> str:
     return "moved" if before.get("parent") != after.get("parent") else "updated"
 
 
-def _merged(state: State, before: Said, after: Said, step: Step, read_filter: ReadFilter) -> list[Said] | None:
+def _merged(
+    state: State, before: JsonObject, after: JsonObject, step: Step, read_filter: ReadFilter
+) -> list[JsonObject] | None:
     """What the node became part of; or what it absorbed, as that was last."""
     if after.get("merged_into") is not None and before.get("merged_into") is None:
         return [_change("merged_into", None, after["merged_into"])]
@@ -172,14 +176,14 @@ def _merged(state: State, before: Said, after: Said, step: Step, read_filter: Re
     ]
 
 
-def _last_words(state: State, source: str, step: Step) -> Said:
+def _last_words(state: State, source: str, step: Step) -> JsonObject:
     node = state.node(source, at=state.resolve(step.commit.lamport))
     attrs = node.attrs if node is not None else {}
     kept = ("summary", "resolved", "state", "properties", "context_links", "task")
     return {"id": source} | {name: attrs[name] for name in kept if name in attrs}
 
 
-def _before(state: State, node_id: str, step: Step) -> Said:
+def _before(state: State, node_id: str, step: Step) -> JsonObject:
     node = state.node(node_id, at=state.resolve(step.commit.lamport) - 1)
     return node.attrs if node is not None else {}
 
@@ -188,14 +192,14 @@ def _was_merged(state: State, node_id: str, step: Step) -> bool:
     return "merged_into" in _before(state, node_id, step)
 
 
-def _change(field: str, before: Any, after: Any) -> Said:
+def _change(field: str, before: Any, after: Any) -> JsonObject:
     return {"field": field, "before": before, "after": after}
 
 
 # -- what is too large
 
 
-def _fitted(changes: list[Said], bytes_max: int) -> list[Said]:
+def _fitted(changes: list[JsonObject], bytes_max: int) -> list[JsonObject]:
     """Whole values, as long as an event is no page of its own; then the longest are cut: memory.lineage has them."""
     if size_of(changes) <= bytes_max:
         return changes
@@ -206,6 +210,6 @@ def _fitted(changes: list[Said], bytes_max: int) -> list[Said]:
 _SIDES = ("before", "after")
 
 
-def _cut(change: Said, bytes_max: int) -> Said:
+def _cut(change: JsonObject, bytes_max: int) -> JsonObject:
     cut = {side: shortened(change[side], bytes_max) for side in _SIDES}
     return change | cut | ({"truncated": True} if any(cut[side] != change[side] for side in _SIDES) else {})

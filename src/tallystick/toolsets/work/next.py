@@ -16,13 +16,12 @@ from tallystick.state.work.claims import ClaimTime
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import ranked, ranked_among, with_properties
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.claims import Claimant
 from tallystick.toolsets.truncation import listing, size_of, that_fit
 from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
     PART_BYTES_MAX,
-    Said,
     ancestors_of,
     entries,
     first,
@@ -45,7 +44,7 @@ _DEPENDENCIES_SHOWN = 20
 
 
 class Seen(msgspec.Struct):
-    answer: Said
+    answer: JsonObject
     known: Sequence[OntologyDocument] = ()
     """Knowledge in it whose freshness is added outside the look: that asks git."""
 
@@ -84,7 +83,7 @@ async def freshened(tool_context: ToolContext, seen: Seen) -> Answer:
     return Answer(seen.answer)
 
 
-def _claim(builder: DraftBuilder, node_id: str, claimant: Claimant) -> Said:
+def _claim(builder: DraftBuilder, node_id: str, claimant: Claimant) -> JsonObject:
     """What there is to say of it."""
     row = builder.graph.find(node_id)
     over = claimant.takes_over(row) if row is not None else None
@@ -154,11 +153,11 @@ def _entry(
     row: Row,
     read_filter: ReadFilter,
     known: dict[str, OntologyDocument],
-) -> Said:
+) -> JsonObject:
     """What is known of its files is noted in `known` too."""
     node, sections = get_node(state, row.id), sections_of(state, row.id, read_filter)
     line, omitted = ancestors_of(row, read_filter)
-    answer: Said = {
+    answer: JsonObject = {
         "node": node_of(state, node, read_filter),
         **task_of(node, sections, read_filter),
         "ancestors": [
@@ -176,7 +175,7 @@ def _entry(
     return answer
 
 
-def links_of(row: Row, read_filter: ReadFilter) -> Said:
+def links_of(row: Row, read_filter: ReadFilter) -> JsonObject:
     """Its own, and what it inherits from above: root first, the nearest kept when they are too many."""
     inherited = [{"node_id": each.id, "links": list(each.links)} for each in _linked(row, read_filter)]
     answer = listing("inherited", inherited, len(inherited), PART_BYTES_MAX, note="inherited_omitted")
@@ -189,7 +188,7 @@ def _linked(row: Row, read_filter: ReadFilter) -> list[Row]:
     return [each for each in row.above() if each.links and read_filter.allows(each.id)]
 
 
-def _dependencies(state: State, row: Row, read_filter: ReadFilter) -> Said:
+def _dependencies(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
     unique = list(dict.fromkeys(each for each in row.depends_on if each.board is not None))
     if read_filter.narrows:
         unique = first(read_filter, unique, _DEPENDENCIES_SHOWN + 1)
@@ -197,10 +196,10 @@ def _dependencies(state: State, row: Row, read_filter: ReadFilter) -> Said:
     return listing("resolved_deps", entries, len(unique), 2 * PART_BYTES_MAX, note="resolved_deps_omitted")
 
 
-def _dependency(state: State, row: Row) -> Said:
+def _dependency(state: State, row: Row) -> JsonObject:
     attrs = get_node(state, row.id).attrs
     evidence, omitted = newest_fitting(entries(attrs, "evidence"), PART_BYTES_MAX // 4)
-    answer: Said = {"id": row.id, "summary": attrs.get("summary"), **({"dropped": True} if row.dropped else {})}
+    answer: JsonObject = {"id": row.id, "summary": attrs.get("summary"), **({"dropped": True} if row.dropped else {})}
     answer["evidence"] = evidence
     return answer | ({"evidence_omitted": omitted} if omitted else {})
 

@@ -12,11 +12,10 @@ from tallystick.state.state import State
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row
 from tallystick.state.work.graph import WorkGraph
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import size_of, that_fit
 from tallystick.toolsets.work.answers import (
     PART_BYTES_MAX,
-    Said,
     ancestors_of,
     children_of,
     first,
@@ -56,7 +55,7 @@ def _seen(
     row = get_row(state, graph, read_filter, asked.node_id)
     node, sections = get_node(state, row.id), sections_of(state, row.id, read_filter)
     line, omitted = ancestors_of(row, read_filter)
-    answer: Said = {
+    answer: JsonObject = {
         "node": node_of(state, node, read_filter),
         **task_of(node, sections, read_filter),
         "ancestors": [_ancestor(state, each, read_filter) for each in line],
@@ -71,11 +70,11 @@ def _seen(
     return Seen(answer | {"knowledge": known.data}, [known]) if known is not None else Seen(answer)
 
 
-def _ancestor(state: State, row: Row, read_filter: ReadFilter) -> Said:
+def _ancestor(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
     return read_filter.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
 
 
-def tree_of(state: State, row: Row, depth: int, read_filter: ReadFilter, bytes_max: int = TREE_BYTES_MAX) -> Said:
+def tree_of(state: State, row: Row, depth: int, read_filter: ReadFilter, bytes_max: int = TREE_BYTES_MAX) -> JsonObject:
     """Level by level, oldest first. What does not fit is counted: `child_count` says how many there are in all."""
     root = _leaf(state, row, read_filter)
     left = bytes_max - size_of(root)
@@ -84,7 +83,7 @@ def tree_of(state: State, row: Row, depth: int, read_filter: ReadFilter, bytes_m
         parent, shown, levels = waiting.popleft()
         if not parent.children:
             continue
-        children: list[Said] = []
+        children: list[JsonObject] = []
         rows, count = children_of(parent, read_filter, bytes_max // 40 if levels > 0 and left > 0 else 0)
         for child in rows:
             leaf = _leaf(state, child, read_filter)
@@ -100,13 +99,13 @@ def tree_of(state: State, row: Row, depth: int, read_filter: ReadFilter, bytes_m
     return root
 
 
-def _leaf(state: State, row: Row, read_filter: ReadFilter) -> Said:
+def _leaf(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
     attrs = get_node(state, row.id).attrs
-    answer: Said = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
+    answer: JsonObject = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
     return read_filter.warned(row.id, answer | ({"state": attrs["state"]} if attrs.get("state") is not None else {}))
 
 
-def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None, read_filter: ReadFilter) -> Said:
+def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None, read_filter: ReadFilter) -> JsonObject:
     """`satisfied` None: each by itself. Edges to what is no work node are not dependencies of work."""
     unique = [each for each in dict.fromkeys(rows) if each.board is not None]
     if read_filter.narrows:
@@ -125,7 +124,7 @@ def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None,
     return {key: shown} | ({f"{key}_omitted": omitted} if omitted else {})
 
 
-def _edges(state: State, row: Row, read_filter: ReadFilter) -> Said:
+def _edges(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
     """All but dependencies: relates_to, and what agents call their own."""
     triples = (triple for triple in state.triples(row.id) if triple[1] != DEPENDS_ON)
     others = [

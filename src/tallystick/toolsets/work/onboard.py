@@ -19,11 +19,10 @@ from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import ranked, ranked_among
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.memory.arguments import NAME_CHARACTERS_MAX
 from tallystick.toolsets.truncation import characters_of, cut_text, shortened
 from tallystick.toolsets.work.answers import (
-    Said,
     children_of,
     counts_of,
     cut,
@@ -54,7 +53,7 @@ _DOCUMENTS_READ = 1_000
 
 
 async def onboard(tool_context: ToolContext, store: Store, principal: Principal, asked: OnboardArguments) -> Answer:
-    def look(state: State, graph: WorkGraph, read_filter: ReadFilter) -> tuple[str, Said]:
+    def look(state: State, graph: WorkGraph, read_filter: ReadFilter) -> tuple[str, JsonObject]:
         board = _board(graph, read_filter, asked.project)
         return board.id, _seen(tool_context, state, graph, board, read_filter, principal, asked.evidence_limit)
 
@@ -85,7 +84,7 @@ def _seen(
     read_filter: ReadFilter,
     principal: Principal,
     evidence_limit: int,
-) -> Said:
+) -> JsonObject:
     root = graph.find(board.root) if board.root is not None else None
     goal = summary_of(state, root) if root is not None and read_filter.allows(root.id) else None
     mine = [row.id for row in first(read_filter, tool_context.held_by(principal, graph, board), _ROWS_READ)]
@@ -99,10 +98,10 @@ def _seen(
     return _fitted(_head(board, goal, counts_of(graph, board, read_filter)), parts)
 
 
-def _head(board: Board, goal: str | None, counts: Said) -> Said:
+def _head(board: Board, goal: str | None, counts: JsonObject) -> JsonObject:
     """A name too long for graph_open is cut: then the root's id says which project it is."""
     name = cut(board.name, NAME_CHARACTERS_MAX)
-    answer: Said = {"project": name} | ({} if name == board.name else {"root": board.root})
+    answer: JsonObject = {"project": name} | ({} if name == board.name else {"root": board.root})
     return answer | ({} if goal == board.name else {"goal": goal}) | {"summary": counts}
 
 
@@ -120,7 +119,7 @@ class _Part(msgspec.Struct, frozen=True):
     """So many of them from the first, with texts cut to a width."""
 
 
-def _fitted(head: Said, parts: list[_Part]) -> Said:
+def _fitted(head: JsonObject, parts: list[_Part]) -> JsonObject:
     for width in _WIDTHS:
         answer = _put_together(head, parts, [part.count for part in parts], width)
         if characters_of(answer) <= CHARACTERS_MAX:
@@ -128,7 +127,7 @@ def _fitted(head: Said, parts: list[_Part]) -> Said:
     return _put_together(head, parts, _counts(head, parts, width), width)
 
 
-def _put_together(head: Said, parts: list[_Part], counts: list[int], width: int) -> Said:
+def _put_together(head: JsonObject, parts: list[_Part], counts: list[int], width: int) -> JsonObject:
     shown = {part.name: part.shown(count, width) for part, count in zip(parts, counts, strict=True)}
     if not shown["your_claims"]:
         del shown["your_claims"]
@@ -136,7 +135,7 @@ def _put_together(head: Said, parts: list[_Part], counts: list[int], width: int)
     return {**_cut(head, width), **shown} | ({"more": more} if more else {})
 
 
-def _counts(head: Said, parts: list[_Part], width: int) -> list[int]:
+def _counts(head: JsonObject, parts: list[_Part], width: int) -> list[int]:
     """How many of each: the parts that need little leave the rest to the others."""
     bare = _put_together(head, parts, [0] * len(parts), width)
     left = CHARACTERS_MAX - characters_of({**bare, "your_claims": []})
@@ -192,17 +191,17 @@ def _tree(state: State, root: Row | None, read_filter: ReadFilter) -> _Part:
     twigs = {row: {"child_count": n} for row in rows[len(children) :] if (n := children_of(row, read_filter, 0)[1])}
 
     @cache
-    def at(width: int) -> dict[Row, Said]:
+    def at(width: int) -> dict[Row, JsonObject]:
         return {row: _cut(leaf, width) for row, leaf in leaves.items()}
 
-    def shown(count: int, width: int) -> list[Said]:
+    def shown(count: int, width: int) -> list[JsonObject]:
         kept = {row: at(width)[row] for row in rows[:count]}
         return [kept[child] | branches(child, kept) for child in children if child in kept]
 
-    def branches(child: Row, kept: dict[Row, Said]) -> Said:
+    def branches(child: Row, kept: dict[Row, JsonObject]) -> JsonObject:
         found, number = below[child]
         twigs_kept = [kept[row] | twigs.get(row, {}) for row in found if row in kept]
-        answer: Said = {"children": twigs_kept} if twigs_kept else {}
+        answer: JsonObject = {"children": twigs_kept} if twigs_kept else {}
         return answer | ({"child_count": number} if len(twigs_kept) < number else {})
 
     total = count + sum(number for _, number in below.values())
@@ -211,13 +210,13 @@ def _tree(state: State, root: Row | None, read_filter: ReadFilter) -> _Part:
     return _Part("tree", 4, total, len(rows), shown)
 
 
-def _leaf(state: State, row: Row, read_filter: ReadFilter) -> Said:
+def _leaf(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
     return read_filter.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
 
 
-def _evidence(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter, limit: int) -> list[Said]:
+def _evidence(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter, limit: int) -> list[JsonObject]:
     """Of resolved nodes, newest first. No entry is newer than its node, so the newest nodes are enough."""
-    found: list[Said] = []
+    found: list[JsonObject] = []
     rows = (graph.by_update[updated] for updated in reversed(board.updates))
     evident: Iterable[Row] = (row for row in rows if row.resolved and row.kinds)
     if read_filter.narrows:
@@ -230,11 +229,11 @@ def _evidence(state: State, graph: WorkGraph, board: Board, read_filter: ReadFil
     return found
 
 
-def _is_enough(found: list[Said], limit: int, node: Node) -> bool:
+def _is_enough(found: list[JsonObject], limit: int, node: Node) -> bool:
     return len(found) >= limit and bool(found[-1]["timestamp"] > node.provenance.timestamp)
 
 
-def _told(node: Node, read_filter: ReadFilter) -> list[Said]:
+def _told(node: Node, read_filter: ReadFilter) -> list[JsonObject]:
     return [
         read_filter.warned(
             node.id,
@@ -264,7 +263,7 @@ def _links(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> tuple[lis
 
 def _actionable(
     tool_context: ToolContext, state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter
-) -> list[Said]:
+) -> list[JsonObject]:
     """In graph_next's order, without what somebody works on."""
     moment = tool_context.moment()
     ready = ranked_among(graph, board, None, read_filter) if read_filter.narrows else ranked(graph, board)
@@ -272,7 +271,7 @@ def _actionable(
     return [_open(state, row, read_filter) for row in first(read_filter, free, _ACTIONABLE_SHOWN)]
 
 
-def _open(state: State, row: Row, read_filter: ReadFilter) -> Said:
+def _open(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
     attrs = get_node(state, row.id).attrs
     answer = {"id": row.id, "summary": attrs.get("summary"), "properties": properties_of(attrs)}
     return read_filter.warned(row.id, answer)

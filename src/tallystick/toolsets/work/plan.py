@@ -16,9 +16,9 @@ from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import size_of
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX, PlanArguments, PlannedNode
 from tallystick.toolsets.work.context import AnswerBuilder, ToolContext, check_unused
 from tallystick.toolsets.work.errors import cross_project, cycle, get_row, invalid, projects_of
@@ -229,7 +229,7 @@ class _Batch:
             for place in step.waits_for:
                 builder.link({"from": step.id, "rel": DEPENDS_ON, "to": self._id(place)})
 
-    def _attrs(self, step: _Step) -> Said:
+    def _attrs(self, step: _Step) -> JsonObject:
         assert step.board is not None
         attrs: dict[str, Any] = {
             "project": step.board.id,
@@ -250,7 +250,7 @@ class _Batch:
         return self._steps[place].id if isinstance(place, int) else place.id
 
 
-def check_node_size(attrs: Said, name: str) -> None:
+def check_node_size(attrs: JsonObject, name: str) -> None:
     """Evidence is apart: of that, answers show the newest."""
     size = size_of({key: value for key, value in attrs.items() if key != "evidence"})
     if size > NODE_BYTES_MAX:

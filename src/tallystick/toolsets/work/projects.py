@@ -14,9 +14,9 @@ from tallystick.state.work import PROJECT
 from tallystick.state.work.board import Board
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import that_fit
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, counts_of, first, get_node, node_of
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, counts_of, first, get_node, node_of
 from tallystick.toolsets.work.arguments import OpenArguments
 from tallystick.toolsets.work.context import ToolContext, check_unused
 from tallystick.toolsets.work.errors import find_project, invalid, projects_of
@@ -43,7 +43,7 @@ async def open_(tool_context: ToolContext, store: Store, principal: Principal, a
 
 async def _open_or_create(
     tool_context: ToolContext, store: Store, principal: Principal, name: str, goal: str | None
-) -> tuple[str, Said]:
+) -> tuple[str, JsonObject]:
     created = False
     # Another agent's project may be seen here and yet not reach the disk: then it is ours to make.
     for _ in range(_ATTEMPTS):
@@ -82,7 +82,7 @@ def found(builder: DraftBuilder, *, project_id: str, root_id: str, name: str, go
     builder.put(root_id, {"project": project_id, "parent": None, "summary": summary, "resolved": False, "rev": 1})
 
 
-def _seen(state: State, graph: WorkGraph, read_filter: ReadFilter, name: str) -> tuple[str, Said] | None:
+def _seen(state: State, graph: WorkGraph, read_filter: ReadFilter, name: str) -> tuple[str, JsonObject] | None:
     board = find_project(graph, read_filter, name)
     if board is None:
         return None
@@ -93,20 +93,20 @@ def _seen(state: State, graph: WorkGraph, read_filter: ReadFilter, name: str) ->
     return board.id, {"project": board.name, "root": shown, "summary": counts_of(graph, board, read_filter)}
 
 
-def _listed(state: State, graph: WorkGraph, read_filter: ReadFilter) -> Said:
+def _listed(state: State, graph: WorkGraph, read_filter: ReadFilter) -> JsonObject:
     boards = projects_of(graph, read_filter)
     shown = that_fit((_line(state, graph, board, read_filter) for board in boards), ANSWER_BYTES_MAX)
     omitted = len(boards) - len(shown)
     return {"projects": shown} | ({"omitted": omitted} if omitted else {})
 
 
-def _line(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter) -> Said:
+def _line(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter) -> JsonObject:
     counts = counts_of(graph, board, read_filter)
     project = get_node(state, board.id)
     updates = (graph.by_update[each] for each in reversed(board.updates))
     newest = [get_node(state, row.id) for row in first(read_filter, updates, 1)]
     root = _root(state, graph, board, read_filter)
-    entry: Said = {
+    entry: JsonObject = {
         "id": root.id if root is not None else None,
         "project": board.name,
         "summary": (root or project).attrs.get("summary"),

@@ -16,10 +16,10 @@ from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import KEY_LENGTHS, Filter, Key, page, readable, readiness, that_fit
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import cut_short, room_for
 from tallystick.toolsets.truncation import that_fit as as_many_as_fit
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, Said, get_node, properties_of, standing
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, get_node, properties_of, standing
 from tallystick.toolsets.work.arguments import LIMIT_MAX, QueryArguments, QueryFilter
 from tallystick.toolsets.work.context import ToolContext
 from tallystick.toolsets.work.errors import cross_project, get_project, get_row, invalid
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 async def query(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
-    def look(state: State, read_filter: ReadFilter) -> Said:
+    def look(state: State, read_filter: ReadFilter) -> JsonObject:
         return _found(
             tool_context, state, state.derived(WorkGraph), asked, read_filter, room_for(principal, ANSWER_BYTES_MAX)
         )
@@ -44,7 +44,7 @@ def _found(
     asked: QueryArguments,
     read_filter: ReadFilter,
     bytes_max: int,
-) -> Said:
+) -> JsonObject:
     board = get_project(graph, read_filter, asked.project)
     after = _place(asked, board) if asked.cursor is not None else None
     wanted = _filter(state, graph, board, read_filter, asked.filter or QueryFilter())
@@ -62,7 +62,7 @@ def _found(
     limit = min(asked.limit, LIMIT_MAX)
     rows = page(graph, board, hits, asked.sort, after, limit + 1, stands)
     nodes = as_many_as_fit((_line(state, row, read_filter) for row, _ in rows[:limit]), bytes_max)
-    answer: Said = {"nodes": nodes, "total": len(hits)} | cut_short(len(nodes), limit=limit, left=len(rows))
+    answer: JsonObject = {"nodes": nodes, "total": len(hits)} | cut_short(len(nodes), limit=limit, left=len(rows))
     if len(rows) > len(nodes):
         answer["next_cursor"] = _cursor(asked, board, rows[len(nodes) - 1][1])
     return answer
@@ -85,9 +85,9 @@ def _filter(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilte
     )
 
 
-def _line(state: State, row: Row, read_filter: ReadFilter) -> Said:
+def _line(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
     attrs = get_node(state, row.id).attrs
-    answer: Said = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
+    answer: JsonObject = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
     if attrs.get("state") is not None:
         answer["state"] = attrs["state"]
     answer |= {

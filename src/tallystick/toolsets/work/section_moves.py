@@ -5,8 +5,9 @@ from __future__ import annotations
 from tallystick.state.state import State
 from tallystick.state.tasks import SECTION, Sections, said_of
 from tallystick.state.work.draft_builder import DraftBuilder
+from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.lookup import version_of
-from tallystick.toolsets.work.answers import Said, get_node
+from tallystick.toolsets.work.answers import get_node
 
 
 class SectionMoves:
@@ -15,7 +16,7 @@ class SectionMoves:
     def __init__(self, builder: DraftBuilder) -> None:
         self._builder = builder
         self._moved: dict[str, list[str]] = {}
-        self._attrs: dict[str, Said] = {}
+        self._attrs: dict[str, JsonObject] = {}
 
     def move(self, source_id: str, target_id: str) -> int:
         """How many there were."""
@@ -35,7 +36,7 @@ class SectionMoves:
             return self._moved[entity_id]
         return self._state.derived(Sections).of(entity_id)
 
-    def _said(self, section_id: str) -> Said:
+    def _said(self, section_id: str) -> JsonObject:
         return self._attrs.get(section_id) or get_node(self._state, section_id).attrs
 
     @property
@@ -43,6 +44,6 @@ class SectionMoves:
         return self._builder.state
 
 
-def _ordinal(attrs: Said) -> int:
+def _ordinal(attrs: JsonObject) -> int:
     said = attrs.get("ordinal")
     return said if isinstance(said, int) and not isinstance(said, bool) else 0

@@ -6,8 +6,9 @@ from tallystick.state import Node
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.tasks import Sections, said_of
+from tallystick.toolsets import JsonObject
 from tallystick.toolsets.truncation import that_fit
-from tallystick.toolsets.work.answers import PART_BYTES_MAX, Said, get_node
+from tallystick.toolsets.work.answers import PART_BYTES_MAX, get_node
 
 _DESCRIPTION_BYTES_MAX = PART_BYTES_MAX // 4
 _SECTIONS_BYTES_MAX = PART_BYTES_MAX
@@ -20,10 +21,10 @@ def sections_of(state: State, node_id: str, read_filter: ReadFilter) -> list[Nod
     return [get_node(state, each) for each in read_filter.readable(ids)]
 
 
-def task_of(node: Node, sections: list[Node], read_filter: ReadFilter) -> Said:
+def task_of(node: Node, sections: list[Node], read_filter: ReadFilter) -> JsonObject:
     """The key only for a node that was made, or is described, as a task."""
     said = said_of(node.attrs)
-    answer: Said = {"title": said["title"]} if isinstance(said.get("title"), str) else {}
+    answer: JsonObject = {"title": said["title"]} if isinstance(said.get("title"), str) else {}
     answer |= _cut("description", said.get("description"), _DESCRIPTION_BYTES_MAX)
     shown = _shown(sections, read_filter)
     if shown:
@@ -33,9 +34,9 @@ def task_of(node: Node, sections: list[Node], read_filter: ReadFilter) -> Said:
     return {"task": answer} if answer else {}
 
 
-def _shown(sections: list[Node], read_filter: ReadFilter) -> list[Said]:
+def _shown(sections: list[Node], read_filter: ReadFilter) -> list[JsonObject]:
     """The first ones whole; from where the room ends, what is left of it."""
-    shown: list[Said] = []
+    shown: list[JsonObject] = []
     left = _SECTIONS_BYTES_MAX
     for section in sections:
         content = _cut("content", section.attrs.get("content"), left)
@@ -44,7 +45,7 @@ def _shown(sections: list[Node], read_filter: ReadFilter) -> list[Said]:
     return that_fit(shown, 2 * _SECTIONS_BYTES_MAX) if shown else []
 
 
-def _cut(name: str, text: object, bytes_max: int) -> Said:
+def _cut(name: str, text: object, bytes_max: int) -> JsonObject:
     if not isinstance(text, str) or not text:
         return {}
     whole = text.encode("utf-8", "replace")

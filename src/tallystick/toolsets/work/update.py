@@ -10,9 +10,8 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import CLAIMED_BY, CLAIMED_SESSION, DROPPED
 from tallystick.state.work.attributes import is_dropped, said_over
 from tallystick.state.work.draft_builder import DraftBuilder, revision
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.work.answers import (
-    Said,
     entries,
     evidence_entry,
     newly_actionable,
@@ -52,7 +51,7 @@ async def update(tool_context: ToolContext, store: Store, principal: Principal, 
     return Answer(answer.complete())
 
 
-def _check_evidence(tool_context: ToolContext, answer: AnswerBuilder, node_id: str, attrs: Said) -> None:
+def _check_evidence(tool_context: ToolContext, answer: AnswerBuilder, node_id: str, attrs: JsonObject) -> None:
     if entries(attrs, "evidence"):
         return
     if tool_context.settings.require_evidence:
@@ -73,7 +72,7 @@ def _apply(tool_context: ToolContext, builder: DraftBuilder, agent: str, asked: 
         builder.revise(asked.node_id, **changes)
 
 
-def _over(before: Said, after: Said, asked: UpdateArgument) -> Said:
+def _over(before: JsonObject, after: JsonObject, asked: UpdateArgument) -> JsonObject:
     """More evidence makes nothing dropped, or done, that was over before."""
     if after.get("resolved") is not True:
         return {}
@@ -83,7 +82,7 @@ def _over(before: Said, after: Said, asked: UpdateArgument) -> Said:
     return said_over(after, dropped=bool(newest) and newest[0].type == DROPPED)
 
 
-def _changes(before: Said, asked: UpdateArgument) -> Said:
+def _changes(before: JsonObject, asked: UpdateArgument) -> JsonObject:
     """What would be different, besides evidence; None where something goes."""
     wanted: dict[str, Any] = {}
     if asked.resolved is not None:
