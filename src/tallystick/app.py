@@ -259,7 +259,7 @@ def serve_stdio(settings: Settings) -> None:
 
 
 def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[str, int], None]) -> None:
-    """Until SIGINT or SIGTERM. `announce` is told the address once clients can connect."""
+    """Until SIGINT or SIGTERM. `announce` is called with the address once clients can connect."""
     import uvloop
 
     from tallystick.server.http import http_app, run_http

@@ -170,7 +170,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     introspection_seconds: Annotated[
         int,
-        _meaning("How long the issuer's word on a token is relied upon.", "TALLYSTICK_INTROSPECTION_SECONDS"),
+        _meaning("How long an introspected token is not introspected again.", "TALLYSTICK_INTROSPECTION_SECONDS"),
         Meta(ge=0, le=3600),
     ] = 60
     quota_writes: Annotated[
@@ -316,11 +316,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 100_000
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        _meaning("How much is told on standard error, and to a collector of logs.", "TALLYSTICK_LOG_LEVEL"),
+        _meaning("How much is logged on standard error, and to a collector of logs.", "TALLYSTICK_LOG_LEVEL"),
     ] = "warning"
     log_format: Annotated[
         Literal["text", "json"],
-        _meaning("How it is told: lines to read, or an object in each line.", "TALLYSTICK_LOG_FORMAT"),
+        _meaning("How it is logged: lines to read, or a JSON object in each line.", "TALLYSTICK_LOG_FORMAT"),
     ] = "text"
     metrics: Annotated[
         Literal["guarded", "open", "off"],

@@ -1,11 +1,11 @@
-"""Everything that can go wrong on purpose, and who can mend it.
+"""Every error that is raised on purpose, and who can mend it.
 
 TallystickError
 ├── InvalidArgument      the caller: say it differently
 ├── NotFound             the caller: name something that exists
 ├── Conflict             the caller: look again, then decide
 ├── Denied               whoever writes the policy
-├── LimitExceeded              the caller: ask for less, or page
+├── LimitExceeded        the caller: ask for less, or page
 └── LogError             the operator
     ├── HeadMoved        nobody: the partition catches up and tries again
     ├── Corrupt          restore from a backup; the log is never overwritten
@@ -13,7 +13,7 @@ TallystickError
     │   └── LogClosed    find out why the disk failed, then restart
     └── StorageRefused   free space, or make the file system writable
 
-A bug of ours is not in this tree: the door logs it once and answers with an id.
+A bug of ours is not in this tree: `server` and `cli` log it once and answer with an id.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Action(StrEnum):
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who asks, as proven by the door they came through."""
+    """Who asks, as proven by the transport: a token, or the identity of the configuration."""
 
     actor: str
     tenant: str = "default"
@@ -33,7 +33,7 @@ class Principal(msgspec.Struct, frozen=True):
     is_program: bool = False
     """Gets the pages it asks for. A model gets of them what its context can hold (X15)."""
     session: str | None = None
-    """Which of its conversations this is, where the door knows. No policy is told: it is nothing to judge by."""
+    """Its MCP session, where the transport has one. No policy gets it: it is nothing to judge by."""
 
 
 class ResourceFacts(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Decisions kept for a while (L32): everything that a policy is told, except the time, is in the key."""
+"""Decisions cached for a while (L32): everything that a policy is given, except the time, is in the key."""
 
 from __future__ import annotations
 

@@ -54,8 +54,10 @@ def run_tests(bundle: Bundle) -> list[Tested]:
         except RegoError as error:
             tested.append(Tested(f"{rule.package}.{rule.name}", False, str(error)))
         else:
-            told = "undefined" if value is None else repr(value)
-            tested.append(Tested(f"{rule.package}.{rule.name}", value is True, None if value is True else f"is {told}"))
+            shown = "undefined" if value is None else repr(value)
+            tested.append(
+                Tested(f"{rule.package}.{rule.name}", value is True, None if value is True else f"is {shown}")
+            )
     return tested
 
 

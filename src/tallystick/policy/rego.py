@@ -1,4 +1,4 @@
-"""Rego in process: the one door to the engine.
+"""Rego in process: the only module that imports the engine.
 
 An engine belongs to the thread that made it: to use it or only to drop it elsewhere is a Rust
 panic, which is no `Exception`. So the thread alone holds it, and whoever asks has a name for it.
@@ -76,7 +76,7 @@ class Engine:
             self._engine.take_prints()
             return value
         except BaseException as error:
-            raise _told(error) from None
+            raise _rego_error(error) from None
 
     def package(self, package: str, question: dict[str, Any]) -> dict[str, Any]:
         """Every rule of the package that has a value for this question."""
@@ -84,7 +84,7 @@ class Engine:
             self._engine.set_input_json(orjson.dumps(question).decode())
             answer = json.loads(self._engine.eval_query_as_json(f"data.{package}"))
         except BaseException as error:
-            raise _told(error) from None
+            raise _rego_error(error) from None
         expressions = [expression for row in answer.get("result", []) for expression in row["expressions"]]
         return expressions[0]["value"] if expressions else {}
 
@@ -152,12 +152,12 @@ def _guarded(load: Callable[[], Any], name: str) -> Any:
         return load()
     except BaseException as error:
         del load
-        told = str(_told(error))
-        place = "" if told.startswith(name) else f"{name}: "
-        raise InvalidArgument(f"{place}{told}", code="POLICY_INVALID") from None
+        message = str(_rego_error(error))
+        place = "" if message.startswith(name) else f"{name}: "
+        raise InvalidArgument(f"{place}{message}", code="POLICY_INVALID") from None
 
 
-def _told(error: BaseException) -> RegoError:
+def _rego_error(error: BaseException) -> RegoError:
     """Interrupts pass; a panic of the engine is an answer like any other failure."""
     if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)):
         raise error
@@ -201,7 +201,7 @@ def _slice(source: bytes, span: dict[str, int]) -> str:
 
 
 def _steps(reference: dict[str, Any]) -> list[str]:
-    """The words of `a.b["c"]`, up to the first that is not fixed."""
+    """The segments of `a.b["c"]`, up to the first that is not fixed."""
     return [step for step in takewhile(bool, _all_steps(reference)) if step]
 
 

@@ -58,7 +58,7 @@ class Remote:
         if not self._breaker.admits():
             return _no("breaker", "the policy server keeps failing and is not asked for now")
         decision = await self._asked(question)
-        # Only silence counts: an error is answered at once, and one caller's may not shut the door on all.
+        # Only silence counts: an error is answered at once, and one caller's errors may not deny all others.
         if decision.fault in ("timeout", "unreachable"):
             self._breaker.failed()
         else:

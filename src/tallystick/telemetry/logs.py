@@ -39,7 +39,7 @@ def announce(event: str, message: str, /, **fields: Any) -> None:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What `tell` was told; nothing for any other line."""
+    """The fields given to `tell`; nothing for any other line."""
     fields = getattr(record, "fields", None)
     return {name: value for name, value in fields.items() if value is not None} if isinstance(fields, Mapping) else {}
 

@@ -1,9 +1,9 @@
-"""OpenTelemetry: spans, numbers and lines to a collector, as the standard OTEL_* variables say.
+"""OpenTelemetry: traces, metrics and logs to a collector, as the standard OTEL_* variables say.
 
-The only file that knows the SDK, and it imports it only when a collector is named. Nothing is
-registered globally: the MCP SDK would begin spans of its own beside ours, and only on one of its
-lanes. A collector that does not answer costs nobody anything but what it was to be told; nor is
-a variable that we cannot follow a reason not to serve, since a client's own are inherited.
+The only module that imports the SDK, and only when a collector is named. Nothing is registered
+globally: the MCP SDK would begin spans of its own beside ours, and not on the fast path. A
+collector that does not answer loses telemetry and nothing else; nor does a variable that we
+cannot follow keep anybody from serving, since a client's own are inherited.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def exporting(version: str, environ: Mapping[str, str] = os.environ) -> AsyncIterator[None]:
-    """While inside, what is told goes to the collector that the environment names, if it names one."""
+    """While inside, telemetry goes to the collector that the environment names, if it names one."""
     wanted = signals(environ)
     if not wanted or not _installed():
         yield
@@ -201,7 +201,7 @@ class _Tracer:
         return _Span(self._tracer.start_span(name, context=context, kind=self._server))
 
     def span(self, name: str) -> AbstractContextManager[tracing.Span]:
-        # Under one that is not sampled there is nothing to be told.
+        # Under one that is not sampled there is nothing to export.
         return _Span(self._tracer.start_span(name)) if self._current().is_recording() else _UNSAMPLED
 
     def current(self) -> tracing.Span | None:
@@ -307,12 +307,12 @@ def numbers(resource: Resource, version: str, began: int) -> MetricsData:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     now = time.time_ns()
-    told = [found for metric in metrics.METRICS if (found := _told_of(metric, began, now)) is not None]
-    scope = ScopeMetrics(scope=InstrumentationScope(_SCOPE, version), metrics=told, schema_url="")
+    exported = [found for metric in metrics.METRICS if (found := _exported(metric, began, now)) is not None]
+    scope = ScopeMetrics(scope=InstrumentationScope(_SCOPE, version), metrics=exported, schema_url="")
     return MetricsData([ResourceMetrics(resource=resource, scope_metrics=[scope], schema_url="")])
 
 
-def _told_of(metric: metrics.Metric, began: int, now: int) -> Metric | None:
+def _exported(metric: metrics.Metric, began: int, now: int) -> Metric | None:
     from opentelemetry.sdk.metrics import export
 
     cumulative = export.AggregationTemporality.CUMULATIVE
@@ -382,7 +382,7 @@ async def _aside(work: Callable[[], object]) -> None:
         try:
             work()
         except Exception:
-            logger.warning("the collector could not be told", exc_info=True)
+            logger.warning("the collector could not be reached", exc_info=True)
         with suppress(RuntimeError):  # The loop may have ended meanwhile.
             loop.call_soon_threadsafe(lambda: None if done.done() else done.set_result(None))
 

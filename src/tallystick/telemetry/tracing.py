@@ -14,7 +14,7 @@ _WANTED = ("traceparent", "tracestate")
 class Span(Protocol):
     @property
     def is_recording(self) -> bool:
-        """False where it was not sampled, and whatever it is told goes nowhere."""
+        """False where it was not sampled: whatever is added to it is dropped."""
 
     def set(self, **attributes: Value | None) -> None:
         """None is left out."""
@@ -27,7 +27,7 @@ class Span(Protocol):
 
 class Tracer(Protocol):
     def call(self, name: str) -> AbstractContextManager[Span]:
-        """A span for a caller's request, continuing the trace that `arrived` tells of."""
+        """A span for a caller's request, continuing the trace that `arrived` names."""
 
     def span(self, name: str) -> AbstractContextManager[Span]:
         """A span under the current one. An exception ends it and is passed on; its text is not kept."""
