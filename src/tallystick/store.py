@@ -69,8 +69,8 @@ class Store:
         """Catch up with the log, ask the policy, then `look` at the state, as far as the principal may READ it.
 
         An id that only another tenant has is asked about as that tenant's (L34). `is_entity` is False for a
-        resource that is no id in anybody's log. Raises Denied, and LimitExceeded(QUERY_TIMEOUT) when too much of
-        what the look comes across has to be asked about.
+        resource that is no id in anybody's log. Raises Denied, and LimitExceeded(QUERY_TIMEOUT) when
+        deciding on all that the look reads takes too long.
         """
         authorization = Authorization(self._gate, principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
@@ -194,7 +194,7 @@ class Store:
         raise Denied(reason, hint="leave out 'actor': it is taken from the access token", details={"status": 403})
 
     async def partition(self, principal: Principal) -> Partition:
-        """For work on a partition as a whole, which no policy speaks of: snapshots, following the log.
+        """For work on a partition as a whole, which no policy decides on: snapshots, following the log.
 
         It may be closed once it was idle for long enough; `tenants.using` keeps it open.
         """

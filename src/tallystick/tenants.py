@@ -1,7 +1,7 @@
 """The tenants: which partitions are open, which may be closed again, and which tenant knows an id.
 
 A partition is opened at its first use and closed after a while without one. Of a closed one
-the ids stay known, eight bytes each: whoever asks for an id of another tenant must be refused,
+the ids stay known, eight bytes each: a call for an id of another tenant must be refused,
 and that must not open every log each time. So each tenant is opened at most once for it.
 What another process wrote for a tenant that is closed here is not seen until it is opened.
 """

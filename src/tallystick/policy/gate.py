@@ -6,7 +6,7 @@ there, with the facts found there. An engine in process answers on the spot. A d
 been asked beforehand; if it was not, or the facts have changed since, `DecisionPending` leaves the
 head without a trace, `Authorization.through` asks about the new facts, and the attempt is made again.
 
-The same goes for whatever else a draft would change, and for what an answer comes across, if
+The same goes for whatever else a draft would change, and for what an answer reads, if
 the policy wants to be asked about it (`Decision.narrows`). What was changed is written down
 one by one, with all that the policy was given, so that it can be asked again; of what was read
 there is one line, since nothing came of it but the answer.
@@ -42,7 +42,7 @@ NO_FACTS = ResourceFacts()
 SLO_MS = 5.0
 ATTEMPTS_MAX = 5
 PATIENCE_SECONDS = 2.0
-"""Whatever an attempt comes across after so long is not asked about any more."""
+"""What an attempt reads after so long is not asked about any more."""
 AT_THE_HEAD_MS = 5.0
 TOUCHED_MAX = 10_000
 _ASKED_AT_ONCE = 16
@@ -227,7 +227,7 @@ class Gate:
 
 class Authorization:
     """One call on its way through the gate: the question itself, what else its draft touches, and what its answer
-    comes across. However often something is decided on the way, it is written down once."""
+    reads. However often something is decided on the way, it is recorded once."""
 
     def __init__(
         self,
@@ -342,7 +342,7 @@ class Authorization:
         return made
 
     def _refused(self, question: Question) -> Exception:
-        """Not named to whoever may not read it: the caller asked for something else, and met it."""
+        """Not named to a caller who may not read it and asked for something else."""
         self._touched = [made] = [self._more[question]]
         readable = question[1] is None or self._reads(question[1], question[2])
         return denied(made.request, made.decision, named=readable)

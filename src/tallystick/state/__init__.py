@@ -1,6 +1,6 @@
-"""What is true now: pure functions of the log, in memory.
+"""The state: pure functions of the log, in memory.
 
-The shapes that questions and answers have. No I/O and no clock here: documents stay in
+The types of queries and results. No I/O and no clock here: documents stay in
 the log, and the state asks for a line by its offset through the function it was given.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Breathing = Generator[None, None, T]
-"""A long answer that yields now and then, so that whoever drives it can let others run."""
+"""A long computation that yields now and then, so that its driver can let others run."""
 
 Direction = Literal["out", "in", "both"]
 Test = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "regex", "exists"]

@@ -201,7 +201,7 @@ class AsOf:
             self._refresh()
 
     def during(self, work: Breathing[T]) -> Breathing[T]:
-        """Do the work, and note after each breath what others did meanwhile."""
+        """Do the work, and note after each pause what others did meanwhile."""
         while True:
             try:
                 next(work)

@@ -1,4 +1,4 @@
-"""The columns: everything the state keeps in memory, and the way to the lines it does not keep."""
+"""The columns: everything that the state keeps in memory, and access to the lines that it does not keep."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The ontology: the schema of the graph, and the rules that follow from it.
 
 A definition is a node of a reserved type, so it has lineage like everything else, and it is
-never altered: types are added, not changed. `check` holds whoever writes: a type that is
+never altered: types are added, not changed. `check` holds for every writer: a type that is
 named here is checked in every draft, a type that is not costs a lookup.
 """
 
@@ -211,7 +211,7 @@ def _kind_of(value: Any) -> str:
 _KINDS: dict[type, str] = {list: "an array", tuple: "an array", dict: "an object", type(None): "null", float: "NaN"}
 
 
-# -- every draft, whoever wrote it
+# -- every draft, of every vocabulary
 
 
 def check(state: State, draft: Draft, read_filter: ReadFilter | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The regular expressions of callers: linear time, whatever they write."""
+"""The regular expressions of callers: always linear time."""
 
 from __future__ import annotations
 

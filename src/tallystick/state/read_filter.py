@@ -1,4 +1,4 @@
-"""What one call may read of a state: the only place where it is asked, for every vocabulary and every walk.
+"""The read filter: what one call may read of a state, for every vocabulary, search, walk and lineage.
 
 Who may not read an entity does not learn that it exists: not its id, not in a count, not by an edge that leads to it
 (L33). Who reads one that was recalled is warned of that.
@@ -26,10 +26,10 @@ _PENDING_LEAST = 16
 
 
 class ReadFilter:
-    """The decisions that one look at the state, or one draft, comes across.
+    """What one look at the state, or one draft, may read.
 
-    A look cannot wait for a policy. What is not decided yet is withheld and noted in `pending`; whoever made the
-    filter has it decided and repeats the look, so an answer with something pending reaches nobody.
+    A look cannot wait for a policy. What is not decided yet is withheld and noted in `pending`; the
+    store has it decided and repeats the look, so an answer with something pending reaches nobody.
     """
 
     def __init__(self, state: State, may_read: MayRead | None = None) -> None:

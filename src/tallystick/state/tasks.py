@@ -1,4 +1,4 @@
-"""What is true of tasks: the steps they go through, and a card for each project, feature and task.
+"""Tasks: the steps they go through, and a card for each project, feature and task.
 
 They are the work graph's own nodes. What tasks say beyond it stands under the node's attribute
 `task`: {kind, title, description, status, complexity, tags, noOp, blockedReason}; a node that

@@ -1,4 +1,4 @@
-"""What is known of the code: molecules, their atoms, and the history of both.
+"""Knowledge of the code: molecules, their atoms, and the history of both.
 
 `globs` reads patterns, `index` finds whose patterns match a path, and `catalogue` keeps both
 up to date commit by commit. Nothing here reads a file or asks git.

@@ -1,9 +1,9 @@
-"""What is true of work: projects, their tree of work nodes, what waits for what, and what comes next.
+"""The work graph: projects, their tree of work nodes, what waits for what, and what comes next.
 
-`facts` reads a work node's attributes, `graph` keeps everything that follows from them up to
+`attributes` reads a work node, `graph` keeps everything that follows from them up to
 date commit by commit, `cycles` finds the way from one node to another along dependencies,
-`questions` answers filters, `claims` says when a node is somebody's, and `builder` tries a draft
-out before it is handed in. Nothing here knows a clock: who asks says what time it is.
+`queries` answers filters, `claims` says when a node is somebody's, and `draft_builder` tries a draft
+out before it is written. Nothing here reads a clock: the caller says what time it is.
 
 A project is a node of type `work/project`: {name, root, summary}. A work node is of type
 `work/node`: {project, parent, summary, resolved, rev, state?, properties?, context_links?,

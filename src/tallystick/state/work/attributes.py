@@ -1,4 +1,4 @@
-"""The facts that readiness and search need of a work node, read from its attributes.
+"""The attributes of a work node that readiness and search need.
 
 Attributes may be anything at all: a redaction leaves words where numbers were. What makes no
 sense counts as not said.

@@ -2,7 +2,7 @@
 
 So a rule is judged where the operations before it lead, and what a draft makes actionable is
 the exact difference between before and after. The numbers are the ones that the commits will
-have, because a draft is handed in at the very head at which it was built.
+have, because a draft is appended at the very head at which it was built.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The questions: which work nodes of a project fit a filter, and a page of them in some order.
+"""The queries: which work nodes of a project fit a filter, and a page of them in some order.
 
 Filters are sets that are kept anyway, so most cost a few intersections. Documents are read
 only where a property is an object, a list or a long text.

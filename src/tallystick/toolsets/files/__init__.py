@@ -1,9 +1,9 @@
 """The files vocabulary: plain text files beside the memory, and the memory's own files as text.
 
-Six words: view, create, str_replace, insert, delete, rename. Everything happens below the
-home of the principal's tenant. Plain files are just files: no log, no versions. Content
+Six tools: view, create, str_replace, insert, delete, rename. Everything happens below the
+directory of the principal's tenant. Plain files are just files: no log, no versions. Content
 files under `_content` are views of nodes and connections: to edit one is to commit its new
-content. What else the store keeps there is out of reach (`places` says what).
+content. What else the store keeps there is out of reach (`paths` says what).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The knowledge vocabulary: what to know before touching these files.
 
-Three words. This file is their table; `arguments` says what may be asked, `context` is what
+Three tools. This file is their table; `arguments` holds their arguments, `path_context` is what
 other toolsets carry along, `stale` which of it is out of date, `reverify` what work that makes.
 """
 

@@ -43,9 +43,9 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     work: WorkContext = msgspec.field(default_factory=WorkContext)
     """By which it is known what the caller has claimed."""
     tasks_are_made_by: TaskMaker = "graph_plan"
-    """Of the tools that are offered, the one to name to whoever needs a task."""
+    """Of the tools that are offered, the one to name where a task is needed."""
     stale_makes_work: bool = False
-    """Whether whoever finds an atom out of date leaves a work node to verify it."""
+    """Whether finding an atom out of date makes a work node to verify it."""
 
     def now(self, state: State) -> str:
         """Never before the head, so that times follow the order of the log."""
@@ -57,7 +57,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         """What `look` finds of what the principal may read."""
 
         def prepared(state: State, read_filter: ReadFilter) -> T | Breathing[T]:
-            # Here, and not in a look that breathes: after a start this reads all there is, which may take longer
+            # Here, and not in a look that pauses: after a start this reads all there is, which may take longer
             # than a question may.
             for derived in (Knowledge, Trust):
                 state.derived(derived)
@@ -140,7 +140,7 @@ def deletion(state: State, entities: Sequence[tuple[Parent, str]]) -> Operations
 
 
 def project_deletion(state: State, project_id: str) -> Operations:
-    """Everything that is known of a project: for whoever deletes the project itself."""
+    """Everything that is known of a project: for the deletion of the project itself."""
     of_project = state.derived(Knowledge).of_project(project_id)
     return deletion(
         state, [*(("atom", each) for each in of_project.atoms), *(("molecule", each) for each in of_project.molecules)]

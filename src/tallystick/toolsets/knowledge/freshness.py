@@ -109,7 +109,7 @@ class Repository:
         seconds_max: float | None = None,
     ) -> None:
         """What lies in the `base` is never looked at: contents of all tenants do. Without `falls_back` it must be
-        named: where others than whoever started us ask, the working directory is none of their business."""
+        named: callers other than the one who started the process do not get at its working directory."""
         self._named = named
         self._base = base
         self._falls_back = falls_back

@@ -1,4 +1,4 @@
-"""The lookup of what a call names: projects, tasks, atoms, molecules. Raises NotFound in this vocabulary's words, also
+"""The lookup of what a call names: projects, tasks, atoms, molecules. Raises NotFound, also
 for what may not be read."""
 
 from __future__ import annotations

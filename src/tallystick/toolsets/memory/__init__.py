@@ -1,7 +1,7 @@
 """The memory vocabulary: a governed graph of entities with every version of them.
 
-Four words: write, read, search, lineage. This file is their table; `arguments` says what
-may be asked, `answers` what is said back, and each tool has a file of its own.
+Four tools: write, read, search, lineage. This file is their table; `arguments` holds their
+arguments, `answers` their answers, and each tool has a file of its own.
 """
 
 from __future__ import annotations

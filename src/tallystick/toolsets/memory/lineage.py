@@ -158,7 +158,7 @@ def record_of(step: Step, bytes_max: int) -> dict[str, Any]:
 
 
 def _subject(step: Step) -> dict[str, Any]:
-    """What the commit speaks of, where that is not the whole entity itself."""
+    """What the commit is about, where that is not the whole entity itself."""
     verb = step.commit.operation
     document = step.commit.document()
     subject = {"edge": {key: document[key] for key in ("from", "rel", "to")}} if verb in EDGE_VERBS else {}

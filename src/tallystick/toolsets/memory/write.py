@@ -1,4 +1,4 @@
-"""memory.write: what an agent wants written, judged at the head and drafted."""
+"""memory.write: one operation on a node or an edge, checked at the head."""
 
 from __future__ import annotations
 

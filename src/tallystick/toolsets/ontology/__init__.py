@@ -1,7 +1,7 @@
 """The ontology vocabulary: typed memories and typed connections under rules of one's own making.
 
-Eighteen words. This file is their table; `arguments` says what may be asked. The tools need
-places beside the store, so the toolset is made: `make_toolset(None, None)` is for showing.
+Eighteen tools. This file is their table; `arguments` holds their arguments. They need
+files beside the store, so the toolset is made: `make_toolset(None, None)` is for showing.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Writing(msgspec.Struct, frozen=True):
     """Of what it makes."""
 
     async def look(self, judge: Callable[[State, ReadFilter], Any], resource: str) -> Any:
-        """Judge before anything is prepared on disk, as whoever may write: the refusal must cost nothing."""
+        """Judge before anything is prepared on disk, by the right to write: a refusal must cost nothing."""
         return await self.store.read(
             self.principal, self.action, judge, resource=resource, written_type=self.written_type
         )

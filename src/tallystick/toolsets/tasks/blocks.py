@@ -1,7 +1,7 @@
 """block, unblock, manage_dependency and query_dependencies: who waits for whom.
 
-A block is the work graph's `depends_on`, read from the other end: there is one edge, whoever
-draws it. Waiting for something outside (NO_OP) is an attribute.
+A block is the work graph's `depends_on`, read from the other end: there is one edge, in
+both vocabularies. Waiting for something outside (NO_OP) is an attribute.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         """What `look` finds of what the principal may read."""
 
         def prepared(state: State, read_filter: ReadFilter) -> T | Breathing[T]:
-            # Here, and not in a look that breathes: after a start they read all there is.
+            # Here, and not in a look that pauses: after a start they read all there is.
             for derived in (WorkGraph, TaskCards, Sections, Knowledge, Trust):
                 state.derived(derived)
             return look(

@@ -79,7 +79,7 @@ async def _get(tool_context: ToolContext, store: Store, principal: Principal, as
 
 
 def _known(view: View, card: Card) -> Breathing[Context]:
-    """Always all three lists: whoever asked can tell that nothing is known."""
+    """Always all three lists: an empty one says that nothing is known."""
     files = files_of(view, card)
     if card.project is None:
         return Context({"molecules": [], "orphanAtoms": [], "unmatchedPaths": files})

@@ -1,6 +1,6 @@
 """The view of tasks at one moment: as the state has them, or as a draft in the making would leave them.
 
-Whoever draws does it through here, so that what is read afterwards includes what was drawn.
+Drafts are drawn through it, so that what is read afterwards includes what was drawn.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def unknown_node(state: State, read_filter: ReadFilter, node_id: str, role: str 
 
 
 def merged_into(state: State, node_id: str) -> str | None:
-    """The node that this one became part of; its last words before it was deleted."""
+    """The node that this one became part of; from its last version before it was deleted."""
     found = state.lineage(node_id, "direct", 0, 0)
     if found is None or found.current is not None or found.total < 2:
         return None

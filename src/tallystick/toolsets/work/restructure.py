@@ -138,7 +138,7 @@ class _Work:
         if kept.get("resolved") is True:
             changes |= said_over({**kept, **changes}, dropped=is_dropped(kept))
         self._builder.revise(target_id, **changes)
-        # Its last words, so that whoever still knows the id can be told where it went.
+        # Its last version, so that lookups of the old id can say where it went.
         self._builder.revise(source_id, merged_into=target_id)
 
     def _hand_over(self, link: Link, source_id: str, target_id: str) -> None:

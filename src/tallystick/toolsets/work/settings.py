@@ -1,7 +1,7 @@
 """The settings of the work toolset, and the file `graph.config.yaml` in which they are looked for.
 
 The environment goes before the file in the working directory, and that before the one in the
-base: whoever starts an agent in a project knows best.
+base: they belong to the project that the agent is started in.
 """
 
 from __future__ import annotations
