@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import shlex
@@ -216,3 +217,46 @@ def test_no_test_fails_because_the_machine_is_busy() -> None:
         if HURRIED.search(line) and file != Path(__file__)
     ]
     assert hurried == []
+
+
+def test_no_private_name_of_another_project_is_used() -> None:
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "src").rglob("*.py"))}
+    nodes = [(path, node) for path, tree in trees.items() for node in ast.walk(tree)]
+    ours = {name for _, node in nodes for name in _defined(node)}
+    used = [(path.name, name) for path, node in nodes for name in _reached(node)]
+    assert [each for each in used if each[1] not in ours | _PUBLISHED] == []
+
+
+_PUBLISHED = {"_logs", "_log_exporter"}
+"""OpenTelemetry documents its logs under these names, and has them under no others."""
+
+
+_PRIVATE = re.compile(r"_[a-z]\w*")
+
+
+def _defined(node: ast.AST) -> list[str]:
+    """Private names that our own code gives to something."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Name(id=name, ctx=ast.Store()):
+            return [name]
+        case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+            return [name]
+    return []
+
+
+def _reached(node: ast.AST) -> list[str]:
+    """Private names that are looked up in something else than `self`, and private modules that are imported."""
+    match node:
+        case ast.Attribute(value=ast.Name(id="self" | "cls" | "super")):
+            return []
+        case ast.Attribute(attr=name) if _PRIVATE.fullmatch(name):
+            return [name]
+        case ast.Call(func=ast.Name(id="getattr" | "setattr" | "hasattr"), args=[_, ast.Constant(value=str(name)), *_]):
+            return [name] if _PRIVATE.fullmatch(name) else []
+        case ast.ImportFrom(module=str(module), names=names):
+            return [part for part in (*module.split("."), *(each.name for each in names)) if _PRIVATE.fullmatch(part)]
+        case ast.Import(names=names):
+            return [part for each in names for part in each.name.split(".") if _PRIVATE.fullmatch(part)]
+    return []

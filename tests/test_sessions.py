@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def test_one_process_needs_one_file_for_all_its_sessions(tmp_path: Path) -> None
     "id",
     ["", "-", "../../etc/passwd", "/etc/passwd", "x" * 100_000, "0123456789abcdef", "0123456789abcdef-0",
      "0123456789abcdef-1/../x", "0123456789abcdef-99999999999999999999", "0123456789ABCDEF-1", "0123456789abcdef-1\n",
-     "0123456789abcdef-\u0661", "\0", "0123456789abcdef-1"],
+     "0123456789abcdef-\u0661", "\0"],
 )  # fmt: skip
 def test_an_id_that_somebody_made_up_names_no_file_and_nobody(tmp_path: Path, id: str) -> None:
     (tmp_path / "s").mkdir()
@@ -132,3 +133,53 @@ def test_where_it_cannot_be_noted_nothing_is_claimed(tmp_path: Path) -> None:
     with pytest.raises(StorageRefused):
         mine.claims(session)
     assert mine.is_alive(session) is None
+
+
+def test_a_shared_session_is_ended_for_every_process(tmp_path: Path) -> None:
+    mine, theirs = Sessions(tmp_path), Sessions(tmp_path)
+    session = mine.begin(shared=True)
+    assert not mine.has_ended(session)
+    assert not theirs.has_ended(session)
+    theirs.end(session)
+    assert mine.has_ended(session)
+    mine.claims(session)
+    assert mine.is_alive(session) is theirs.is_alive(session) is False, "what was under way does not wake it"
+
+
+def test_a_shared_session_claims_through_any_process(tmp_path: Path) -> None:
+    mine, theirs, third = (Sessions(tmp_path) for _ in range(3))
+    session = mine.begin(shared=True)
+    theirs.claims(session)
+    assert [each.is_alive(session) for each in (mine, theirs, third)] == [True] * 3
+    mine.end(session)
+    assert [each.is_alive(session) for each in (mine, theirs, third)] == [False] * 3
+
+
+def test_a_session_goes_on_with_another_process_when_its_own_was_killed(tmp_path: Path) -> None:
+    with claiming_elsewhere(tmp_path) as (_, session):
+        pass
+    mine, theirs = Sessions(tmp_path), Sessions(tmp_path)
+    beside = session.partition("-")[0] + "-2"
+    assert [mine.is_alive(session), mine.has_ended(session)] == [False, False]
+    mine.claims(beside)
+    assert [theirs.is_alive(beside), theirs.is_alive(session)] == [True, False], "who died with it stays dead"
+    theirs.claims(session)
+    assert theirs.is_alive(session) is mine.is_alive(session) is True
+    mine.close()
+    assert theirs.is_alive(beside) is None
+
+
+def test_the_key_is_one_for_all_private_and_never_swept(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        keys = list(pool.map(lambda _: Sessions(tmp_path / "s").signing_key(), range(32)))
+    assert len(set(keys)) == 1
+    path = tmp_path / "s" / "key"
+    assert path.stat().st_mode & 0o777 == 0o600
+    os.utime(path, (0, 0))
+    mine = Sessions(tmp_path / "s")
+    mine.claims(mine.begin())
+    assert mine.signing_key() == keys[0]
+    assert len(list((tmp_path / "s").iterdir())) == 2
+    path.write_bytes(b"short")
+    with pytest.raises(StorageRefused):
+        mine.signing_key()

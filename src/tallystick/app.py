@@ -33,7 +33,7 @@ from tallystick.policy.gate import Gate
 from tallystick.projections.views.content_files import Edit
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose, prepare
-from tallystick.server.limits import Quota, Quotas, read_overrides
+from tallystick.server.limits import Quota, Quotas, SessionQuota, read_overrides
 from tallystick.server.oauth import principal_of
 from tallystick.sessions import Sessions
 from tallystick.snapshots import Snapshots
@@ -262,6 +262,7 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     """Until SIGINT or SIGTERM. `announce` is called with the address once clients can connect."""
     import uvloop
 
+    from tallystick.server.bounded_protocol import Bounds
     from tallystick.server.http import http_app, run_http
     from tallystick.server.metrics import PATH as METRICS_PATH
     from tallystick.server.metrics import metrics_routes
@@ -281,7 +282,12 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
                 admission=admission,
                 more=metrics_routes(settings.metrics, tenant=settings.tenant),
             )
-            await run_http(application, host=host, port=port, announce=announce, tls=tls)
+            bounds = Bounds(
+                head_seconds=settings.http_head_seconds,
+                body_seconds=settings.http_body_seconds,
+                connections=settings.http_connections_max,
+            )
+            await run_http(application, host=host, port=port, announce=announce, tls=tls, bounds=bounds)
 
     uvloop.run(run())
 
@@ -450,6 +456,8 @@ def _offer(settings: Settings, store: Store, projections: AllProjections, sessio
         store=store,
         principal_of=lambda request: user,
         sessions=sessions,
+        session_seconds=settings.session_seconds,
+        session_quota=SessionQuota(settings.sessions_per_subject, settings.sessions_per_tenant),
         names_clients=user.actor == DEFAULT_AGENT,
         version=__version__,
         tool_names=settings.tool_names,
@@ -530,7 +538,7 @@ def local_user(settings: Settings) -> Principal:
 
 def open_sessions(settings: Settings) -> Sessions:
     """In the base, and not with a tenant: processes that serve one tenant and processes that serve all meet there."""
-    kept = _work_settings(settings).claim_ttl_milliseconds / 1000
+    kept = max(_work_settings(settings).claim_ttl_milliseconds / 1000, settings.session_seconds)
     return Sessions(settings.base / "_system" / "sessions", kept_seconds=kept)
 
 

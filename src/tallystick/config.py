@@ -96,6 +96,45 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes_max: Annotated[
         int, _meaning("The largest HTTP request that is read.", "TALLYSTICK_BODY_BYTES_MAX"), Meta(ge=1024)
     ] = 8 << 20
+    http_connections_max: Annotated[
+        int,
+        _meaning(
+            "HTTP connections at a time; one more takes the place of one that waits for its client.",
+            "TALLYSTICK_HTTP_CONNECTIONS_MAX",
+        ),
+        Meta(ge=1),
+    ] = 512
+    http_head_seconds: Annotated[
+        float,
+        _meaning("How long the head of an HTTP request may take to arrive.", "TALLYSTICK_HTTP_HEAD_SECONDS"),
+        Meta(gt=0),
+    ] = 10.0
+    http_body_seconds: Annotated[
+        float,
+        _meaning("The same for its body, and for a client to take its answer.", "TALLYSTICK_HTTP_BODY_SECONDS"),
+        Meta(gt=0),
+    ] = 60.0
+    session_seconds: Annotated[
+        float,
+        _meaning(
+            "How long an MCP session over HTTP lasts at most; then the client begins a new one.",
+            "TALLYSTICK_SESSION_SECONDS",
+        ),
+        Meta(gt=0),
+    ] = 86_400.0
+    sessions_per_subject: Annotated[
+        int,
+        _meaning(
+            "MCP sessions over HTTP that one caller may begin in a process; past that its own idle ones end.",
+            "TALLYSTICK_SESSIONS_PER_SUBJECT",
+        ),
+        Meta(ge=1),
+    ] = 1_000
+    sessions_per_tenant: Annotated[
+        int,
+        _meaning("The same for all callers of a tenant together.", "TALLYSTICK_SESSIONS_PER_TENANT"),
+        Meta(ge=1),
+    ] = 10_000
     tls_cert: Annotated[
         str, _place("PEM file with the certificate to serve HTTPS with; empty means HTTP.", "TALLYSTICK_TLS_CERT")
     ] = ""

@@ -1,9 +1,10 @@
 """The sessions of clients: which of them live, as every process of the base on this machine can see.
 
 A claim names the session that made it. Each process that serves sessions has one file in
-`_system/sessions`, with a byte for each of its sessions that ever claimed something, and holds
-it locked: when the process dies, by whatever signal, the kernel frees the lock, and with it
-all that its sessions had claimed. What is not known (another machine, an older process whose
+`_system/sessions`, with a byte for each of its sessions, and holds it locked: when the process
+dies, by whatever signal, the kernel frees the lock, and with it all that its sessions had
+claimed. A session that any process may serve (HTTP) can be ended and can claim through all of
+them; the byte is its place for all. What is not known (another machine, an older process whose
 file was cleared away) counts neither as alive nor as ended.
 
 Nothing here is truth: the files may be deleted at any time, and then names and times decide.
@@ -11,6 +12,7 @@ Nothing here is truth: the files may be deleted at any time, and then names and 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
@@ -25,9 +27,12 @@ from tallystick.private_files import make_directory
 
 FILES_MAX = 1_000
 """Of dead processes; past that the oldest go first."""
+KEY_BYTES = 32
 _KEPT_SECONDS_MIN = 3_600.0
 _UNFINISHED = ".new"
-_LIVE, _ENDED, _UNKNOWN = b"L", b"E", b"\0"
+_KEY = "key"
+_LIVE, _ENDED, _DIED, _UNKNOWN = b"L", b"E", b"D", b"\0"
+"""`_DIED`: its process was killed, and what it had claimed is free; another process may go on serving it."""
 
 # Ids come from the log, where agents can write what they like: only these ever name a file.
 _ID = re.compile(r"([0-9a-f]{16})-([1-9][0-9]{0,8})", re.ASCII)
@@ -37,7 +42,7 @@ class Sessions:
     """Those of this process, and what is known of the others'. Belongs to one thread."""
 
     def __init__(self, directory: Path | None = None, *, kept_seconds: float = 0.0) -> None:
-        """`kept_seconds` is how long a claim may count: so long it is known that a dead process is dead.
+        """`kept_seconds` is how long a claim or a session may count: so long it is known how it ended.
 
         Without a directory only this process knows of its sessions.
         """
@@ -45,92 +50,146 @@ class Sessions:
         self._kept_seconds = max(kept_seconds, _KEPT_SECONDS_MIN)
         self._process = secrets.token_hex(8)
         self._count = 0
-        self._open: set[int] = set()
-        self._live: set[int] = set()
-        """Those of them that claimed something."""
-        self._file: int | None = None
+        self._open: set[str] = set()
+        self._live: set[str] = set()
+        """Those that claimed something here."""
+        self._held: dict[str, int] = {}
+        """The files that this process holds locked: its own, and those of dead processes whose sessions claim here."""
+        self._unstored: dict[str, bytes] = {}
+        """The states where there is no directory."""
 
-    def begin(self) -> str:
-        """The id of a new session. Writes nothing: most sessions never claim."""
+    def begin(self, *, shared: bool = False) -> str:
+        """The id of a new session. Writes nothing, as most sessions never claim, unless it is `shared`:
+        then other processes may end it, and need a place to say so."""
         self._count += 1
-        self._open.add(self._count)
-        return f"{self._process}-{self._count}"
+        session = f"{self._process}-{self._count}"
+        self._open.add(session)
+        if shared and self._directory is not None:
+            # A disk that refuses is no reason to refuse a session: it is then ended in this process alone.
+            with suppress(OSError):
+                self._own_file(self._directory)
+        return session
 
     def claims(self, session: str) -> None:
         """Show it to be alive, before it claims something. Raises StorageRefused when it cannot be shown.
 
         Each time anew, since the age of the file tells how old the newest claim may be.
         """
-        number = self._own(session)
         # What is still under way when a session ends belongs to a session that has ended.
-        if number in self._open:
-            self._write(number, _LIVE)
-            self._live.add(number)
+        if session in self._open or not self._is_own(session):
+            self._write(session, _LIVE)
+            self._live.add(session)
 
     def end(self, session: str) -> None:
-        """Its client said goodbye: what it claimed is free."""
+        """Its client said goodbye: what it claimed is free, and no process serves it any longer."""
         self._leave(session, _ENDED)
 
     def forget(self, session: str) -> None:
-        """It is served no longer, and nobody knows whether its client still works."""
-        self._leave(session, _UNKNOWN)
+        """It is served here no longer, and nobody knows whether its client still works."""
+        if session in self._live:
+            self._leave(session, _UNKNOWN)
+        self._open.discard(session)
+
+    def has_ended(self, session: str) -> bool:
+        """Whether its client, through any process, has ended it. One system call for a session of this process."""
+        return self._read(session)[0] == _ENDED
 
     def is_alive(self, session: str) -> bool | None:
         """False when it has ended, None when that is not known."""
-        found = _ID.fullmatch(session)
-        if found is None:
-            return None
-        process, number = found[1], int(found[2])
-        if process == self._process:
-            return True if number in self._live else _STATES.get(self._read(self._file, number))
+        state, is_held = self._read(session)
+        if state == _LIVE:
+            return is_held
+        return False if state in (_ENDED, _DIED) else None
+
+    def signing_key(self) -> bytes:
+        """The same for every process of the base; made by whichever is first. Raises StorageRefused."""
         if self._directory is None:
-            return None
+            return secrets.token_bytes(KEY_BYTES)
         try:
-            file = os.open(self._directory / process, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            byte = self._read(file, number)
-            return not take(file, shared=True, timeout_seconds=0) if byte == _LIVE else _STATES.get(byte)
-        finally:
-            os.close(file)
+            return _shared_key(self._directory)
+        except OSError as error:
+            raise StorageRefused(f"the key of the sessions cannot be kept: {error.strerror}") from error
 
     def close(self) -> None:
         """An orderly end of the process. Clients that are still there will come again, to whoever serves them then."""
-        for number in list(self._live):
-            self.forget(f"{self._process}-{number}")
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        for session in list(self._live):
+            self.forget(session)
+        for file in self._held.values():
+            os.close(file)
+        self._held.clear()
 
     # -- below
 
-    def _own(self, session: str) -> int:
-        """0 is nobody's."""
-        found = _ID.fullmatch(session)
-        return int(found[2]) if found is not None and found[1] == self._process else 0
+    def _is_own(self, session: str) -> bool:
+        return session.startswith(self._process + "-")
 
     def _leave(self, session: str, state: bytes) -> None:
-        number = self._own(session)
-        if number not in self._open:
+        if self._is_own(session) and session not in self._open:
             return
-        self._open.discard(number)
-        if number not in self._live:
-            return
-        self._live.discard(number)
-        # A disk that refuses is no reason to fail: then the claim lasts as long as it would.
-        with suppress(StorageRefused):
-            self._write(number, state)
+        is_noted = session in self._live or self._process in self._held or not self._is_own(session)
+        self._open.discard(session)
+        self._live.discard(session)
+        if is_noted or self._directory is None:
+            # A disk that refuses is no reason to fail: then the claim lasts as long as it would.
+            with suppress(StorageRefused):
+                self._write(session, state)
 
-    def _write(self, number: int, state: bytes) -> None:
-        if self._directory is None:
-            return
+    def _read(self, session: str) -> tuple[bytes, bool]:
+        """The byte of a session, and whether the process that holds it is there."""
+        found = _ID.fullmatch(session)
+        if found is None or self._directory is None:
+            return self._unstored.get(session, b""), True
+        held = self._held.get(found[1])
         try:
-            if self._file is None:
-                self._file = self._create(self._directory)
-            os.pwrite(self._file, state, number)
+            if held is not None:
+                return os.pread(held, 1, int(found[2])), True
+            if found[1] == self._process:
+                return b"", True
+            file = os.open(self._directory / found[1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return b"", False
+        try:
+            state = os.pread(file, 1, int(found[2]))
+            return state, state == _LIVE and _is_locked(file)
+        except OSError:
+            return b"", False
+        finally:
+            os.close(file)
+
+    def _write(self, session: str, state: bytes) -> None:
+        found = _ID.fullmatch(session)
+        if found is None:
+            return
+        if self._directory is None:
+            if self._unstored.get(session) != _ENDED:
+                self._unstored[session] = state
+            return
+        process, number = found[1], int(found[2])
+        try:
+            if process == self._process:
+                _write_byte(self._own_file(self._directory), number, state)
+            else:
+                self._write_elsewhere(self._directory, process, number, state)
         except OSError as error:
             raise StorageRefused(f"the session cannot be noted: {error.strerror}") from error
+
+    def _write_elsewhere(self, directory: Path, process: str, number: int, state: bytes) -> None:
+        """To the file of another process. Where that one is dead, a claim needs somebody who holds its file: we do."""
+        if process not in self._held:
+            file = _open_shared(directory / process)
+            if state != _LIVE or not _take_over(file):
+                try:
+                    _write_byte(file, number, state)
+                finally:
+                    os.close(file)
+                return
+            self._held[process] = file
+        _write_byte(self._held[process], number, state)
+
+    def _own_file(self, directory: Path) -> int:
+        if self._process not in self._held:
+            self._held[self._process] = self._create(directory)
+        return self._held[self._process]
 
     def _create(self, directory: Path) -> int:
         """Locked before anybody can see it by its name: it never looks like that of a dead process."""
@@ -155,25 +214,76 @@ class Sessions:
             if modified < stale or number < len(dead) - FILES_MAX:
                 path.unlink(missing_ok=True)
 
-    @staticmethod
-    def _read(file: int | None, number: int) -> bytes:
-        try:
-            return b"" if file is None else os.pread(file, 1, number)
-        except OSError:
-            return b""
+
+def _write_byte(file: int, number: int, state: bytes) -> None:
+    """What has ended stays so: without the lock, a claim of one process could undo the end that another writes."""
+    fcntl.lockf(file, fcntl.LOCK_EX, 1, number)
+    try:
+        if os.pread(file, 1, number) != _ENDED:
+            os.pwrite(file, state, number)
+    finally:
+        fcntl.lockf(file, fcntl.LOCK_UN, 1, number)
 
 
-_STATES = {_ENDED: False}
+def _open_shared(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+
+
+def _take_over(file: int) -> bool:
+    """Hold the file of a dead process; False where somebody holds it. Who died with the process stays dead."""
+    while not take(file, timeout_seconds=0):
+        # Others who look hold it, too, for a moment, but not for themselves alone.
+        if _is_locked(file):
+            return False
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    try:
+        states = os.pread(file, os.fstat(file).st_size, 0)
+        os.pwrite(file, states.replace(_LIVE, _DIED), 0)
+    finally:
+        fcntl.lockf(file, fcntl.LOCK_UN)
+    return True
+
+
+def _shared_key(directory: Path) -> bytes:
+    path = directory / _KEY
+    with suppress(FileNotFoundError):
+        return _read_key(path)
+    make_directory(directory)
+    unfinished = directory / (secrets.token_hex(8) + _UNFINISHED)
+    file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, secrets.token_bytes(KEY_BYTES))
+        os.fsync(file)
+        # It appears whole or not at all, and never in the place of another.
+        with suppress(FileExistsError):
+            os.link(unfinished, path)
+    finally:
+        os.close(file)
+        unfinished.unlink(missing_ok=True)
+    return _read_key(path)
+
+
+def _read_key(path: Path) -> bytes:
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise OSError(0, f"{path} is damaged; delete it, and clients begin new sessions")
+    return key
 
 
 def _dead(directory: Path) -> Iterator[tuple[float, Path]]:
     """When they were last written, and where they are."""
     for path in directory.iterdir():
+        if path.name == _KEY:
+            continue
         with suppress(OSError):
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                # Shared, so that two who look at the same time do not take each other for the holder.
-                if take(file, shared=True, timeout_seconds=0):
+                if not _is_locked(file):
                     yield os.fstat(file).st_mtime, path
             finally:
                 os.close(file)
+
+
+def _is_locked(file: int) -> bool:
+    """Shared, so that two who look at the same time do not take each other for the holder."""
+    return not take(file, shared=True, timeout_seconds=0)

@@ -204,7 +204,7 @@ GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("L29, twice", "an answer of the policy server that says a thing twice is a no",
      "tests/policy/test_remote.py::test_an_answer_that_is_no_answer_is_a_no"),
     ("trailers", "what comes behind a body is no header",
-     "tests/server/test_protocol.py::test_trailers_are_no_headers"),
+     "tests/server/test_bounded_protocol.py::test_trailers_are_no_headers"),
     ("files, settings", "nothing that settings name is in reach of an agent, wherever it lies",
      "tests/journeys/test_files_stories.py::test_nothing_that_settings_name_is_in_reach_of_an_agent"),
     ("files, directories", "a directory is renamed or deleted if the policy agrees to everything in it",

@@ -8,78 +8,48 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-import msgspec
 import uvicorn
-from starlette.applications import Starlette
-from starlette.types import Scope
 from uvicorn.server import ServerState
 
-from tallystick.server.fast_path.http import Call, ShortCut, Way
-from tallystick.server.protocol import Protocol
-
-
-class Counted:
-    """The short cut, and how far requests came in it."""
-
-    def __init__(self, short_cut: ShortCut) -> None:
-        self._short_cut = short_cut
-        self.body_bytes_max = short_cut.body_bytes_max
-        self.admitted = 0
-        self.taken = 0
-
-    def way(self, scope: Scope) -> Way | None:
-        way = self._short_cut.way(scope)
-        return way and msgspec.structs.replace(way, begin=lambda *given: self._begin(way, *given))
-
-    def admit(self, way: Way) -> Scope | None:
-        admitted = self._short_cut.admit(way)
-        self.admitted += admitted is not None
-        return admitted
-
-    def _begin(self, way: Way, admitted: Scope, body: bytes) -> Call | None:
-        call = way.begin(admitted, body)
-        self.taken += call is not None
-        return call
+from tallystick.server.bounded_protocol import BoundedProtocol, Bounds, Connections, counted
+from tallystick.server.front import HttpFront
 
 
 class Served:
-    def __init__(self, app: Starlette, **settings: Any) -> None:
-        self._config = uvicorn.Config(app, ws="none", log_config=None, access_log=False, **settings)
+    def __init__(self, app: HttpFront, bounds: Bounds) -> None:
+        self._config = uvicorn.Config(counted(app), ws="none", log_config=None, access_log=False)
         self._config.load()
         self.state = ServerState()
         self.state.default_headers = [(b"date", b"today")]
-        self.short_cut = Counted(app.state.short_cut)
+        self.connections = Connections(bounds)
+        self.opened: list[Connection] = []
 
-    def connect(self, *, short: bool = True) -> Connection:
-        """Without `short` all of it is uvicorn's."""
-        protocol = Protocol(
-            config=self._config,
-            server_state=self.state,
-            app_state={},
-            _loop=asyncio.get_running_loop(),
-            short_cut=cast(ShortCut, self.short_cut) if short else None,
+    def connect(self) -> Connection:
+        protocol = self.connections.protocol(
+            config=self._config, server_state=self.state, app_state={}, _loop=asyncio.get_running_loop()
         )
-        return Connection(protocol)
+        self.opened.append(Connection(protocol))
+        return self.opened[-1]
 
 
 @asynccontextmanager
-async def running(app: Starlette, **settings: Any) -> AsyncIterator[Served]:
-    async with app.router.lifespan_context(app):
-        served = Served(app, **settings)
+async def running(app: HttpFront, bounds: Bounds | None = None) -> AsyncIterator[Served]:
+    async with app.run():
+        served = Served(app, bounds or Bounds())
         yield served
-        for protocol in list(served.state.connections):
-            cast(Protocol, protocol).connection_lost(None)
+        for connection in served.opened:
+            connection.drop()
 
 
 class Connection:
     """The client's end, and the transport of the server's."""
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: BoundedProtocol) -> None:
         self.protocol = protocol
         self.heard = b""
         self.is_closed = False
+        self.unread: list[bytes] = []
         self._is_paused = False
-        self._unread: list[bytes] = []
         self._change = asyncio.Event()
         protocol.connection_made(cast(asyncio.Transport, self))
 
@@ -87,11 +57,9 @@ class Connection:
 
     def say(self, *packets: bytes) -> None:
         for packet in packets:
-            if self.is_closed:
-                return
-            if self._is_paused:
-                self._unread.append(packet)
-            elif packet:
+            if self._is_paused or self.unread:
+                self.unread.append(packet)
+            elif packet and not self.is_closed:
                 self.protocol.data_received(packet)
 
     async def hear(self, answers: int) -> bytes:
@@ -101,12 +69,10 @@ class Connection:
             await self._change.wait()
         return self.heard
 
-    async def closed(self) -> bytes:
-        return await self.hear(1_000_000)
-
     def drop(self) -> None:
-        self.is_closed = True
-        self.protocol.connection_lost(ConnectionResetError())
+        if not self.is_closed:
+            self.is_closed = True
+            self.protocol.connection_lost(ConnectionResetError())
 
     # -- for the protocol
 
@@ -120,6 +86,8 @@ class Connection:
             self.is_closed = True
             self._change.set()
             asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    abort = close
 
     def is_closing(self) -> bool:
         return self.is_closed
@@ -135,26 +103,29 @@ class Connection:
         return {"sockname": ("127.0.0.1", 80), "peername": ("127.0.0.1", 1)}.get(name, default)
 
     def _deliver(self) -> None:
-        while self._unread and not self._is_paused and not self.is_closed:
-            self.protocol.data_received(self._unread.pop(0))
+        while self.unread and not self._is_paused and not self.is_closed:
+            self.protocol.data_received(self.unread.pop(0))
 
 
 _STATUS = re.compile(rb"HTTP/1\.1 (\d+)[^\r]*\r\n")
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 
 
-def count_answers(heard: bytes) -> int:
-    """Whole ones; `100 Continue` is none."""
-    count = at = 0
+def statuses(heard: bytes) -> list[int]:
+    """Of whole answers; `100 Continue` is none."""
+    found: list[int] = []
+    at = 0
     while (end := heard.find(b"\r\n\r\n", at)) >= 0:
         status = _STATUS.match(heard, at)
         assert status is not None, heard[at : at + 200]
         length = _LENGTH.search(heard, at, end + 2)
-        if status[1] == b"100":
-            at = end + 4
-            continue
         at = end + 4 + (int(length[1]) if length else 0)
         if at > len(heard):
             break
-        count += 1
-    return count
+        if status[1] != b"100":
+            found.append(int(status[1]))
+    return found
+
+
+def count_answers(heard: bytes) -> int:
+    return len(statuses(heard))

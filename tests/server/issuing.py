@@ -14,8 +14,8 @@ from urllib.parse import parse_qs
 import httpx2
 from joserfc.jwk import ECKey, RSAKey
 from joserfc.jws import JWSRegistry
-from starlette.applications import Starlette
 
+from tallystick.server.front import HttpFront
 from tallystick.server.http import http_app
 from tallystick.server.oauth import principal_of
 from tallystick.server.oauth.guard import Admission, build_admission
@@ -82,10 +82,10 @@ class Issuer:
         async with self.client_of(self.app(**settings)) as http:
             yield http
 
-    def client_of(self, app: Starlette) -> httpx2.AsyncClient:
+    def client_of(self, app: HttpFront) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=HERE)
 
-    def app(self, **settings: Any) -> Starlette:
+    def app(self, **settings: Any) -> HttpFront:
         return http_app(offer(principal_of=principal_of), admission=self.admission(**settings))
 
     def claims(self, **changes: Any) -> dict[str, Any]:

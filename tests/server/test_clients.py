@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,10 @@ from typing import Any
 import pytest
 from mcp.client import Client
 from mcp.client.sse import sse_client
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import Implementation
 
-from tallystick.server import mcp
 from tallystick.server.http import http_app
+from tallystick.server.limits import SessionQuota
 from tallystick.server.oauth import principal_of
 from tallystick.sessions import Sessions
 from tests.server import sample
@@ -93,7 +91,7 @@ def test_a_session_over_stdio_ends_with_its_input(fast_path: bool, tmp_path: Pat
         sessions.claims(begun[-1])
         return begun[-1]
 
-    sessions.begin = watched  # type: ignore[method-assign]  # as if it claimed something at once
+    sessions.begin = watched  # type: ignore[method-assign,assignment]  # as if it claimed something at once
     talk([hello("x"), INITIALIZED], [authorization(1)], fast_path=fast_path, served=served)
     assert [Sessions(tmp_path).is_alive(each) for each in begun] == [False]
 
@@ -193,40 +191,24 @@ async def test_nobody_ends_the_session_of_another(fast_path: bool, tmp_path: Pat
         assert (told.status, sessions.is_alive(session)) == (404, True)
 
 
-class Noted(Sessions):
-    """Tells when a session is forgotten."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self.forgot = asyncio.Event()
-
-    def forget(self, session: str) -> None:
-        super().forget(session)
-        self.forgot.set()
-
-
 async def test_of_a_session_that_expired_or_was_shut_down_with_the_server_nobody_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    managers: list[Any] = []
-
-    class Kept(StreamableHTTPSessionManager):
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            managers.append(self)
-
-    monkeypatch.setattr(mcp, "TEND_SECONDS", 0.01)
-    monkeypatch.setattr(mcp, "StreamableHTTPSessionManager", Kept)
-    sessions, elsewhere = Noted(tmp_path), Sessions(tmp_path)
-    application = Application(http_app(sample.offer(sessions=sessions), hosts=["memory.example"]))
+    sessions, elsewhere = Sessions(tmp_path), Sessions(tmp_path)
+    quota = SessionQuota(now=lambda: clock[0])
+    clock = [0.0]
+    front = http_app(sample.offer(sessions=sessions, session_quota=quota), hosts=["memory.example"])
+    application = Application(front)
     async with application.run():
-        for name in ("expired", "open"):
-            await application.open_session(name, "2025-11-25")
-        (_, expired), (_, left) = [await said(application, in_session(name)) for name in ("expired", "open")]
+        await application.open_session("expired", "2025-11-25")
+        _, expired = await said(application, in_session("expired"))
+        clock[0] = 86_399.0
+        await application.open_session("open", "2025-11-25")
+        _, left = await said(application, in_session("open"))
         for each in (expired, left):
             sessions.claims(each)
-        managers[0]._server_instances[application.sessions["expired"]].idle_scope.cancel()
-        await sessions.forgot.wait()
+        clock[0] = 86_400.0
+        front.sessions.expire()
         assert (elsewhere.is_alive(expired), elsewhere.is_alive(left)) == (None, True)
     sessions.close()
     assert (elsewhere.is_alive(expired), elsewhere.is_alive(left)) == (None, None)

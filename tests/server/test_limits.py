@@ -10,7 +10,7 @@ from tallystick.errors import InvalidArgument, LimitExceeded
 from tallystick.policy import Principal
 from tallystick.server import limits
 from tallystick.server.answers import status_of
-from tallystick.server.limits import Quota, Quotas, read_overrides
+from tallystick.server.limits import Quota, Quotas, SessionQuota, read_overrides
 
 ACME, GLOBEX = Principal("alice", "acme"), Principal("bob", "globex")
 
@@ -112,3 +112,46 @@ def test_a_quota_that_cannot_be_read_is_refused(text: str) -> None:
 def test_overrides_are_read_per_tenant() -> None:
     expected: dict[str, Any] = {"acme": Quota(5000, 50_000), "small": Quota(1, 0)}
     assert read_overrides(["acme=5000/50000", "small=1/0"]) == expected
+
+
+def test_a_subjects_own_sessions_make_room_those_first_that_were_never_used() -> None:
+    clock = [0.0]
+    quota = SessionQuota(3, 5, now=lambda: clock[0])
+    for id in ("used", "first", "second"):
+        assert quota.make_room("acme", "ada") == []
+        quota.add("acme", "ada", id)
+    quota.use("acme", "ada", "used")
+    quota.use("acme", "ada", "elsewhere")
+    assert quota.make_room("acme", "ada") == ["first"]
+    quota.add("acme", "ada", "third")
+    for id in ("second", "third"):
+        quota.use("acme", "ada", id)
+    with pytest.raises(LimitExceeded) as refused:
+        quota.make_room("acme", "ada")
+    assert refused.value.details == {"retry_after": 60, "status": 429}
+    clock[0] = 59.0
+    quota.use("acme", "ada", "used")
+    clock[0] = 60.0
+    assert quota.make_room("acme", "ada") == ["second"]
+
+
+def test_sessions_of_others_make_no_room() -> None:
+    quota = SessionQuota(3, 2, now=lambda: 0.0)
+    for subject in ("ada", "bob"):
+        quota.add("acme", subject, subject)
+    assert quota.make_room("other", "eve") == []
+    with pytest.raises(LimitExceeded):
+        quota.make_room("acme", "eve")
+    assert quota.make_room("acme", "ada") == ["ada"]
+    assert quota.make_room("acme", "eve") == []
+
+
+def test_sessions_that_nobody_used_for_long_count_no_longer() -> None:
+    clock = [0.0]
+    quota = SessionQuota(now=lambda: clock[0])
+    quota.add("acme", "ada", "old")
+    clock[0] = 5.0
+    quota.add("acme", "ada", "new")
+    clock[0] = 10.0
+    assert quota.expire(10.0) == ["old"]
+    assert quota.expire(10.0) == []

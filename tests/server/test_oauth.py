@@ -370,7 +370,7 @@ async def test_a_session_is_served_only_to_whom_it_belongs() -> None:
         issuer.claims(tenant_id="acme"),
         issuer.claims(client_id="another program"),
     ]
-    async with app.router.lifespan_context(app), issuer.client_of(app) as http:
+    async with app.run(), issuer.client_of(app) as http:
         alice = {**ACCEPT, **bearer(issuer.token())}
         session = (await http.post("/mcp", json=hello, headers=alice)).headers["mcp-session-id"]
         named = {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}

@@ -173,7 +173,7 @@ async def test_the_issuer_is_asked_before_the_first_caller_comes(monkeypatch: py
 
     monkeypatch.setattr(issuer, "answer", answer)
     app = issuer.app()
-    async with app.router.lifespan_context(app):
+    async with app.run():
         await asked.wait()
 
 

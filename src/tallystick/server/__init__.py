@@ -17,7 +17,7 @@ from tallystick.sessions import Sessions
 
 if TYPE_CHECKING:
     from tallystick.server.dispatch import Tools
-    from tallystick.server.limits import Quotas
+    from tallystick.server.limits import Quotas, SessionQuota
     from tallystick.store import Store
 
 ToolNames = Literal["auto", "dotted", "underscore"]
@@ -49,6 +49,9 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     sessions: Sessions = msgspec.field(default_factory=Sessions)
     names_clients: bool = False
     """Whether a client's own name says who writes: where nothing else does (X7)."""
+    session_seconds: float = 86_400.0
+    """How long a session over HTTP lasts at most."""
+    session_quota: SessionQuota | None = None
     quotas: Quotas | None = None
     """What each tenant may ask for in a minute; None where nobody is counted."""
     name: str = "tallystick"
@@ -70,10 +73,10 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
             self.quotas.check(principal, writes=writes)
         if client is NOBODY:
             return principal
-        name = client.name if self.names_clients and _is_name(client.name) else None
+        name = client.name if self.names_clients and is_name(client.name) else None
         return msgspec.structs.replace(principal, actor=name or principal.actor, session=client.session)
 
 
-def _is_name(said: str | None) -> bool:
+def is_name(said: str | None) -> bool:
     """Anything can be said in a handshake. What is no name counts as not said."""
     return said is not None and len(said) <= _NAME_LENGTH_MAX and said.isprintable() and bool(said.strip())

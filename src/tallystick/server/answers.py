@@ -56,6 +56,11 @@ Reply = tuple[int, bytes, tuple[Header, ...]]
 """Status, JSON, and what headers there are besides its length and its kind."""
 
 
+def retry_after(details: Mapping[str, Any]) -> tuple[Header, ...]:
+    seconds = details.get("retry_after")
+    return ((b"retry-after", b"%d" % seconds),) if isinstance(seconds, int) else ()
+
+
 async def send_json(send: Send, status: int, body: bytes, *headers: Header) -> None:
     """What is encoded already, without the detour of a Response."""
     length = (b"content-length", b"%d" % len(body))

@@ -8,29 +8,26 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.routing import Route
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp
 
 from tallystick.server import Offer
-from tallystick.server.fast_path.http import FastPath, FastPathEndpoint, ShortCut
-from tallystick.server.guards import BodyGuard, BugGuard, NameGuard, Names, PageGuard
+from tallystick.server.bounded_protocol import Bounds, Connections, counted
+from tallystick.server.front import MCP_PATH, MESSAGES_PATH, SSE_PATH, HttpFront, tend
+from tallystick.server.guards import Names
+from tallystick.server.http_sessions import HttpSessions
 from tallystick.server.mcp import http_transports
-from tallystick.server.protocol import Protocol
 from tallystick.server.rest import not_served, rest_calls, rest_routes
 
 if TYPE_CHECKING:
     from tallystick.server.oauth.guard import Admission
 
-MCP_PATH, SSE_PATH, MESSAGES_PATH = "/mcp", "/sse", "/messages/"
-RPC_PATHS = frozenset({MCP_PATH, MESSAGES_PATH})
 GRACE_SECONDS = 3
-_LOOPBACK_ORIGIN = r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?"
 
 
 def http_app(
@@ -41,81 +38,70 @@ def http_app(
     admission: Admission | None = None,
     more: Sequence[Route] = (),
     fast_path: bool = True,
-) -> Starlette:
+) -> HttpFront:
     """`hosts` are the names, besides loopback, that clients may call us by; `origins` the web pages that may.
 
     With an `admission` nobody is answered without a token, and `offer.principal_of` should be that of `oauth`.
     Without the `fast_path` everything takes the long way: the answers are the same.
     """
-    doors = http_transports(offer, messages_path=MESSAGES_PATH)
-    names = Names(hosts=[*hosts, admission.host] if admission is not None else hosts, origins=origins)
-    fast, direct = FastPath(offer, doors.protocols), rest_calls(offer)
+    transports = http_transports(offer, messages_path=MESSAGES_PATH)
+    sessions = HttpSessions(offer.sessions, quota=offer.session_quota, seconds=offer.session_seconds)
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Router) -> AsyncIterator[None]:
         async with AsyncExitStack() as running:
             if admission is not None:
                 await running.enter_async_context(admission.run())
-            await running.enter_async_context(doors.run())
+            await running.enter_async_context(transports.run())
+            tending = asyncio.create_task(tend(sessions))
             yield
+            tending.cancel()
 
-    app = Starlette(
-        routes=[
-            Route(MCP_PATH, _Endpoint(doors.streamable), methods=["GET", "POST", "DELETE"]),
-            Route(SSE_PATH, _Endpoint(doors.sse), methods=["GET"]),
-            Route(MESSAGES_PATH, _Endpoint(doors.messages), methods=["POST"]),
+    router = Router(
+        [
+            # Never reached by these methods: for whoever tries another one.
+            Route(MCP_PATH, _Endpoint(transports.streamable), methods=["POST", "DELETE"]),
+            Route(SSE_PATH, _Endpoint(transports.sse), methods=["GET"]),
+            Route(MESSAGES_PATH, _Endpoint(transports.messages), methods=["POST"]),
             *rest_routes(offer, admission),
             *more,
             *(admission.routes() if admission is not None else []),
         ],
-        middleware=[
-            Middleware(BugGuard),
-            Middleware(NameGuard, names=names, rpc=RPC_PATHS),
-            Middleware(
-                PageGuard,
-                allow_origins=list(origins),
-                allow_origin_regex=_LOOPBACK_ORIGIN,
-                allow_methods=["GET", "POST", "DELETE"],
-                allow_headers=["*"],
-                expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
-            ),
-            # Before the guard of bodies: of a caller who is not known nothing is read.
-            *([admission.middleware()] if admission is not None else []),
-            Middleware(BodyGuard, bytes_max=offer.body_bytes_max, rpc=RPC_PATHS),
-            # Innermost: which lane a request takes is chosen when all guards are behind it.
-            *([Middleware(FastPathEndpoint, fast_path=fast, path=MCP_PATH, direct=direct)] if fast_path else []),
-        ],
-        exception_handlers={HTTPException: not_served},
         lifespan=lifespan,
     )
-    if fast_path:
-        app.state.short_cut = ShortCut(
-            fast,
-            path=MCP_PATH,
-            direct=direct,
-            names=names,
-            admission=admission,
-            body_bytes_max=offer.body_bytes_max,
-        )
-    return app
+    return HttpFront(
+        offer,
+        ExceptionMiddleware(router, {HTTPException: not_served}),
+        run=lambda: lifespan(router),
+        sdk=transports.streamable,
+        protocols=transports.protocols,
+        sessions=sessions,
+        names=Names(hosts=[*hosts, admission.host] if admission is not None else hosts, origins=origins),
+        origins=origins,
+        admission=admission,
+        direct=rest_calls(offer),
+        fast_path=fast_path,
+    )
 
 
 async def run_http(
-    app: Starlette,
+    app: ASGIApp,
     *,
     host: str,
     port: int,
     announce: Callable[[str, int], None],
     access_log: bool = False,
     tls: ssl.SSLContext | None = None,
+    bounds: Bounds | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `announce` is told the real address once connections are accepted.
 
     Raises OSError when the address can't be had, RuntimeError when the application does not start.
     """
+    connections = Connections(bounds or Bounds())
     config = uvicorn.Config(
-        app,
-        http=cast(type[asyncio.Protocol], partial(Protocol, short_cut=_short_cut(app))),
+        counted(app),
+        http=cast(type[asyncio.Protocol], connections.protocol),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -125,12 +111,11 @@ async def run_http(
         ssl_context_factory=None if tls is None else lambda config, default: tls,
     )
     listening = await _listen(host, port)
-    await _Server(config, announce).serve(sockets=listening)
-
-
-def _short_cut(app: Any) -> ShortCut | None:
-    """Only an application that was built with guards and a lane has one."""
-    return getattr(getattr(app, "state", None), "short_cut", None)
+    watching = asyncio.create_task(connections.watch())
+    try:
+        await _Server(config, announce).serve(sockets=listening)
+    finally:
+        watching.cancel()
 
 
 class _Server(uvicorn.Server):

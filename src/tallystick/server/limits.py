@@ -1,7 +1,7 @@
-"""The quotas: how many writes and reads a minute each tenant may ask for.
+"""The quotas: how many writes and reads a minute each tenant may ask for, and how many sessions may be open.
 
-A leaky bucket kept as one number (GCRA): the moment up to which a tenant has used its share.
-A whole minute's share may come at once, then it flows on evenly. Counted per process.
+Calls are a leaky bucket kept as one number (GCRA): the moment up to which a tenant has used its share.
+A whole minute's share may come at once, then it flows on evenly. All is counted per process.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from tallystick.policy import Principal
 
 WINDOW_SECONDS = 60.0
 _TENANTS_BEFORE_SWEEP = 10_000
+SESSIONS_PER_SUBJECT = 1_000
+SESSIONS_PER_TENANT = 10_000
+SESSION_IDLE_SECONDS = 60.0
+"""After so long without a call a session may be ended to make room for another of the same subject."""
 
 
 class Quota(msgspec.Struct, frozen=True):
@@ -60,6 +64,88 @@ class Quotas:
     def _sweep(self, now: float) -> None:
         """Whoever has nothing used up is as good as unknown."""
         self._used_until = {key: until for key, until in self._used_until.items() if until > now}
+
+
+class _Subject(msgspec.Struct):
+    """The sessions of one: id to when it was last used, the longest unused first."""
+
+    unused: dict[str, float] = {}
+    """Begun, and never called in."""
+    used: dict[str, float] = {}
+
+
+class SessionQuota:
+    """How many sessions a subject, and a tenant, may have begun here. The caller's own idle ones make room."""
+
+    def __init__(
+        self,
+        per_subject: int = SESSIONS_PER_SUBJECT,
+        per_tenant: int = SESSIONS_PER_TENANT,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._per_subject = per_subject
+        self._per_tenant = per_tenant
+        self._now = now
+        self._tenants: dict[str, dict[str, _Subject]] = {}
+
+    def make_room(self, tenant: str, subject: str) -> list[str]:
+        """The sessions to end so that the subject may have one more; they count no longer. Raises LimitExceeded."""
+        mine = self._tenants.get(tenant, {}).get(subject, _Subject())
+        excess = max(_count(mine) + 1 - self._per_subject, self._count_tenant(tenant) + 1 - self._per_tenant)
+        idle_since = self._now() - SESSION_IDLE_SECONDS
+        idle = [*mine.unused, *(id for id, at in mine.used.items() if at <= idle_since)]
+        if excess > len(idle):
+            raise LimitExceeded(
+                "too many sessions are in use; end some, or wait",
+                code="RATE_LIMITED",
+                details={"retry_after": math.ceil(SESSION_IDLE_SECONDS), "status": 429},
+            )
+        ended = idle[: max(excess, 0)]
+        for id in ended:
+            self.remove(tenant, subject, id)
+        return ended
+
+    def add(self, tenant: str, subject: str, id: str) -> None:
+        self._tenants.setdefault(tenant, {}).setdefault(subject, _Subject()).unused[id] = self._now()
+
+    def use(self, tenant: str, subject: str, id: str) -> None:
+        mine = self._tenants.get(tenant, {}).get(subject)
+        if mine is None or (id not in mine.used and mine.unused.pop(id, None) is None):
+            return
+        mine.used.pop(id, None)  # to the end of the order
+        mine.used[id] = self._now()
+
+    def remove(self, tenant: str, subject: str, id: str) -> None:
+        subjects = self._tenants.get(tenant, {})
+        mine = subjects.get(subject, _Subject())
+        mine.unused.pop(id, None)
+        mine.used.pop(id, None)
+        if not _count(mine):
+            subjects.pop(subject, None)
+        if not subjects:
+            self._tenants.pop(tenant, None)
+
+    def expire(self, seconds: float) -> list[str]:
+        """Those that nobody used for so long; they count no longer."""
+        before = self._now() - seconds
+        stale = [
+            (tenant, subject, id)
+            for tenant, subjects in self._tenants.items()
+            for subject, mine in subjects.items()
+            for id, at in (*mine.unused.items(), *mine.used.items())
+            if at <= before
+        ]
+        for each in stale:
+            self.remove(*each)
+        return [id for _, _, id in stale]
+
+    def _count_tenant(self, tenant: str) -> int:
+        return sum(_count(each) for each in self._tenants.get(tenant, {}).values())
+
+
+def _count(subject: _Subject) -> int:
+    return len(subject.unused) + len(subject.used)
 
 
 def read_overrides(texts: Sequence[str]) -> dict[str, Quota]:

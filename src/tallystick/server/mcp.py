@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import Any
 
@@ -19,13 +18,12 @@ import anyio
 import mcp_types as types
 import msgspec
 import orjson
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
@@ -34,7 +32,7 @@ from mcp_types.methods import validate_client_request
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tallystick.errors import NotFound
 from tallystick.server import Client, Offer
@@ -42,6 +40,7 @@ from tallystick.server.dispatch import Done, OfferedTool, Outcome, Refused, brok
 from tallystick.server.fast_path import HANDSHAKE, Era, rpc_error
 from tallystick.server.fast_path.http import Protocols
 from tallystick.server.fast_path.stdio import StdioFastPath
+from tallystick.server.http_sessions import SCOPE_SESSION, Session
 from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from tallystick.server.listing import FRESH_MILLISECONDS, TITLE, Listing
 from tallystick.server.oauth import SCOPE_KEY, Identity
@@ -51,10 +50,6 @@ from tallystick.telemetry import tracing
 logger = logging.getLogger(__name__)
 
 Context = ServerRequestContext[Any, Any]
-
-TEND_SECONDS = 60.0
-TOUCH_SECONDS = 1.0
-"""A session may be forgotten that much earlier than promised."""
 
 _NO_HEADERS = Headers()
 
@@ -177,7 +172,7 @@ class Peer:
 
 
 class HttpTransports(msgspec.Struct, frozen=True):
-    """ASGI applications, served while `run()` is entered. None of them checks Host or Origin: `guards` does."""
+    """ASGI applications, served while `run()` is entered. Names, tokens and sessions are checked by `front`."""
 
     run: Callable[[], AbstractAsyncContextManager[None]]
     streamable: ASGIApp
@@ -187,10 +182,12 @@ class HttpTransports(msgspec.Struct, frozen=True):
 
 
 def http_transports(offer: Offer, *, messages_path: str) -> HttpTransports:
-    sessions, listing = _Sessions(offer), Listing(offer)
-    server = mcp_server(offer, begun=sessions.see, client_of=sessions.client_of, listing=listing)
-    manager = StreamableHTTPSessionManager(server, json_response=True, max_request_body_size=offer.body_bytes_max)
-    sessions.follow(manager)
+    listing = Listing(offer)
+    server = mcp_server(offer, client_of=_client_over_http, listing=listing)
+    # Stateless, since sessions are our own (`http_sessions`): any process may be asked next.
+    manager = StreamableHTTPSessionManager(
+        server, json_response=True, stateless=True, max_request_body_size=offer.body_bytes_max
+    )
     transport = SseServerTransport(messages_path, max_request_body_size=offer.body_bytes_max)
 
     async def sse(scope: Scope, receive: Receive, send: Send) -> None:
@@ -203,118 +200,17 @@ def http_transports(offer: Offer, *, messages_path: str) -> HttpTransports:
             # A connection that broke says nothing of its client.
             offer.sessions.forget(session)
 
-    @asynccontextmanager
-    async def run() -> AsyncIterator[None]:
-        async with manager.run():
-            tending = asyncio.create_task(sessions.tend())
-            try:
-                yield
-            finally:
-                tending.cancel()
-
     return HttpTransports(
-        run,
-        _owned(sessions.ending(manager.handle_request)),
+        manager.run,
+        manager.handle_request,
         _owned(sse),
         _owned(transport.handle_post_message),
         Protocols(
             handshake=frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS),
             modern={version.encode(): _modern_era(server) for version in MODERN_PROTOCOL_VERSIONS},
             envelope=_is_envelope,
-            sessions=sessions,
         ),
     )
-
-
-class _Sessions:
-    """The manager's sessions, for the fast path. It has no public word for them, so this reads its private ones;
-    where they are missing the fast path finds no session, and the SDK answers."""
-
-    def __init__(self, offer: Offer) -> None:
-        self._offer = offer
-        self._open: Mapping[str, StreamableHTTPServerTransport] = {}
-        self._owners: Mapping[str, AuthorizationContext] = {}
-        self._clients: dict[StreamableHTTPServerTransport, Client] = {}
-        """Of those that are introduced."""
-
-    def follow(self, manager: StreamableHTTPSessionManager) -> None:
-        self._open = getattr(manager, "_server_instances", {})
-        self._owners = getattr(manager, "_session_owners", {})
-
-    def see(self, context: Context) -> None:
-        """A session is introduced once its server knows the client: `initialize` can fail and leave it open."""
-        if context.request is None or context.session.client_params is None:
-            return
-        transport = self._open.get(context.request.headers.get(MCP_SESSION_ID_HEADER, ""))
-        if transport is not None and transport not in self._clients:
-            self._clients[transport] = Client(_client_name(context), self._offer.sessions.begin())
-
-    def client_of(self, context: Context) -> Client:
-        """In the modern era a client has a name and no session."""
-        id = context.request.headers.get(MCP_SESSION_ID_HEADER, "") if context.request is not None else ""
-        transport = self._open.get(id) if context.protocol_version not in MODERN_PROTOCOL_VERSIONS else None
-        known = self._clients.get(transport) if transport is not None else None
-        return known or _sessionless(context)
-
-    def client(self, session: StreamableHTTPServerTransport) -> Client:
-        return self._clients[session]
-
-    def ending(self, app: ASGIApp) -> ASGIApp:
-        """A client that deletes its session has ended it by the time that it is told so."""
-
-        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-            transport = self._open.get(_session_id(scope)) if scope["method"] == "DELETE" else None
-
-            async def tell(message: Message) -> None:
-                if transport is not None and transport.is_terminated:
-                    self._leave(transport, self._offer.sessions.end)
-                await send(message)
-
-            await app(scope, receive, tell if transport is not None else send)
-
-        return serve
-
-    async def tend(self) -> None:
-        """Those that expired, or broke, told nobody."""
-        while True:
-            await asyncio.sleep(TEND_SECONDS)
-            for transport in [each for each in self._clients if each.is_terminated]:
-                self._leave(transport, self._offer.sessions.forget)
-
-    def _leave(self, transport: StreamableHTTPServerTransport, leave: Callable[[str], None]) -> None:
-        client = self._clients.pop(transport, None)
-        if client is not None and client.session is not None:
-            leave(client.session)
-
-    def find(self, id: bytes, identity: Identity | None) -> StreamableHTTPServerTransport | None:
-        name = id.decode("latin-1")
-        transport = self._open.get(name)
-        if transport is None or transport not in self._clients or transport.is_terminated:
-            return None
-        if transport.idle_scope is None or transport.idle_scope.cancel_called:
-            return None
-        return transport if _context_of(identity) == self._owners.get(name) else None
-
-    def is_open(self, id: bytes) -> bool:
-        return id.decode("latin-1") in self._open
-
-    def touch(self, session: StreamableHTTPServerTransport) -> None:
-        """Held and let go at once. Seldom told to the session: each time a timer is made anew."""
-        if session.idle_scope is not None and session._idle_timeout is not None:
-            deadline = asyncio.get_running_loop().time() + session._idle_timeout
-            if session.idle_scope.deadline < deadline - TOUCH_SECONDS:
-                session.idle_scope.deadline = deadline
-
-    def hold(self, session: StreamableHTTPServerTransport) -> None:
-        """As its own `handle_request` does."""
-        assert session.idle_scope is not None
-        session._requests_in_flight += 1
-        session.idle_scope.deadline = math.inf
-
-    def release(self, session: StreamableHTTPServerTransport) -> None:
-        session._requests_in_flight -= 1
-        if not session._requests_in_flight and session.idle_scope is not None and session._idle_timeout is not None:
-            session.idle_scope.deadline = asyncio.get_running_loop().time() + session._idle_timeout
 
 
 def _modern_era(server: Server[Any]) -> Era:
@@ -336,18 +232,6 @@ def _is_envelope(reserved: bytes) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def _context_of(identity: Identity | None) -> AuthorizationContext | None:
-    if identity is None:
-        return None
-    principal = identity.principal
-    return _owner_context(identity.issuer, identity.client, principal.tenant, principal.actor)
-
-
-@lru_cache(maxsize=10_000)
-def _owner_context(issuer: str, client: str, tenant: str, actor: str) -> AuthorizationContext:
-    return authorization_context(_owner(issuer, client, tenant, actor))
 
 
 def _owned(app: ASGIApp) -> ASGIApp:
@@ -372,13 +256,22 @@ def _owner(issuer: str, client: str, tenant: str, actor: str) -> AuthenticatedUs
     )
 
 
-def _session_id(scope: Scope) -> str:
-    return Headers(scope=scope).get(MCP_SESSION_ID_HEADER, "")
-
-
 def _client_name(context: Context) -> str | None:
+    session = _session(context)
+    if session is not None:
+        return session.client
     client = context.session.client_params
     return client.client_info.name if client is not None else None
+
+
+def _client_over_http(context: Context) -> Client:
+    """In the modern era a client has a name and no session."""
+    session = _session(context)
+    return _sessionless(context) if session is None else session.said()
+
+
+def _session(context: Context) -> Session | None:
+    return None if context.request is None else context.request.scope.get(SCOPE_SESSION)
 
 
 def _sessionless(context: Context) -> Client:
@@ -430,7 +323,8 @@ class _PlainErrors:
 
 def _check_introduced(context: Context) -> None:
     is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
-    if context.method.startswith("tools/") and not is_modern and context.session.client_params is None:
+    is_known = context.session.client_params is not None or _session(context) is not None
+    if context.method.startswith("tools/") and not is_modern and not is_known:
         raise MCPError(INVALID_REQUEST, "Invalid Request: send 'initialize' first")
 
 

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from tallystick.errors import NotFound
 from tallystick.policy import Principal
 from tallystick.server import Offer
-from tallystick.server.answers import Header, Reply, json_answer, send_json, status_of
+from tallystick.server.answers import Reply, json_answer, retry_after, send_json, status_of
 from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, call
 from tallystick.server.guards import BODY_KEY, Headers, find_header
 from tallystick.server.jsonrpc import WireFault, parse
@@ -112,14 +112,9 @@ def _refused(outcome: Outcome) -> Reply:
             return 200, outcome.encoded, ()
         case Refused(error, shape):
             problems = {"validation_errors": outcome.problems} if outcome.problems else {}
-            return status_of(error), orjson.dumps({**shape, **problems}), _retry_after(error.details)
+            return status_of(error), orjson.dumps({**shape, **problems}), retry_after(error.details)
         case Broken(error_id):
             return _refusal(500, "INTERNAL_ERROR", "a bug of ours; name the id when you report it", error_id=error_id)
-
-
-def _retry_after(details: dict[str, Any]) -> tuple[Header, ...]:
-    seconds = details.get("retry_after")
-    return ((b"retry-after", b"%d" % seconds),) if isinstance(seconds, int) else ()
 
 
 def _refusal(status: int, code: str, message: str, **more: Any) -> Reply:

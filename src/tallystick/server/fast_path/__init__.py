@@ -51,7 +51,7 @@ class RpcError(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
-_MESSAGE = {"jsonrpc", "id", "method", "params"}
+MESSAGE = {"jsonrpc", "id", "method", "params"}
 _PARAMS = {"name", "arguments", "_meta"}
 
 
@@ -61,7 +61,7 @@ def find_call(message: dict[str, Any], tools: Tools, envelope: Callable[[bytes],
     `envelope` judges the reserved members of `_meta`, which every request has in the modern era and none before.
     """
     params = message.get("params")
-    if message.get("method") != "tools/call" or len(message) != 4 or message.keys() != _MESSAGE or params is None:
+    if message.get("method") != "tools/call" or len(message) != 4 or message.keys() != MESSAGE or params is None:
         return None
     name, arguments = params.get("name"), params.get("arguments", _NONE)
     if type(name) is not str or type(arguments) is not dict or not params.keys() <= _PARAMS:

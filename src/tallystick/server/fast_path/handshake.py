@@ -35,7 +35,7 @@ class Handshake:
     def __init__(self, offer: Offer, fast_path: StdioFastPath) -> None:
         self._listing = Listing(offer)
         self._fast_path = fast_path
-        self._server = {"name": offer.name, "title": TITLE, "version": offer.version}
+        self._server = server_info(offer)
         self._client: str | None = None
         self._said: list[Message] = []
         self._era: Era | None = None
@@ -79,17 +79,11 @@ class Handshake:
         return self._modern_result(message["method"], params)
 
     def _shake_hands(self, message: Message, params: Params) -> Result | None:
-        hello = _find(params, _Hello)
-        if hello is None or hello.protocol_version not in HANDSHAKE_VERSIONS:
-            return None
-        self._client = hello.client_info.name
-        self._begin(HANDSHAKE, message)
-        return {
-            "protocolVersion": hello.protocol_version,
-            "capabilities": CAPABILITIES,
-            "serverInfo": self._server,
-            "instructions": self._listing.instructions,
-        }
+        result = hello_result(params, self._listing, self._server)
+        if result is not None:
+            self._client = params["clientInfo"]["name"]
+            self._begin(HANDSHAKE, message)
+        return result
 
     def _begin(self, era: Era, said: Message) -> None:
         self._said.append(said)
@@ -125,6 +119,23 @@ class Handshake:
                 client = envelope.client_info.name if envelope.client_info else None
                 return {**complete, "tools": self._listing.tools(client), "ttlMs": FRESH_MILLISECONDS}
         return None
+
+
+def server_info(offer: Offer) -> dict[str, Any]:
+    return {"name": offer.name, "title": TITLE, "version": offer.version}
+
+
+def hello_result(params: Params, listing: Listing, server: dict[str, Any]) -> Result | None:
+    """Of an `initialize` in its plainest form."""
+    hello = _find(params, _Hello)
+    if hello is None or hello.protocol_version not in HANDSHAKE_VERSIONS:
+        return None
+    return {
+        "protocolVersion": hello.protocol_version,
+        "capabilities": CAPABILITIES,
+        "serverInfo": server,
+        "instructions": listing.instructions,
+    }
 
 
 SERVER_KEY = RESERVED + "serverInfo"

@@ -7,20 +7,17 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tallystick.errors import Denied, InvalidArgument, TallystickError
 from tallystick.server.answers import json_answer
 from tallystick.server.guards import is_loopback
-from tallystick.server.oauth import SCOPE_KEY, Identity
+from tallystick.server.oauth import Identity
 from tallystick.server.oauth.claims import Expectations
 from tallystick.server.oauth.http_client import HttpClient
 from tallystick.server.oauth.introspection import Client, Introspection
@@ -76,18 +73,6 @@ class Admission:
             raise Denied(f"Access token needs the scopes {' '.join(self.scopes)}", code="INSUFFICIENT_SCOPE")
         return identity
 
-    def digest(self, headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-        """What the token is known by here; None where there is none to judge."""
-        try:
-            return sha256(read_bearer(headers)).digest()
-        except Denied:
-            return None
-
-    def find(self, digest: bytes) -> Identity | None:
-        """Whom `admit` names for the token of this digest without asking anybody; None is for `admit` to judge."""
-        identity = self._tokens.find(digest)
-        return identity if identity is not None and self._suffices(identity) else None
-
     def _suffices(self, identity: Identity) -> bool:
         return self._needed <= identity.scopes
 
@@ -103,9 +88,6 @@ class Admission:
     def routes(self) -> list[Route]:
         """RFC 9728: what this resource is called, and whose tokens it takes."""
         return [self._metadata_route(path, resource) for path, resource in resources(self.public_url).items()]
-
-    def middleware(self) -> Middleware:
-        return Middleware(TokenGuard, admission=self)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -142,23 +124,6 @@ class Admission:
             return json_answer(document, headers={"Cache-Control": "max-age=300"})
 
         return Route(urlsplit(self._metadata_urls[path]).path, metadata, methods=["GET"])
-
-
-class TokenGuard:
-    def __init__(self, app: ASGIApp, *, admission: Admission) -> None:
-        self._app = app
-        self._admission = admission
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or scope["path"] in self._admission.open_paths:
-            return await self._app(scope, receive, send)
-        try:
-            scope[SCOPE_KEY] = await self._admission.admit(scope["headers"])
-        except TallystickError as error:
-            if scope["type"] != "http":
-                return await send({"type": "websocket.close", "code": 1008})
-            return await self._admission.refusal(scope["path"], error)(scope, receive, send)
-        await self._app(scope, receive, send)
 
 
 def build_admission(

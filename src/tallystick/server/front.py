@@ -1,0 +1,321 @@
+"""The one ASGI callable before everything over HTTP: names, token, body, message, session, and whose part it is.
+
+In this order, in one function a request: of a caller who is not known nothing is read, and nothing is
+parsed that is too large. Plain calls to `/mcp` and `/v1/tools/` are answered from here; what is left
+goes on to the SDK, or to the routes of Starlette.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+import orjson
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tallystick.errors import LimitExceeded, TallystickError
+from tallystick.server import Offer
+from tallystick.server.answers import Header, Reply, retry_after, send_json
+from tallystick.server.dispatch import broken
+from tallystick.server.fast_path.http import FastPath, Hello, Protocols, RunningRequests
+from tallystick.server.guards import BODY_KEY, Names, find_header, trimmed
+from tallystick.server.http_sessions import SCOPE_SESSION, HttpSessions, Session
+from tallystick.server.jsonrpc import INVALID_REQUEST, WireFault, error_reply, parse_message
+from tallystick.server.oauth import SCOPE_KEY
+from tallystick.server.request_id import Bounded
+
+if TYPE_CHECKING:
+    from tallystick.server.oauth.guard import Admission
+
+MCP_PATH, SSE_PATH, MESSAGES_PATH = "/mcp", "/sse", "/messages/"
+HELLO_BYTES_MAX = 64 * 1024
+"""Of an `initialize`: what a client says of itself is no place to store anything."""
+SEEK_SECONDS = 1.0
+"""How long a body that is refused for its size is waited for, only to name its id."""
+TEND_SECONDS = 60.0
+
+_VARY = (b"vary", b"Origin")
+_SESSION_ID = b"mcp-session-id"
+_VERSION = b"mcp-protocol-version"
+_LOOPBACK_ORIGIN = r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?"
+_RPC_PATHS = frozenset({MCP_PATH, MESSAGES_PATH})
+
+
+class Direct(Protocol):
+    """What answers every body at its path."""
+
+    def answer(self, scope: Scope, body: bytes) -> Awaitable[Reply]: ...
+
+
+class HttpFront:
+    def __init__(
+        self,
+        offer: Offer,
+        app: ASGIApp,
+        *,
+        run: Callable[[], AbstractAsyncContextManager[None]],
+        sdk: ASGIApp,
+        protocols: Protocols,
+        sessions: HttpSessions,
+        names: Names,
+        origins: Sequence[str],
+        admission: Admission | None,
+        direct: Mapping[str, Direct],
+        fast_path: bool,
+    ) -> None:
+        """`app` has the routes, `direct` those whose POST needs no routing. `run` is for whoever has no ASGI server:
+        entered while we serve. Without `fast_path` all calls take the long way."""
+        self.run = run
+        self._app = app
+        self._sdk = sdk
+        self._handshake = protocols.handshake
+        self.sessions = sessions
+        self._names = names
+        self._admission = admission
+        self._bytes_max = offer.body_bytes_max
+        self._direct = direct if fast_path else {}
+        self._fast = FastPath(offer, protocols) if fast_path else None
+        self._hello = Hello(offer) if fast_path else None
+        self._running = RunningRequests()
+        self._pages = CORSMiddleware(
+            self._serve_page,
+            allow_origins=list(origins),
+            allow_origin_regex=_LOOPBACK_ORIGIN,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        scope["app"] = self  # for Starlette: a path that is not there raises, and has an answer of ours
+        headers = scope["headers"] = trimmed(scope["headers"])
+        fault = self._names.fault(headers)
+        if fault is not None:
+            status, code, words = fault
+            return await send_json(send, status, _refusal(scope["path"], code, words))
+        try:
+            if find_header(headers, b"origin") is None:
+                await self._serve(scope, receive, send, _VARY)
+            else:
+                await self._pages(scope, receive, send)
+        except Exception:
+            error_id = broken(scope["path"]).error_id
+            if _STARTED in scope:
+                raise
+            await send_json(send, 500, orjson.dumps(internal_error(error_id)))
+
+    async def _serve_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, *more: Header) -> None:
+        """`more` are headers of every answer."""
+        path = scope["path"]
+        admission = self._admission
+        if admission is not None and path not in admission.open_paths:
+            try:
+                scope[SCOPE_KEY] = await admission.admit(scope["headers"])
+            except TallystickError as error:
+                return await admission.refusal(path, error)(scope, receive, _adding(scope, send, more))
+        if scope["method"] != "POST":
+            if path == MCP_PATH and scope["method"] == "DELETE":
+                return await _send_reply(send, self._end_session(scope), more)
+            return await self._app(scope, receive, _adding(scope, send, more))
+        body = await _read_body(scope, receive, self._bytes_max)
+        if isinstance(body, Bounded):
+            id = await _seek_id(receive, body, self._bytes_max) if path in _RPC_PATHS else None
+            words = f"a body may have at most {self._bytes_max} bytes"
+            return await send_json(send, 413, _refusal(path, "BODY_TOO_LARGE", words, id), *more)
+        direct = self._direct.get(path)
+        if direct is not None:
+            return await _send_reply(send, await direct.answer(scope, body), more)
+        if path in _RPC_PATHS:
+            try:
+                message = parse_message(body)
+            except WireFault as fault:
+                return await send_json(send, 400, orjson.dumps(fault.reply()), *more)
+            if path == MCP_PATH:
+                return await self._serve_mcp(scope, body, message, receive, send, more)
+        scope[BODY_KEY] = body
+        await self._app(scope, _replay(body, receive), _adding(scope, send, more))
+
+    async def _serve_mcp(
+        self,
+        scope: Scope,
+        body: bytes,
+        message: dict[str, Any],
+        receive: Receive,
+        send: Send,
+        more: tuple[Header, ...],
+    ) -> None:
+        version = find_header(scope["headers"], _VERSION)
+        if version is not None and version not in self._handshake:
+            call = None if self._fast is None else self._fast.without_session(message, scope)
+            if call is not None:
+                return await _send_reply(send, await call, more)
+            return await self._sdk(scope, _replay(body, receive), _adding(scope, send, more))
+        if message.get("method") == "initialize":
+            return await self._begin_session(scope, body, message, receive, send, more)
+        session = self._find_session(scope)
+        if not isinstance(session, Session):
+            return await _send_reply(send, session, more)
+        named = (_SESSION_ID, find_header(scope["headers"], _SESSION_ID) or b"")
+        call = None if self._fast is None else self._fast.in_session(session, message, scope)
+        if call is not None:
+            answer = await self._running.run(session.id, message["id"], call)
+            return await _send_reply(send, answer, (named, *more))
+        if message.get("method") == "notifications/cancelled":
+            self._running.cancel(session.id, message.get("params"))
+        scope[SCOPE_SESSION] = session
+        if version is None:
+            scope["headers"].append((_VERSION, session.version.encode()))
+        passed = self._sdk(scope, _replay(body, receive), _adding(scope, send, (named, *more)))
+        if "id" not in message or "method" not in message:
+            return await passed
+        instead = await self._running.run(session.id, message["id"], _awaited(passed))
+        if instead is not None:
+            await _send_reply(send, instead, (named, *more))
+
+    def _find_session(self, scope: Scope) -> Session | Reply:
+        token = find_header(scope["headers"], _SESSION_ID)
+        if not token:
+            return _rpc_refusal(400, "Bad Request: Missing session ID")
+        session = self.sessions.find(token, scope.get(SCOPE_KEY))
+        return session or _rpc_refusal(404, "Session not found")
+
+    async def _begin_session(
+        self,
+        scope: Scope,
+        body: bytes,
+        message: dict[str, Any],
+        receive: Receive,
+        send: Send,
+        more: tuple[Header, ...],
+    ) -> None:
+        if len(body) > HELLO_BYTES_MAX:
+            words = f"an initialize may have at most {HELLO_BYTES_MAX} bytes"
+            return await send_json(send, 413, _refusal(MCP_PATH, "BODY_TOO_LARGE", words, message.get("id")), *more)
+        result = None if self._hello is None else self._hello.result(scope["headers"], message)
+        if result is None:
+            parts = await _collect(self._sdk, scope, _replay(body, receive))
+            result = orjson.loads(parts[1]["body"]).get("result") if parts[0]["status"] == 200 else None
+            if result is None:
+                for part in parts:
+                    await _adding(scope, send, more)(part)
+                return
+        name = message["params"]["clientInfo"]["name"]
+        try:
+            token = self.sessions.begin(scope.get(SCOPE_KEY), name, result["protocolVersion"])
+        except LimitExceeded as error:
+            reply = error_reply(message["id"], INVALID_REQUEST, f"Invalid Request: {error.message}", error.details)
+            return await send_json(send, 429, orjson.dumps(reply), *retry_after(error.details), *more)
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        await send_json(send, 200, orjson.dumps(answer), (_SESSION_ID, token), *more)
+
+    def _end_session(self, scope: Scope) -> Reply:
+        session = self._find_session(scope)
+        if not isinstance(session, Session):
+            return session
+        self.sessions.end(session, scope.get(SCOPE_KEY))
+        self._running.end(session.id)
+        return 200, b"", ()
+
+
+async def tend(sessions: HttpSessions) -> None:
+    """Those that expired told nobody."""
+    while True:
+        await asyncio.sleep(TEND_SECONDS)
+        sessions.expire()
+
+
+def internal_error(error_id: str) -> dict[str, str]:
+    return {"error": "INTERNAL_ERROR", "message": "a bug of ours", "error_id": error_id}
+
+
+_STARTED = "tallystick.started"
+
+
+def _adding(scope: Scope, send: Send, more: tuple[Header, ...]) -> Send:
+    """For applications that answer themselves: their answers get the headers, too, and are known to have begun."""
+
+    async def add(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *more]
+            scope[_STARTED] = True
+        await send(message)
+
+    return add
+
+
+async def _send_reply(send: Send, reply: Reply, more: tuple[Header, ...]) -> None:
+    status, body, headers = reply
+    await send_json(send, status, body, *headers, *more)
+
+
+async def _awaited(passed: Awaitable[None]) -> None:
+    await passed
+
+
+async def _collect(app: Callable[..., Awaitable[None]], scope: Scope, receive: Receive) -> tuple[Message, Message]:
+    """The head and the whole body of an application's answer."""
+    sent: list[Message] = []
+
+    async def keep(message: Message) -> None:
+        sent.append(message)
+
+    await app(scope, receive, keep)
+    body = b"".join(part.get("body", b"") for part in sent[1:])
+    return sent[0], {"type": "http.response.body", "body": body}
+
+
+def _refusal(path: str, code: str, words: str, id: str | int | None = None) -> bytes:
+    if path in _RPC_PATHS:
+        return orjson.dumps(error_reply(id, INVALID_REQUEST, f"Invalid Request: {words}", {"error": code}))
+    return orjson.dumps({"error": code, "message": words})
+
+
+def _rpc_refusal(status: int, words: str) -> Reply:
+    return status, orjson.dumps(error_reply(None, INVALID_REQUEST, words)), ()
+
+
+async def _read_body(scope: Scope, receive: Receive, bytes_max: int) -> bytes | Bounded:
+    """To its end, or until it is known to be too large; a client that leaves early has sent what it has sent."""
+    length = find_header(scope["headers"], b"content-length") or b""
+    body = Bounded(bytes_max, is_overlong=length.isdigit() and int(length) > bytes_max)
+    more = True
+    while more and not body.is_overlong:
+        more = await _read_part(receive, body)
+    return body if body.is_overlong else body.whole()
+
+
+async def _seek_id(receive: Receive, body: Bounded, bytes_max: int) -> str | int | None:
+    """Of a request too large. Some clients write the id last: so it is read on, within bounds, and not kept."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SEEK_SECONDS):
+            while body.size <= 2 * bytes_max and await _read_part(receive, body):
+                pass
+    return body.find_id()
+
+
+async def _read_part(receive: Receive, body: Bounded) -> bool:
+    """Whether there is more."""
+    message = await receive()
+    body.add(message.get("body", b""))
+    return message["type"] == "http.request" and bool(message.get("more_body", False))
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
