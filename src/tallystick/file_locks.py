@@ -55,6 +55,17 @@ def release(fd: int) -> None:
 
 
 @contextmanager
+def bytes_locked(fd: int, start: int = 0, length: int = 0) -> Iterator[None]:
+    """Bytes of a file (0: to its end), whoever holds the file itself. Waits; for a moment only, and for one thread:
+    these locks are the process's, and closing any opening of the file frees them."""
+    fcntl.lockf(fd, fcntl.LOCK_EX, length, start)
+    try:
+        yield
+    finally:
+        fcntl.lockf(fd, fcntl.LOCK_UN, length, start)
+
+
+@contextmanager
 def locked(path: Path, *, timeout_seconds: float | None = None, create: bool = True) -> Iterator[bool]:
     """Hold the lock inside; yields False where it was not had in time. Without `create` a directory may be locked."""
     fd = open_lock(path) if create else _opened(path)

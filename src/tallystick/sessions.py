@@ -12,7 +12,6 @@ Nothing here is truth: the files may be deleted at any time, and then names and 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -22,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tallystick.errors import StorageRefused
-from tallystick.file_locks import take
+from tallystick.file_locks import bytes_locked, take
 from tallystick.private_files import make_directory
 
 FILES_MAX = 1_000
@@ -217,12 +216,9 @@ class Sessions:
 
 def _write_byte(file: int, number: int, state: bytes) -> None:
     """What has ended stays so: without the lock, a claim of one process could undo the end that another writes."""
-    fcntl.lockf(file, fcntl.LOCK_EX, 1, number)
-    try:
+    with bytes_locked(file, number, 1):
         if os.pread(file, 1, number) != _ENDED:
             os.pwrite(file, state, number)
-    finally:
-        fcntl.lockf(file, fcntl.LOCK_UN, 1, number)
 
 
 def _open_shared(path: Path) -> int:
@@ -235,12 +231,9 @@ def _take_over(file: int) -> bool:
         # Others who look hold it, too, for a moment, but not for themselves alone.
         if _is_locked(file):
             return False
-    fcntl.lockf(file, fcntl.LOCK_EX)
-    try:
+    with bytes_locked(file):
         states = os.pread(file, os.fstat(file).st_size, 0)
         os.pwrite(file, states.replace(_LIVE, _DIED), 0)
-    finally:
-        fcntl.lockf(file, fcntl.LOCK_UN)
     return True
 
 
