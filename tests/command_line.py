@@ -1,30 +1,19 @@
-"""Commands as a person runs them, on a base of their own."""
+"""The command runner: commands as a person runs them, in this process, on a base of their own."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
-import typer
 from typer.testing import CliRunner
 
-from tallystick.cli import emit, forget, maintenance, recall, transfer
+from tallystick import cli
 from tallystick.commits import Commit, chain
-from tallystick.errors import TallystickError
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "doctor": maintenance.doctor,
-    "emit": emit.emit,
-    "export": transfer.export,
-    "forget": forget.forget,
-    "import": transfer.import_,
-    "recall": recall.recall,
-    "redactions": forget.redactions,
-    "verify": maintenance.verify,
-}
 
 
 class CommandResult(msgspec.Struct):
@@ -36,29 +25,39 @@ class CommandResult(msgspec.Struct):
     def json(self) -> Any:
         return json.loads(self.out)
 
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
 
 class CommandLine:
     def __init__(self, base: Path) -> None:
         self.base = base
-        self.app = typer.Typer()
-        for name, command in COMMANDS.items():
-            self.app.command(name)(command)
 
-    def run(self, *words: object, **environ: str) -> CommandResult:
+    def run(self, *words: object, stdin: str = "", **environ: str) -> CommandResult:
         """Raises what the command raises."""
-        result = CliRunner().invoke(self.app, [*map(str, words), "--base", str(self.base)], env=environ)
-        if isinstance(result.exception, TallystickError):
-            raise result.exception
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return CommandResult(result.exit_code, result.stdout, result.stderr)
+        return self._run(lambda: cli.commands([str(word) for word in words]), stdin, environ)
 
-    def write(self, *operations: dict[str, Any]) -> None:
+    def main(self, *words: object, stdin: str = "", **environ: str) -> CommandResult:
+        """All of it: errors are printed, and become exit codes."""
+        with patch.object(sys, "argv", ["tallystick", *map(str, words)]):
+            return self._run(cli.main, stdin, environ)
+
+    def write(self, *operations: dict[str, Any], tenant: str = "default") -> None:
         """Operations as memory.write takes them."""
-        file = self.base.parent / "operations.jsonl"
-        file.write_text("".join(json.dumps(operation) + "\n" for operation in operations))
-        self.run("import", file)
-        file.unlink()
+        self.run("import", "-", "--tenant", tenant, stdin="".join(json.dumps(each) + "\n" for each in operations))
+
+    def _run(self, command: Callable[[], None], stdin: str, environ: dict[str, str]) -> CommandResult:
+        environment = {"BASE_PATH": str(self.base), **environ}
+        with CliRunner().isolation(input=stdin, env=environment) as (out, err, _):
+            code = 0
+            try:
+                command()
+            except SystemExit as left:
+                code = int(left.code or 0)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            return CommandResult(code, out.getvalue().decode(), err.getvalue().decode())
 
 
 def node(node_id: str, kind: str = "note", /, **attrs: Any) -> dict[str, Any]:

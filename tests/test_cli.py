@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import io
 import json
 import os
 import re
@@ -17,7 +16,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tallystick import app, cli
@@ -34,6 +32,7 @@ from tallystick.projections.consistency_check import Name, lock_of, rebuild
 from tallystick.projections.follower import Follower
 from tallystick.projections.sql import SqlProjection
 from tallystick.server import dispatch
+from tests.command_line import CommandLine, CommandResult
 from tests.commits_by_hand import append, draft, filled, node
 from tests.projections import workspace as workspaces
 
@@ -41,21 +40,7 @@ ROOT = Path(__file__).parent.parent
 SAMPLE = ROOT / "src" / "tallystick" / "sample.jsonl"
 
 
-class Outcome(msgspec.Struct):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[Any]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Tally = Callable[..., Outcome]
+Tally = Callable[..., CommandResult]
 
 
 @pytest.fixture
@@ -68,18 +53,9 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def tally(base: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tally:
+def tally(base: Path) -> Tally:
     """The command in this process: what it prints and leaves with."""
-
-    def run(*arguments: object, stdin: str = "") -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["tallystick", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfdbinary.readouterr()
-        return Outcome(int(left.value.code or 0), out.decode(), err.decode())
-
-    return run
+    return CommandLine(base).main
 
 
 @pytest.fixture

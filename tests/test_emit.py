@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -80,13 +79,5 @@ def test_following_hands_on_what_is_written_later_and_ends_when_interrupted(shel
 
 
 def start(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from tests.test_emit import main; main()", *words]
-    environ = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environ)
-
-
-def main() -> None:
-    try:
-        CommandLine(Path()).app()
-    except KeyboardInterrupt:
-        sys.exit(130)
+    command = [sys.executable, "-m", "tallystick", *words]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)

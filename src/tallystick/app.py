@@ -20,11 +20,12 @@ from tallystick import __version__
 from tallystick.audit.files import AuditFiles
 from tallystick.audit.writer import AuditWriter
 from tallystick.commits import REDACTIONS
-from tallystick.config import DEFAULT_TENANT, Settings, named_paths
+from tallystick.config import Settings, named_paths
 from tallystick.errors import InvalidArgument
 from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
 from tallystick.operations import OperationContext
+from tallystick.operations.tenants import tenants_of
 from tallystick.partition import Limits, Partition, Receipt
 from tallystick.policy import Principal
 from tallystick.policy.cache import Cache
@@ -109,13 +110,21 @@ def toolsets(
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, projections: AllProjections | None = None, *, warm: bool = False
+    settings: Settings,
+    projections: AllProjections | None = None,
+    *,
+    warm: bool = False,
+    operator: bool = False,
+    owns_database: bool = True,
 ) -> AsyncIterator[Store]:
     """The store over the base directory; closed with what was handed in safely in the log.
 
     `warm` is for processes that stay: what the vocabularies make of the graph is built before anybody asks.
     Without `projections`, copies of what was redacted or deleted are erased once, at the end.
+    `operator` is for operations: whoever may read and write these files may do everything, whatever the policy of
+    the server says, and it is audited all the same.
     """
+    database = _work_settings(settings).db_path if owns_database else None
     background: set[asyncio.Task[None]] = set()
     unclean: set[str] = set()
 
@@ -135,7 +144,7 @@ async def opened(
         return partition
 
     audit = AuditWriter(lambda tenant: _audit_files(msgspec.structs.replace(settings, tenant=tenant)))
-    gate = _gate(settings, audit)
+    gate = _gate(settings, audit, operator=operator)
     tool_context = _knowledge_context(settings)
 
     async def written(principal: Principal, receipt: Receipt) -> None:
@@ -153,7 +162,7 @@ async def opened(
     tenants = Tenants(
         open_partition,
         # Without an issuer there is one caller, and one tenant.
-        exist=(lambda: _tenants_of(settings)) if settings.issuers else None,
+        exist=(lambda: tenants_of(settings)) if settings.issuers and not operator else None,
         closed=projections.leave if projections else None,
         kept=frozenset([settings.tenant]),
         idle_seconds=settings.tenant_idle_seconds,
@@ -170,7 +179,7 @@ async def opened(
         await asyncio.gather(tending, *background, return_exceptions=True)
         await store.close()
         for tenant in sorted(unclean):
-            await erase(msgspec.structs.replace(settings, tenant=tenant))
+            await erase(msgspec.structs.replace(settings, tenant=tenant), database)
         await gate.close()
         await asyncio.to_thread(audit.close)
 
@@ -208,10 +217,10 @@ async def publish(settings: Settings) -> None:
     await projections.close()
 
 
-async def erase(settings: Settings) -> list[str]:
+async def erase(settings: Settings, database: Path | None) -> list[str]:
     """Leave no copy of what was redacted or deleted in a tenant, for commands that are about to end. Returns the
     projections that still have one: the next process that opens the tenant goes on."""
-    projections = AllProjections(settings, open_log=open_log, database=_work_settings(settings).db_path)
+    projections = AllProjections(settings, open_log=open_log, database=database)
     try:
         left = await projections.erase(settings.tenant, 0)
     finally:
@@ -226,8 +235,12 @@ def open_log(settings: Settings) -> Log:
     return FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max)
 
 
-def operation_context(settings: Settings) -> OperationContext:
-    """What operations work with: the memory that the settings name, for whoever can start this process."""
+def operation_context(settings: Settings, *, owns_database: bool = True) -> OperationContext:
+    """What operations work with: the memory that the settings name, for whoever can start this process.
+
+    A `graph.db` that the settings place elsewhere is of the tenant that they name, and of no other.
+    """
+    database = _work_settings(settings).db_path if owns_database else None
     operator = msgspec.structs.replace(local_user(settings), is_program=True)
     tools = cache(lambda: choose(toolsets(settings)))
 
@@ -239,12 +252,15 @@ def operation_context(settings: Settings) -> OperationContext:
     return OperationContext(
         settings=settings,
         principal=operator,
-        open_store=lambda: opened(settings),
+        open_store=lambda: opened(settings, operator=True, owns_database=owns_database),
+        open_store_under_policy=lambda: opened(settings, owns_database=owns_database),
         open_log=lambda: open_log(settings),
         prepare=prepared,
-        erase=lambda: erase(settings),
-        database=_work_settings(settings).db_path,
-        with_settings=operation_context,
+        erase=lambda: erase(settings, database),
+        database=database,
+        with_settings=lambda changed: operation_context(
+            changed, owns_database=owns_database and changed.tenant == settings.tenant
+        ),
     )
 
 
@@ -318,21 +334,13 @@ async def _fed(settings: Settings, store: Store) -> AsyncIterator[None]:
 
     sink = sink_for(settings.lineage_to, token=os.environ.get(LINEAGE_TOKEN_VARIABLE) or None, patience_seconds=0)
     # Without an issuer there is one tenant, whoever else has a log here.
-    known = (lambda: _tenants_of(settings)) if settings.issuers else list
+    known = (lambda: tenants_of(settings)) if settings.issuers else list
     feed = LineageWorker(sink, followed, busy=lambda: on_loop(busy()), known=known)
     feed.start()
     try:
         yield
     finally:
         await asyncio.to_thread(feed.close)
-
-
-def _tenants_of(settings: Settings) -> list[str]:
-    """Those that have a log, from the directories of the base."""
-    others = settings.base / "tenants"
-    names = sorted(entry.name for entry in others.iterdir()) if others.is_dir() else []
-    each = (msgspec.structs.replace(settings, tenant=name) for name in (DEFAULT_TENANT, *names))
-    return [one.tenant for one in each if (one.system / "log").is_dir()]
 
 
 async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[Entry]], None] | None) -> Partition:
@@ -468,10 +476,12 @@ def _offer(settings: Settings, store: Store, projections: AllProjections, sessio
     )
 
 
-def _gate(settings: Settings, audit: AuditWriter) -> Gate:
+def _gate(settings: Settings, audit: AuditWriter, *, operator: bool) -> Gate:
     """Without a policy, whoever started the process may do everything, and nobody else anything."""
     engine: Embedded | Remote
-    if settings.policy_url:
+    if operator:
+        engine = Embedded("single-user", timeout_ms=settings.policy_timeout_ms)
+    elif settings.policy_url:
         from tallystick.policy.remote import Remote
 
         engine = Remote(settings.policy_url, path=settings.policy_path, timeout_ms=settings.policy_timeout_ms)

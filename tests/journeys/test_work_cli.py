@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tallystick import app, cli
+from tallystick import app
 from tallystick.cli.tool_client import ask
 from tallystick.cli.work import parse_evidence
 from tallystick.config import load
@@ -23,6 +23,7 @@ from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets.work import TOOLSET
+from tests.command_line import CommandLine
 
 Tally = Callable[..., tuple[int, str, str]]
 
@@ -37,13 +38,10 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def tally(base: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tally:
+def tally(base: Path) -> Tally:
     def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tallystick", "work", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfd.readouterr()
-        return int(left.value.code or 0), out, err
+        told = CommandLine(base).main("work", *arguments)
+        return told.code, told.out, told.err
 
     return run
 

@@ -10,12 +10,13 @@ import msgspec
 import orjson
 import typer
 
-from tallystick.cli.options import Base, Json, Tenant, existing
-from tallystick.cli.output import emit, note, table
+from tallystick.cli.options import Base, EveryTenant, Json, Tenant, existing, settled
+from tallystick.cli.output import emit, note, progress, table
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.operations import counted
 
 if TYPE_CHECKING:
+    from tallystick.operations import OperationContext
     from tallystick.operations.forget import ErasureReport, NotErased, PendingBackup, Plan, Search
     from tallystick.projections.registry import PendingErasure
 
@@ -46,14 +47,15 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", help="Do it. What is redacted cannot be brought back.")] = False,
     json: Json = False,
     base: Base = None,
-    tenant: Tenant = None,
+    tenant: EveryTenant = None,
 ) -> None:
     """Find what names a person, and erase it.
 
-    Looks at every version of every node and edge, living or deleted, and lists what it finds; with --yes the
-    fields that name the subject are redacted: in the log, in snapshots and indexes, and in all that follows
-    from it. Then it looks again, at the log and at every file, and tells what is left and why: ids, names of
-    attributes, authors and reasons cannot be redacted. Leaves with 1 when something is.
+    Looks at every version of every node and edge of every tenant, living or deleted, and lists what it finds; with
+    --yes the fields that name the subject are redacted: in the log, in snapshots and indexes, and in all that
+    follows from it. An attribute whose name is the subject's goes with its name. Then it looks again, at the log and
+    at every file, and tells what is left and why: ids, authors and reasons cannot be redacted. Leaves with 1 when
+    something is. The policy of the server is not asked: whoever can write these files is the operator.
 
     \b
     Examples:
@@ -61,7 +63,6 @@ def forget(
       tallystick forget --subject ada@example.org --field attrs.phone --reference R-17 --report r-17.json --yes
       tallystick forget --subject Ann --whole-words --whole
     """
-    from tallystick import app
     from tallystick.operations import forget as erasure
     from tallystick.state.mentions import Subject
 
@@ -69,17 +70,33 @@ def forget(
     erasure.check_request(sought, fields, reason)
     if report is not None and report.exists():
         raise Conflict(f"{report} is already there", code="FILE_EXISTS", hint="choose another name")
-    context = app.operation_context(existing(base=base, tenant=tenant))
-    found = erasure.search(context, sought, fields=fields, whole=whole)
+    contexts = _contexts(base, tenant)
+    with progress() as tell:
+        found = [
+            asyncio.run(erasure.search(each, sought, fields=fields, whole=whole, progress=tell)) for each in contexts
+        ]
     if not yes:
         _draw_found(found, json=json)
         return
-    done = asyncio.run(erasure.forget(context, sought, found, reason=reason, reference=reference))
+    with progress() as tell:
+        plans = list(zip(contexts, found, strict=True))
+        done = asyncio.run(erasure.forget(plans, sought, reason=reason, reference=reference, progress=tell))
     if report is not None:
         _write_report(report, done)
     _draw_done(done, json=json)
     if not done.complete:
         raise typer.Exit(1)
+
+
+def _contexts(base: Path | None, tenant: str | None) -> list[OperationContext]:
+    """Of the tenant that was named, or else of all."""
+    from tallystick import app
+    from tallystick.operations.tenants import contexts_of
+
+    if tenant is not None:
+        return [app.operation_context(existing(base=base, tenant=tenant))]
+    settings = settled(base=base)
+    return contexts_of(app.operation_context(settings)) or [app.operation_context(existing(base=base))]
 
 
 def _write_report(path: Path, report: ErasureReport) -> None:
@@ -126,12 +143,12 @@ def redactions(
     if destroyed is not None and not note_destroyed(context.settings.system, destroyed, by=context.principal.actor):
         raise NotFound(f"no backup '{destroyed}' is known", hint="'tallystick redactions --pending-backups' lists them")
     if pending_backups or destroyed is not None:
-        _draw_backups(erasure.pending_backups(context), json=json)
+        _draw_backups(asyncio.run(erasure.pending_backups(context)), json=json)
         return
     if pending:
         _draw_pending(erasure.pending_erasures(context), json=json)
         return
-    made = erasure.redactions(context)
+    made = asyncio.run(erasure.redactions(context))
     if json:
         emit({"redactions": msgspec.to_builtins(made)})
     else:
@@ -141,42 +158,45 @@ def redactions(
 # -- drawing
 
 
-def _draw_found(found: Search, *, json: bool) -> None:
-    from tallystick.operations.forget import beyond_reach
+def _draw_found(found: list[Search], *, json: bool) -> None:
+    from tallystick.operations.forget import not_erased, not_searched
 
-    beyond = beyond_reach(found.beyond)
+    plans = [(each.tenant, plan) for each in found for plan in each.plans.values()]
+    beyond = [mention for each in found for mention in not_erased(each)]
+    unread = [content for each in found for content in not_searched(each)]
     if json:
-        plans = [
-            {"entity": plan.entity, "kind": plan.kind, "type": plan.type, "fields": list(plan.fields)}
-            for plan in found.plans.values()
+        rows = [
+            {"tenant": name, "entity": plan.entity, "kind": plan.kind, "type": plan.type, "fields": plan.described}
+            for name, plan in plans
         ]
-        emit(
-            {
-                "to_redact": plans,
-                "cannot_be_erased": msgspec.to_builtins(beyond),
-                "contents_not_searched": msgspec.to_builtins(found.unread),
-            }
-        )
+        emit({"to_redact": rows, **msgspec.to_builtins({"cannot_be_erased": beyond, "contents_not_searched": unread})})
         return
-    rows = [(plan.kind, plan.entity, plan.type, _fields(plan), plan.mentions) for plan in found.plans.values()]
-    table(("", "entity", "type", "would be redacted", "mentions"), rows)
-    _draw_beyond(beyond, len(found.unread))
+    table(
+        ("tenant", "", "entity", "type", "would be redacted", "mentions"),
+        [(name, plan.kind, plan.entity, plan.type, _fields(plan), plan.mentions) for name, plan in plans],
+    )
+    _draw_beyond(beyond, len(unread))
     note(
-        f"{len(rows)} {'entity' if len(rows) == 1 else 'entities'} to redact; nothing was changed"
-        + ("; to do it add --yes" if rows else "")
+        f"{len(plans)} {'entity' if len(plans) == 1 else 'entities'} to redact; nothing was changed"
+        f"{'; to do it add --yes' if plans else ''}"
     )
 
 
 def _fields(plan: Plan) -> str:
-    return "everything" if plan.is_whole else ", ".join(plan.fields)
+    return "everything" if plan.is_whole else ", ".join(plan.described)
 
 
 def _draw_done(report: ErasureReport, *, json: bool) -> None:
     if json:
         emit(msgspec.to_builtins(report))
         return
-    rows = [(row.kind, row.entity, ", ".join(row.fields), row.commit_id or row.refused) for row in report.redacted]
-    table(("", "entity", "redacted", "commit"), rows)
+    table(
+        ("tenant", "", "entity", "redacted", "commit"),
+        [
+            (row.tenant, row.kind, row.entity, ", ".join(row.fields), row.commit_id or f"refused: {row.refused}")
+            for row in report.redacted
+        ],
+    )
     _draw_beyond(report.not_erased, len(report.contents_not_searched))
     for path in report.files_that_still_name_it:
         note(f"still in {path}")
@@ -190,7 +210,7 @@ def _draw_done(report: ErasureReport, *, json: bool) -> None:
 def _draw_beyond(mentions: list[NotErased], unread: int) -> None:
     for each in mentions:
         at = f" (position {each.lamport})" if each.lamport is not None else ""
-        note(f"cannot be erased: {each.place} of {each.kind} {each.entity}{at}: {each.because}")
+        note(f"cannot be erased: {each.tenant}: {each.place} of {each.kind} {each.entity}{at}: {each.because}")
     if unread:
         note(f"could not be searched: {counted(unread, 'content')}")
 

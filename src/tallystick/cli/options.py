@@ -23,6 +23,10 @@ Base = Annotated[
 Tenant = Annotated[
     str | None, typer.Option("--tenant", metavar="NAME", help="Whose memory. [default: default]", show_default=False)
 ]
+EveryTenant = Annotated[
+    str | None,
+    typer.Option("--tenant", metavar="NAME", help="Only in this one's memory. [default: in all]", show_default=False),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")]
 

@@ -13,7 +13,10 @@ Whoever reads documents reads them through `unabridged`; hashes are of the store
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterator, Sequence
+from hashlib import sha256
 from itertools import count
 from typing import Any
 
@@ -29,22 +32,59 @@ Document = dict[str, Any]
 _ATTRS = "attrs"
 _CONTENT = "content"
 _TEXT = "text"
+_TAGGED = re.compile("attrs#([0-9a-f]{8})([0-9a-f]{4})")
 _ABRIDGED = b'{"*'
 ABRIDGED_IN_LINE = b'"payload":' + _ABRIDGED
 """A line without it is whole. A document may hold such bytes too; `unabridged` is not misled."""
 
 
-def paths_of(fields: Sequence[str] | None) -> list[str] | None:
+class NameTag(msgspec.Struct, frozen=True):
+    """An attribute whose name goes with its value, and so is not said by the redaction: `attrs#<salt><tag>`.
+
+    The tag is 16 bits of the name's salted hash. Enough to find it among the names of one entity, since the salt is
+    chosen so; too few to confirm a guess.
+    """
+
+    salt: str
+    tag: str
+
+    def is_of(self, name: str) -> bool:
+        return sha256(f"{self.salt}{name}".encode()).hexdigest().startswith(self.tag)
+
+
+Path = str | NameTag
+
+
+def tag_name(name: str, names: Collection[str]) -> str:
+    """The field of a redaction that takes this attribute with its name, and no other of `names`."""
+    while True:
+        salt = secrets.token_hex(4)
+        tag = NameTag(salt, sha256(f"{salt}{name}".encode()).hexdigest()[:4])
+        if not any(tag.is_of(other) for other in names if other != name):
+            return f"{_ATTRS}#{tag.salt}{tag.tag}"
+
+
+def is_field(field: str) -> bool:
+    """Whether a redaction can name it."""
+    return field == _ATTRS or field[:6] == "attrs." != field or _TAGGED.fullmatch(field) is not None
+
+
+def paths_of(fields: Sequence[str] | None) -> list[Path] | None:
     """Paths below attrs; None stands for all of them. Raises InvalidArgument for what is no attribute."""
     if fields is None or _ATTRS in fields:
         return None
-    wrong = [field for field in fields if not field.startswith(_ATTRS + ".")]
+    wrong = [field for field in fields if not is_field(field)]
     if wrong:
         raise InvalidArgument(
             "only attributes can be redacted",
             problems=[f"'{field}' does not start with 'attrs.'" for field in wrong],
         )
-    return [field[len(_ATTRS) + 1 :] for field in fields]
+    return [_path(field) for field in fields]
+
+
+def _path(field: str) -> Path:
+    tagged = _TAGGED.fullmatch(field)
+    return field[len(_ATTRS) + 1 :] if tagged is None else NameTag(*tagged.groups())
 
 
 def redact(document: Document, fields: Sequence[str] | None) -> Document:
@@ -54,11 +94,14 @@ def redact(document: Document, fields: Sequence[str] | None) -> Document:
     return left | {_CONTENT: redact_content(left[_CONTENT])} if fields is None and left.get(_CONTENT) else left
 
 
-def redact_attributes(attrs: Document, paths: Sequence[str] | None) -> Document:
+def redact_attributes(attrs: Document, paths: Sequence[Path] | None) -> Document:
     if paths is None:
         return dict.fromkeys(attrs, REDACTED)
     for path in paths:
-        attrs = _redact_path(attrs, path)
+        if isinstance(path, NameTag):
+            attrs = {name: value for name, value in attrs.items() if not path.is_of(name)}
+        else:
+            attrs = _redact_path(attrs, path)
     return attrs
 
 

@@ -40,6 +40,9 @@ class OperationContext(msgspec.Struct, frozen=True):
     principal: Principal
     """The operator: whoever can start this process."""
     open_store: Callable[[], AbstractAsyncContextManager[Store]]
+    """As the operator, who may do everything whatever the policy of the server says; audited all the same."""
+    open_store_under_policy: Callable[[], AbstractAsyncContextManager[Store]]
+    """For what is written as if an agent did."""
     open_log: Callable[[], Log]
     prepare: Callable[[str, Mapping[str, Any]], Callable[[Any], Awaitable[Answer]]]
     """A tool by its name and its arguments → a call that takes the store. Raises InvalidArgument at once."""

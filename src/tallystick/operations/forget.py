@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import msgspec
 from tallystick import __version__
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit
+from tallystick.commits.mask import tag_name
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.log import Head
 from tallystick.log.backups import Backup, backups
 from tallystick.log.proof import prove
-from tallystick.operations import OperationContext
+from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.leftover_scan import remains
 from tallystick.projections.content import Contents
 from tallystick.projections.registry import PendingErasure
@@ -24,6 +26,7 @@ from tallystick.projections.registry import pending_erasures as pending_in_proje
 from tallystick.snapshots import kept_positions
 from tallystick.state.derivation import entity_of
 from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
+from tallystick.store import Store
 
 FIELDS_MAX = 100
 FIELD_CHARACTERS_MAX = 128
@@ -38,8 +41,15 @@ class Plan(msgspec.Struct):
     """node or edge"""
     type: str
     """The relation of an edge."""
-    fields: dict[str, None]
+    fields: dict[str, None] = {}
+    names: dict[str, None] = {}
+    """Attributes that go with their names."""
     mentions: int = 0
+
+    @property
+    def described(self) -> list[str]:
+        fields = ["attrs", "content"] if self.is_whole else list(self.fields)
+        return [*(f"attrs.{name}" for name in self.names), *fields]
 
     @property
     def is_whole(self) -> bool:
@@ -55,6 +65,7 @@ class Plan(msgspec.Struct):
 class Search(msgspec.Struct):
     """What the log of one tenant says of a subject."""
 
+    tenant: str
     plans: dict[tuple[str, str], Plan] = {}
     """By kind and id."""
     beyond: list[Mention] = []
@@ -65,6 +76,9 @@ class Search(msgspec.Struct):
 
 
 class Redacted(msgspec.Struct):
+    """One draft."""
+
+    tenant: str
     entity: str
     kind: str
     type: str
@@ -80,6 +94,7 @@ class Redacted(msgspec.Struct):
 
 
 class NotErased(msgspec.Struct, frozen=True, omit_defaults=True):
+    tenant: str
     entity: str
     kind: str
     place: str
@@ -88,25 +103,41 @@ class NotErased(msgspec.Struct, frozen=True, omit_defaults=True):
     commit_id: str | None = None
 
 
+class NotSearched(msgspec.Struct, frozen=True):
+    """A content that could not be read."""
+
+    tenant: str
+    entity: str
+    lamport: int
+
+
+class Searched(msgspec.Struct, frozen=True):
+    """A log, as it is now."""
+
+    tenant: str
+    is_sound: bool
+    position: int
+    record_hash: str
+
+
 class ErasureReport(msgspec.Struct, frozen=True):
     """Nothing in it names the subject."""
 
     at: str
     by: str
-    tenant: str
     tallystick: str
     reference: str | None
     reason: str
     redacted: list[Redacted]
     not_erased: list[NotErased]
-    contents_not_searched: list[Unread]
+    contents_not_searched: list[NotSearched]
     files_that_still_name_it: list[str]
+    """Below the base, or as the settings name them."""
     erasure: dict[str, list[str]]
-    """`pending`: the projections that still hold a copy, which the next process that opens the tenant erases."""
+    """`pending`: tenants and projections that still hold a copy; the next process that opens the tenant erases it."""
     backups_taken_before: list[Backup]
+    logs: list[Searched]
     log_is_sound: bool
-    position: int
-    record_hash: str
     complete: bool
 
 
@@ -141,11 +172,40 @@ class PendingBackup(msgspec.Struct, frozen=True):
 # -- finding
 
 
-def search(context: OperationContext, subject: Subject, *, fields: Sequence[str] = (), whole: bool = False) -> Search:
+async def search(
+    context: OperationContext,
+    subject: Subject,
+    *,
+    fields: Sequence[str] = (),
+    whole: bool = False,
+    progress: Progress = no_progress,
+) -> Search:
     """Reads the whole log. `fields` are planned for everything that names the subject; so is all, with `whole`."""
-    found = Search()
+    async with context.open_store() as store:
+        found = await _search(context, store, subject, progress)
+    for plan in found.plans.values():
+        plan.fields |= dict.fromkeys([*fields, *(["attrs"] if whole else [])])
+    return found
+
+
+def not_erased(found: Search) -> list[NotErased]:
+    """What no redaction reaches."""
+    return [
+        NotErased(found.tenant, each.entity, each.kind, each.place, each.why, each.lamport, each.commit_id)
+        for each in found.beyond
+    ]
+
+
+def not_searched(found: Search) -> list[NotSearched]:
+    return [NotSearched(found.tenant, each.entity, each.lamport) for each in found.unread]
+
+
+async def _search(context: OperationContext, store: Store, subject: Subject, progress: Progress) -> Search:
+    found = Search(context.settings.tenant)
     contents = Contents(context.settings.home)
-    for commit in _commits(context):
+    total = (await store.partition(context.principal)).log_bytes
+    async for entry in store.commits(context.principal):
+        commit = entry.commit
         if commit.operation in REDACTIONS:
             found.redactions.append(commit)
         for mention in find_mentions(commit, subject, contents.read):
@@ -154,24 +214,23 @@ def search(context: OperationContext, subject: Subject, *, fields: Sequence[str]
             elif mention.field is None:
                 found.beyond.append(mention)
             else:
-                said = commit.document()
-                new = Plan(mention.entity, mention.kind, str(said.get("type") or said.get("rel")), {})
-                plan = found.plans.setdefault((mention.kind, mention.entity), new)
-                plan.fields[mention.field] = None
-                plan.mentions += 1
-    for plan in found.plans.values():
-        plan.fields |= dict.fromkeys([*fields, *(["attrs"] if whole else [])])
+                _plan(found, mention, mention.field, commit, subject)
+        progress("searching", entry.end, total)
     return found
 
 
-def beyond_reach(mentions: Iterable[Mention]) -> list[NotErased]:
-    return [NotErased(each.entity, each.kind, each.place, each.why, each.lamport, each.commit_id) for each in mentions]
-
-
-def _commits(context: OperationContext) -> Iterator[Commit]:
-    with closing(context.open_log()) as log:
-        for entry in log.read(Head()):
-            yield entry.commit
+def _plan(found: Search, mention: Mention, field: str, commit: Commit, subject: Subject) -> None:
+    said = commit.document()
+    new = Plan(mention.entity, mention.kind, str(said.get("type") or said.get("rel")))
+    plan = found.plans.setdefault((mention.kind, mention.entity), new)
+    plan.mentions += 1
+    if mention.in_name:
+        plan.names[field.removeprefix("attrs.")] = None
+    elif subject.is_named_in(field):
+        # Only by the dots between the names: a redaction that said the path would name the subject.
+        plan.fields["attrs"] = None
+    else:
+        plan.fields[field] = None
 
 
 # -- erasing
@@ -189,89 +248,133 @@ def check_request(subject: Subject, fields: Sequence[str], reason: str) -> None:
 
 
 async def forget(
-    context: OperationContext, subject: Subject, found: Search, *, reason: str, reference: str | None = None
+    found: Sequence[tuple[OperationContext, Search]],
+    subject: Subject,
+    *,
+    reason: str,
+    reference: str | None = None,
+    progress: Progress = no_progress,
 ) -> ErasureReport:
-    """Redacts what was found, then reads everything again and reports what is left."""
-    done, pending = await _redact(context, found.plans.values(), reason)
-    return _account(context, subject, done, pending, reason, reference)
+    """Redacts what was found, tenant by tenant, then reads everything again and reports what is left."""
+    accounts, pending = [], list[str]()
+    for context, plans in found:
+        async with context.open_store() as store:
+            done = await _redact(context, store, plans.plans.values(), reason)
+        # Once for all that was redacted, and now: it may be that no server does it.
+        pending += [f"{context.settings.tenant}: {name}" for name in await context.erase()]
+        async with context.open_store() as store:
+            left = await _search(context, store, subject, progress)
+        accounts.append((context, done, left))
+    by = found[0][0].principal.actor
+    report = await asyncio.to_thread(_report, accounts, pending, subject, by, reason, reference)
+    return msgspec.convert(_without_names(msgspec.to_builtins(report), subject), ErasureReport)
 
 
-async def _redact(context: OperationContext, plans: Iterable[Plan], reason: str) -> tuple[list[Redacted], list[str]]:
-    """One draft for each entity. What is refused is reported, and the others go on.
-
-    Then the copies are erased, once for all of them. Returns also what still has one.
-    """
+async def _redact(context: OperationContext, store: Store, plans: Iterable[Plan], reason: str) -> list[Redacted]:
+    """What is refused is reported, and the others go on."""
     done: list[Redacted] = []
-    async with context.open_store() as store:
-        # Edges first: a node that goes whole takes with it what its edges still say.
-        for plan in sorted(plans, key=lambda plan: plan.kind):
-            fields = ["attrs", "content"] if plan.is_whole else list(plan.fields)
-            row = Redacted(plan.entity, plan.kind, plan.type, fields)
+    # Edges first: a node that goes whole takes with it what its edges still say.
+    for plan in sorted(plans, key=lambda plan: plan.kind):
+        for fields in await _extents(context, store, plan):
+            row = Redacted(context.settings.tenant, plan.entity, plan.kind, plan.type, fields or ["attrs", "content"])
             try:
-                answer = (await context.prepare("memory.write", _arguments(plan, reason))(store)).data
-                row.commit_id, row.lamport, row.timestamp = (
-                    answer[name] for name in ("commit_id", "lamport", "timestamp")
-                )
+                call = context.prepare("memory.write", _arguments(plan, fields, reason))
+                answer = (await call(store)).data
+                row.commit_id, row.lamport = answer["commit_id"], answer["lamport"]
+                row.timestamp = answer["timestamp"]
                 row.first_lamport = (answer.get("batch") or {}).get("first_lamport", row.lamport)
             except TallystickError as error:
                 row.refused = error.code
             done.append(row)
-    return done, await context.erase()
+    return done
 
 
-def _arguments(plan: Plan, reason: str) -> dict[str, Any]:
+async def _extents(context: OperationContext, store: Store, plan: Plan) -> list[list[str] | None]:
+    """The fields of each redaction that the plan takes; None for all of them."""
+    extents: list[list[str] | None] = []
+    if plan.names:
+        known = await _attribute_names(context, store, plan)
+        tagged = [tag_name(name, known) for name in plan.names]
+        extents += [tagged[first : first + FIELDS_MAX] for first in range(0, len(tagged), FIELDS_MAX)]
+    if plan.is_whole:
+        extents.append(None)
+    elif plan.fields:
+        extents.append(list(plan.fields))
+    return extents
+
+
+async def _attribute_names(context: OperationContext, store: Store, plan: Plan) -> set[str]:
+    """Of every version that there was."""
+    names: set[str] = set()
+    async for entry in store.commits(context.principal):
+        if entity_of(entry.commit) == plan.entity:
+            names |= (entry.commit.document().get("attrs") or {}).keys()
+    return names
+
+
+def _arguments(plan: Plan, fields: list[str] | None, reason: str) -> dict[str, Any]:
     asked = {"op": f"REDACT_{plan.kind.upper()}", f"{plan.kind}_id": plan.entity, "reason": reason}
-    return asked if plan.is_whole else {**asked, "redacted_fields": list(plan.fields)}
+    return asked if fields is None else {**asked, "redacted_fields": fields}
 
 
 # -- the account
 
 
-def _account(
-    context: OperationContext,
-    subject: Subject,
-    done: list[Redacted],
+def _report(
+    accounts: list[tuple[OperationContext, list[Redacted], Search]],
     pending: list[str],
+    subject: Subject,
+    by: str,
     reason: str,
     reference: str | None,
 ) -> ErasureReport:
-    settings = context.settings
-    left = search(context, subject)
-    files = remains(settings.home, subject.texts, log_too=not left.beyond and not left.plans)
-    proof = prove(settings.system)
-    made = {id(row): _made(row, left.redactions) for row in done}
-    for row in done:
-        row.masked_payloads = {at: hash for commit in made[id(row)] for at, hash in (commit.redacts or {}).items()}
-    not_erased = [*beyond_reach(left.beyond), *_still_there(left.plans.values())]
-    report = ErasureReport(
+    logs: list[Searched] = []
+    files: dict[str, None] = {}
+    held: list[Backup] = []
+    for context, done, left in accounts:
+        proof = prove(context.settings.system)
+        logs.append(Searched(context.settings.tenant, proof.sound, proof.position, proof.record_hash))
+        files |= dict.fromkeys(_files_left(context, subject, left))
+        made = {id(row): _made(row, left.redactions) for row in done}
+        for row in done:
+            row.masked_payloads = {at: hash for commit in made[id(row)] for at, hash in (commit.redacts or {}).items()}
+        redactions = [commit for commits in made.values() for commit in commits]
+        held += [each for each in backups(context.settings.system) if any(_holds(each, one) for one in redactions)]
+    beyond = [each for _, _, left in accounts for each in (*not_erased(left), *_still_there(left))]
+    unread = [each for _, _, left in accounts for each in not_searched(left)]
+    sound = all(log.is_sound for log in logs)
+    return ErasureReport(
         at=to_text(wall_clock()),
-        by=context.principal.actor,
-        tenant=settings.tenant,
+        by=by,
         tallystick=__version__,
         reference=reference,
         reason=reason,
-        redacted=done,
-        not_erased=not_erased,
-        contents_not_searched=left.unread,
-        files_that_still_name_it=files,
+        redacted=[row for _, done, _ in accounts for row in done],
+        not_erased=beyond,
+        contents_not_searched=unread,
+        files_that_still_name_it=list(files),
         erasure={"pending": pending},
-        backups_taken_before=[
-            backup
-            for backup in backups(settings.system)
-            if any(_holds(backup, commit) for commits in made.values() for commit in commits)
-        ],
-        log_is_sound=proof.sound,
-        position=proof.position,
-        record_hash=proof.record_hash,
-        complete=not (not_erased or left.unread or files or pending) and proof.sound,
+        backups_taken_before=held,
+        logs=logs,
+        log_is_sound=sound,
+        complete=sound and not (beyond or unread or files or pending),
     )
-    return msgspec.convert(_without_names(msgspec.to_builtins(report), subject), ErasureReport)
 
 
-def _still_there(plans: Iterable[Plan]) -> list[NotErased]:
+def _files_left(context: OperationContext, subject: Subject, left: Search) -> list[str]:
+    home, base = context.settings.home, context.settings.base
+    others = [] if context.database is None else sorted(context.database.parent.glob(f"{context.database.name}*"))
+    found = remains(home, subject.texts, others, log_too=not left.beyond and not left.plans)
+    return [str(path.relative_to(base) if path.is_relative_to(base) else path) for path in found]
+
+
+def _still_there(left: Search) -> list[NotErased]:
     """What a redaction should have reached."""
     because = "its redaction was refused, or it was written meanwhile"
-    return [NotErased(plan.entity, plan.kind, ", ".join(plan.fields), because) for plan in plans]
+    return [
+        NotErased(left.tenant, plan.entity, plan.kind, ", ".join(plan.described), because)
+        for plan in left.plans.values()
+    ]
 
 
 def _made(row: Redacted, redactions: Iterable[Commit]) -> list[Commit]:
@@ -299,30 +402,42 @@ def _without_names(value: Any, subject: Subject) -> Any:
 # -- what was redacted before
 
 
-def redactions(context: OperationContext) -> list[Redaction]:
+async def redactions(context: OperationContext) -> list[Redaction]:
     """Reads the whole log."""
-    return [_redaction(commit) for commit in _commits(context) if commit.operation in REDACTIONS]
+    return [_redaction(commit) for commit in await _redaction_commits(context)]
 
 
-def pending_backups(context: OperationContext) -> list[PendingBackup]:
+async def pending_backups(context: OperationContext) -> list[PendingBackup]:
     """Backups by `export` that hold what was redacted since. Reads the whole log."""
-    made = [commit for commit in _commits(context) if commit.operation in REDACTIONS]
+    made = await _redaction_commits(context)
     found = []
     for backup in backups(context.settings.system):
         held = [commit.lamport for commit in made if _holds(backup, commit)]
         if held:
-            there = Path(backup.target).exists() if backup.target != "-" else None
-            found.append(PendingBackup(**msgspec.to_builtins(backup), redactions=held, still_there=there))
+            found.append(PendingBackup(**msgspec.to_builtins(backup), redactions=held, still_there=_is_there(backup)))
     return found
 
 
 def pending_erasures(context: OperationContext) -> list[PendingErasure]:
-    """What may still hold what was redacted or deleted, on this disk. Reads the whole log."""
+    """What may still hold what was redacted or deleted, on this disk. Reads the whole log, and not through the store:
+    to open that would finish them."""
     settings = context.settings
-    redacted = max((each.lamport for each in _commits(context) if each.operation in REDACTIONS), default=0)
+    with closing(context.open_log()) as log:
+        made = (entry.commit for entry in log.read(Head()))
+        redacted = max((commit.lamport for commit in made if commit.operation in REDACTIONS), default=0)
     found = pending_in_projections(settings.home, database=context.database)
     old = [at for at in kept_positions(settings.system / "snapshots") if at < redacted]
     return [*found, *(PendingErasure("snapshots", at, [redacted]) for at in old)]
+
+
+async def _redaction_commits(context: OperationContext) -> list[Commit]:
+    async with context.open_store() as store:
+        entries = store.commits(context.principal)
+        return [entry.commit async for entry in entries if entry.commit.operation in REDACTIONS]
+
+
+def _is_there(backup: Backup) -> bool | None:
+    return Path(backup.target).exists() if backup.target != "-" else None
 
 
 def _redaction(commit: Commit) -> Redaction:

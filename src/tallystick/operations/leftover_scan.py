@@ -1,4 +1,4 @@
-"""The remains: files below a base that still hold a text, however it is spelled."""
+"""The leftover scan: files below a base that still hold a text, however it is spelled."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _HASH = re.compile("[0-9a-f]{64}")
 """So are the names of Ada and Abe in hashes."""
 
 
-def remains(home: Path, texts: Iterable[str], *, log_too: bool) -> list[str]:
-    """Paths below `home`. Servers and projections that are still following get some seconds to finish."""
+def remains(home: Path, texts: Iterable[str], others: Iterable[Path], *, log_too: bool) -> list[Path]:
+    """Below `home`, or among `others`. Servers and projections that are still following get some seconds to finish."""
     sought = list(texts)
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    found = [path for path in _files(home, log_too=log_too) if holds(path, sought)]
+    found = [path for path in (*_files(home, log_too=log_too), *others) if holds(path, sought)]
     while found and time.monotonic() < deadline:
         time.sleep(_PAUSE_SECONDS)
         found = [path for path in found if holds(path, sought)]
-    return sorted(str(path.relative_to(home)) for path in found)
+    return sorted(found)
 
 
 def holds(path: Path, texts: Iterable[str]) -> bool:

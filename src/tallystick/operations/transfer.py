@@ -153,7 +153,7 @@ async def _write_all(
     progress: Progress,
 ) -> Imported:
     done = Imported(0, "written")
-    async with context.open_store() as store:
+    async with context.open_store_under_policy() as store:
         for first, lines in _windows(source):
             await _write_window(context, store, first, lines, operation_of, done)
             progress("importing", source.tell(), size)

@@ -13,7 +13,7 @@ from contextlib import suppress
 import msgspec
 
 from tallystick.commits import Commit, Verb, chain
-from tallystick.commits.mask import paths_of
+from tallystick.commits.mask import Path, paths_of
 from tallystick.commits.payloads import EdgePayload, read_edge, read_extent, read_node, read_target
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.state.asof import edge_creator, is_alive_after, life, version
@@ -123,7 +123,7 @@ def _redact_node(columns: Columns, commit: Commit, offset: int) -> None:
     columns.nodes.note_actor(handle, columns.nodes.actors.number(commit.actor), columns.history.count + 1)
     if _is_masked(columns, commit):
         for path in [None] if paths is None else paths:
-            columns.attributes.sweep(handle, path)
+            columns.attributes.sweep(handle, path if isinstance(path, str) else None)
     _add_node_row(columns, handle, commit, offset)
     after = version(columns, handle, columns.history.count)
     # In two steps: after sweeping, what both have is gone from the index too.
@@ -260,7 +260,7 @@ def _add_row(columns: Columns, commit: Commit, offset: int, *, prev: int, entity
         columns.nonces.expire(history.count, columns.timestamp)
 
 
-def _paths(redaction: Commit) -> list[str] | None:
+def _paths(redaction: Commit) -> list[Path] | None:
     try:
         return paths_of(read_extent(redaction.payload).redacted_fields)
     except TallystickError as error:

@@ -1,7 +1,7 @@
 """The mentions of a person: where commits name somebody, and what can be done about it.
 
 A redaction reaches the attributes and the content of nodes and edges. Everything else that a
-commit says (ids, types, names of attributes, who wrote it and why) is part of what the chain
+commit says (ids, types, who wrote it and why) is part of what the chain
 proves or of what entities are known by: such mentions are found, and reported as they are.
 """
 
@@ -47,14 +47,14 @@ class Mention(msgspec.Struct, frozen=True):
     commit_id: str
     field: str | None = None
     """What to redact so that it is gone: `attrs.…`, or `content`, which goes with all the rest. None: nothing can."""
+    in_name: bool = False
+    """Whether it is the name of the attribute that has to go, with its value."""
 
     @property
     def why(self) -> str:
         """Why no redaction reaches it."""
         if self.kind == "commit":
             return "beside the payload, where the chain's hashes cover it"
-        if self.place.startswith("attrs."):
-            return "the name of an attribute, which stays when its value is redacted"
         if self.place in ("reason", "redacted_fields"):
             return "said by a redaction, which is never redacted itself"
         return "names the entity: other commits and entities know it by this"
@@ -70,8 +70,8 @@ class Unread(msgspec.Struct, frozen=True):
 def find_mentions(commit: Commit, subject: Subject, read_blob: ReadBlob) -> Iterator[Mention | Unread]:
     entity = entity_of(commit)
 
-    def mention(kind: str, place: str, field: str | None = None) -> Mention:
-        return Mention(entity, kind, place, commit.lamport, commit.commit_id, field)
+    def mention(kind: str, place: str, field: str | None = None, *, in_name: bool = False) -> Mention:
+        return Mention(entity, kind, place, commit.lamport, commit.commit_id, field, in_name)
 
     for place, text in _record(commit):
         if subject.is_named_in(text):
@@ -84,8 +84,13 @@ def find_mentions(commit: Commit, subject: Subject, read_blob: ReadBlob) -> Iter
     for name in _texts(said.get("redacted_fields", [])):
         if subject.is_named_in(name):
             yield mention(kind, "redacted_fields")
-    for place, erasable in _attributes(said.get("attrs") or {}, "attrs", subject):
-        yield mention(kind, place, place if erasable else None)
+    for name, value in (said.get("attrs") or {}).items():
+        place = f"attrs.{name}"
+        if subject.is_named_in(name):
+            yield mention(kind, place, place, in_name=True)
+        else:
+            for path in dict.fromkeys(_values(value, place, subject)):
+                yield mention(kind, path, path)
     content = said.get("content")
     if isinstance(content, dict):
         try:
@@ -108,30 +113,20 @@ def _record(commit: Commit) -> Iterator[tuple[str, str]]:
         yield f"run_context.{name}", value
 
 
-def _attributes(members: dict[str, Any], path: str, subject: Subject) -> Iterator[tuple[str, bool]]:
-    """Paths as a redaction wants them, once each, and whether redacting them helps."""
-    found: dict[str, bool] = {}
-    for place, erasable in _members(members, path, subject):
-        found[place] = found.get(place, True) and erasable
-    yield from found.items()
-
-
-def _members(members: dict[str, Any], path: str, subject: Subject) -> Iterator[tuple[str, bool]]:
-    for name, value in members.items():
-        if subject.is_named_in(name):
-            # Names stay when a value is redacted, so it has to be the value that has this name in it.
-            yield (path, True) if path != "attrs" else (f"attrs.{name}", False)
-        yield from _values(value, f"{path}.{name}", subject)
-
-
-def _values(value: Any, path: str, subject: Subject) -> Iterator[tuple[str, bool]]:
+def _values(value: Any, path: str, subject: Subject) -> Iterator[str]:
+    """Paths as a redaction wants them."""
     if isinstance(value, dict):
-        yield from _members(value, path, subject)
+        for name, each in value.items():
+            if subject.is_named_in(name):
+                # Names stay when a value is redacted, so it has to be the value that has this name in it.
+                yield path
+            else:
+                yield from _values(each, f"{path}.{name}", subject)
     elif isinstance(value, list):
         for each in value:
             yield from _values(each, path, subject)
     elif isinstance(value, str | int | float) and not isinstance(value, bool) and subject.is_named_in(str(value)):
-        yield path, True
+        yield path
 
 
 def _texts(values: Sequence[Any]) -> Iterator[str]:

@@ -9,10 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
 from tallystick import app
-from tallystick.cli.knowledge import commands
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.config import load
 from tallystick.errors import InvalidArgument, NotFound
@@ -20,6 +18,7 @@ from tallystick.policy import Action, Principal
 from tallystick.server.dispatch import prepare
 from tallystick.state.state import State
 from tallystick.toolsets.knowledge import make_tool_context, make_toolset
+from tests.command_line import CommandLine
 from tests.toolsets.knowledge.agents import OTHER, SHOP, TASK, Checkout
 
 WHO = Principal(actor="tester")
@@ -51,9 +50,9 @@ class ToolContext(msgspec.Struct):
                 await tool.call(store, WHO, prepare(tool, values | said))
 
     def run(self, *arguments: str) -> str:
-        result = CliRunner().invoke(commands, [*arguments, "--base", str(self.base)], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return result.stdout
+        told = CommandLine(self.base).run("knowledge", *arguments)
+        assert told.code == 0, told
+        return told.out
 
 
 @pytest.fixture
@@ -110,9 +109,9 @@ def test_another_directory_can_be_named(
     tool_context.write(PAGE)
     tool_context.checkout.write("src/checkout/page.ts", "two")
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(commands, ["stale", "--json", "--base", str(tool_context.base)], catch_exceptions=False)
-    assert json.loads(result.stdout)["atoms"] == []
-    assert result.stderr == f"there is no git work tree around {tmp_path}: paths are relative to it\n"
+    told = CommandLine(tool_context.base).run("knowledge", "stale", "--json")
+    assert told.json["atoms"] == []
+    assert told.err == f"there is no git work tree around {tmp_path}: paths are relative to it\n"
     assert len(json.loads(tool_context.run("stale", "--json", "--repo", str(tool_context.checkout.root)))["atoms"]) == 1
 
 

@@ -7,20 +7,16 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from tallystick import app, config
-from tallystick.cli.ontology import commands
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
+from tests.command_line import CommandLine
 
 
 def tally(base: Path, *arguments: str) -> str:
-    outcome = CliRunner().invoke(commands, [*arguments, "--base", str(base)])
-    if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
-        raise outcome.exception
-    return outcome.stdout
+    return CommandLine(base).run("ontology", *arguments).out
 
 
 def test_a_preset_is_used_and_shown(tmp_path: Path) -> None:
@@ -53,14 +49,14 @@ def test_what_stood_before_a_preset_and_violates_it_is_shown(tmp_path: Path) -> 
             await store.write(Principal("ann"), Action.WRITE, lambda state, read_filter: draft)
 
     asyncio.run(write())
-    outcome = CliRunner().invoke(commands, ["--base", str(tmp_path), "use", "software"])
-    assert "1 of what was there before violates it" in outcome.output
-    assert "pat\\x1b[2J" in outcome.output
+    told = CommandLine(tmp_path).run("ontology", "use", "software")
+    assert "1 of what was there before violates it" in told.out + told.err
+    assert "pat\\x1b[2J" in told.out + told.err
 
 
 def test_options_may_stand_before_the_word_use(tmp_path: Path) -> None:
-    outcome = CliRunner().invoke(commands, ["--base", str(tmp_path), "--json", "use", "gtd"])
-    assert json.loads(outcome.stdout)["preset"] == "gtd"
+    told = CommandLine(tmp_path / "elsewhere").run("ontology", "--base", tmp_path, "--json", "use", "gtd")
+    assert told.json["preset"] == "gtd"
     assert tally(tmp_path).startswith("node types: Task")
 
 

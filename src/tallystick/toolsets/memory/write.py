@@ -10,6 +10,7 @@ import msgspec
 from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.commits.chain import content_hash
+from tallystick.commits.mask import is_field
 from tallystick.commits.payloads import edge_name, name_of_edge
 from tallystick.errors import Conflict, LimitExceeded, NotFound
 from tallystick.partition import Receipt
@@ -93,7 +94,7 @@ def _problems_of_redact(asked: WriteArguments) -> list[str]:
     return [
         f"field 'redacted_fields': '{field}' must be attrs or attrs.<key>"
         for field in asked.redacted_fields or ()
-        if field != "attrs" and not (field.startswith("attrs.") and len(field) > len("attrs."))
+        if not is_field(field)
     ]
 
 
