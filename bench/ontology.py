@@ -20,9 +20,10 @@ from tallystick.policy import Action, Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.projections import views
 from tallystick.projections.content import Contents
-from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
+from tallystick.projections.worker import ProjectionWorker
 from tallystick.server.dispatch import prepare
 from tallystick.state.ontology import ConnectionType, define_connection_type, define_node_type, define_ontology
 from tallystick.store import Store
@@ -94,7 +95,7 @@ def _questions(nodes: int) -> Iterator[tuple[str, str, Iterator[dict[str, Any]]]
 
 
 class _Desk:
-    def __init__(self, store: Store, tools: dict[str, Any], followers: Sequence[Follower]) -> None:
+    def __init__(self, store: Store, tools: dict[str, Any], followers: Sequence[ProjectionWorker]) -> None:
         self._store = store
         self._tools = tools
         self._followers = followers
@@ -142,9 +143,9 @@ async def _serving(home: Path) -> AsyncIterator[_Desk]:
         await partition.open()
         return partition
 
-    _, follower = views.follow(home, open_log)
+    _, follower = views.follow(home, LogReader(open_log))
     texts = TextProjection(home)
-    reader = Follower(open_log, texts, lock=home / "_system" / "text.lock")
+    reader = ProjectionWorker(LogReader(open_log), texts, lock=home / "_system" / "text.lock")
     index = TextIndex(texts, reader.catch_up)
     contents = Contents(home)
 

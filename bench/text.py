@@ -15,9 +15,10 @@ from bench import Row, percentile, timed
 from bench.bases import seal
 from tallystick.commits import Operation, Verb
 from tallystick.log.files import FilesLog
-from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import Mode, TextIndex
 from tallystick.projections.text.projection import TextProjection
+from tallystick.projections.worker import ProjectionWorker
 
 TEXT_BYTES = 1024
 SEARCHERS = 2
@@ -114,7 +115,7 @@ class Workspace:
         self.log = FilesLog(home / "_system")
         self._projection = TextProjection(home)
         lock = home / "_system" / "text.lock"
-        self.follower = Follower(lambda: FilesLog(home / "_system"), self._projection, lock=lock)
+        self.follower = ProjectionWorker(LogReader(lambda: FilesLog(home / "_system")), self._projection, lock=lock)
         self._index = TextIndex(self._projection, self.follower.catch_up)
         self._runner = asyncio.Runner()
 

@@ -29,8 +29,9 @@ from tallystick.log.segments import Segments
 from tallystick.operations.log_tail import backwards
 from tallystick.policy import Principal
 from tallystick.projections.consistency_check import Name, lock_of, rebuild
-from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
+from tallystick.projections.worker import ProjectionWorker
 from tallystick.server import dispatch
 from tests.command_line import CommandLine, CommandResult
 from tests.commits_by_hand import append, draft, filled, node
@@ -463,7 +464,9 @@ def test_a_projection_that_stands_still_is_told_by_the_doctor_and_by_verify_and_
 
     rebuild(base, lambda: FilesLog(base / "_system"), "sql")
     append(FilesLog(base / "_system"), draft(node("late")))
-    follower = Follower(lambda: FilesLog(base / "_system"), SqlProjection(base / "graph.db"), lock=lock_of(base, "sql"))
+    follower = ProjectionWorker(
+        LogReader(lambda: FilesLog(base / "_system")), SqlProjection(base / "graph.db"), lock=lock_of(base, "sql")
+    )
     with monkeypatch.context() as bug:
         bug.setattr(SqlProjection, "apply", unable)
         with pytest.raises(TypeError):

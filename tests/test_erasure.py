@@ -655,14 +655,14 @@ def test_a_database_that_two_memories_name_stays_with_the_first(settings: Settin
                 await store.partition(_principal("default"))
         projections = AllProjections(settings, open_log=app.open_log, database=shared)
         append_note(settings, "ours")
-        await asyncio.to_thread(projections.of("default").sql.catch_up)
+        await asyncio.to_thread(projections.of("default").follower.worker("sql").catch_up)
         await projections.close()
         append_note(other, "theirs")
         projections = AllProjections(other, open_log=app.open_log, database=shared)
         with pytest.raises(StorageRefused, match="mirrors the memory in"):
-            await asyncio.to_thread(projections.of("default").sql.catch_up)
+            await asyncio.to_thread(projections.of("default").follower.worker("sql").catch_up)
         assert await projections.erase("default", 0) == []
-        assert projections.of("acme").sql.projection.position() == Head()
+        assert projections.of("acme").follower.worker("sql").projection.position() == Head()
         assert (other.base / "tenants" / "acme" / "graph.db").exists()
         await projections.close()
 

@@ -122,12 +122,12 @@ def test_a_home_that_adopts_is_left_without_waiting_for_whoever_waits_for_its_lo
 def test_opening_brings_to_the_head_what_there_is_and_makes_nothing_new(settings: Settings, log: FilesLog) -> None:
     async def story() -> None:
         projections = AllProjections(settings, open_log=app.open_log)
-        await asyncio.to_thread(projections.of(TENANT).resume)
+        await asyncio.to_thread(projections.of(TENANT).follower.resume)
         assert not (settings.home / "graph.db").exists()
         assert not (settings.system / "views.db").exists()
         await asyncio.to_thread(projections.of(TENANT).publish)
         append(log, draft(memory("m", "Project", text("a zither"))))
-        await asyncio.to_thread(projections.of(TENANT).resume)
+        await asyncio.to_thread(projections.of(TENANT).follower.resume)
         assert (settings.home / "_content" / "nodes" / "m.md").read_text() == "a zither"
         assert not (settings.home / "graph.db").exists()
         assert not (settings.system / "text").exists()

@@ -32,11 +32,12 @@ from tallystick.policy import Action
 from tallystick.projections.blobs import prove_blobs
 from tallystick.projections.consistency_check import compare
 from tallystick.projections.content import Contents
-from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.views import follow
+from tallystick.projections.worker import ProjectionWorker
 from tallystick.state.state import State
 from tests.state.state_dump import dump_state
 from torture.journal import TOLD, Note
@@ -257,19 +258,19 @@ def views_of(home: Path) -> dict[str, Any]:
     return files | {"graph.db": _rows(home / "graph.db"), "the text index": found}
 
 
-def _followed(home: Path) -> tuple[TextProjection, list[Follower]]:
+def _followed(home: Path) -> tuple[TextProjection, list[ProjectionWorker]]:
     def open_log() -> FilesLog:
         return FilesLog(home / "_system")
 
     text = TextProjection(home)
     return text, [
-        follow(home, open_log)[1],
-        Follower(open_log, SqlProjection(home / "graph.db"), lock=home / "_system" / "sql.lock"),
-        Follower(open_log, text, lock=home / "_system" / "text.lock"),
+        follow(home, LogReader(open_log))[1],
+        ProjectionWorker(LogReader(open_log), SqlProjection(home / "graph.db"), lock=home / "_system" / "sql.lock"),
+        ProjectionWorker(LogReader(open_log), text, lock=home / "_system" / "text.lock"),
     ]
 
 
-def _catch_up(follower: Follower) -> None:
+def _catch_up(follower: ProjectionWorker) -> None:
     """A projection that finds damage says so once, and begins anew at the second try."""
     try:
         follower.catch_up()

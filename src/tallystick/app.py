@@ -62,6 +62,7 @@ from tallystick.toolsets.work.settings import named_paths as named_by_work
 if TYPE_CHECKING:
     from tallystick.policy.remote import Remote
     from tallystick.projections.lineage_emitter import Sink
+    from tallystick.projections.log_reader import LogReader
     from tallystick.server.oauth.guard import Admission
 
 T = TypeVar("T")
@@ -203,7 +204,7 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
         projections.of(settings.tenant).serve()
         try:
             with _watched(settings, store, projections):
-                async with _fed(settings, store):
+                async with _fed(settings, store, projections):
                     yield _offer(settings, store, projections, sessions)
         finally:
             sessions.close()
@@ -309,7 +310,7 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
 
 
 @asynccontextmanager
-async def _fed(settings: Settings, store: Store) -> AsyncIterator[None]:
+async def _fed(settings: Settings, store: Store, projections: AllProjections) -> AsyncIterator[None]:
     """While inside, lineage is handed on to where the settings say, if they do."""
     if not settings.lineage_to:
         yield
@@ -326,11 +327,12 @@ async def _fed(settings: Settings, store: Store) -> AsyncIterator[None]:
     async def busy() -> list[str]:
         return [settings.tenant, *store.tenants.open_now]
 
+    async def log(tenant: str) -> LogReader:
+        return projections.log(tenant)
+
     def followed(tenant: str, sink: Sink) -> Followed:
-        own = msgspec.structs.replace(settings, tenant=tenant)
-        return follow(
-            own.system, lambda: open_log(own), sink, lambda commit: on_loop(kind_before(store, tenant, commit))
-        )
+        system = msgspec.structs.replace(settings, tenant=tenant).system
+        return follow(system, on_loop(log(tenant)), sink, lambda commit: on_loop(kind_before(store, tenant, commit)))
 
     sink = sink_for(settings.lineage_to, token=os.environ.get(LINEAGE_TOKEN_VARIABLE) or None, patience_seconds=0)
     # Without an issuer there is one tenant, whoever else has a log here.

@@ -1,4 +1,4 @@
-"""The homes: what lies on disk for a tenant beside the log, and what keeps it up to date.
+"""The projections of each tenant: what lies on disk beside the log, and what keeps it up to date.
 
 Projections follow the log in threads of their own. In a process that serves they run all
 the time; a command that only asks starts none, and brings up to date what it asks for.
@@ -7,11 +7,11 @@ the time; a command that only asks starts none, and brings up to date what it as
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -20,14 +20,12 @@ from tallystick.log import Entry, Log
 from tallystick.projections.content import Contents, Kind
 from tallystick.projections.file_edits import FileEdits
 from tallystick.projections.follower import Follower
-from tallystick.projections.recent_entries import RecentEntries
-from tallystick.projections.sql import SqlProjection, is_of_another
+from tallystick.projections.log_reader import LogReader
+from tallystick.projections.registry import Place
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
-from tallystick.projections.views import Views, follow
+from tallystick.projections.views import Views
 from tallystick.projections.views.content_files import Edit
-
-logger = logging.getLogger(__name__)
 
 Adopt = Callable[[str, Edit], Awaitable[None]]
 """Commits, for a tenant, what a person wrote into a content file."""
@@ -84,6 +82,13 @@ class AllProjections:
     def text(self, tenant: str) -> TextIndex:
         return self.of(tenant).text
 
+    def log(self, tenant: str) -> LogReader:
+        """What its projections read, for another that follows it too; one of its own where there are none."""
+        home = self._by_tenant.get(tenant)
+        if home is not None:
+            return home.follower.place.log
+        return LogReader(partial(self._open_log, msgspec.structs.replace(self._settings, tenant=tenant)))
+
     async def published(self, tenant: str, position: int) -> bool:
         """Wait for the views to show commits up to there; False when that takes too long."""
         home = self.of(tenant)
@@ -95,18 +100,18 @@ class AllProjections:
         go on trying, here or in the next process that opens the tenant."""
         home = self.of(tenant)
         with home.used():
-            return await home.erase(position)
+            return await home.follower.erase(position, ERASED_SECONDS)
 
     def delete(self, tenant: str) -> None:
         """Something was deleted: the copies go soon, and nobody waits for it."""
-        for follower in self.of(tenant).followers_on_disk():
-            follower.hurry()
+        for worker in self.of(tenant).follower.on_disk():
+            worker.hurry()
 
     async def resume(self, tenant: str) -> None:
         """Finish what a process left unfinished that died, or could not erase everything."""
         home = self.of(tenant)
         with home.used():
-            await asyncio.to_thread(home.resume)
+            await asyncio.to_thread(home.follower.resume)
 
     async def adopted(self, tenant: str, kind: Kind, entity_id: str) -> None:
         home = self.of(tenant)
@@ -116,13 +121,13 @@ class AllProjections:
     def lags(self, tenant: str, position: int) -> dict[str, int]:
         """By projection that follows all the time: how many commits it is behind."""
         home = self._by_tenant.get(tenant)
-        return {} if home is None else home.lags(position)
+        return {} if home is None else home.follower.lags(position)
 
     def appended(self, tenant: str, group: Sequence[Entry]) -> None:
         """These are in the log now: whoever follows may look."""
         home = self._by_tenant.get(tenant)
         if home is not None:
-            home.appended(group)
+            home.follower.appended(group)
 
     async def leave(self, tenant: str) -> None:
         """Its log was closed after a while without a use: end what follows it. The next use opens it again.
@@ -165,13 +170,9 @@ class TenantProjections:
         repairs: bool,
     ) -> None:
         self._settings = settings
-        self._open_log = open_log
         self._adopt = adopt
-        self._repairs = repairs
         self.path = settings.home
-        self._database = database or settings.home / "graph.db"
-        self._followers: list[Follower] = []
-        self._recent = RecentEntries()
+        self.follower = Follower(Place(settings.home, LogReader(open_log), database, repairs))
         self._looking: asyncio.Task[None] | None = None
         self._users = 0
         self.when_unused: Callable[[], None] | None = None
@@ -195,100 +196,45 @@ class TenantProjections:
     def contents(self) -> Contents:
         return Contents(self.path)
 
-    @property
+    @cached_property
     def text(self) -> TextIndex:
-        return self._text[0]
-
-    @cached_property
-    def _text(self) -> tuple[TextIndex, Follower]:
-        projection = TextProjection(self.path)
-        follower = self._followed(Follower(self._open_log, projection, lock=self._lock("text"), recent=self._recent))
-        return TextIndex(projection, follower.catch_up, used=self.used), follower
-
-    @cached_property
-    def sql(self) -> Follower:
-        projection = SqlProjection(self._database, home=self.path)
-        return self._followed(Follower(self._open_log, projection, lock=self._lock("sql"), recent=self._recent))
+        worker = self.follower.worker("text")
+        return TextIndex(cast(TextProjection, worker.projection), worker.catch_up, used=self.used)
 
     @property
     def views(self) -> Views:
-        return self._views[0]
+        return cast(Views, self.follower.worker("views").projection)
 
     @cached_property
-    def _views(self) -> tuple[Views, Follower, FileEdits]:
-        shown, follower = follow(self.path, self._open_log, recent=self._recent, repairs=self._repairs)
-        self._followed(follower)
-        return shown, follower, FileEdits(shown, follower, self._commit_edit)
+    def _edits(self) -> FileEdits:
+        return FileEdits(self.views, self.follower.worker("views"), self._commit_edit)
 
     def serve(self) -> None:
         """Follow all the time, from now on."""
-        for follower in {self._views[1], self.sql, *self.followers_on_disk()}:
-            follower.start()
-        _ = self.text
+        for worker in {self.follower.worker("views"), self.follower.worker("sql"), *self.follower.on_disk()}:
+            worker.start()
         if self._adopt is not None:
-            self._looking = asyncio.create_task(self._views[2].run())
-
-    def followers_on_disk(self) -> list[Follower]:
-        """Of whatever there is: what was never made holds nothing, and is not made now."""
-        found = []
-        if (self._settings.system / "views.db").exists():
-            found.append(self._views[1])
-        if (self._settings.system / "text").exists():
-            found.append(self._text[1])
-        if self._database.exists() and not is_of_another(self._database, self.path):
-            found.append(self.sql)
-        return found
-
-    async def erase(self, position: int) -> list[str]:
-        followers = self.followers_on_disk()
-        done = await asyncio.gather(*(each.reached(position, ERASED_SECONDS, erased=True) for each in followers))
-        return [each.projection.name for each, is_done in zip(followers, done, strict=True) if not is_done]
-
-    def resume(self) -> None:
-        for follower in self.followers_on_disk():
-            try:
-                if not follower.erase():
-                    follower.start()
-            except Exception as error:
-                logger.warning("%s of %s is not at the head: %s", follower.projection.name, self.path, error)
+            self._looking = asyncio.create_task(self._edits.run())
 
     def publish(self) -> None:
         """Bring the views to the head now; waits for its turn when another process is at it."""
-        self._views[1].catch_up()
+        self.follower.worker("views").catch_up()
 
     async def published(self, position: int) -> bool:
-        return await self._views[1].reached(position, _PUBLISHED_SECONDS)
+        return await self.follower.worker("views").reached(position, _PUBLISHED_SECONDS)
 
     async def adopted(self, kind: Kind, entity_id: str) -> None:
         if self._adopt is not None:
-            await self._views[2].adopt_one(kind, entity_id)
-
-    def lags(self, position: int) -> dict[str, int]:
-        following = [follower for follower in self._followers if follower.is_following]
-        return {each.projection.name: max(0, position - each.position.lamport) for each in following}
-
-    def appended(self, group: Sequence[Entry]) -> None:
-        if any(follower.is_following for follower in self._followers):
-            self._recent.keep(group)
-            for follower in self._followers:
-                follower.notify()
+            await self._edits.adopt_one(kind, entity_id)
 
     async def close(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
-        if "_text" in self.__dict__:
+        if "text" in self.__dict__:
             await asyncio.to_thread(self.text.close)
-        for follower in self._followers:
-            await asyncio.to_thread(follower.close)
+        await asyncio.to_thread(self.follower.close)
 
     async def _commit_edit(self, edit: Edit) -> None:
         if self._adopt is not None:
             await self._adopt(self._settings.tenant, edit)
-
-    def _followed(self, follower: Follower) -> Follower:
-        self._followers.append(follower)
-        return follower
-
-    def _lock(self, name: str) -> Path:
-        return self._settings.system / f"{name}.lock"

@@ -11,8 +11,9 @@ from tallystick.commits import Operation, Verb
 from tallystick.log import Head, Log, head_after
 from tallystick.log.files import FilesLog
 from tallystick.projections import Projection
-from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.views import Views
+from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, node
 
 Make = Callable[[Path, Log], Projection]
@@ -69,7 +70,7 @@ def test_it_is_where_it_was_moved_to_and_remembers_it(make: Make, log: FilesLog,
 
 def test_a_reset_begins_again(make: Make, log: FilesLog, tmp_path: Path) -> None:
     projection = make(tmp_path, log)
-    follower = Follower(lambda: FilesLog(tmp_path / "_system"), projection, lock=tmp_path / "lock")
+    follower = ProjectionWorker(LogReader(lambda: FilesLog(tmp_path / "_system")), projection, lock=tmp_path / "lock")
     follower.catch_up()
     projection.reset()
     assert projection.position() == Head()

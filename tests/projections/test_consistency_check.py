@@ -23,10 +23,11 @@ from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.projections import Projection
 from tallystick.projections.consistency_check import NAMES, Comparison, Finding, Name, Status, compare, rebuild
-from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.views import Views
+from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft
 from tests.projections.test_views import redact
 from tests.projections.workspace import DEFINITIONS, Workspace, connection, gone, memory, text
@@ -389,7 +390,7 @@ def test_what_followed_the_log_step_by_step_is_what_a_replay_gives(story: list[t
         home = Path(folder)
         workspace = Workspace(home)
         others = [
-            Follower(lambda: FilesLog(home / "_system"), projection)
+            ProjectionWorker(LogReader(lambda: FilesLog(home / "_system")), projection)
             for projection in (SqlProjection(home / "graph.db"), TextProjection(home))
         ]
         definitions, alive = list(DEFINITIONS), set()

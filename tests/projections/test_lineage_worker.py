@@ -10,10 +10,11 @@ import pytest
 
 from tallystick.errors import TallystickError
 from tallystick.log.files import FilesLog
-from tallystick.projections.follower import Follower
 from tallystick.projections.lineage_emitter import LineageEmitter, Sink, follow, standing
 from tallystick.projections.lineage_worker import ALL_SECONDS, LineageWorker
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.openlineage import Event
+from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import draft, entries, node
 
 
@@ -77,8 +78,8 @@ class WorkerSetup:
         for log in self._logs.values():
             log.close()
 
-    def _follow(self, tenant: str, sink: Sink) -> tuple[LineageEmitter, Follower]:
-        return follow(self.base / tenant, lambda: FilesLog(self.base / tenant), sink, lambda commit: "note")
+    def _follow(self, tenant: str, sink: Sink) -> tuple[LineageEmitter, ProjectionWorker]:
+        return follow(self.base / tenant, LogReader(lambda: FilesLog(self.base / tenant)), sink, lambda commit: "note")
 
 
 @pytest.fixture

@@ -21,9 +21,10 @@ from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.projections.follower import Follower
 from tallystick.projections.lineage_emitter import FileSink, HttpSink, LineageEmitter, follow, shown, sink_for
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.openlineage import Event, EventBuilder, run_of
+from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, entries, node
 from tests.projections.openlineage_schemas import faults_of
 
@@ -207,8 +208,8 @@ def log(tmp_path: Path) -> Iterator[FilesLog]:
     made.close()
 
 
-def emitting(system: Path, sink: Any, kind: str = "note") -> tuple[LineageEmitter, Follower]:
-    return follow(system, lambda: FilesLog(system), sink, lambda commit: kind)
+def emitting(system: Path, sink: Any, kind: str = "note") -> tuple[LineageEmitter, ProjectionWorker]:
+    return follow(system, LogReader(lambda: FilesLog(system)), sink, lambda commit: kind)
 
 
 def test_every_commit_is_emitted_once_in_order_and_the_next_process_goes_on(tmp_path: Path, log: FilesLog) -> None:

@@ -22,8 +22,9 @@ from tallystick.log import Entry, Head, head_after
 from tallystick.log.files import FilesLog
 from tallystick.projections import sql
 from tallystick.projections.database import Damaged
-from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
+from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft
 from tests.laws.test_replay import STORIES, Step
 from tests.projections.workspace import connection, cut, gone, memory, text
@@ -41,7 +42,9 @@ class SqlSetup:
         self.system = home / "_system"
         self.log = FilesLog(self.system)
         self.projection = SqlProjection(self.path)
-        self.follower = Follower(lambda: FilesLog(self.system), self.projection, lock=self.system / "sql.lock")
+        self.follower = ProjectionWorker(
+            LogReader(lambda: FilesLog(self.system)), self.projection, lock=self.system / "sql.lock"
+        )
 
     def write(self, *operations: Operation) -> None:
         append(self.log, *(draft(operation) for operation in operations))

@@ -20,10 +20,11 @@ from tallystick.errors import StorageRefused
 from tallystick.log import Entry, Head, head_after
 from tallystick.log.files import FilesLog
 from tallystick.projections.content import Contents
-from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import Mode, TextIndex, TextMatches, projection, ranking
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.text.substring_index import SubstringWriter
+from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft
 from tests.laws.test_replay import STORIES, Step
 from tests.projections.workspace import gone, memory, text
@@ -41,7 +42,7 @@ class TextSetup:
     def open(self) -> None:
         self.projection = TextProjection(self.home)
         lock = self.home / "_system" / "text.lock"
-        self.follower = Follower(lambda: FilesLog(self.home / "_system"), self.projection, lock=lock)
+        self.follower = ProjectionWorker(LogReader(lambda: FilesLog(self.home / "_system")), self.projection, lock=lock)
         self.index = TextIndex(self.projection, self.follower.catch_up)
 
     def write(self, *operations: Operation) -> None:

@@ -11,8 +11,9 @@ from tallystick.commits import Operation, Verb
 from tallystick.log import Entry
 from tallystick.log.files import FilesLog
 from tallystick.projections.content import Contents, Kind
-from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.views import Views
+from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import draft, entries
 
 DEFINITIONS = (
@@ -82,14 +83,14 @@ class Workspace:
         self.log = FilesLog(home / "_system")
         self.contents = Contents(home)
         self.views: Views
-        self.follower: Follower
+        self.follower: ProjectionWorker
         self.begin()
 
     def begin(self, *, repairs: bool = False) -> None:
         """As a new process would; but however busy the machine is, rewriting the registry is cheap."""
         log = FilesLog(self.home / "_system")
         self.views = Views(self.home, log.line, seconds=lambda: 0.0, repairs=repairs)
-        self.follower = Follower(lambda: log, self.views, lock=self.home / "_system" / "views.lock")
+        self.follower = ProjectionWorker(LogReader(lambda: log), self.views, lock=self.home / "_system" / "views.lock")
 
     def restart(self, *, repairs: bool = False) -> None:
         self.follower.close()

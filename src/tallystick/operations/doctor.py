@@ -150,7 +150,7 @@ def _lock(settings: Settings) -> Iterator[Finding]:
 
 def _projections(settings: Settings) -> Iterator[Finding]:
     from tallystick.projections.consistency_check import NAMES, lock_of
-    from tallystick.projections.follower import trouble_of
+    from tallystick.projections.worker import trouble_of
 
     for name in NAMES:
         trouble = trouble_of(lock_of(settings.home, name))

@@ -12,6 +12,7 @@ from tallystick.commits import Commit
 from tallystick.errors import TallystickError
 from tallystick.operations import OperationContext
 from tallystick.projections.lineage_emitter import follow, shown, sink_for
+from tallystick.projections.log_reader import LogReader
 from tallystick.state.state import State
 from tallystick.store import Store
 
@@ -52,7 +53,7 @@ async def emit(
         def kind_of(commit: Commit) -> str:
             return asyncio.run_coroutine_threadsafe(kind_before(store, context.settings.tenant, commit), loop).result()
 
-        emitter, follower = follow(context.settings.system, context.open_log, sink, kind_of)
+        emitter, follower = follow(context.settings.system, LogReader(context.open_log), sink, kind_of)
         try:
             if again:
                 emitter.reset()

@@ -28,16 +28,18 @@ from tallystick.log import Entry, Head, Log, head_after
 from tallystick.projections import Projection
 from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged, Reader
-from tallystick.projections.follower import CHUNK_COMMITS, Follower, trouble_of
-from tallystick.projections.registry import PROJECTIONS
+from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import CHUNK_COMMITS, LogReader
+from tallystick.projections.registry import PROJECTIONS, Place
 from tallystick.projections.row_diff import differing_rows, doubted, shown
 from tallystick.projections.sandboxed_files import SandboxedFiles
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text.projection import DATABASE, TextProjection
 from tallystick.projections.text.substring_index import LATE, ORDERED, TRAILER_BYTES, path_of, trailer
-from tallystick.projections.views import Views, follow, ontology
+from tallystick.projections.views import Views, ontology
 from tallystick.projections.views.content_files import NOT_ADOPTED
 from tallystick.projections.views.views_db import FileRow, ViewsDb
+from tallystick.projections.worker import trouble_of
 
 Name = Literal["views", "sql", "text"]
 Status = Literal["differs", "edited", "waits"]
@@ -99,7 +101,8 @@ def compare(
     compared, findings = [], []
     with closing(open_log()) as log:
         size = log.head().end
-        for number, (name, path) in enumerate(_databases(home, database).items()):
+        for number, name in enumerate(NAMES):
+            path = PROJECTIONS[name].database(home, database)
             with tempfile.TemporaryDirectory(prefix="tallystick-comparing-") as elsewhere:
                 one = _One(home, path, log, Path(elsewhere), partial(_told, progress, number * size))
                 result = Compared(name)
@@ -113,28 +116,16 @@ def compare(
 
 def rebuild(home: Path, open_log: Callable[[], Log], name: Name, *, database: Path | None = None) -> None:
     """Throw a projection's database away and build it again from the log. Servers may go on: they notice."""
-    path = _databases(home, database)[name]
+    path = PROJECTIONS[name].database(home, database)
     with _held(lock_of(home, name)):
         for ending in ("", "-wal", "-shm"):
             path.with_name(path.name + ending).unlink(missing_ok=True)
-    follower = _FOLLOWERS[name](home, path, open_log)
+    worker = Follower(Place(home, LogReader(open_log), database)).worker(name)
     try:
-        with _telling_bugs(follower.projection):
-            follower.catch_up()
+        with _telling_bugs(worker.projection):
+            worker.catch_up()
     finally:
-        follower.close()
-
-
-_FOLLOWERS: dict[Name, Callable[[Path, Path, Callable[[], Log]], Follower]] = {
-    "views": lambda home, path, open_log: follow(home, open_log)[1],
-    "sql": lambda home, path, open_log: Follower(open_log, SqlProjection(path, home=home), lock=lock_of(home, "sql")),
-    "text": lambda home, path, open_log: Follower(open_log, TextProjection(home), lock=lock_of(home, "text")),
-}
-
-
-def _databases(home: Path, database: Path | None) -> dict[Name, Path]:
-    found = {each.name: each.database(home) for each in PROJECTIONS}
-    return {"views": found["views"], "sql": database or found["sql"], "text": found["text"]}
+        worker.close()
 
 
 def _told(progress: Callable[[int], None], before: int, done: int) -> None:
@@ -174,7 +165,7 @@ def _sql(one: _One) -> Iterator[Finding]:
     with _opened(one) as db:
         yield from _structure("sql", one, db)
     expected = one.elsewhere / "graph.db"
-    yield from _replayed("sql", one, "SELECT value FROM meta WHERE key = 'head'", lambda: SqlProjection(expected))
+    yield from _replayed("sql", one, PROJECTIONS["sql"].position, lambda: SqlProjection(expected))
     if one.position and not one.not_compared:
         with _opened(one, expected) as db:
             yield from _guarded("sql", one, _schema(one, db))
@@ -231,7 +222,7 @@ def _views(one: _One) -> Iterator[Finding]:
         return
     with _opened(one) as db:
         yield from _structure("views", one, db)
-    yield from _replayed("views", one, "SELECT value FROM note WHERE key = 'position'", lambda: _views_of(one))
+    yield from _replayed("views", one, PROJECTIONS["views"].position, lambda: _views_of(one))
     if one.position and not one.not_compared:
         with _opened(one, one.elsewhere / "_system" / "views.db") as db:
             for table, (select, key) in _VIEW_TABLES.items():
@@ -362,7 +353,7 @@ def _text(one: _One) -> Iterator[Finding]:
     with _opened(one) as db:
         yield from _structure("text", one, db)
         yield from _words(one, db)
-    yield from _replayed("text", one, "SELECT head FROM place WHERE head != ''", lambda: _text_of(one))
+    yield from _replayed("text", one, PROJECTIONS["text"].position, lambda: _text_of(one))
     if one.position and not one.not_compared:
         with _opened(one, one.elsewhere / "_system" / "text" / DATABASE) as db:
             yield from _rows("text", one, "texts", db, _TEXTS.format, ["node"])

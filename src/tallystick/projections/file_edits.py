@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 
 from tallystick.errors import TallystickError
 from tallystick.projections.content import Kind
-from tallystick.projections.follower import Follower
 from tallystick.projections.views import Views
 from tallystick.projections.views.content_files import NOT_ADOPTED, Edit
+from tallystick.projections.worker import ProjectionWorker
 
 LOOK_SECONDS = 2.0
 _LOOK_SHARE = 50
@@ -29,7 +29,7 @@ Adopt = Callable[[Edit], Awaitable[None]]
 
 
 class FileEdits:
-    def __init__(self, views: Views, follower: Follower, adopt: Adopt) -> None:
+    def __init__(self, views: Views, follower: ProjectionWorker, adopt: Adopt) -> None:
         self._views = views
         self._follower = follower
         self._adopt = adopt

@@ -21,11 +21,12 @@ from uuid import UUID
 import msgspec
 
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
-from tallystick.log import Entry, Head, Log, head_after
+from tallystick.log import Entry, Head, head_after
 from tallystick.private_files import make_directory, replace_file
 from tallystick.projections import Interrupted
-from tallystick.projections.follower import Follower, trouble_of
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.openlineage import Event, EventBuilder, KindOf, is_in_named_run, run_of
+from tallystick.projections.worker import ProjectionWorker, trouble_of
 
 if TYPE_CHECKING:
     import httpx2
@@ -55,12 +56,10 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-def follow(
-    system: Path, open_log: Callable[[], Log], sink: Sink, kind_of_other: KindOf
-) -> tuple[LineageEmitter, Follower]:
-    """The emitter for a place and what keeps it going; closing the follower closes both."""
-    emitter = LineageEmitter(system, open_log, sink, kind_of_other)
-    return emitter, Follower(open_log, emitter, lock=emitter.path.with_suffix(".lock"))
+def follow(system: Path, log: LogReader, sink: Sink, kind_of_other: KindOf) -> tuple[LineageEmitter, ProjectionWorker]:
+    """The emitter for a place and what keeps it going; closing the worker closes both."""
+    emitter = LineageEmitter(system, log, sink, kind_of_other)
+    return emitter, ProjectionWorker(log, emitter, lock=emitter.path.with_suffix(".lock"))
 
 
 class LineageEmitter:
@@ -68,13 +67,13 @@ class LineageEmitter:
 
     name = "lineage"
 
-    def __init__(self, system: Path, open_log: Callable[[], Log], sink: Sink, kind_of_other: KindOf) -> None:
+    def __init__(self, system: Path, log: LogReader, sink: Sink, kind_of_other: KindOf) -> None:
         self.path = position_path(system, sink.target)
         self.emitted = 0
         """Events handed on by this process."""
         self.goes_on: Callable[[], bool] = lambda: True
         """Asked now and then. If not, `Interrupted` leaves what is not handed on yet for the next time."""
-        self._open_log = open_log
+        self._log = log
         self._sink = sink
         self._kind_of_other = kind_of_other
         # Where it was at the end of what it told last: another process may have gone on since.
@@ -114,15 +113,14 @@ class LineageEmitter:
         """Runs that earlier processes started. Only the log knows them: it is read up to here, once."""
         if at == Head():
             return
-        log = self._open_log()
-        try:
-            for entry in log.read(Head()):
+        before = Head()
+        while entries := self._log.drafts(before):
+            for entry in entries:
                 if entry.commit.lamport > at.lamport:
                     return
                 if is_in_named_run(entry.commit):
                     yield run_of(entry.commit)
-        finally:
-            log.close()
+            before = head_after(entries, before)
 
     def _keep(self, head: Head) -> None:
         self._write(self.path, msgspec.json.encode(_Kept(shown(self._sink.target), head)))

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 
 from tallystick.errors import TallystickError
 from tallystick.projections import Interrupted
-from tallystick.projections.follower import Follower
 from tallystick.projections.lineage_emitter import LineageEmitter, Sink, shown
+from tallystick.projections.worker import ProjectionWorker
 
 ROUND_SECONDS = 1.0
 ALL_SECONDS = 60.0
@@ -29,7 +29,7 @@ _FOLLOWED_MAX = 64
 
 logger = logging.getLogger(__name__)
 
-Followed = tuple[LineageEmitter, Follower]
+Followed = tuple[LineageEmitter, ProjectionWorker]
 
 
 class LineageWorker:

@@ -13,31 +13,67 @@ from tallystick.errors import Corrupt
 from tallystick.log import Head
 from tallystick.log.head_file import HeadFile
 from tallystick.log.segments import Segments
-from tallystick.projections import sql, views
+from tallystick.projections import Projection, sql, views
 from tallystick.projections.database import Damaged, Reader
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import projection as text
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the projections of a tenant lie, and what they follow."""
+
+    home: Path
+    log: LogReader
+    database: Path | None = None
+    """Where `graph.db` lies, if elsewhere."""
+    repairs: bool = False
+    """Content files that people edited are put right at the start, and what they wrote is kept beside."""
+
+    def lock(self, name: str) -> Path:
+        return self.home / "_system" / f"{name}.lock"
 
 
 class Registered(msgspec.Struct, frozen=True):
     name: str
-    database: Callable[[Path], Path]
-    """Below the home of a tenant: what holds its position. There if the projection was ever made."""
+    make: Callable[[Place], Projection]
+    database: Callable[[Path, Path | None], Path]
+    """By the home, and where `graph.db` lies if elsewhere: what holds the position, once the projection was made."""
     position: str
     """The query for its position, as JSON."""
     erasing: str
     """The query that finds a row while copies are left of what was redacted or deleted."""
 
-    @property
-    def lock(self) -> str:
-        return f"{self.name}.lock"
+    def is_there(self, place: Place) -> bool:
+        path = self.database(place.home, place.database)
+        return path.exists() and not (self.name == "sql" and sql.is_of_another(path, place.home))
 
 
-PROJECTIONS: tuple[Registered, ...] = (
-    Registered("views", views.database_path, views.POSITION, views.ERASING),
-    Registered("sql", sql.database_path, sql.POSITION, sql.ERASING),
-    Registered("text", text.database_path, text.POSITION, text.ERASING),
-)
-
+PROJECTIONS: dict[str, Registered] = {
+    each.name: each
+    for each in (
+        Registered(
+            "views",
+            lambda place: views.Views(place.home, place.log.line, repairs=place.repairs),
+            lambda home, database: views.database_path(home),
+            views.POSITION,
+            views.ERASING,
+        ),
+        Registered(
+            "sql",
+            lambda place: sql.SqlProjection(place.database or sql.database_path(place.home), home=place.home),
+            lambda home, database: database or sql.database_path(home),
+            sql.POSITION,
+            sql.ERASING,
+        ),
+        Registered(
+            "text",
+            lambda place: text.TextProjection(place.home),
+            lambda home, database: text.database_path(home),
+            text.POSITION,
+            text.ERASING,
+        ),
+    )
+}
 
 _VERBS = tuple(f'"operation":"{verb.value}"'.encode() for verb in DELETIONS | REDACTIONS)
 
@@ -55,8 +91,8 @@ class PendingErasure(msgspec.Struct, frozen=True):
 def pending_erasures(home: Path, *, database: Path | None = None) -> list[PendingErasure]:
     """Changes nothing. `database`: where `graph.db` lies, if elsewhere."""
     found = []
-    for each in PROJECTIONS:
-        path = database if each.name == "sql" and database is not None else each.database(home)
+    for each in PROJECTIONS.values():
+        path = each.database(home, database)
         if path.exists() and (pending := _pending(each, path, home)) is not None:
             found.append(pending)
     return found

@@ -19,6 +19,7 @@ from tallystick.policy import Action, Policy, Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.projections.content import Contents
 from tallystick.projections.file_edits import FileEdits
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.views import follow
 from tallystick.projections.views.content_files import Edit
 from tallystick.server.dispatch import prepare
@@ -42,7 +43,7 @@ class FilesAgent:
         self.partition = Partition(self.log)
         self.store = Store(self._open, policy)
         self.contents = Contents(home)
-        self.views, self.follower = follow(home, lambda: FilesLog(home / "_system"))
+        self.views, self.follower = follow(home, LogReader(lambda: FilesLog(home / "_system")))
         self.edits = FileEdits(self.views, self.follower, self._adopt)
         toolset = make_toolset(
             lambda tenant: home if tenant == "default" else home / "tenants" / tenant,

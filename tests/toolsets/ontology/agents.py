@@ -16,9 +16,10 @@ from tallystick.errors import TallystickError
 from tallystick.policy import Action, Policy
 from tallystick.policy.embedded import Embedded
 from tallystick.projections.content import Contents
-from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
+from tallystick.projections.worker import ProjectionWorker
 from tallystick.server.dispatch import prepare
 from tallystick.state.state import State
 from tallystick.toolsets import Answer, Tool, Toolset
@@ -47,7 +48,7 @@ class OntologyAgent(Agent):
         self.home = home
         self.contents = Contents(home)
         texts = TextProjection(home)
-        self.follower = Follower(lambda: self.log, texts)
+        self.follower = ProjectionWorker(LogReader(lambda: self.log), texts)
         self.text = TextIndex(texts, self.follower.catch_up)
         self.use(make_toolset(lambda tenant: self.contents, lambda tenant: self.text))
 

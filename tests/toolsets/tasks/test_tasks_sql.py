@@ -11,8 +11,9 @@ import pytest
 
 from tallystick.commits import Operation
 from tallystick.log.files import FilesLog
-from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
+from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft
 from tests.projections.workspace import gone, memory
 
@@ -21,7 +22,9 @@ class SqlSetup:
     def __init__(self, home: Path) -> None:
         self.log = FilesLog(home / "_system")
         self._path = home / "graph.db"
-        self._follower = Follower(lambda: FilesLog(home / "_system"), SqlProjection(self._path), lock=home / "sql.lock")
+        self._follower = ProjectionWorker(
+            LogReader(lambda: FilesLog(home / "_system")), SqlProjection(self._path), lock=home / "sql.lock"
+        )
 
     def write(self, *operations: Operation) -> None:
         append(self.log, *(draft(operation) for operation in operations))

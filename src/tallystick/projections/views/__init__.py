@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,15 +25,15 @@ from tallystick.commits import Commit, Verb, chain
 from tallystick.commits.mask import REDACTED
 from tallystick.commits.payloads import EdgePayload, NodePayload, read_edge, read_extent, read_node, read_target
 from tallystick.errors import Corrupt, TallystickError
-from tallystick.log import Entry, Head, Log
+from tallystick.log import Entry, Head
 from tallystick.projections.content import Contents, Kind, is_blob, path_of
 from tallystick.projections.database import Damaged, Database, Reader
-from tallystick.projections.follower import Follower
-from tallystick.projections.recent_entries import RecentEntries
+from tallystick.projections.log_reader import LogReader
 from tallystick.projections.views import ontology
 from tallystick.projections.views.content_files import ContentFiles, Edit
 from tallystick.projections.views.published import Published
 from tallystick.projections.views.views_db import ConnectionRow, FileRow, ViewsDb, prepare
+from tallystick.projections.worker import ProjectionWorker
 
 T = TypeVar("T")
 
@@ -62,13 +61,10 @@ class Problem(msgspec.Struct, frozen=True):
     problem: str
 
 
-def follow(
-    home: Path, open_log: Callable[[], Log], *, recent: RecentEntries | None = None, repairs: bool = False
-) -> tuple[Views, Follower]:
-    """The views of a tenant's home and what keeps them up to date; closing the follower closes both."""
-    opened = cache(open_log)
-    views = Views(home, lambda offset: opened().line(offset), repairs=repairs)
-    return views, Follower(opened, views, lock=home / "_system" / "views.lock", recent=recent)
+def follow(home: Path, log: LogReader, *, repairs: bool = False) -> tuple[Views, ProjectionWorker]:
+    """The views of a tenant's home and what keeps them up to date; closing the worker closes both."""
+    views = Views(home, log.line, repairs=repairs)
+    return views, ProjectionWorker(log, views, lock=home / "_system" / "views.lock")
 
 
 class Views:

@@ -16,8 +16,9 @@ from tallystick.errors import Corrupt
 from tallystick.log import Entry, Head, Log, head_after
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
-from tallystick.projections import follower as module
-from tallystick.projections.follower import Follower, Trouble, trouble_of
+from tallystick.projections import log_reader as module
+from tallystick.projections.log_reader import LogReader
+from tallystick.projections.worker import ProjectionWorker, Trouble, trouble_of
 from tests import timeouts
 from tests.commits_by_hand import append, draft, filled, node
 
@@ -81,15 +82,17 @@ def counting() -> Counting:
 
 
 @pytest.fixture
-def follower(log: MemoryLog, counting: Counting) -> Iterator[Follower]:
-    made = Follower(lambda: log, counting)
+def follower(log: MemoryLog, counting: Counting) -> Iterator[ProjectionWorker]:
+    made = ProjectionWorker(LogReader(lambda: log), counting)
     yield made
     counting.error = None
     counting.gate.set()
     made.close()
 
 
-def test_it_hands_over_everything_once_and_in_order(log: MemoryLog, counting: Counting, follower: Follower) -> None:
+def test_it_hands_over_everything_once_and_in_order(
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker
+) -> None:
     filled(log, 3)
     assert follower.catch_up()
     filled(log, 2)
@@ -100,7 +103,7 @@ def test_it_hands_over_everything_once_and_in_order(log: MemoryLog, counting: Co
 
 
 def test_a_draft_is_never_cut_in_two(
-    log: MemoryLog, counting: Counting, follower: Follower, monkeypatch: pytest.MonkeyPatch
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CHUNK_COMMITS", 2)
     append(log, draft(node("a")), draft(node("b"), node("c"), node("d")), draft(node("e")))
@@ -109,7 +112,7 @@ def test_a_draft_is_never_cut_in_two(
 
 
 def test_it_settles_only_at_the_head(
-    log: MemoryLog, counting: Counting, follower: Follower, monkeypatch: pytest.MonkeyPatch
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CHUNK_COMMITS", 1)
     filled(log, 3)
@@ -117,7 +120,7 @@ def test_it_settles_only_at_the_head(
     assert (len(counting.applied), counting.settled) == (3, [False])
 
 
-def test_one_that_begins_again_is_replayed(log: MemoryLog, counting: Counting, follower: Follower) -> None:
+def test_one_that_begins_again_is_replayed(log: MemoryLog, counting: Counting, follower: ProjectionWorker) -> None:
     filled(log, 2)
     follower.catch_up()
     counting.begin_again_at = 3
@@ -135,7 +138,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("where", ELSEWHERE)
 def test_one_that_followed_another_log_is_rebuilt(
-    log: MemoryLog, counting: Counting, follower: Follower, where: str
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker, where: str
 ) -> None:
     filled(log, 3)
     counting.at = ELSEWHERE[where]
@@ -154,7 +157,7 @@ def test_a_damaged_log_does_not_cost_a_projection(tmp_path: Path, counting: Coun
     for name in damaged:
         segment.write_bytes(segment.read_bytes().replace(f'"id":"{name}"'.encode(), b'"id":"x0"'))
     with pytest.raises(Corrupt):
-        Follower(lambda: log, counting).catch_up()
+        ProjectionWorker(LogReader(lambda: log), counting).catch_up()
     assert counting.at == at
     log.close()
 
@@ -162,7 +165,7 @@ def test_a_damaged_log_does_not_cost_a_projection(tmp_path: Path, counting: Coun
 def test_it_skips_when_another_process_is_at_it_and_need_not_wait(
     log: MemoryLog, counting: Counting, tmp_path: Path
 ) -> None:
-    follower = Follower(lambda: log, counting, lock=tmp_path / "a" / "lock")
+    follower = ProjectionWorker(LogReader(lambda: log), counting, lock=tmp_path / "a" / "lock")
     filled(log, 1)
     follower.catch_up()
     filled(log, 1)
@@ -179,8 +182,8 @@ def test_it_skips_when_another_process_is_at_it_and_need_not_wait(
 async def test_closing_does_not_wait_for_a_process_that_keeps_the_lock(
     log: MemoryLog, counting: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LAST_PATIENCE_SECONDS", 0.01)
-    follower = Follower(lambda: log, counting, lock=tmp_path / "lock")
+    monkeypatch.setattr("tallystick.projections.worker._LAST_PATIENCE_SECONDS", 0.01)
+    follower = ProjectionWorker(LogReader(lambda: log), counting, lock=tmp_path / "lock")
     filled(log, 1)
     assert await follower.reached(1, timeouts.SECONDS)
     other = os.open(tmp_path / "lock", os.O_RDWR)
@@ -192,14 +195,16 @@ async def test_closing_does_not_wait_for_a_process_that_keeps_the_lock(
     os.close(other)
 
 
-async def test_who_waits_is_told_when_it_is_applied(log: MemoryLog, counting: Counting, follower: Follower) -> None:
+async def test_who_waits_is_told_when_it_is_applied(
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker
+) -> None:
     filled(log, 2)
     assert await follower.reached(2, timeouts.SECONDS)
     assert counting.applied == [[1, 2]]
     assert await follower.reached(1, 0)
 
 
-async def test_who_waits_too_long_is_told_so(log: MemoryLog, counting: Counting, follower: Follower) -> None:
+async def test_who_waits_too_long_is_told_so(log: MemoryLog, counting: Counting, follower: ProjectionWorker) -> None:
     counting.gate.clear()
     filled(log, 1)
     assert not await follower.reached(1, 0.05)
@@ -215,7 +220,9 @@ def test_a_group_that_is_being_appended_is_not_read_in_part(log: MemoryLog) -> N
     assert [entry.commit.lamport for entry in log.read(Head())] == [1]
 
 
-async def test_many_who_wait_are_served_by_few_looks(log: MemoryLog, counting: Counting, follower: Follower) -> None:
+async def test_many_who_wait_are_served_by_few_looks(
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker
+) -> None:
     counting.gate.clear()
     filled(log, 1)
     follower.start()
@@ -229,7 +236,7 @@ async def test_many_who_wait_are_served_by_few_looks(log: MemoryLog, counting: C
 
 
 async def test_one_that_failed_is_tried_again(
-    log: MemoryLog, counting: Counting, follower: Follower, caplog: pytest.LogCaptureFixture
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
     counting.error = OSError("no room")
     filled(log, 1)
@@ -243,7 +250,10 @@ def test_what_keeps_one_from_moving_on_can_be_seen_from_outside_until_it_moves_o
     log: MemoryLog, counting: Counting, tmp_path: Path
 ) -> None:
     lock = tmp_path / "counting.lock"
-    follower, other = Follower(lambda: log, counting, lock=lock), Follower(lambda: log, counting, lock=lock)
+    follower, other = (
+        ProjectionWorker(LogReader(lambda: log), counting, lock=lock),
+        ProjectionWorker(LogReader(lambda: log), counting, lock=lock),
+    )
     filled(log, 2)
     follower.catch_up()
     assert trouble_of(lock) is None
@@ -260,7 +270,7 @@ def test_what_keeps_one_from_moving_on_can_be_seen_from_outside_until_it_moves_o
 
 
 async def test_one_that_put_something_off_is_called_again(
-    log: MemoryLog, counting: Counting, follower: Follower
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker
 ) -> None:
     counting.again = 0.001
     filled(log, 1)
@@ -270,7 +280,7 @@ async def test_one_that_put_something_off_is_called_again(
 
 
 def test_closing_applies_what_is_there_and_settles_for_good(log: MemoryLog, counting: Counting) -> None:
-    follower = Follower(lambda: log, counting)
+    follower = ProjectionWorker(LogReader(lambda: log), counting)
     filled(log, 1)
     follower.catch_up()
     filled(log, 1)
@@ -280,14 +290,14 @@ def test_closing_applies_what_is_there_and_settles_for_good(log: MemoryLog, coun
 
 
 def test_one_that_was_never_used_opens_nothing_and_is_closed(counting: Counting, tmp_path: Path) -> None:
-    Follower(lambda: FilesLog(tmp_path / "_system"), counting, lock=tmp_path / "lock").close()
+    ProjectionWorker(LogReader(lambda: FilesLog(tmp_path / "_system")), counting, lock=tmp_path / "lock").close()
     assert counting.closed
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_handle_of_its_own_sees_what_others_append(tmp_path: Path, counting: Counting) -> None:
     writer: Log = FilesLog(tmp_path / "_system")
-    follower = Follower(lambda: FilesLog(tmp_path / "_system"), counting, lock=tmp_path / "lock")
+    follower = ProjectionWorker(LogReader(lambda: FilesLog(tmp_path / "_system")), counting, lock=tmp_path / "lock")
     filled(writer, 1)
     follower.catch_up()
     filled(writer, 2)

@@ -1,0 +1,317 @@
+"""The worker of one projection: applies what the log has and the projection has not.
+
+Any number of processes may follow with the same projection on disk. They take turns: the one
+that holds the lock applies, for all of them, what the projection has not seen yet. The lock
+is a file of its own, freed by the system when its holder dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from tallystick.errors import TallystickError
+from tallystick.file_locks import open_lock, release, take
+from tallystick.log import Head, head_after
+from tallystick.private_files import make_directory, replace_file
+from tallystick.projections import Interrupted, Projection, Settling
+from tallystick.projections.log_reader import LogReader
+
+_PATIENCE_SECONDS = 30.0
+_LAST_PATIENCE_SECONDS = 2.0
+"""When we are closed: whoever has the lock goes on for us."""
+_TRY_AGAIN_SECONDS = 5.0
+_OTHERS_SECONDS = 1.0
+"""How often the thread looks for what other processes committed."""
+_ERASE_AGAIN_SECONDS = 0.2
+"""While somebody waits for it and something keeps it from being done."""
+_REST_SECONDS = 0.25
+"""Between two looks for which nobody waits: commits cost less together, and callers are held up for a moment only."""
+
+logger = logging.getLogger(__name__)
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Why a projection does not move on, for people who look from outside."""
+
+    problem: str
+    position: int = 0
+    """Where it stands still."""
+
+
+def trouble_of(lock: Path) -> Trouble | None:
+    """Of the projection that has this lock, if the last process that tried could not bring it to the head."""
+    try:
+        return msgspec.json.decode(_trouble_path(lock).read_bytes(), type=Trouble)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _trouble_path(lock: Path) -> Path:
+    return lock.with_suffix(".trouble")
+
+
+class ProjectionWorker:
+    """`lock` is the file to lock, or None for a projection that only this process has."""
+
+    def __init__(self, log: LogReader, projection: Projection, *, lock: Path | None = None) -> None:
+        self.projection = projection
+        self._log = log
+        self._was_used = False
+        self._lock_path = lock
+        self._lock = -1
+        # Held while the projection or the log handle is used: catch_up may be called beside the thread.
+        self._turn = threading.RLock()
+        self._seen = Head()
+        self._noted: Trouble | None = None
+        self._waiters: list[tuple[int, bool, Future[None]]] = []
+        self._wake = threading.Condition()
+        self._notified = False
+        self._awaited = False
+        self._ending = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    # -- for callers that wait
+
+    def catch_up(self, *, wait: bool = True) -> bool:
+        """Apply everything up to the durable head. False, without `wait`, when another process is at it just now.
+
+        Raises Corrupt for a damaged log, and whatever the projection raises; it is then where it was.
+        """
+        with self._turn, self._locked(wait) as ours:
+            if not ours:
+                return False
+            self._apply_all()
+            return True
+
+    def erase(self) -> bool:
+        """Catch up, and leave no copy of what was redacted or deleted. False when it is not all done yet."""
+        with self._turn, self._locked(wait=True):
+            self._apply_all()
+            return not isinstance(self.projection, Settling) or self.projection.erase()
+
+    @contextmanager
+    def at_head(self) -> Iterator[None]:
+        """Catch up, then keep everybody else away from the projection."""
+        with self._turn, self._locked(wait=True):
+            self._apply_all()
+            yield
+
+    @property
+    def position(self) -> Head:
+        """Where the projection was when this process last looked."""
+        return self._seen
+
+    @property
+    def is_following(self) -> bool:
+        """Whether it is kept up to date all the time, and not only when somebody asks."""
+        return self._thread is not None
+
+    # -- for the loop: a thread that follows
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._follow, name=f"follow-{self.projection.name}", daemon=True)
+            self._thread.start()
+
+    def notify(self) -> None:
+        """There is something new. Cheap; a hundred calls may lead to one look."""
+        # The thread takes this back before it looks: what was committed by now is seen then.
+        if not self._notified:
+            with self._wake:
+                self._notified = True
+                self._wake.notify()
+
+    def hurry(self) -> None:
+        """There is something new that should not wait."""
+        with self._wake:
+            self._awaited = True
+            self._wake.notify()
+        self.start()
+
+    async def reached(self, position: int, timeout_seconds: float, *, erased: bool = False) -> bool:
+        """Wait until commits up to this lamport are applied; False when that took too long.
+
+        `erased`: and until no copy is left of what they redacted.
+        """
+        if self._seen.lamport >= position and not erased:
+            return True
+        done: Future[None] = Future()
+        with self._wake:
+            self._waiters.append((position, erased, done))
+        if not erased:
+            self._settle_waiters(is_clean=False)
+        self.hurry()
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(done), timeout_seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Applies what is there, then lets go. Safe to call twice."""
+        with self._wake:
+            self._ending = True
+            self._wake.notify()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        with self._turn:
+            if not self._closed:
+                self._closed = True
+                self._finish()
+
+    # -- the thread
+
+    def _follow(self) -> None:
+        pause = 0.0
+        while self._wait(pause):
+            try:
+                pause = self._follow_once()
+            except TallystickError as error:
+                logger.error("projection %s does not move on: %s", self.projection.name, error.message)
+                pause = _TRY_AGAIN_SECONDS
+            except Exception:
+                logger.exception("projection %s does not move on", self.projection.name)
+                pause = _TRY_AGAIN_SECONDS
+
+    def _wait(self, seconds: float) -> bool:
+        """False when it is time to end."""
+        with self._wake:
+            rest = min(seconds, _REST_SECONDS)
+            if not self._wake.wait_for(lambda: self._awaited or self._ending, timeout=rest):
+                self._wake.wait_for(lambda: self._notified or self._awaited or self._ending, timeout=seconds - rest)
+            self._notified = self._awaited = False
+            return not self._ending
+
+    def _follow_once(self) -> float:
+        with self._turn, self._locked(wait=True):
+            again = self._apply_all()
+        return _OTHERS_SECONDS if again is None else min(again, _OTHERS_SECONDS)
+
+    # -- applying; the turn and the lock are held
+
+    def _apply_all(self) -> float | None:
+        try:
+            again = self._reach_head()
+        except Interrupted:
+            raise
+        except Exception as error:
+            self._note_trouble(error)
+            raise
+        self._forget_trouble()
+        return again
+
+    def _reach_head(self) -> float | None:
+        self._was_used = True
+        at = self._begin()
+        while entries := self._log.drafts(at):
+            self.projection.apply(entries, head_after(entries, at))
+            # It may want to begin again.
+            at = self.projection.position()
+        settling = self.projection if isinstance(self.projection, Settling) else None
+        again = settling.settle() if settling else None
+        awaited = self._is_erasure_awaited()
+        # Whoever comes to wait for it only now is not told yes by a look that was over before.
+        is_clean = awaited and (settling is None or settling.erase())
+        self._seen = at
+        self._settle_waiters(is_clean=is_clean)
+        return _ERASE_AGAIN_SECONDS if awaited and not is_clean else again
+
+    def _begin(self) -> Head:
+        at = self.projection.position()
+        if self._log.has(at):
+            return at
+        logger.warning(
+            "projection %s is at position %d, which is not on this log: it is rebuilt", self.projection.name, at.lamport
+        )
+        self.projection.reset()
+        return self.projection.position()
+
+    def _note_trouble(self, error: Exception) -> None:
+        # Words of a bug may quote what is stored, and outlive its redaction here.
+        told = error.message if isinstance(error, TallystickError) else f"a bug of ours: {type(error).__name__}"
+        trouble = Trouble(told, self._position_told())
+        if self._lock_path is None or trouble == self._noted:
+            return
+        with suppress(OSError):
+            replace_file(_trouble_path(self._lock_path), msgspec.json.encode(trouble))
+            self._noted = trouble
+
+    def _position_told(self) -> int:
+        try:
+            return self.projection.position().lamport
+        except Exception:
+            return self._seen.lamport
+
+    def _forget_trouble(self) -> None:
+        """Also another process's: the projection is one."""
+        self._noted = None
+        if self._lock_path is not None:
+            with suppress(OSError):
+                _trouble_path(self._lock_path).unlink(missing_ok=True)
+
+    def _finish(self) -> None:
+        try:
+            # One that was never used has nothing to finish.
+            if self._was_used:
+                with self._locked(wait=True):
+                    self._apply_all()
+                    if isinstance(self.projection, Settling):
+                        self.projection.settle(final=True)
+        except TallystickError as error:
+            logger.warning("%s was closed before it was at the head: %s", self.projection.name, error.message)
+        except Exception:
+            logger.exception("projection %s was closed before it was at the head", self.projection.name)
+        finally:
+            self.projection.close()
+            self._log.close()
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+
+    @contextmanager
+    def _locked(self, wait: bool) -> Iterator[bool]:
+        if self._lock_path is None:
+            yield True
+            return
+        if self._lock < 0:
+            make_directory(self._lock_path.parent)
+            self._lock = open_lock(self._lock_path)
+        patience = _LAST_PATIENCE_SECONDS if self._ending else _PATIENCE_SECONDS
+        ending = self._ending
+        # Who closes us while we wait has no use for it any more.
+        if not take(self._lock, timeout_seconds=patience if wait else 0.0, is_abandoned=lambda: self._ending != ending):
+            if wait:
+                raise TallystickError(
+                    f"another process has been busy with the {self.projection.name} for too long",
+                    code="PROJECTION_BUSY",
+                )
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            release(self._lock)
+
+    def _is_erasure_awaited(self) -> bool:
+        with self._wake:
+            return any(erased for _, erased, done in self._waiters if not done.done())
+
+    def _settle_waiters(self, *, is_clean: bool) -> None:
+        at = self._seen.lamport
+        with self._wake:
+            reached = [done for position, erased, done in self._waiters if position <= at and (is_clean or not erased)]
+            self._waiters = [each for each in self._waiters if not (each[2] in reached or each[2].done())]
+        for done in reached:
+            with suppress(InvalidStateError):  # Whoever waited may have given up.
+                done.set_result(None)
