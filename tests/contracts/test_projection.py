@@ -10,22 +10,23 @@ import pytest
 from tallystick.commits import Operation, Verb
 from tallystick.log import Head, Log, head_after
 from tallystick.log.files import FilesLog
-from tallystick.projections import Projection
+from tallystick.projections import Projection, Settling
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.views import Views
+from tallystick.projections.registry import PROJECTIONS, Place
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, node
+from tests.projections.workspace import DEFINITIONS
 
 Make = Callable[[Path, Log], Projection]
 
-PROJECTIONS: dict[str, Make] = {
-    "views": lambda home, log: Views(home, log.line),
-}
+
+def _maker(name: str) -> Make:
+    return lambda home, log: PROJECTIONS[name].make(Place(home, LogReader(lambda: log)))
 
 
 @pytest.fixture(params=PROJECTIONS)
 def make(request: pytest.FixtureRequest) -> Make:
-    return PROJECTIONS[request.param]
+    return _maker(request.param)
 
 
 @pytest.fixture
@@ -103,6 +104,25 @@ def test_a_draft_that_cannot_be_applied_leaves_it_where_it_was(make: Make, log: 
             raise OSError("the disk went away")
 
     with pytest.raises(OSError, match="went away"):
-        projection.apply(Torn(), log.head())  # type: ignore[arg-type]  # entries that end half-way
+        projection.apply(Torn(entries[3:]), log.head())  # type: ignore[arg-type]  # entries that end half-way
     assert projection.position() == before
     projection.close()
+
+
+def test_what_was_redacted_or_deleted_is_in_no_file_after_it_erased(make: Make, log: FilesLog, tmp_path: Path) -> None:
+    kind = "Project"
+    letter = {"format": "text", "encoding": "utf-8", "text": "Dear xylophone,"}
+    said = [Operation(Verb.UPSERT_NODE, {"id": each, "type": kind, "attrs": {}, "content": letter}) for each in "pq"]
+    projection = make(tmp_path, log)
+    assert isinstance(projection, Settling)
+    worker = ProjectionWorker(LogReader(lambda: FilesLog(tmp_path / "_system")), projection, lock=tmp_path / "lock")
+    append(log, draft(*DEFINITIONS, *said))
+    worker.catch_up()
+    beside = [path for path in tmp_path.rglob("*") if path.is_file() and "log" not in path.parts]
+    assert any(b"xylophone" in path.read_bytes() for path in beside)
+    append(log, draft(Operation(Verb.REDACT_NODE, {"node_id": "p", "reason": "asked"}, redacts={})))
+    append(log, draft(Operation(Verb.DELETE_NODE, {"node_id": "q"})))
+    assert worker.erase()
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name != "log"]
+    assert [path.name for path in left if b"xylophone" in path.read_bytes()] == []
+    worker.close()

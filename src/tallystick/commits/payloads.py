@@ -58,6 +58,10 @@ class Extent(msgspec.Struct, gc=False, frozen=True):
 
     redacted_fields: list[str] | None = None
 
+    @property
+    def takes_content(self) -> bool:
+        return self.redacted_fields is None
+
 
 _node = msgspec.json.Decoder(NodePayload).decode
 _edge = msgspec.json.Decoder(EdgePayload).decode

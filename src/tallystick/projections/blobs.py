@@ -14,7 +14,7 @@ import msgspec
 
 from tallystick.clock import from_text
 from tallystick.commits import REDACTIONS, Commit, Verb, chain
-from tallystick.commits.payloads import read_edge
+from tallystick.commits.payloads import read_edge, read_extent
 from tallystick.errors import NotFound, TallystickError
 from tallystick.log import Head
 from tallystick.log.head_file import HeadFile
@@ -116,7 +116,7 @@ def _read(home: Path) -> _Named:
 
 def _note(named: _Named, commit: Commit) -> None:
     said = commit.document()
-    if commit.operation in REDACTIONS and said.get("redacted_fields") is None:
+    if commit.operation in REDACTIONS and read_extent(commit.payload).takes_content:
         named.redacted_at = from_text(commit.timestamp) / 1000
     content = said.get("content")
     blob = content.get("blob") if isinstance(content, dict) else None

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from tallystick.commits import Commit, Verb
-from tallystick.commits.mask import REDACTED, paths_of, redact_attributes
+from tallystick.commits.mask import redact
 from tallystick.commits.payloads import EdgePayload, read_edge, read_extent, read_node, read_target
 from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
@@ -40,6 +40,7 @@ _REDACTED, _DELETED = "due", "deleted"
 """Why copies have to go: the first is waited for."""
 _SCRUB = "INSERT INTO meta VALUES ('scrub', ?)"
 
+_CONTENT = ("text", "format", "encoding", "blob", "bytes")
 Content = tuple[str | None, str | None, str | None, str | None, int | None]
 Born = tuple[str, str, int]
 """When, by whom and with which lamport."""
@@ -345,15 +346,12 @@ def _redact(
     if row is None:
         return None
     *named, attrs = row[:-5]
-    content: Sequence[Any] = row[-5:]
-    fields = read_extent(commit.payload).redacted_fields
-    left = redact_attributes(msgspec.json.decode(attrs), paths_of(fields))
-    if fields is None and any(each is not None for each in content):
-        _, form, encoding, *_ = content
-        content = (REDACTED, form, encoding, None, len(REDACTED))
+    content = {name: value for name, value in zip(_CONTENT, row[-5:], strict=True) if value is not None}
+    document = {"attrs": msgspec.json.decode(attrs), "content": content or None}
+    left = redact(document, read_extent(commit.payload).redacted_fields)
     born = _take_out(db, table, where, key)
     assert born is not None
-    return (*named, _json(left), *content, *born, *_newest(commit), 1)
+    return (*named, _json(left["attrs"]), *_content(left["content"]), *born, *_newest(commit), 1)
 
 
 # -- the tables

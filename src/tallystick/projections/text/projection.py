@@ -387,8 +387,7 @@ def _outcome(db: Connection, entries: Sequence[Entry], seen: int) -> tuple[dict[
             nodes[read_target(entry.commit.payload).node_id] = None
             due = due or _DELETED
         elif verb is Verb.REDACT_NODE:
-            fields = read_extent(entry.commit.payload).redacted_fields
-            if fields is not None:
+            if not read_extent(entry.commit.payload).takes_content:
                 continue
             due = _REDACTED
             node_id = read_target(entry.commit.payload).node_id

@@ -24,13 +24,12 @@ from tallystick.clock import Clock, wall_clock
 from tallystick.commits import Commit, Verb, chain
 from tallystick.commits.mask import REDACTED
 from tallystick.commits.payloads import EdgePayload, NodePayload, read_edge, read_extent, read_node, read_target
-from tallystick.errors import Corrupt, TallystickError
 from tallystick.log import Entry, Head
 from tallystick.projections.content import Contents, Kind, is_blob, path_of
 from tallystick.projections.database import Damaged, Database, Reader
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.views import ontology
-from tallystick.projections.views.content_files import ContentFiles, Edit
+from tallystick.projections.views.content_files import MASKED, ContentFiles, Edit
 from tallystick.projections.views.published import Published
 from tallystick.projections.views.views_db import ConnectionRow, FileRow, ViewsDb, prepare
 from tallystick.projections.worker import ProjectionWorker
@@ -43,13 +42,11 @@ CHEAP_SECONDS = 0.020
 """A registry that is rewritten within this is rewritten before the answer."""
 PAUSE_SECONDS = 1.0
 """Between two rewrites of one that is not."""
-_MASK_SECONDS = 2.0
 _ERASING = "erasing"
 _REDACTED, _DELETED = "yes", "deleted"
 """Why copies have to go: the first is waited for."""
 POSITION = "SELECT value FROM note WHERE key = 'position'"
 ERASING = f"SELECT 1 FROM note WHERE key = '{_ERASING}' AND value != 'no'"
-_MASKED = sha256(REDACTED.encode()).hexdigest()
 
 
 def database_path(home: Path) -> Path:
@@ -94,7 +91,6 @@ class Views:
         self._strangers: set[str] = set()
         # Where the two above come from; None when they have to be loaded again.
         self._at: Head | None = None
-        self._applying = Head()
         self._checked = False
         self._cheap = True
         self._rewritten_at = float("-inf")
@@ -117,7 +113,6 @@ class Views:
     def apply(self, entries: Sequence[Entry], head: Head) -> None:
         self._at = None
         try:
-            self._applying = head
             with self._table.changed():
                 seen = [_APPLY[entry.commit.operation](self, entry) for entry in entries]
                 if any(seen):
@@ -392,7 +387,7 @@ class Views:
         old = table.file_of(kind, entity_id)
         same = old is not None and (old.digest, old.encoding) == (meant.digest, meant.encoding)
         # Masked contents all look alike: a replay must not take two of them for one, and stay where the first was.
-        same = same and meant.digest != _MASKED
+        same = same and meant.digest != MASKED
         # A new format alone moves nothing: the file gets its new ending when its content is rewritten.
         path = old.path if old and same else path_of(kind, entity_id, meant.format, meant.encoding)
         if old is not None and old.path != path:
@@ -424,7 +419,7 @@ class Views:
 
     def _begin_erasing(self, redaction: Commit, kind: Kind, entity_id: str) -> None:
         self._table.set_note(_ERASING, _REDACTED)
-        if read_extent(redaction.payload).redacted_fields is None:
+        if read_extent(redaction.payload).takes_content:
             self._table.forget_versions(kind, entity_id)
             self._erase_put_away(kind, entity_id)
 
@@ -435,28 +430,10 @@ class Views:
                 self._table.put_file(msgspec.structs.replace(row, origin="erased"))
 
     def _masked(self, redaction: Commit, offset: int) -> bytes:
-        """What the redaction left of a payload. The log masks it just after it appends the redaction."""
-        lamport = chain.decode(self._line(offset)).lamport
-        expected = (redaction.redacts or {}).get(str(lamport))
-        deadline = time.monotonic() + _MASK_SECONDS
-        while True:
-            payload = chain.payload_of(self._line(offset))
-            if expected is None or sha256(payload).hexdigest() == expected or self._is_followed(redaction):
-                return payload
-            if time.monotonic() > deadline:
-                raise TallystickError(
-                    f"the redaction at {redaction.lamport} is not finished in the log yet", code="PROJECTION_WAITS"
-                )
-            time.sleep(0.005)
-
-    def _is_followed(self, redaction: Commit) -> bool:
-        """Whether anything was committed since: then the log was masked before, and maybe once more since."""
-        if redaction.draft_lamports[-1] < self._applying.lamport:
-            return True
-        try:
-            return bool(self._line(self._applying.end))
-        except Corrupt:
-            return False
+        """What the redaction left of a payload, whether or not the log has been masked yet."""
+        line = self._line(offset)
+        left = chain.redacted_payload(line, read_extent(redaction.payload).redacted_fields)
+        return chain.payload_of(line) if left is None else left
 
     # -- what is passed over
 
