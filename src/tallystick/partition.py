@@ -161,8 +161,12 @@ class Partition:
 
         In order they are verified against the chain; newest first each by itself. Raises Corrupt.
         """
-        head = await self.look(lambda state: state.head_at(after))
-        found = self._backwards(head) if newest_first else self._log.read(head)
+        found: Iterator[Entry]
+        if newest_first:
+            offsets = await self.look(lambda state: state.offsets(state.head_at(after)))
+            found = map(self._entry, reversed(offsets))
+        else:
+            found = self._log.read(await self.look(lambda state: state.head_at(after)))
         try:
             while entries := list(islice(found, _ENTRIES_AT_ONCE)):
                 yield entries
@@ -264,10 +268,9 @@ class Partition:
             await asyncio.sleep(0.01)
             await self._settled()
 
-    def _backwards(self, after: Head) -> Iterator[Entry]:
-        for offset in reversed(self._state.offsets(after)):
-            line = self._log.line(offset)
-            yield Entry(offset, chain.decode(line), line)
+    def _entry(self, offset: int) -> Entry:
+        line = self._log.line(offset)
+        return Entry(offset, chain.decode(line), line)
 
     def _begin(self) -> State:
         return State(self._line) if self._snapshots is None else self._snapshots.begin(self._log, self._line)

@@ -16,6 +16,7 @@ _ENGINES = "tests/contracts/test_policy.py::"
 _COMMANDS = "tests/policy/test_policy_commands.py::"
 _AUDIT = "tests/test_audit.py::"
 _NARROWING = "tests/test_narrowing.py::"
+_STORE_LOG = "tests/test_store_commits.py::"
 _VOCABULARIES = "tests/test_narrowing_vocabularies.py::"
 _HIDDEN = "tests/test_hidden.py::"
 _HIDDEN_LAW = "tests/laws/test_hidden.py::"
@@ -179,6 +180,10 @@ GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _VOCABULARIES + "test_totals_and_pages_are_those_of_what_is_seen"),
     ("Quarantine, vocabularies", "what was recalled says so wherever it is shown",
      _VOCABULARIES + "test_every_entity_that_was_recalled_says_so_wherever_it_is_shown"),
+    ("L33, the log", "commits are listed as far as what they are about may be read",
+     _STORE_LOG + "test_commits_are_those_about_what_may_be_read"),
+    ("L33, what arrives", "so are those that arrive",
+     _STORE_LOG + "test_what_arrives_is_watched_as_far_as_it_may_be_read"),
     ("L33, alone", "one local user pays nothing for it",
      _NARROWING + "test_a_policy_that_narrows_nothing_is_asked_once_for_a_search"),
     ("FR-003, everything touched", "one denial refuses a draft whole, whatever it was about",
