@@ -28,6 +28,7 @@ from tallystick.errors import Corrupt, StorageRefused
 from tallystick.file_locks import open_lock, release, take
 from tallystick.log import Head
 from tallystick.log.head_file import HeadFile
+from tallystick.log.segments import segment_files, segment_path, write_all
 from tallystick.private_files import make_directory, replace_file, sync_directory
 
 FILE_BYTES_MAX = 16 << 20
@@ -35,7 +36,6 @@ RETENTION_DAYS = 90
 _DAY = 86_400_000
 _UNFINISHED = "next"
 _PATIENCE_SECONDS = 10.0
-_NAME = re.compile(r"[0-9]{20}\.jsonl")
 _NUMBER = re.compile(r"[0-9]{20}(?=\.jsonl$)")
 
 logger = logging.getLogger(__name__)
@@ -127,9 +127,7 @@ class AuditFiles:
 
     def _append_bytes(self, data: bytes, size: int) -> None:
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._writer, view) :]
+            write_all(self._writer, data)
             os.fdatasync(self._writer)
         except OSError:
             # So that nobody adopts what its writer believes to be lost.
@@ -139,7 +137,7 @@ class AuditFiles:
     # -- files
 
     def _path(self, first: int) -> Path:
-        return self.directory / f"{first:020d}.jsonl"
+        return segment_path(self.directory, first)
 
     def _open(self, first: int) -> None:
         if self._writer >= 0:
@@ -238,8 +236,7 @@ class AuditFiles:
 
 
 def files_in(directory: Path) -> list[Path]:
-    """In order. What bears another kind of name is not ours, and is left alone."""
-    return sorted(path for path in directory.glob("*.jsonl") if _NAME.fullmatch(path.name) and path.is_file())
+    return [path for path in segment_files(directory) if path.is_file()]
 
 
 def just_begun(files: Sequence[Path]) -> Head | None:

@@ -139,11 +139,6 @@ class _Reading:
         if self._record_hash != kept.record_hash:
             raise Corrupt(f"the last line is not the one that was acknowledged as {kept.record_hash}")
 
-    def _tells_of(self, seq: int, record_hash: str) -> bool:
-        """Whether the last retirement took the lines up to `seq`; it may have been about to take more."""
-        told = self._retired
-        return told is not None and (told.through > seq or (told.through, told.prev) == (seq, record_hash))
-
     def proof(self, problem: str | None = None) -> AuditProof:
         return AuditProof(
             lines=self._lines,

@@ -24,7 +24,7 @@ from tallystick.log.head_file import HeadFile
 from tallystick.log.masks import masks_of
 from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_snapshots
 from tallystick.log.redaction_index import RedactionIndex
-from tallystick.log.segments import Segments
+from tallystick.log.segments import Segments, segment_path, write_all
 from tallystick.private_files import make_directory, sync_directory
 from tallystick.telemetry import metrics
 
@@ -219,7 +219,7 @@ class FilesLog:
         data = b"".join([entry.line + b"\n" for entry in entries])
         try:
             self._ready_segment(entries[0].commit.lamport, expected)
-            _write_all(self._writer, data)
+            write_all(self._writer, data)
         except OSError as error:
             self._cut_back_to(expected, error)
             if error.errno not in _REFUSALS:
@@ -245,7 +245,7 @@ class FilesLog:
             if self._writer_path != paths[-1]:
                 self._open_writer(paths[-1])
             return
-        path = self._segments.directory / f"{lamport:020d}.jsonl"
+        path = segment_path(self._segments.directory, lamport)
         make_directory(self._segments.directory)
         self._open_writer(path)
         sync_directory(path.parent)
@@ -394,9 +394,3 @@ def _open_lock(system: Path) -> int:
             ) from error
         logger.warning("%s is read-only: serving reads", system)
         return -1
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

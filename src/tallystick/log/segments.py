@@ -123,7 +123,7 @@ class Segments:
         """
         number = self._numbers.get(offset)
         if number is not None and not after < number <= lamport:
-            path = self.directory / f"{number:020d}.jsonl"
+            path = segment_path(self.directory, number)
             raise Corrupt(
                 f"{path.name} is named for lamport {number}, but it stands between {after} and {lamport}",
                 hint="segments were renamed or added by hand; nothing was changed",
@@ -231,6 +231,17 @@ def _lamport_of(line: bytes) -> int:
 def segment_files(directory: Path) -> list[Path]:
     """In order. What bears another kind of name is not ours, and is left alone."""
     return sorted(path for path in directory.glob("*.jsonl") if _NAME.fullmatch(path.name))
+
+
+def segment_path(directory: Path, first: int) -> Path:
+    return directory / f"{first:020d}.jsonl"
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """A write may take less than it was given, without an error: a disk that is nearly full, a signal."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
 
 
 def _opened(path: Path) -> int:
