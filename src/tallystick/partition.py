@@ -154,7 +154,7 @@ class Partition:
             found = ask(self._state)
             return await _drive(found) if isinstance(found, Generator) else found
         except Corrupt as error:
-            raise self._told(error) from None
+            raise self._reported(error) from None
 
     async def entries(self, after: int = 0, *, newest_first: bool = False) -> AsyncIterator[list[Entry]]:
         """What the log holds behind a position, up to now, in slices between which others run.
@@ -172,7 +172,7 @@ class Partition:
                 yield entries
                 await asyncio.sleep(0)
         except Corrupt as error:
-            raise self._told(error) from None
+            raise self._reported(error) from None
 
     def knows(self, entity_id: str) -> bool:
         """Whether it is known for certain, dead or alive, without a look at the log: what is known stays known."""
@@ -190,7 +190,7 @@ class Partition:
         self._grown()
 
     async def warm(self, kind: type[DerivedIndex]) -> None:
-        """Build an aspect in slices, with pauses in which others run; whoever needs it before then builds the rest."""
+        """Build a derived index in slices, with pauses in which others run; who needs it earlier builds the rest."""
         breath = time.monotonic()
         for _ in self._state.warmed(kind):
             if time.monotonic() - breath > _BREATH_SECONDS:
@@ -283,13 +283,13 @@ class Partition:
         pending = self._pending.get(offset)
         return self._log.line(offset, checked=checked) if pending is None else pending
 
-    def _told(self, error: Corrupt) -> Corrupt:
-        """For the operator an incident, for the caller its answer. What it is not about can be read as before."""
+    def _reported(self, error: Corrupt) -> Corrupt:
+        """Log it for the operator, and make the caller's answer of it. Other entities can be read as before."""
         logger.error("the log of %s is damaged: %s %s", self.tenant, error.message, error.details)
         metrics.damage_met()
-        # Where the log lies on this machine is no business of the caller.
-        told = {name: Path(value).name if name == "file" else value for name, value in error.details.items()}
-        return Corrupt(error.message, hint=error.hint or _VERIFY, details=told)
+        # Callers are not shown paths of this machine.
+        details = {name: Path(value).name if name == "file" else value for name, value in error.details.items()}
+        return Corrupt(error.message, hint=error.hint or _VERIFY, details=details)
 
     # -- writing
 
@@ -310,12 +310,16 @@ class Partition:
             return
         try:
             await self._still()
+            # Under the claim: what is decided on from here is what the log holds, unless the claim is advisory and
+            # another writer comes in between. Then the append says HeadMoved, and all of this is done again.
             await self._catch_up()
             group = self._check_group()
             if group.entries and not self._broken:
                 await self._append(group)
             if self._broken:
                 await self._begin_anew(group)
+            # Durable by now. A process that dies before this line leaves commits that nobody was told of: their
+            # callers repeat them with the same nonce and get these.
             for waiting, receipt in group.receipts:
                 _settle(waiting, receipt)
             if self._appended is not None and group.entries and group.receipts:
@@ -345,12 +349,13 @@ class Partition:
             try:
                 proposed = waiting.propose(self._state)
                 if isinstance(proposed, Draft) and proposed.redacts and group.entries:
-                    # A redaction goes alone, so that its note and its commit stand or fall together.
+                    # A redaction goes alone, so that its note and its commit stand or fall together, and so that it
+                    # is decided on lines that are in the log: it names them by what is left of their bytes.
                     self._queue.appendleft(waiting)
                     break
                 receipt = self._accept(proposed, group)
             except Exception as error:
-                _settle(waiting, self._told(error) if isinstance(error, Corrupt) else error)
+                _settle(waiting, self._reported(error) if isinstance(error, Corrupt) else error)
                 if self._broken:
                     break
             else:
@@ -410,6 +415,7 @@ class Partition:
     async def _append(self, group: _Group) -> None:
         """On failure nothing of the group remains, in the state or in `group.receipts`."""
         started = time.perf_counter()
+        # The state is ahead of the log until this is over: reads wait, so that none shows what may be undone.
         self._moving = []
         try:
             await self._put_into_log(group)
@@ -481,7 +487,7 @@ class Partition:
                 each.set_result(None)
 
     def _refuse_queue(self, error: Exception) -> None:
-        error = self._told(error) if isinstance(error, Corrupt) else error
+        error = self._reported(error) if isinstance(error, Corrupt) else error
         while self._queue:
             _settle(self._queue.popleft(), error)
 

@@ -218,10 +218,14 @@ def verify(line: bytes, commit: Commit, *, prev: str | None, prev_record_hash: s
     what is left (`Verifier` sees to that). A masked payload's commit_id cannot be recomputed,
     record_hash vouches for it.
     """
+    # Cheapest first; each catches what a later one would not say as clearly. Only record_hash proves the fields:
+    # lamport and prev could be altered together with the lines around them.
     if commit.lamport <= after_lamport:
         raise _falsity(commit, f"lamport {commit.lamport} does not come after {after_lamport}")
     if commit.prev != prev:
         raise _falsity(commit, f"prev is {commit.prev}, the commit before it is {prev}")
+    # Written again and compared, byte by byte: two spellings of the same fields would have two hashes, and a
+    # duplicate key two meanings.
     head = _head(commit)
     if not line.startswith(head[:-1] + _HASH_KEY):
         raise _falsity(commit, "its fields are not written in canonical form")
@@ -273,6 +277,7 @@ class Verifier:
         batch = _next_batch(commit, self._batch)
         named = _named_by(commit)
 
+        # Nothing raises below: a caller that met Corrupt can go on from where the verifier stood.
         self.is_intact = intact
         if not intact:
             self._masked[commit.lamport] = content_hash(commit.payload)

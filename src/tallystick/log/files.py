@@ -125,6 +125,7 @@ class FilesLog:
         head = self.head()
         if head.end > self._segments.size:
             self._segments.refresh()
+        # A writer syncs its bytes before it moves the mark, so this is no race: acknowledged bytes are gone.
         if head.end > self._segments.size:
             raise Corrupt(
                 f"the log ends at byte {self._segments.size}, but position {head.lamport} was acknowledged up to "
@@ -195,10 +196,15 @@ class FilesLog:
             raise HeadMoved(f"the log is at {self.head().lamport}, not at {expected.lamport}")
         check_chained(entries, expected)
         masks = self._masks_of(entries, expected)
+        # The order is what makes a crash harmless. It leaves, after
+        #   the note:   a note whose commit is not in the log; whoever opens or claims the log drops it
+        #   the write:  whole or torn lines behind the mark; adopted or cut off, and nobody was answered
+        #   the mark:   a redaction in the log that is not carried out; the note says what is left to do
         if masks:
             self._note_masks(entries[-1].commit.lamport, masks)
         self._write(entries, expected)
         head = head_after(entries, expected)
+        # Not synced: after a power cut it may be behind, never ahead of what the log holds.
         self._move_mark(head)
         if masks:
             self._carry_out_masks()
@@ -217,6 +223,8 @@ class FilesLog:
 
     def _write(self, entries: Sequence[Entry], expected: Head) -> None:
         data = b"".join([entry.line + b"\n" for entry in entries])
+        # A crash in here leaves any part of `data`, in any order of its blocks: NUL bytes, then lines of it. All of
+        # it lies behind the mark and belongs to one group, which is how recovery tells it from damage.
         try:
             self._ready_segment(entries[0].commit.lamport, expected)
             write_all(self._writer, data)
@@ -248,6 +256,8 @@ class FilesLog:
         path = segment_path(self._segments.directory, lamport)
         make_directory(self._segments.directory)
         self._open_writer(path)
+        # Before anything is in it: else a power cut could take the name, and with it a group that was acknowledged.
+        # A crash after this leaves an empty segment behind the last commit, which the next append goes to.
         sync_directory(path.parent)
         self._segments.refresh()
 
@@ -259,7 +269,11 @@ class FilesLog:
         self._writer_path = path
 
     def _cut_back_to(self, head: Head, cause: OSError) -> None:
-        """Take half-written bytes off again, so that nobody adopts what its writer was refused."""
+        """Take half-written bytes off again, so that nobody adopts what its writer was refused.
+
+        A crash before this leaves them behind the mark: they may be adopted, though their callers were never told
+        that they are there. That is allowed; what was said to be refused and is there is not, hence the close.
+        """
         if self._writer < 0:
             return
         # A segment that was just started may not be known yet: there is nothing in it to keep.

@@ -70,6 +70,7 @@ def recover(segments: Segments, marked: Head | None, *, pending: Mapping[int, by
         )
     if head.end < segments.size:
         _refuse_damage(segments, found, is_marked=marked is not None)
+    # From here on things are changed: in an order in which a crash is recovered from by doing it all again.
     adopted = head.count - (marked.count if marked else 0)
     if adopted:
         logger.warning("adopted %d commits found behind position %d", adopted, marked.lamport if marked else 0)
@@ -148,6 +149,8 @@ class _Reading:
         commit = self._verifier.feed(line)
         self._segments.check_named(offset, before, commit.lamport)
         if self._verifier.redacted > masked:
+            # Altered, or redacted by a commit further on: known at the end of the log. Until then it is remembered
+            # how far the log is sound without it.
             self._doubtful[commit.lamport] = (offset, found)
         self._batch.append(Entry(offset, commit, line))
         if not commit.ends_draft:
@@ -155,6 +158,7 @@ class _Reading:
         head = head_after(self._batch, found.head)
         self._batch = []
         if head.end == self._marked.end:
+            # Compared whole, hashes and all: a log of the right length may still be another one.
             self.at_mark = head
         return Found(head, commit.first_of_group() if head.end > self._marked.end else 0)
 
@@ -198,6 +202,7 @@ def _intact(line: bytes) -> Commit | None:
         commit = chain.decode(line)
     except Corrupt:
         return None
+    # By its own payload alone: what lies between here and the last sound line is unknown, so no chain leads to it.
     named = chain.commit_id(commit.payload, commit.lamport, commit.actor, commit.operation)
     return commit if named == commit.commit_id else None
 
@@ -207,12 +212,15 @@ def _cut_off(segments: Segments, head: Head, problem: str) -> None:
     path = segments.paths[index]
     torn = path.with_name(f"{path.name}.torn-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{head.end}")
     data = path.read_bytes()[place:]
+    # The copy is durable, name and all, before anything is cut off: a crash in between leaves both.
     try:
         replace_file(torn, data)
     except OSError as error:
         raise StorageRefused(
             f"a torn end of {path.name} cannot be set aside: {error.strerror}", hint="free some space and start again"
         ) from error
+    # Not synced here but with what was adopted, before the mark moves. A crash before that leaves the torn end, or
+    # part of it, for the next recovery to set aside once more.
     os.truncate(path, place)
     logger.warning("%s: %s; %d bytes were set aside in %s", path.name, problem, len(data), torn.name)
 
@@ -264,9 +272,12 @@ class PendingMasks:
         note = self._read()
         if note is None:
             return
+        # A crash in here leaves some payloads masked, and one perhaps half masked: neither what was committed nor
+        # what is left. The note holds the bytes themselves, so doing all of it again is right whatever was done.
         for offset, payload in note.masks.items():
             _overwrite(segments, offset, payload)
-        # Torn ends may hold an earlier try to write what is masked now.
+        # Torn ends may hold an earlier try to write what is masked now. Before the note goes: it is what makes
+        # sure that this is done.
         for torn in segments.directory.glob("*.torn-*"):
             torn.unlink(missing_ok=True)
         self._drop()
@@ -276,6 +287,7 @@ class PendingMasks:
         note = self._read()
         if note is None:
             return
+        # The mark has been moved over whatever was adopted, so the commit is before it or nowhere.
         if note.lamport <= head.lamport:
             self._check(note, segments, head)
             self.carry_out(segments)
@@ -334,6 +346,7 @@ def _payload_at(segments: Segments, offset: int, head: Head) -> tuple[int, int]:
 
 
 def _overwrite(segments: Segments, offset: int, payload: bytes) -> None:
+    # Of the same length, in place: no offset moves. A crash may leave half of it, which the note puts right.
     index, place = segments.locate(offset)
     masked = chain.mask(segments.line(offset), payload)
     fd = os.open(segments.paths[index], os.O_WRONLY | os.O_CLOEXEC)

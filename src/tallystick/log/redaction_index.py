@@ -35,6 +35,7 @@ class RedactionIndex:
                 return None
         except Corrupt as error:
             return error.message
+        # A redaction is in the log before its masks are: read up to `end` after the line, it is among what is read.
         self._read(end)
         left = self._left.get(commit.lamport)
         if left == chain.content_hash(commit.payload):
