@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gzip
 import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import zlib
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,8 @@ WORD = "Qz7731Xyzzy"
 SECRET = f'Zsófia "Zsó" {WORD}'
 """With letters and signs that JSON, paths and base64 spell otherwise."""
 
+GZIP = b"\x1f\x8b\x08"
+
 Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
@@ -55,15 +59,25 @@ def settings(shell: CommandLine) -> Settings:
 
 def found_in(base: Path, word: str = WORD) -> list[str]:
     """Every file with the word in it, in any spelling; looked for without the code under test."""
-    needles = {word.lower().encode(), word.lower().encode("utf-16-le")}
+    needles = {word.lower().encode(spelling) for spelling in ("utf-8", "utf-16-le", "utf-16-be")}
     encoded = {b64encode(b"x" * before + text.encode())[4:-4] for before in range(3) for text in (word, word.lower())}
     return sorted(
         str(path.relative_to(base))
         for path in base.rglob("*")
         if path.is_file()
-        for data in [path.read_bytes()]
+        for data in _unpacked(path.read_bytes())
         if any(needle in data.lower() for needle in needles) or any(needle in data for needle in encoded)
     )
+
+
+def _unpacked(data: bytes) -> Iterator[bytes]:
+    """As it is, and what is in every gzip stream that begins anywhere in it."""
+    yield data
+    at = data.find(GZIP)
+    while at >= 0:
+        with suppress(zlib.error):
+            yield zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data[at:])
+        at = data.find(GZIP, at + 1)
 
 
 # -- everywhere
@@ -152,13 +166,22 @@ async def _tasks(call: Call) -> None:
     await call("manage_sections", operation="add", entityType="TASK", entityId=made["data"]["task"]["id"], **section)
 
 
-WRITERS: dict[str, Callable[[Call], Awaitable[None]] | None] = {
+async def _files(call: Call) -> None:
+    """The contents of nodes: plain files are in nobody's log."""
+    said = {"content": "Dear nobody,", "encoding": "utf-8", "format": "markdown"}
+    path = f"_content/nodes/{(await call('create_node', type='Letter', **said))['node_id']}.md"
+    await call("str_replace", path=path, old_str="nobody", new_str=SECRET)
+    await call("insert", path=path, insert_line=1, insert_text=f"{SECRET} sends this")
+    await call("str_replace", path=path, old_str=f"{SECRET} sends this", new_str="nobody sends this")
+
+
+WRITERS: dict[str, Callable[[Call], Awaitable[None]]] = {
     "memory": _memory,
     "work": _work,
     "ontology": _ontology,
     "knowledge": _knowledge,
     "tasks": _tasks,
-    "files": None,  # Writes files of its own, or the contents of the ontology's nodes.
+    "files": _files,
 }
 
 
@@ -177,8 +200,7 @@ def _caller(offer: Offer) -> Call:
 async def _write_everywhere(offer: Offer) -> None:
     call = _caller(offer)
     for writer in WRITERS.values():
-        if writer is not None:
-            await writer(call)
+        await writer(call)
 
 
 def _leave_traces(settings: Settings) -> None:
@@ -234,6 +256,10 @@ def test_the_search_for_traces_does_find_them(tmp_path: Path) -> None:
     for name, data in spellings.items():
         (tmp_path / name).write_bytes(b"\0" * 5_000_000 + data if name == "plain" else data)
     assert found_in(tmp_path) == sorted(spellings)
+    for name, data in (("utf-16", SECRET.encode("utf-16-be")), ("packed", b"\0" + gzip.compress(SECRET.encode()))):
+        (tmp_path / name).write_bytes(data)
+        assert name in found_in(tmp_path)
+        (tmp_path / name).unlink()
     assert [name for name in sorted(spellings) if not holds(tmp_path / name, [WORD])] == []
     (tmp_path / "innocent").write_bytes(os.urandom(100_000))
     assert not holds(tmp_path / "innocent", [WORD])
@@ -575,6 +601,8 @@ def test_what_another_program_keeps_is_said_and_finished_later(
         assert [(each["where"], each["commits"]) for each in pending] == [("sql", [])]
         examined = shell.run("doctor", "--json").json["findings"]
         assert [each["status"] for each in examined if each["what"] == "erasure"] == ["odd"]
+        compared = shell.run("verify", "--views", "--json").json["views"]["projections"]
+        assert {each["name"]: each["waits"] for each in compared} == {"views": 0, "sql": 1, "text": 0}
     asyncio.run(opened())
     assert shell.run("redactions", "--pending", "--json").json == {"pending": []}
 
@@ -618,6 +646,46 @@ async def story():
         Snapshots.forget = lambda self, **known: os.kill(os.getpid(), signal.SIGKILL)
         asked = prepare(tool, {"op": "REDACT_NODE", "node_id": node_id, "reason": "asked"})
         await tool.call(offer.store, Principal(actor="ann", tenant="acme"), asked)
+
+asyncio.run(story())
+"""
+
+
+def test_what_was_forgotten_stays_gone_though_the_server_is_killed(settings: Settings, shell: CommandLine) -> None:
+    """Written through every vocabulary; in a second tenant, too, that the server has never opened."""
+    asyncio.run(_filled(settings, "acme"))
+    command = [sys.executable, "-c", _SERVER, str(settings.base)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"written\n"
+            for tenant in ("default", "acme"):
+                told = shell.run("forget", "--subject", WORD, "--yes", "--json", "--tenant", tenant)
+                assert (told.json["complete"], told.json["erasure"]) == (True, {"pending": []}), told.json
+        finally:
+            server.kill()
+    assert found_in(settings.base) == []
+
+    async def started() -> None:
+        async with app.served(settings) as offer:
+            await _call(offer, "acme", "memory.read", entity_id="none")
+
+    asyncio.run(started())
+    assert found_in(settings.base) == []
+    assert shell.run("verify", "--views").code == 0
+
+
+_SERVER = """
+import asyncio, sys
+from tallystick import app
+from tallystick.config import load
+from tests import test_erasure
+
+async def story():
+    async with app.served(load({"base": sys.argv[1], "toolsets": "all"}, environ={})) as offer:
+        await test_erasure._write_everywhere(offer)
+        print("written", flush=True)
+        await asyncio.Event().wait()
 
 asyncio.run(story())
 """

@@ -106,7 +106,7 @@ def compare(
             with tempfile.TemporaryDirectory(prefix="tallystick-comparing-") as elsewhere:
                 one = _One(home, path, log, Path(elsewhere), partial(_told, progress, number * size))
                 result = Compared(name)
-                for finding in _FINDINGS[name](one) if path.exists() else ():
+                for finding in (*_FINDINGS[name](one), *_unerased(name, one)) if path.exists() else ():
                     if _count(result, finding.status) <= limit:
                         findings.append(finding)
                 result.position, result.behind, result.not_compared = one.position, one.behind, one.not_compared
@@ -448,6 +448,16 @@ def _structure(name: Name, one: _One, db: Connection) -> Iterator[Finding]:
     except Damaged as error:
         said = [error.message]
     yield from (Finding(name, one.where, "", each) for each in said if each != "ok")
+
+
+def _unerased(name: Name, one: _One) -> Iterator[Finding]:
+    try:
+        with doubted(), _opened(one) as db:
+            is_erasing = db.execute(PROJECTIONS[name].erasing).fetchone() is not None
+    except Damaged:
+        return
+    if is_erasing:
+        yield Finding(name, one.where, "", "copies of what was redacted or deleted are still to be erased", "waits")
 
 
 def _guarded(name: Name, one: _One, findings: Iterator[Finding]) -> Iterator[Finding]:
