@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
 from tallystick.commits import Draft, Operation
+from tallystick.errors import Conflict
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.read_filter import ReadFilter
@@ -58,3 +59,9 @@ async def write_drawn(
     except _NothingToWrite:
         return drawn[0].answer, None
     return drawn[0].answer, receipt
+
+
+def check_unused(state: State, ids: Iterable[str]) -> None:
+    """Of ids that were just made up. One that was ever used keeps its history, so it is not used again."""
+    if any(state.summary(entity_id) is not None for entity_id in ids):
+        raise Conflict("a new id turned out to be taken", hint="nothing was written: call again")

@@ -11,11 +11,12 @@ from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer, JsonObject
+from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import clamped, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, entry_of
 from tallystick.toolsets.knowledge.arguments import PAGE_DEFAULT, ChangelogArguments, check_changelog
 from tallystick.toolsets.knowledge.context import Operations, ToolContext, put
-from tallystick.toolsets.knowledge.lookup import check_unused, get_entity
+from tallystick.toolsets.knowledge.lookup import get_entity
 from tallystick.toolsets.knowledge.query import OFFSET_MAX
 from tallystick.toolsets.knowledge.task_reference import get_task
 from tallystick.toolsets.truncation import cut_short, room_for, that_fit
@@ -39,7 +40,7 @@ async def _append(tool_context: ToolContext, store: Store, principal: Principal,
 
     def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
         get_entity(state, read_filter, asked.parentType, parent_id)
-        check_unused(state, entry_id)
+        check_unused(state, [entry_id])
         values = (
             asked.parentType,
             parent_id,

@@ -1,11 +1,9 @@
-"""The lookup of what a call names: projects, tasks, atoms, molecules. Raises NotFound, also
-for what may not be read."""
+"""Lookup of what a call names: projects, tasks, atoms, molecules. Raises NotFound, also for what may not be read."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tallystick.errors import Conflict
 from tallystick.state import Node
 from tallystick.state.knowledge import ATOM, MOLECULE
 from tallystick.state.read_filter import ReadFilter
@@ -51,11 +49,6 @@ def find_entity(state: State, kind: str, entity_id: str) -> Node | None:
 def version_of(attrs: dict[str, Any]) -> int:
     found = attrs.get("version")
     return found if isinstance(found, int) and not isinstance(found, bool) else 1
-
-
-def check_unused(state: State, entity_id: str) -> None:
-    if state.summary(entity_id) is not None:
-        raise Conflict("a new id turned out to be taken", hint="nothing was written: call again")
 
 
 def _find(state: State, read_filter: ReadFilter, reference: str, node_type: str) -> str | None:

@@ -20,6 +20,7 @@ from tallystick.state.knowledge.globs import normalised
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer, JsonObject
+from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, check_version, succeeded, violated
 from tallystick.toolsets.knowledge.answers import entity_of, listed, text
 from tallystick.toolsets.knowledge.arguments import ManageArguments, check_manage, knowledge_problems, related
@@ -27,7 +28,6 @@ from tallystick.toolsets.knowledge.context import Operations, ToolContext, delet
 from tallystick.toolsets.knowledge.freshness import Pin, read_pin
 from tallystick.toolsets.knowledge.lookup import (
     TYPES,
-    check_unused,
     find_entity,
     get_entity,
     get_project,
@@ -57,7 +57,7 @@ async def _create(tool_context: ToolContext, store: Store, principal: Principal,
 
     def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
         nonlocal task
-        check_unused(state, entity_id)
+        check_unused(state, [entity_id])
         now = tool_context.now(state)
         project = get_project(state, read_filter, asked.projectId or "")
         task = task_of_creation(tool_context, state, read_filter, principal, project, asked.createdByTaskId)

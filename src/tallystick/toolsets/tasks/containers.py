@@ -10,10 +10,11 @@ from tallystick.errors import Conflict, TallystickError
 from tallystick.policy import Action, Principal
 from tallystick.state.tasks import LOOSE, WEIGHTS, Card
 from tallystick.toolsets import Answer, JsonObject
+from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, succeeded
 from tallystick.toolsets.knowledge.context import project_deletion
 from tallystick.toolsets.tasks.arguments import ManageContainer, differing, missing, unchanging
-from tallystick.toolsets.tasks.context import ToolContext, check_unused, said
+from tallystick.toolsets.tasks.context import ToolContext, said
 from tallystick.toolsets.tasks.entities import entity_of
 from tallystick.toolsets.tasks.view import RELATES_TO, View, invalid, invalid_operation
 from tallystick.toolsets.truncation import size_of

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from tallystick.clock import Clock, to_text, wall_clock
-from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.knowledge.catalogue import Knowledge
@@ -96,11 +95,6 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
 def _known_as(reference: str | None) -> str | None:
     """The id itself, so that the policy knows whose it is, however it was spelt."""
     return None if reference is None else find_uuid(reference) or reference
-
-
-def check_unused(state: State, ids: list[str]) -> None:
-    if any(state.summary(entity_id) is not None for entity_id in ids):
-        raise Conflict("a new id turned out to be taken", hint="nothing was written: call again")
 
 
 def said(**fields: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state.tasks import SECTION, Card
 from tallystick.toolsets import Answer, JsonObject
+from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, check_version, find_uuid, not_found, succeeded
 from tallystick.toolsets.knowledge.lookup import version_of
 from tallystick.toolsets.tasks.arguments import (
@@ -21,7 +22,7 @@ from tallystick.toolsets.tasks.arguments import (
     missing,
     unchanging,
 )
-from tallystick.toolsets.tasks.context import ToolContext, check_unused
+from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import section_of, sections_of, text
 from tallystick.toolsets.tasks.view import View, invalid
 

@@ -9,6 +9,7 @@ from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state.tasks import TEMPLATE
 from tallystick.toolsets import Answer, JsonObject
+from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, find_uuid, not_found, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.lookup import version_of
@@ -21,7 +22,7 @@ from tallystick.toolsets.tasks.arguments import (
     missing,
     unchanging,
 )
-from tallystick.toolsets.tasks.context import ToolContext, check_unused
+from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import sections_of, stamped, text
 from tallystick.toolsets.tasks.sections import FORMAT_DEFAULT, get_entity, put_sections
 from tallystick.toolsets.tasks.view import View, invalid

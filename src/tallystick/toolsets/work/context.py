@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from tallystick.clock import Clock, to_text, wall_clock
-from tallystick.errors import Conflict
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.read_filter import ReadFilter
@@ -154,12 +153,6 @@ class ToolContext:
             lambda state, read_filter: look(state, state.derived(WorkGraph), read_filter),
             resource=resource,
         )
-
-
-def check_unused(state: State, ids: list[str]) -> None:
-    """An id that was ever used keeps its history, so it is not used again."""
-    if any(state.summary(node_id) is not None for node_id in ids):
-        raise Conflict("a new id turned out to be taken", code="id_taken", hint="nothing was written: call again")
 
 
 class AnswerBuilder(msgspec.Struct):

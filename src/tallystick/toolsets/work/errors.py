@@ -100,6 +100,12 @@ def cross_project(what: str) -> Conflict:
     return Conflict(f"{what} are in different projects", code="cross_project")
 
 
+def check_unused(state: State, ids: Sequence[str]) -> None:
+    """`drafts.check_unused` with the code of this vocabulary."""
+    if any(state.summary(node_id) is not None for node_id in ids):
+        raise Conflict("a new id turned out to be taken", code="id_taken", hint="nothing was written: call again")
+
+
 def cycle(names: Sequence[str], kind: str = "Dependency", read_filter: ReadFilter | None = None) -> Conflict:
     """`names` begins and ends with the same one; with `read_filter` they are ids."""
     path = shortened(names, read_filter)

@@ -20,8 +20,8 @@ from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX, PlanArguments, PlannedNode
-from tallystick.toolsets.work.context import AnswerBuilder, ToolContext, check_unused
-from tallystick.toolsets.work.errors import cross_project, cycle, get_row, invalid, projects_of
+from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
+from tallystick.toolsets.work.errors import check_unused, cross_project, cycle, get_row, invalid, projects_of
 
 if TYPE_CHECKING:
     from tallystick.store import Store

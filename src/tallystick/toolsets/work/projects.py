@@ -18,8 +18,8 @@ from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import that_fit
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, counts_of, first, get_node, node_of
 from tallystick.toolsets.work.arguments import OpenArguments
-from tallystick.toolsets.work.context import ToolContext, check_unused
-from tallystick.toolsets.work.errors import find_project, invalid, projects_of
+from tallystick.toolsets.work.context import ToolContext
+from tallystick.toolsets.work.errors import check_unused, find_project, invalid, projects_of
 
 if TYPE_CHECKING:
     from tallystick.store import Store

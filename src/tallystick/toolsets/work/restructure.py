@@ -18,7 +18,7 @@ from tallystick.toolsets.work.answers import entries, evidence_entry, newly_acti
 from tallystick.toolsets.work.arguments import Operation, RestructureArguments
 from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
 from tallystick.toolsets.work.errors import cross_project, cycle, get_row, invalid
-from tallystick.toolsets.work.section_moves import SectionMoves
+from tallystick.toolsets.work.task_texts import SectionMoves
 
 if TYPE_CHECKING:
     from tallystick.store import Store
