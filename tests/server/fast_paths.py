@@ -1,4 +1,4 @@
-"""The same requests down both lanes: two applications over one offer, one of them without the fast path."""
+"""The same requests both ways: two applications over one offer, one of them without the fast path."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENVELOPE: dict[str, Any] = {
 }
 
 
-class Asked(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True):
     """A header value `session:NAME` stands for the id that the application gave the session of that name."""
 
     body: bytes
@@ -38,7 +38,7 @@ class Asked(msgspec.Struct, frozen=True):
     path: str = "/mcp"
 
 
-class AnswerBuilder(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True):
     status: int
     headers: frozenset[Header]
     body: Any
@@ -67,19 +67,19 @@ class Application:
             yield
 
     async def open_session(self, name: str, version: str, *more: Header) -> None:
-        _, headers, _ = await self._send(Asked(hello(version), (*JSON_HEADERS, *more)))
+        _, headers, _ = await self._send(HttpRequest(hello(version), (*JSON_HEADERS, *more)))
         self.sessions[name] = dict(headers)["mcp-session-id"]
-        await self._send(Asked(INITIALIZED, (*JSON_HEADERS, *more, ("mcp-session-id", f"session:{name}"))))
+        await self._send(HttpRequest(INITIALIZED, (*JSON_HEADERS, *more, ("mcp-session-id", f"session:{name}"))))
 
-    async def tell(self, asked: Asked) -> AnswerBuilder:
+    async def tell(self, asked: HttpRequest) -> Response:
         """The answer, without what differs from one time to the next."""
         status, headers, body = await self._send(asked)
         kept = frozenset((name, self._settled(name, value)) for name, value in headers if name != "content-length")
         if dict(headers).get("content-type") == "application/json":
-            return AnswerBuilder(status, kept, _without_ids(json.loads(body)) if body else None)
-        return AnswerBuilder(status, kept, body)
+            return Response(status, kept, _without_ids(json.loads(body)) if body else None)
+        return Response(status, kept, body)
 
-    async def _send(self, asked: Asked) -> tuple[int, list[Header], bytes]:
+    async def _send(self, asked: HttpRequest) -> tuple[int, list[Header], bytes]:
         given = iter([{"type": "http.request", "body": asked.body, "more_body": False}, {"type": "http.disconnect"}])
         sent: list[Any] = []
 
@@ -93,7 +93,7 @@ class Application:
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in sent[0]["headers"]]
         return sent[0]["status"], headers, b"".join(part.get("body", b"") for part in sent[1:])
 
-    def _scope(self, asked: Asked) -> dict[str, Any]:
+    def _scope(self, asked: HttpRequest) -> dict[str, Any]:
         named = [("host", "memory.example"), ("content-length", str(len(asked.body))), *asked.headers]
         return {
             "type": "http",
@@ -121,7 +121,7 @@ class Application:
         return f"session:{names[value]}" if value in names else "a new session"
 
 
-class BothLanes:
+class BothPaths:
     """Kept open by a task of its own, so that tests outside of it can ask, one after the other."""
 
     def __init__(self, fast: Application, slow: Application) -> None:
@@ -133,8 +133,8 @@ class BothLanes:
     def open(self, prepare: Any) -> None:
         self._runner.run(self._open(prepare))
 
-    def ask(self, requests: Sequence[Asked]) -> list[tuple[AnswerBuilder, AnswerBuilder]]:
-        async def both() -> list[tuple[AnswerBuilder, AnswerBuilder]]:
+    def ask(self, requests: Sequence[HttpRequest]) -> list[tuple[Response, Response]]:
+        async def both() -> list[tuple[Response, Response]]:
             return [(await self.fast.tell(asked), await self.slow.tell(asked)) for asked in requests]
 
         return self._runner.run(both())

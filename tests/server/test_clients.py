@@ -16,7 +16,17 @@ from tallystick.server.limits import SessionQuota
 from tallystick.server.oauth import principal_of
 from tallystick.sessions import Sessions
 from tests.server import sample
-from tests.server.fast_paths import ENVELOPE, INITIALIZED, JSON_HEADERS, MODERN, RESERVED, Application, Asked, rpc, talk
+from tests.server.fast_paths import (
+    ENVELOPE,
+    INITIALIZED,
+    JSON_HEADERS,
+    MODERN,
+    RESERVED,
+    Application,
+    HttpRequest,
+    rpc,
+    talk,
+)
 from tests.server.issuing import Issuer, bearer
 from tests.server.serving import serving
 
@@ -99,15 +109,15 @@ def test_a_session_over_stdio_ends_with_its_input(fast_path: bool, tmp_path: Pat
 # -- HTTP
 
 
-async def said(application: Application, asked: Asked) -> tuple[str, str]:
+async def said(application: Application, asked: HttpRequest) -> tuple[str, str]:
     told = await application.tell(asked)
     assert told.status == 200, told
     actor, session = told.body["result"]["structuredContent"]["said"].split(" ")
     return actor, session
 
 
-def in_session(name: str, *more: tuple[str, str]) -> Asked:
-    return Asked(authorization(1), (*JSON_HEADERS, *more, ("mcp-session-id", f"session:{name}")))
+def in_session(name: str, *more: tuple[str, str]) -> HttpRequest:
+    return HttpRequest(authorization(1), (*JSON_HEADERS, *more, ("mcp-session-id", f"session:{name}")))
 
 
 @pytest.mark.parametrize("fast_path", LANES)
@@ -128,14 +138,14 @@ async def test_in_the_modern_era_a_client_over_http_has_a_name_and_no_session(fa
     application = Application(http_app(sample.offer(names_clients=True), hosts=["memory.example"], fast_path=fast_path))
     headers = (("mcp-protocol-version", MODERN), ("mcp-method", "tools/call"), ("mcp-name", "sample.session"))
     async with application.run():
-        told = await said(application, Asked(authorization(1, "cursor"), (*JSON_HEADERS, *headers)))
+        told = await said(application, HttpRequest(authorization(1, "cursor"), (*JSON_HEADERS, *headers)))
         assert told == ("cursor", "None")
 
 
 async def test_rest_has_neither() -> None:
     application = Application(http_app(sample.offer(names_clients=True), hosts=["memory.example"]))
     async with application.run():
-        told = await application.tell(Asked(b"{}", path="/v1/tools/sample.session"))
+        told = await application.tell(HttpRequest(b"{}", path="/v1/tools/sample.session"))
         assert told.body == {"said": "remote None"}
 
 
@@ -161,7 +171,7 @@ async def test_a_session_that_is_deleted_has_ended_when_that_is_answered(fast_pa
         sessions.claims(session)
         assert elsewhere.is_alive(session) is True
         ended: list[bool | None] = []
-        scope = application._scope(Asked(b"", (("mcp-session-id", "session:mine"),), method="DELETE"))
+        scope = application._scope(HttpRequest(b"", (("mcp-session-id", "session:mine"),), method="DELETE"))
 
         async def receive() -> Any:
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -187,7 +197,7 @@ async def test_nobody_ends_the_session_of_another(fast_path: bool, tmp_path: Pat
         await application.open_session("hers", "2025-11-25", *alice)
         _, session = await said(application, in_session("hers", *alice))
         sessions.claims(session)
-        told = await application.tell(Asked(b"", (*bob, ("mcp-session-id", "session:hers")), method="DELETE"))
+        told = await application.tell(HttpRequest(b"", (*bob, ("mcp-session-id", "session:hers")), method="DELETE"))
         assert (told.status, sessions.is_alive(session)) == (404, True)
 
 

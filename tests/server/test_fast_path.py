@@ -1,4 +1,4 @@
-"""Two lanes, one answer: whatever is asked, nobody but a stopwatch can tell which lane it took."""
+"""Fast path and SDK, one answer: whatever is asked, nothing but a stopwatch can distinguish them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.server.fast_paths import (
     LEGACY,
     MODERN,
     RESERVED,
-    AnswerBuilder,
     Application,
-    Asked,
-    BothLanes,
+    BothPaths,
     Header,
+    HttpRequest,
+    Response,
     hello,
     rpc,
     talk,
@@ -40,8 +40,8 @@ HOST = "memory.example"
 
 
 @pytest.fixture(scope="module")
-def lanes() -> Iterator[BothLanes]:
-    both = BothLanes(
+def paths() -> Iterator[BothPaths]:
+    both = BothPaths(
         *(Application(http_app(offer(), hosts=[HOST], fast_path=fast_path)) for fast_path in (True, False))
     )
 
@@ -55,10 +55,10 @@ def lanes() -> Iterator[BothLanes]:
 
 
 @pytest.fixture(scope="module")
-def guarded_lanes() -> Iterator[tuple[BothLanes, Issuer]]:
+def guarded_paths() -> Iterator[tuple[BothPaths, Issuer]]:
     issuer = Issuer()
     served = offer(principal_of=principal_of)
-    both = BothLanes(
+    both = BothPaths(
         *(
             Application(http_app(served, admission=issuer.admission(), fast_path=fast_path))
             for fast_path in (True, False)
@@ -75,8 +75,8 @@ def guarded_lanes() -> Iterator[tuple[BothLanes, Issuer]]:
     both.close()
 
 
-def check(lanes: BothLanes, *requests: Asked) -> None:
-    for asked, (fast, slow) in zip(requests, lanes.ask(requests), strict=True):
+def check(paths: BothPaths, *requests: HttpRequest) -> None:
+    for asked, (fast, slow) in zip(requests, paths.ask(requests), strict=True):
         assert fast == slow, asked
 
 
@@ -184,34 +184,34 @@ def mirrored(name: Any) -> tuple[Header, ...]:
     return (*JSON_HEADERS, ("mcp-protocol-version", MODERN), ("mcp-method", "tools/call"), ("mcp-name", said))
 
 
-def test_every_call_has_one_answer_in_every_era(lanes: BothLanes) -> None:
+def test_every_call_has_one_answer_in_every_era(paths: BothPaths) -> None:
     for number, (name, arguments) in enumerate(CALLS):
         plain, enveloped = params(name, arguments), params(name, arguments, ENVELOPE)
         check(
-            lanes,
-            *(Asked(rpc(number, "tools/call", plain), (*JSON_HEADERS, *door)) for door in DOORS),
-            Asked(rpc(number, "tools/call", enveloped), mirrored(name)),
-            Asked(rpc(str(number), "tools/call", enveloped), mirrored(name)),
+            paths,
+            *(HttpRequest(rpc(number, "tools/call", plain), (*JSON_HEADERS, *door)) for door in DOORS),
+            HttpRequest(rpc(number, "tools/call", enveloped), mirrored(name)),
+            HttpRequest(rpc(str(number), "tools/call", enveloped), mirrored(name)),
         )
 
 
-def test_every_meta_has_one_answer_at_every_door(lanes: BothLanes) -> None:
+def test_every_meta_has_one_answer_at_every_door(paths: BothPaths) -> None:
     for meta, door in product(METAS, [*DOORS, MIRRORED]):
         said = params("sample.echo", {"text": "x"}, meta)
-        check(lanes, Asked(rpc(1, "tools/call", said), (*JSON_HEADERS, *door)))
+        check(paths, HttpRequest(rpc(1, "tools/call", said), (*JSON_HEADERS, *door)))
 
 
-def test_every_pair_of_content_type_and_accept_has_one_answer(lanes: BothLanes) -> None:
+def test_every_pair_of_content_type_and_accept_has_one_answer(paths: BothPaths) -> None:
     for kind, accept in product(KINDS, ACCEPTS):
         given = [("content-type", kind), ("accept", accept)]
         headers = tuple((name, value) for name, value in given if value is not None)
         body = rpc(1, "tools/call", params("sample.echo", {"text": "x"}, ENVELOPE))
         in_session = rpc(1, "tools/call", params("sample.echo", {"text": "x"}))
         check(
-            lanes,
-            Asked(body, (*headers, *MIRRORED)),
-            Asked(in_session, (*headers, *DOORS[3])),
-            Asked(b'{"text":"x"}', headers, path="/v1/tools/sample.echo"),
+            paths,
+            HttpRequest(body, (*headers, *MIRRORED)),
+            HttpRequest(in_session, (*headers, *DOORS[3])),
+            HttpRequest(b'{"text":"x"}', headers, path="/v1/tools/sample.echo"),
         )
 
 
@@ -231,22 +231,22 @@ def test_every_pair_of_content_type_and_accept_has_one_answer(lanes: BothLanes) 
         (("last-event-id", "1"),),
     ],
 )
-def test_a_header_more_has_one_answer(lanes: BothLanes, more: tuple[Header, ...]) -> None:
+def test_a_header_more_has_one_answer(paths: BothPaths, more: tuple[Header, ...]) -> None:
     for name in ("sample.whoami", "sample.echo"):
         said = params(name, {})
         check(
-            lanes,
-            Asked(rpc(1, "tools/call", said), (*JSON_HEADERS, *DOORS[3], *more)),
-            Asked(rpc(1, "tools/call", {**said, "_meta": ENVELOPE}), (*mirrored(name), *more)),
-            Asked(b"{}", (*JSON_HEADERS, *more), path=f"/v1/tools/{name}"),
+            paths,
+            HttpRequest(rpc(1, "tools/call", said), (*JSON_HEADERS, *DOORS[3], *more)),
+            HttpRequest(rpc(1, "tools/call", {**said, "_meta": ENVELOPE}), (*mirrored(name), *more)),
+            HttpRequest(b"{}", (*JSON_HEADERS, *more), path=f"/v1/tools/{name}"),
         )
 
 
-def test_the_name_in_the_header_may_be_wrapped(lanes: BothLanes) -> None:
+def test_the_name_in_the_header_may_be_wrapped(paths: BothPaths) -> None:
     said = params("sample.echo", {"text": "x"}, ENVELOPE)
     for name in ("=?base64?c2FtcGxlLmVjaG8=?=", "=?base64?c2FtcGxl?=", "sample_echo", "", "SAMPLE.ECHO"):
         headers = (*JSON_HEADERS, *MIRRORED[:2], ("mcp-name", name))
-        check(lanes, Asked(rpc(1, "tools/call", said), headers))
+        check(paths, HttpRequest(rpc(1, "tools/call", said), headers))
 
 
 # -- fuzz
@@ -292,14 +292,14 @@ def messages(draw: st.DrawFn) -> bytes:
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> Asked:
+def requests(draw: st.DrawFn) -> HttpRequest:
     headers = [
         ("content-type", draw(often("application/json", st.sampled_from(KINDS)))),
         ("accept", draw(often("application/json", st.sampled_from(ACCEPTS)))),
         *draw(st.sampled_from([*DOORS, *[MIRRORED] * 8, *DOORS[:5] * 2])),
         *draw(often((), st.lists(st.sampled_from([header for door in DOORS for header in door]), max_size=1))),
     ]
-    return Asked(draw(messages()), tuple((name, value) for name, value in headers if value is not None))
+    return HttpRequest(draw(messages()), tuple((name, value) for name, value in headers if value is not None))
 
 
 FUZZED = settings(max_examples=200, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
@@ -307,8 +307,8 @@ FUZZED = settings(max_examples=200, derandomize=True, database=None, suppress_he
 
 @FUZZED
 @given(st.lists(requests(), min_size=5, max_size=5))
-def test_whatever_is_sent_has_one_answer(lanes: BothLanes, asked: list[Asked]) -> None:
-    check(lanes, *asked)
+def test_whatever_is_sent_has_one_answer(paths: BothPaths, asked: list[HttpRequest]) -> None:
+    check(paths, *asked)
 
 
 @settings(FUZZED, max_examples=60)
@@ -316,10 +316,12 @@ def test_whatever_is_sent_has_one_answer(lanes: BothLanes, asked: list[Asked]) -
     st.sampled_from(["sample.echo", "plain_echo", "sample.write", "none"]), arguments | values, st.sampled_from(KINDS)
 )
 @example("sample.echo", {"text": "\u00e9"}, "application/json")
-def test_whatever_is_posted_to_rest_has_one_answer(lanes: BothLanes, name: str, given: Any, kind: str | None) -> None:
+def test_whatever_is_posted_to_rest_has_one_answer(paths: BothPaths, name: str, given: Any, kind: str | None) -> None:
     headers = () if kind is None else (("content-type", kind),)
     body = json.dumps(given).encode()
-    check(lanes, *(Asked(part, headers, path=f"/v1/tools/{name}") for part in (body, body[:-1], b" " + body, b"")))
+    check(
+        paths, *(HttpRequest(part, headers, path=f"/v1/tools/{name}") for part in (body, body[:-1], b" " + body, b""))
+    )
 
 
 # -- pipes
@@ -446,29 +448,29 @@ def credentials(issuer: Issuer, kind: str) -> tuple[Header, ...]:
     return tuple(("authorization", value) for value in said[kind])
 
 
-def test_no_lane_answers_whom_the_other_would_not(guarded_lanes: tuple[BothLanes, Issuer]) -> None:
-    lanes, issuer = guarded_lanes
+def test_neither_way_answers_whom_the_other_would_not(guarded_paths: tuple[BothPaths, Issuer]) -> None:
+    paths, issuer = guarded_paths
     doors = [(("mcp-session-id", f"session:{name}"),) for name in ("alice", "bob")]
     for kind, name in product(TOKENS, ("sample.whoami", "sample.echo", "sample.none")):
         proof = credentials(issuer, kind)
         said = params(name, {})
         check(
-            lanes,
-            *(Asked(rpc(1, "tools/call", said), (*JSON_HEADERS, *door, *proof)) for door in doors),
-            Asked(rpc(1, "tools/call", {**said, "_meta": ENVELOPE}), (*mirrored(name), *proof)),
-            Asked(b"{}", (*JSON_HEADERS, *proof), path=f"/v1/tools/{name}"),
-            Asked(b"not json", (*JSON_HEADERS, *proof)),
+            paths,
+            *(HttpRequest(rpc(1, "tools/call", said), (*JSON_HEADERS, *door, *proof)) for door in doors),
+            HttpRequest(rpc(1, "tools/call", {**said, "_meta": ENVELOPE}), (*mirrored(name), *proof)),
+            HttpRequest(b"{}", (*JSON_HEADERS, *proof), path=f"/v1/tools/{name}"),
+            HttpRequest(b"not json", (*JSON_HEADERS, *proof)),
         )
 
 
-def test_without_a_token_nothing_is_answered_in_either_lane(guarded_lanes: tuple[BothLanes, Issuer]) -> None:
-    lanes, issuer = guarded_lanes
+def test_without_a_token_nothing_is_answered_either_way(guarded_paths: tuple[BothPaths, Issuer]) -> None:
+    paths, issuer = guarded_paths
     bad = [kind for kind in TOKENS if kind not in ("good", "other")]
     bodies = [rpc(1, "tools/call", params("sample.whoami", {}, ENVELOPE)), rpc(1, "tools/call", params("x", 1)), b"x"]
     requests = [
-        Asked(body, (*mirrored("sample.whoami"), *credentials(issuer, kind))) for kind in bad for body in bodies
+        HttpRequest(body, (*mirrored("sample.whoami"), *credentials(issuer, kind))) for kind in bad for body in bodies
     ]
-    for pair in lanes.ask(requests):
+    for pair in paths.ask(requests):
         assert [told.status for told in pair] == [pair[0].status] * 2
         assert pair[0].status in (401, 403)
 
@@ -485,20 +487,20 @@ def test_plain_calls_never_reach_the_sdk_and_all_others_do(monkeypatch: pytest.M
         await handle(self, scope, receive, send)
 
     monkeypatch.setattr(StreamableHTTPSessionManager, "handle_request", watched)
-    fast = BothLanes(*(Application(http_app(offer(), hosts=[HOST])) for _ in range(2)))
+    fast = BothPaths(*(Application(http_app(offer(), hosts=[HOST])) for _ in range(2)))
     fast.open(lambda application: application.open_session("one", "2025-11-25"))
     reached.clear()
     session = (("mcp-session-id", "session:one"), ("mcp-protocol-version", "2025-11-25"))
     plain = [
-        Asked(rpc(1, "tools/call", params("sample.echo", {"text": "x"})), (*JSON_HEADERS, *session)),
-        Asked(rpc(1, "tools/call", params("sample.write", {"op": "DELETE"})), (*JSON_HEADERS, *session)),
-        Asked(rpc(1, "tools/call", params("sample.echo", {}, {"progressToken": 1})), (*JSON_HEADERS, *session)),
-        Asked(rpc(1, "tools/call", params("sample.echo", {"text": "x"}, ENVELOPE)), (*JSON_HEADERS, *MIRRORED)),
-        Asked(b"{}", path="/v1/tools/sample.whoami"),
+        HttpRequest(rpc(1, "tools/call", params("sample.echo", {"text": "x"})), (*JSON_HEADERS, *session)),
+        HttpRequest(rpc(1, "tools/call", params("sample.write", {"op": "DELETE"})), (*JSON_HEADERS, *session)),
+        HttpRequest(rpc(1, "tools/call", params("sample.echo", {}, {"progressToken": 1})), (*JSON_HEADERS, *session)),
+        HttpRequest(rpc(1, "tools/call", params("sample.echo", {"text": "x"}, ENVELOPE)), (*JSON_HEADERS, *MIRRORED)),
+        HttpRequest(b"{}", path="/v1/tools/sample.whoami"),
     ]
     assert all(told.status == 200 for pair in fast.ask(plain) for told in pair)
     assert reached == []
-    fast.ask([Asked(rpc(1, "tools/list", {}), (*JSON_HEADERS, *session))])
+    fast.ask([HttpRequest(rpc(1, "tools/list", {}), (*JSON_HEADERS, *session))])
     assert reached == ["/mcp", "/mcp"]
     fast.close()
 
@@ -506,15 +508,15 @@ def test_plain_calls_never_reach_the_sdk_and_all_others_do(monkeypatch: pytest.M
 # -- while a call waits
 
 
-def _waiting(name: str, id: Any = 1) -> Asked:
-    return Asked(waiting(id, name), (*JSON_HEADERS, ("mcp-session-id", "session:one")))
+def _waiting(name: str, id: Any = 1) -> HttpRequest:
+    return HttpRequest(waiting(id, name), (*JSON_HEADERS, ("mcp-session-id", "session:one")))
 
 
-def _note(body: bytes, session: str = "one", method: str = "POST") -> Asked:
-    return Asked(body, (*JSON_HEADERS, ("mcp-session-id", f"session:{session}")), method=method)
+def _note(body: bytes, session: str = "one", method: str = "POST") -> HttpRequest:
+    return HttpRequest(body, (*JSON_HEADERS, ("mcp-session-id", f"session:{session}")), method=method)
 
 
-async def _interrupted(application: Application, interruption: Asked) -> tuple[AnswerBuilder, AnswerBuilder]:
+async def _interrupted(application: Application, interruption: HttpRequest) -> tuple[Response, Response]:
     call = asyncio.create_task(application.tell(_waiting("door")))
     await sample.arrival("door")
     told = await application.tell(interruption)
@@ -535,7 +537,7 @@ INTERRUPTIONS = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("interruption", INTERRUPTIONS)
-async def test_a_waiting_call_ends_the_same_in_both_lanes(interruption: str) -> None:
+async def test_a_waiting_call_ends_the_same_both_ways(interruption: str) -> None:
     asked, status = INTERRUPTIONS[interruption]
     outcomes = []
     for fast_path in (True, False):
@@ -558,9 +560,9 @@ async def test_nobody_cancels_a_call_in_a_session_that_is_not_theirs() -> None:
     async with application.run():
         await application.open_session("one", "2025-11-25", *alice)
         in_session = (*JSON_HEADERS, ("mcp-session-id", "session:one"))
-        call = asyncio.create_task(application.tell(Asked(waiting(1, "door"), (*in_session, *alice))))
+        call = asyncio.create_task(application.tell(HttpRequest(waiting(1, "door"), (*in_session, *alice))))
         await sample.arrival("door")
-        assert (await application.tell(Asked(cancelling(1), (*in_session, *bob)))).status == 404
-        assert (await application.tell(Asked(b"", (*in_session, *bob), method="DELETE"))).status == 404
-        await application.tell(Asked(b'{"name":"door"}', (*JSON_HEADERS, *bob), path="/v1/tools/sample.release"))
+        assert (await application.tell(HttpRequest(cancelling(1), (*in_session, *bob)))).status == 404
+        assert (await application.tell(HttpRequest(b"", (*in_session, *bob), method="DELETE"))).status == 404
+        await application.tell(HttpRequest(b'{"name":"door"}', (*JSON_HEADERS, *bob), path="/v1/tools/sample.release"))
         assert (await call).body["result"]["structuredContent"] == {"said": "door"}

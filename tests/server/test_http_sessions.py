@@ -17,7 +17,7 @@ from tallystick.server.limits import SessionQuota
 from tallystick.server.oauth import Identity
 from tallystick.sessions import Sessions
 from tests.server import sample
-from tests.server.fast_paths import ENVELOPE, JSON_HEADERS, LEGACY, Application, Asked, hello, rpc
+from tests.server.fast_paths import ENVELOPE, JSON_HEADERS, LEGACY, Application, HttpRequest, hello, rpc
 
 HOST = "memory.example"
 LANES = (True, False)
@@ -120,8 +120,8 @@ def application(fast_path: bool, **changes: Any) -> Application:
     return Application(http_app(sample.offer(**changes), hosts=[HOST], fast_path=fast_path))
 
 
-def listing(session: str) -> Asked:
-    return Asked(rpc(2, "tools/list", {}), (*JSON_HEADERS, ("mcp-session-id", session)))
+def listing(session: str) -> HttpRequest:
+    return HttpRequest(rpc(2, "tools/list", {}), (*JSON_HEADERS, ("mcp-session-id", session)))
 
 
 @pytest.mark.anyio
@@ -131,12 +131,12 @@ async def test_a_session_goes_on_in_another_server_and_ends_there_for_both(fast_
     async with one.run(), other.run():
         await one.open_session("shared", "2025-06-18")
         other.sessions.update(one.sessions)
-        call = Asked(
+        call = HttpRequest(
             rpc(1, "tools/call", {"name": "sample.session", "arguments": {}}),
             (*JSON_HEADERS, ("mcp-session-id", "session:shared")),
         )
         assert (await one.tell(call)) == (await other.tell(call))
-        ended = await other.tell(Asked(b"", (("mcp-session-id", "session:shared"),), method="DELETE"))
+        ended = await other.tell(HttpRequest(b"", (("mcp-session-id", "session:shared"),), method="DELETE"))
         assert ended.status == 200
         assert [(await each.tell(listing("session:shared"))).status for each in (one, other)] == [404, 404]
 
@@ -148,10 +148,10 @@ async def test_who_has_no_session_is_told_to_begin_one(fast_path: bool) -> None:
     async with app.run():
         for method in ("POST", "DELETE"):
             body = rpc(2, "tools/list", {}) if method == "POST" else b""
-            missing = await app.tell(Asked(body, method=method))
-            unknown = await app.tell(Asked(body, (*JSON_HEADERS, ("mcp-session-id", "x")), method=method))
+            missing = await app.tell(HttpRequest(body, method=method))
+            unknown = await app.tell(HttpRequest(body, (*JSON_HEADERS, ("mcp-session-id", "x")), method=method))
             assert (missing.status, unknown.status) == (400, 404)
-        assert (await app.tell(Asked(b"", (("accept", "text/event-stream"),), method="GET"))).status == 405
+        assert (await app.tell(HttpRequest(b"", (("accept", "text/event-stream"),), method="GET"))).status == 405
 
 
 @pytest.mark.anyio
@@ -174,7 +174,7 @@ async def test_every_hello_has_one_answer() -> None:
     async with fast.run(), slow.run():
         for body in bodies:
             for headers in (JSON_HEADERS, (("content-type", "text/plain"), ("accept", "application/json"))):
-                one, two = [await each.tell(Asked(body, headers)) for each in (fast, slow)]
+                one, two = [await each.tell(HttpRequest(body, headers)) for each in (fast, slow)]
                 assert one == two, body[:300]
                 statuses.append(one.status)
     assert statuses[0] == 200
@@ -187,7 +187,7 @@ async def test_who_has_too_many_sessions_in_use_waits(fast_path: bool) -> None:
     app = application(fast_path, session_quota=SessionQuota(1, 1))
     async with app.run():
         await app.open_session("only", "2025-11-25")
-        refused = await app.tell(Asked(hello("2025-11-25")))
+        refused = await app.tell(HttpRequest(hello("2025-11-25")))
         assert (refused.status, refused.body["id"]) == (429, 0)
         assert ("retry-after", "60") in refused.headers
         assert (await app.tell(listing("session:only"))).status == 200
