@@ -256,6 +256,7 @@ def operation_context(settings: Settings, *, owns_database: bool = True) -> Oper
         open_store=lambda: opened(settings, operator=True, owns_database=owns_database),
         open_store_under_policy=lambda: opened(settings, owns_database=owns_database),
         open_log=lambda: open_log(settings),
+        open_audit=lambda: _audit_files(settings),
         prepare=prepared,
         erase=lambda: erase(settings, database),
         database=database,

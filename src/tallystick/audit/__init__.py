@@ -100,7 +100,22 @@ class Retired(Event, frozen=True, omit_defaults=True, kw_only=True):
     """The record_hash of line `through`, to which the oldest file that is left is chained."""
 
 
-EVENTS: dict[str, type[Event]] = {kind.name: kind for kind in (Decided, Narrowed, Incident, Lost, Started, Retired)}
+class TenantDeleted(Event, frozen=True, omit_defaults=True, kw_only=True):
+    """In the default tenant's log, since that of the deleted one is gone with everything else."""
+
+    name: ClassVar[str] = "TENANT_DELETED"
+    tenant: str
+    actor: str
+    reason: str
+    commits: int
+    position: int
+    log_hash: str
+    """The record_hash of its last commit."""
+
+
+EVENTS: dict[str, type[Event]] = {
+    kind.name: kind for kind in (Decided, Narrowed, Incident, Lost, Started, Retired, TenantDeleted)
+}
 
 
 def clipped(name: str | None) -> str | None:

@@ -25,7 +25,9 @@ from tallystick.cli import (
     policy,
     reading,
     recall,
+    restore_entity,
     serving,
+    tenants,
     transfer,
     work,
 )
@@ -63,6 +65,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "forget": forget.forget,
     "redactions": forget.redactions,
     "recall": recall.recall,
+    "restore-entity": restore_entity.restore_entity,
 }
 
 GROUPS: dict[str, typer.Typer] = {
@@ -70,6 +73,8 @@ GROUPS: dict[str, typer.Typer] = {
     "knowledge": knowledge.commands,
     "ontology": ontology.commands,
     "policy": policy.commands,
+    "subject": forget.subject_commands,
+    "tenants": tenants.commands,
 }
 """Words with words of their own: `tallystick work next`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 
 from tallystick.cli.options import Base, EveryTenant, Json, Tenant, existing, settled
 from tallystick.cli.output import emit, note, progress, table
-from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
 from tallystick.operations import counted
 
 if TYPE_CHECKING:
@@ -21,11 +22,22 @@ if TYPE_CHECKING:
     from tallystick.projections.registry import PendingErasure
 
 
+subject_commands = typer.Typer(
+    help="What names a person, for that person.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+SubjectTexts = Annotated[
+    list[str],
+    typer.Option("--subject", metavar="TEXT", help="A name, an address, a number; may be given several times."),
+]
+WholeWords = Annotated[bool, typer.Option("--whole-words", help="'Ann' is not named by 'Annual'.")]
+
+
+@subject_commands.callback()
+def _subject() -> None: ...
+
+
 def forget(
-    subject: Annotated[
-        list[str],
-        typer.Option("--subject", metavar="TEXT", help="A name, an address, a number; may be given several times."),
-    ],
+    subject: SubjectTexts,
     field: Annotated[
         list[str] | None,
         typer.Option("--field", metavar="attrs.KEY", help="Redact this too in all that names the subject."),
@@ -34,7 +46,7 @@ def forget(
         bool,
         typer.Option("--whole", help="Redact all that such nodes and edges say, and the edges of such nodes."),
     ] = False,
-    whole_words: Annotated[bool, typer.Option("--whole-words", help="'Ann' is not named by 'Annual'.")] = False,
+    whole_words: WholeWords = False,
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Goes into the log, so it must not name the subject.")
     ] = "GDPR_RIGHT_TO_ERASURE",
@@ -88,6 +100,41 @@ def forget(
         raise typer.Exit(1)
 
 
+@subject_commands.command("export")
+def export_subject(
+    subject: SubjectTexts,
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to; - is standard output.")] = Path("-"),
+    whole_words: WholeWords = False,
+    base: Base = None,
+    tenant: EveryTenant = None,
+) -> None:
+    """Write what names a person, for that person: JSON.
+
+    Every version of every node and edge that names them, of every tenant, with who wrote it, when, and where it
+    names them. Nothing is withheld, so look through it before it is handed on: it may name others too.
+
+    \b
+    Examples:
+      tallystick subject export --subject "Ada Example" --subject ada@example.org ada.json
+      tallystick subject export --subject ada@example.org --tenant acme
+    """
+    from tallystick.operations.subject import export_subject as exported
+    from tallystick.state.mentions import Subject
+
+    sought = Subject(subject, whole_words=whole_words)
+    if not sought.texts:
+        raise InvalidArgument("--subject is empty")
+    with progress() as tell:
+        found = asyncio.run(exported(_contexts(base, tenant), sought, progress=tell))
+    if str(file) == "-":
+        emit(msgspec.to_builtins(found))
+    else:
+        _write_json(file, msgspec.to_builtins(found))
+    versions = sum(len(each.versions) for each in found.entities)
+    count = len(found.entities)
+    note(f"{count} {'entity' if count == 1 else 'entities'}, {counted(versions, 'version')}")
+
+
 def _contexts(base: Path | None, tenant: str | None) -> list[OperationContext]:
     """Of the tenant that was named, or else of all."""
     from tallystick import app
@@ -102,11 +149,21 @@ def _contexts(base: Path | None, tenant: str | None) -> list[OperationContext]:
 def _write_report(path: Path, report: ErasureReport) -> None:
     content = msgspec.to_builtins(report)
     try:
-        with path.open("xb") as file:
-            file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
-    except OSError as error:
-        note(f"the report could not be written: {error.strerror}; here it is")
+        _write_json(path, content)
+    except TallystickError:
+        note("the report could not be written; here it is")
         emit(content)
+        raise
+
+
+def _write_json(path: Path, content: Any) -> None:
+    """Into a file that is not there yet, for this user only."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
+    except FileExistsError:
+        raise Conflict(f"{path} is already there", code="FILE_EXISTS", hint="choose another name") from None
+    except OSError as error:
         raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from error
 
 

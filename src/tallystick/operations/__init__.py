@@ -18,6 +18,7 @@ from tallystick.config import Settings
 from tallystick.policy import Principal
 
 if TYPE_CHECKING:
+    from tallystick.audit.files import AuditFiles
     from tallystick.log import Log
     from tallystick.store import Store
     from tallystick.toolsets import Answer
@@ -44,6 +45,7 @@ class OperationContext(msgspec.Struct, frozen=True):
     open_store_under_policy: Callable[[], AbstractAsyncContextManager[Store]]
     """For what is written as if an agent did."""
     open_log: Callable[[], Log]
+    open_audit: Callable[[], AuditFiles]
     prepare: Callable[[str, Mapping[str, Any]], Callable[[Any], Awaitable[Answer]]]
     """A tool by its name and its arguments → a call that takes the store. Raises InvalidArgument at once."""
     erase: Callable[[], Awaitable[list[str]]]

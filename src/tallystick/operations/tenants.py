@@ -1,21 +1,176 @@
-"""The tenants of a base: which there are."""
+"""The tenants of a base: which there are, what each holds, and the deletion of one."""
 
 from __future__ import annotations
 
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
 import msgspec
 
+from tallystick.audit import TenantDeleted, encode
+from tallystick.clock import to_text, wall_clock
 from tallystick.config import DEFAULT_TENANT, Settings
+from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.log.backups import Backup, backups
 from tallystick.operations import OperationContext
+
+_DELETING = ".deleting-"
+"""No tenant can be called so."""
+
+
+class Tenant(msgspec.Struct, frozen=True):
+    tenant: str
+    home: str
+    commits: int
+    position: int
+    log_bytes: int
+    bytes: int
+    """Everything below its home."""
+    files: int
+    open_in: list[int]
+    """Processes that have something of it open, as far as this user may see; empty where the system cannot tell."""
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """Nothing of the tenant is left below the base."""
+
+    at: str
+    by: str
+    tenant: str
+    reason: str
+    commits: int
+    position: int
+    record_hash: str
+    bytes: int
+    files: int
+    backups_left: list[Backup]
+    """Exports that were made of it, and still hold everything."""
+    database_left: str | None
+    """A `graph.db` that the settings place elsewhere."""
 
 
 def tenants_of(settings: Settings) -> list[str]:
     """Those that have a log, from the directories of the base."""
     others = settings.base / "tenants"
     names = sorted(entry.name for entry in others.iterdir()) if others.is_dir() else []
-    each = (msgspec.structs.replace(settings, tenant=name) for name in (DEFAULT_TENANT, *names))
+    each = (msgspec.structs.replace(settings, tenant=name) for name in (DEFAULT_TENANT, *names) if name[0] != ".")
     return [one.tenant for one in each if (one.system / "log").is_dir()]
 
 
 def contexts_of(context: OperationContext) -> list[OperationContext]:
     """One for each tenant of the base."""
     return [context.for_tenant(name) for name in tenants_of(context.settings)]
+
+
+def describe(context: OperationContext) -> Tenant:
+    """Raises NotFound where there is no such tenant."""
+    settings = context.settings
+    if not (settings.system / "log").is_dir():
+        known = ", ".join(tenants_of(settings)) or "none yet"
+        raise NotFound(f"there is no tenant '{settings.tenant}'", code="NO_MEMORY", hint=f"the tenants are: {known}")
+    with closing(context.open_log()) as log:
+        head = log.head()
+    sizes = list(_sizes(settings))
+    return Tenant(
+        tenant=settings.tenant,
+        home=str(settings.home),
+        commits=head.count,
+        position=head.lamport,
+        log_bytes=head.end,
+        bytes=sum(sizes),
+        files=len(sizes),
+        open_in=_processes(settings.home),
+    )
+
+
+def delete(context: OperationContext, *, reason: str) -> Deletion:
+    """Erases all that is below the tenant's home, whatever the policy says.
+
+    Refused while another process has it open: what that one acknowledged afterwards would be lost. The home is
+    renamed under the log's lock before anything is removed, so a crash leaves it whole, or unreachable under a name
+    that no tenant can have; the next deletion removes that too.
+    """
+    settings = context.settings
+    if settings.home == settings.base:
+        raise InvalidArgument(
+            f"'{settings.tenant}' is the base itself, and its audit log tells of the others",
+            code="TENANT_IS_BASE",
+            hint=f"to be rid of everything, stop the servers and remove {settings.base}",
+        )
+    found = describe(context)
+    _require_unused(settings.tenant, found.open_in)
+    kept = backups(settings.system)
+    with closing(context.open_log()) as log:
+        if not log.claim(timeout_seconds=30):
+            raise Conflict("another process holds the lock of this tenant", code="TENANT_IN_USE", hint=_STOP)
+        try:
+            head = log.head()
+            aside = settings.home.with_name(f"{_DELETING}{settings.tenant}-{secrets.token_hex(4)}")
+            os.rename(settings.home, aside)
+            # Whoever opened it between the first look and the rename is seen now; nobody can any more.
+            if users := _processes(aside):
+                os.rename(aside, settings.home)
+                _require_unused(settings.tenant, users)
+        finally:
+            log.release()
+    at = to_text(wall_clock())
+    event = TenantDeleted(
+        timestamp=at,
+        tenant=settings.tenant,
+        actor=context.principal.actor,
+        reason=reason,
+        commits=head.count,
+        position=head.lamport,
+        log_hash=head.record_hash,
+    )
+    with closing(context.for_tenant(DEFAULT_TENANT).open_audit()) as audit:
+        audit.append([encode(event)])
+    for left in settings.home.parent.glob(f"{_DELETING}*"):
+        shutil.rmtree(left)
+    return Deletion(
+        at=at,
+        by=context.principal.actor,
+        tenant=settings.tenant,
+        reason=reason,
+        commits=head.count,
+        position=head.lamport,
+        record_hash=head.record_hash,
+        bytes=found.bytes,
+        files=found.files,
+        backups_left=kept,
+        database_left=None if context.database is None or not context.database.exists() else str(context.database),
+    )
+
+
+_STOP = "stop the servers that serve it, or wait until it is closed after a while without a use"
+
+
+def _require_unused(tenant: str, processes: list[int]) -> None:
+    if processes:
+        who = ", ".join(map(str, processes))
+        raise Conflict(f"tenant '{tenant}' is open in process {who}", code="TENANT_IN_USE", hint=_STOP)
+
+
+def _sizes(settings: Settings) -> Iterator[int]:
+    others = settings.home / "tenants"
+    for path in settings.home.rglob("*"):
+        with suppress(OSError):
+            if path.is_file() and not path.is_symlink() and others not in path.parents:
+                yield path.stat().st_size
+
+
+def _processes(home: Path) -> list[int]:
+    """Other processes that have a file below it open. Known on Linux only, and only of processes one may look at."""
+    prefix = f"{home.resolve()}/"
+    others = f"{prefix}tenants/"
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            target = os.readlink(link)
+            if target.startswith(prefix) and not target.startswith(others):
+                found.add(int(link.parts[2]))
+    return sorted(found - {os.getpid()})

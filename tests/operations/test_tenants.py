@@ -1,0 +1,95 @@
+"""Tenants: listed, looked at, and deleted without a trace but the audit's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tallystick.audit import TenantDeleted
+from tallystick.audit.proof import events, verify_audit
+from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tests.command_line import CommandLine, node
+from tests.mcp_client import call, connect
+from tests.test_erasure import found_in
+
+WORD = "Qz7731Xyzzy"
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> CommandLine:
+    shell = CommandLine(tmp_path / "memory")
+    shell.write(node("ours", x=1))
+    shell.write(node("theirs", word=WORD), node("more"), tenant="acme")
+    return shell
+
+
+def test_tenants_are_listed_with_what_they_hold(shell: CommandLine) -> None:
+    found = shell.run("tenants", "list", "--json").json["tenants"]
+    assert [(each["tenant"], each["commits"], each["open_in"]) for each in found] == [
+        ("default", 1, []), ("acme", 2, []),
+    ]  # fmt: skip
+    shown = shell.run("tenants", "show", "acme", "--json").json
+    assert shown["home"] == str(shell.base / "tenants" / "acme")
+    assert shown["bytes"] > shown["log_bytes"] > 0
+    with pytest.raises(NotFound) as refused:
+        shell.run("tenants", "show", "nobody")
+    assert refused.value.hint == "the tenants are: default, acme"
+
+
+def test_a_deleted_tenant_leaves_nothing_but_a_line_in_the_audit_log(shell: CommandLine, tmp_path: Path) -> None:
+    shell.run("export", tmp_path / "acme.jsonl", "--tenant", "acme")
+    report = shell.run("tenants", "delete", "acme", "--reason", "contract ended", "--yes", "--json").json
+    assert (report["commits"], report["position"], report["reason"]) == (2, 2, "contract ended")
+    assert [each["target"] for each in report["backups_left"]] == [str(tmp_path / "acme.jsonl")]
+    assert found_in(shell.base, WORD) == []
+    assert list((shell.base / "tenants").iterdir()) == []
+    (event,) = [event for _, event in events(shell.base / "_system" / "audit", TenantDeleted)]
+    assert (event.tenant, event.actor, event.commits) == ("acme", "default-agent", 2)
+    assert event.log_hash == report["record_hash"]
+    assert verify_audit(shell.base / "_system" / "audit").sound
+    assert [each["tenant"] for each in shell.run("tenants", "list", "--json").json["tenants"]] == ["default"]
+    assert shell.run("show", "ours", "--json").json["entity"]["attrs"] == {"x": 1}
+
+
+def test_without_yes_its_name_is_asked_for(shell: CommandLine) -> None:
+    with pytest.raises(InvalidArgument, match="nothing was erased"):
+        shell.run("tenants", "delete", "acme", stdin="other\n")
+    assert shell.run("tenants", "show", "acme", "--json").json["commits"] == 2
+    assert "2 commits" in shell.run("tenants", "delete", "acme", stdin="acme\n").out
+    assert found_in(shell.base, WORD) == []
+
+
+def test_the_base_itself_is_not_deleted(shell: CommandLine) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        shell.run("tenants", "delete", "default", "--yes")
+    assert refused.value.code == "TENANT_IS_BASE"
+    assert shell.run("verify").code == 0
+
+
+def test_a_tenant_that_a_server_has_open_is_not_deleted(shell: CommandLine) -> None:
+    async def story() -> None:
+        async with connect(shell.base, "--tenant", "acme") as client:
+            await call(client, "memory.read", entity_id="theirs")
+            with pytest.raises(Conflict) as refused:
+                await asyncio.to_thread(shell.run, "tenants", "delete", "acme", "--yes")
+            assert refused.value.code == "TENANT_IN_USE"
+            written = {"id": "later", "type": "note", "attrs": {}}
+            await call(client, "memory.write", op="UPSERT_NODE", node=written)
+
+    asyncio.run(story())
+    assert shell.run("show", "later", "--tenant", "acme", "--json").json["entity"]["id"] == "later"
+    shell.run("tenants", "delete", "acme", "--yes")
+    assert found_in(shell.base, WORD) == []
+
+
+def test_what_a_deletion_that_was_killed_left_goes_with_the_next(shell: CommandLine) -> None:
+    aside = shell.base / "tenants" / ".deleting-zeta-0a1b2c3d"
+    (shell.base / "tenants" / "acme").rename(aside)
+    assert [each["tenant"] for each in shell.run("tenants", "list", "--json").json["tenants"]] == ["default"]
+    shell.write(node("x"), tenant="beta")
+    shell.run("tenants", "delete", "beta", "--yes")
+    assert found_in(shell.base, WORD) == []
+    assert json.loads(shell.run("tenants", "list", "--json").out)["tenants"][0]["tenant"] == "default"
