@@ -495,7 +495,7 @@ def _gate(settings: Settings, audit: AuditWriter, *, operator: bool) -> Gate:
         engine,
         audit=audit,
         cache=Cache(seconds=settings.policy_cache_seconds),
-        slo_ms=settings.policy_slo_ms,
+        slo_ms=float("inf") if operator else settings.policy_slo_ms,
         strict_audit=settings.audit_strict,
     )
 
