@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+_EXHAUSTION = "tests/server/test_exhaustion.py::"
 _TOKENS = "tests/server/test_oauth.py::"
 _KEYS = "tests/server/test_oauth_keys.py::"
 _LIMITS = "tests/server/test_limits.py::"
@@ -208,6 +209,16 @@ GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      "tests/server/test_oauth_keys.py::test_a_signed_token_that_the_issuer_says_is_bound_is_no_bearer"),
     ("L29, twice", "an answer of the policy server that says a thing twice is a no",
      "tests/policy/test_remote.py::test_an_answer_that_is_no_answer_is_a_no"),
+    ("OWASP API4, heads", "a head has a limit of bytes and of time, and a body of time",
+     _EXHAUSTION + "test_who_does_not_finish_is_not_waited_for"),
+    ("OWASP API4, connections", "silent connections make room for those who ask",
+     _EXHAUSTION + "test_silent_connections_make_room"),
+    ("OWASP API4, pipelining", "who reads no answers is not read",
+     _EXHAUSTION + "test_who_asks_and_asks_and_reads_nothing_is_not_read"),
+    ("OWASP API4, sessions", "sessions without number cost others nothing",
+     _EXHAUSTION + "test_sessions_without_number_cost_others_nothing"),
+    ("sessions, processes", "a session goes on in every process of a base, and ends for all of them",
+     "tests/server/test_http_sessions.py::test_a_session_goes_on_in_another_server_and_ends_there_for_both"),
     ("trailers", "what comes behind a body is no header",
      "tests/server/test_bounded_protocol.py::test_trailers_are_no_headers"),
     ("files, settings", "nothing that settings name is in reach of an agent, wherever it lies",
