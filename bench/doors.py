@@ -33,7 +33,7 @@ NODES = 1_000
 TURNS = 3
 PAIRS = 11
 CPU_TARGET = 150.0
-TIMES_SDK = 6.0
+TIMES_SDK = 4.0
 GATE_PERCENT = 15.0
 TOKEN_TARGET = 5.0
 SDK, BARE = "plain SDK", "bare reply"
@@ -264,7 +264,7 @@ def _rows(costs: dict[str, Cost]) -> list[Row]:
         ("REST", costs["rest"], CPU_TARGET),
         ("stdio", costs["stdio"], None),
         ("MCP over HTTP, gated: tokens, roles, audit", gate, None),
-        ("MCP over HTTP, our tools the SDK's way, without the fast lane", costs["long"], None),
+        ("MCP over HTTP, our tools the SDK's way, without the fast path", costs["long"], None),
         ("the plain SDK over HTTP, from a dict", costs["sdk"], None),
         ("a bare reply of the same bytes", costs["bare"], None),
     ]

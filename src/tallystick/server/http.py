@@ -103,6 +103,7 @@ async def run_http(
         counted(app),
         http=cast(type[asyncio.Protocol], connections.protocol),
         ws="none",
+        proxy_headers=False,
         lifespan="on",
         log_config=None,
         access_log=access_log,
