@@ -103,7 +103,7 @@ class ServedTools:
 
 @asynccontextmanager
 async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> AsyncIterator[ServedTools]:
-    def gate(settings: Settings, audit: AuditWriter) -> Gate:
+    def gate(settings: Settings, audit: AuditWriter, *, operator: bool) -> Gate:
         return Gate(POLICIES[policy](), audit=audit, cache=Cache(seconds=0))
 
     monkeypatch.setattr(app, "_gate", gate)

@@ -606,7 +606,7 @@ async def memory(base: Path, monkeypatch: pytest.MonkeyPatch, hides: str, distan
         def decide(self, request: Request) -> Decision:
             return Decision(allows(request), "by the rule", "local@1")
 
-    def gate(settings: Settings, audit: AuditWriter) -> Gate:
+    def gate(settings: Settings, audit: AuditWriter, *, operator: bool) -> Gate:
         policy: Policy | AwaitedPolicy = AwaitedPolicy(allows) if distant else RulePolicy()
         return Gate(policy, audit=audit, cache=Cache(seconds=0))
 
