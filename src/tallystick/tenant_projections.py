@@ -105,7 +105,8 @@ class AllProjections:
     def delete(self, tenant: str) -> None:
         """Something was deleted: the copies go soon, and nobody waits for it."""
         for worker in self.of(tenant).follower.on_disk():
-            worker.hurry()
+            worker.notify()
+            worker.start()
 
     async def resume(self, tenant: str) -> None:
         """Finish what a process left unfinished that died, or could not erase everything."""

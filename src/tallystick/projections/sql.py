@@ -56,7 +56,9 @@ def database_path(home: Path) -> Path:
 
 
 def is_of_another(path: Path, home: Path) -> bool:
-    """Whether it mirrors another memory, which is still there."""
+    """Whether it mirrors another memory, which is still there. At home it never does."""
+    if path == database_path(home):
+        return False
     try:
         with closing(Reader(path)) as reader, reader.snapshot() as db:
             return _is_of_another(db, path, home)

@@ -131,13 +131,6 @@ class ProjectionWorker:
                 self._notified = True
                 self._wake.notify()
 
-    def hurry(self) -> None:
-        """There is something new that should not wait."""
-        with self._wake:
-            self._awaited = True
-            self._wake.notify()
-        self.start()
-
     async def reached(self, position: int, timeout_seconds: float, *, erased: bool = False) -> bool:
         """Wait until commits up to this lamport are applied; False when that took too long.
 
@@ -148,9 +141,11 @@ class ProjectionWorker:
         done: Future[None] = Future()
         with self._wake:
             self._waiters.append((position, erased, done))
+            self._awaited = True
+            self._wake.notify()
         if not erased:
             self._settle_waiters(is_clean=False)
-        self.hurry()
+        self.start()
         try:
             await asyncio.wait_for(asyncio.wrap_future(done), timeout_seconds)
         except TimeoutError:
