@@ -172,6 +172,12 @@ def test_the_messages_that_runbooks_explain_are_those_of_the_code() -> None:
     assert len(messages) > 30, "runbooks explain messages"
 
 
+def test_every_decision_has_a_number_of_its_own() -> None:
+    pages = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1)), "renumber the newest"
+    assert [page.name for page in pages if not page.read_text("utf-8").startswith(f"# {int(page.name[:4])}. ")] == []
+
+
 def test_every_word_of_the_glossary_stands_in_order() -> None:
     words = re.findall(r"^\| ([a-z ]+) \|", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)[1:]
     assert words == sorted(words)
