@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -13,13 +12,10 @@ from tallystick.cli.options import Base, Json, Limit, Tenant, existing
 from tallystick.cli.output import Styled, emit, emit_json, note, say, table, visible, write
 from tallystick.cli.tool_client import ask
 from tallystick.errors import NotFound
-from tallystick.log import head_after
 
 if TYPE_CHECKING:
     from tallystick.commits import Commit
-    from tallystick.log import Entry, Head, Log
-
-_POLL_SECONDS = 0.1
+    from tallystick.log import Entry
 
 AsOf = Annotated[
     str | None,
@@ -51,25 +47,24 @@ def log(
       tallystick log --json --limit 100
     """
     from tallystick import app
+    from tallystick.operations.log_tail import follow as followed
     from tallystick.operations.log_tail import newest
 
     def wanted(commit: Commit) -> bool:
         return (actor is None or commit.actor == actor) and (entity is None or entity in subjects(commit))
 
     show_entry = _print_line if json else _draw
-    settings = existing(base=base, tenant=tenant)
-    opened = app.open_log(settings)
-    try:
-        head = opened.head()
-        for entry in newest(settings.system / "log", head, limit=limit, wanted=wanted):
-            opened.line(entry.offset)  # Raises when it is not what was committed.
-            show_entry(entry)
-        if follow:
-            for entry in _from_now_on(opened, head):
-                if wanted(entry.commit):
-                    show_entry(entry)
-    finally:
-        opened.close()
+
+    async def run() -> None:
+        async with context.open_store() as store:
+            found, position = await newest(context, store, limit=limit, wanted=wanted)
+            for entry in found:
+                show_entry(entry)
+            if follow:
+                await followed(context, store, position, wanted=wanted, show=show_entry)
+
+    context = app.operation_context(existing(base=base, tenant=tenant))
+    asyncio.run(run())
 
 
 def show(
@@ -192,15 +187,6 @@ def sentence(commit: Commit) -> str:
     if "from" in said:
         return f"{said['from']} -{said['rel']}-> {said['to']}"
     return f"{said['id']} ({said['type']})" if "id" in said else str(said.get("node_id"))
-
-
-def _from_now_on(log: Log, head: Head) -> Iterator[Entry]:
-    """Ends only when it is interrupted."""
-    while True:
-        for entry in log.read(head):
-            yield entry
-            head = head_after([entry], head)
-        time.sleep(_POLL_SECONDS)
 
 
 def _print_line(entry: Entry) -> None:

@@ -1,32 +1,47 @@
-"""The newest commits, found from the end of the log without reading the rest."""
+"""The tail of the log: the newest commits, and those that follow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from tallystick.commits import Commit, chain
-from tallystick.log import Entry, Head
+from tallystick.commits import Commit
+from tallystick.log import Entry
 from tallystick.log.segments import Segments
+from tallystick.operations import OperationContext
+from tallystick.store import Store
 
 _CHUNK_BYTES = 1 << 16
 
 
-def newest(directory: Path, head: Head, *, limit: int, wanted: Callable[[Commit], bool]) -> list[Entry]:
-    """The last `limit` that are wanted, oldest first. Reads back until it has them. Not verified."""
+async def newest(
+    context: OperationContext, store: Store, *, limit: int, wanted: Callable[[Commit], bool]
+) -> tuple[list[Entry], int]:
+    """The last `limit` that are wanted, oldest first, and the position up to which it looked. Reads back until it has
+    them."""
+    await store.partition(context.principal)
+    position = store.position(context.principal)
     found: list[Entry] = []
-    segments = Segments(directory)
-    try:
-        segments.refresh()
-        for offset, line in backwards(segments, head.end) if limit else ():
-            commit = chain.decode(line)
-            if wanted(commit):
-                found.append(Entry(offset, commit, line))
+    if limit:
+        async for entry in store.commits(context.principal, newest_first=True):
+            if entry.commit.lamport <= position and wanted(entry.commit):
+                found.append(entry)
                 if len(found) == limit:
                     break
-    finally:
-        segments.close()
-    return found[::-1]
+    return found[::-1], position
+
+
+async def follow(
+    context: OperationContext,
+    store: Store,
+    position: int,
+    *,
+    wanted: Callable[[Commit], bool],
+    show: Callable[[Entry], None],
+) -> None:
+    """What is written behind a position, by any process. Ends only when it is cancelled."""
+    async for entry in store.watch(context.principal, after=position):
+        if wanted(entry.commit):
+            show(entry)
 
 
 def backwards(segments: Segments, end: int) -> Iterator[tuple[int, bytes]]:
