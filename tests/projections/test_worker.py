@@ -306,3 +306,16 @@ def test_a_handle_of_its_own_sees_what_others_append(tmp_path: Path, counting: C
     follower.close()
     writer.close()
     shutil.rmtree(tmp_path)
+
+
+async def test_who_waits_for_an_erasure_waits_until_no_copy_is_left(
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker
+) -> None:
+    counting.is_clean = False
+    filled(log, 1)
+    assert await follower.reached(1, timeouts.SECONDS)
+    waiting = asyncio.create_task(follower.reached(1, timeouts.SECONDS, erased=True))
+    assert not await follower.reached(1, 0.05, erased=True)
+    assert not waiting.done()
+    counting.is_clean = True
+    assert await waiting
