@@ -1,8 +1,6 @@
-"""The command line: a door like any other, for people.
+"""The command line: parses what a person types, calls an operation or a tool, draws the result.
 
-Commands ask the same store and the same tools that agents use; only what concerns the files
-themselves (log, export, import, verify, doctor) goes to the log directly. Imports that take
-time are made inside the commands, so that `serve` starts quickly.
+Imports that take time are made inside the commands, so that `serve` starts quickly.
 """
 
 from __future__ import annotations

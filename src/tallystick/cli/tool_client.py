@@ -1,4 +1,4 @@
-"""The asking: the command line calls the tools that agents call, as the local user."""
+"""The tool client: the command line calls the tools that agents call, as the local user and under the policy."""
 
 from __future__ import annotations
 
