@@ -265,7 +265,9 @@ def _followed(home: Path) -> tuple[TextProjection, list[ProjectionWorker]]:
     text = TextProjection(home)
     return text, [
         follow(home, LogReader(open_log))[1],
-        ProjectionWorker(LogReader(open_log), SqlProjection(home / "graph.db"), lock=home / "_system" / "sql.lock"),
+        ProjectionWorker(
+            LogReader(open_log), SqlProjection(home / "graph.db", home=home), lock=home / "_system" / "sql.lock"
+        ),
         ProjectionWorker(LogReader(open_log), text, lock=home / "_system" / "text.lock"),
     ]
 
@@ -302,7 +304,8 @@ def _rows(path: Path) -> dict[str, list[Any]]:
             row[0].decode() for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
         ]
         return {
-            table: sorted(map(repr, db.execute(f'SELECT * FROM "{table}"')))
+            # Whose it is goes by the directory, and bases are copied.
+            table: sorted(repr(row) for row in db.execute(f'SELECT * FROM "{table}"') if row[0] != b"owner")
             for table in tables
             if not table.startswith("sqlite_")
         }
