@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -10,6 +10,9 @@ import typer
 from tallystick.cli.options import Base, Json, settled
 from tallystick.cli.output import emit, note, say, table
 from tallystick.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tallystick.operations.tenants import Tenant
 
 commands = typer.Typer(
     help="List, look at and delete the memories of tenants.",
@@ -37,7 +40,8 @@ def list_(json: Json = False, base: Base = None) -> None:
         emit({"tenants": msgspec.to_builtins(found)})
         return
     names = ("tenant", "commits", "position", "bytes", "open_in", "home")
-    table([name.replace("_", " ") for name in names], ([getattr(each, name) for name in names] for each in found))
+    rows = ([each[name] for name in names] for each in map(_cells, found))
+    table([name.replace("_", " ") for name in names], rows)
     if not found:
         note("there is none yet: a tenant begins with its first write")
 
@@ -53,11 +57,11 @@ def show(tenant: Name, json: Json = False, base: Base = None) -> None:
     from tallystick import app
     from tallystick.operations.tenants import describe
 
-    found = msgspec.to_builtins(describe(app.operation_context(settled(base=base, tenant=tenant))))
+    found = describe(app.operation_context(settled(base=base, tenant=tenant)))
     if json:
-        emit(found)
+        emit(msgspec.to_builtins(found))
     else:
-        table(("", tenant), ((name.replace("_", " "), value) for name, value in found.items()))
+        table(("", tenant), ((name.replace("_", " "), value) for name, value in _cells(found).items()))
 
 
 @commands.command("delete")
@@ -97,3 +101,7 @@ def delete(
         note(f"still in the backup {backup.target} of {backup.at} ({backup.id})")
     if done.database_left:
         note(f"{done.database_left} is not below the base and was left: remove it if it is this tenant's")
+
+
+def _cells(tenant: Tenant) -> dict[str, object]:
+    return msgspec.structs.asdict(tenant) | {"open_in": ", ".join(map(str, tenant.open_in)) or "none seen"}
