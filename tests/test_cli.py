@@ -28,7 +28,8 @@ from tallystick.log.files import FilesLog
 from tallystick.log.segments import Segments
 from tallystick.operations.log_tail import backwards
 from tallystick.policy import Principal
-from tallystick.projections.consistency_check import Name, lock_of, rebuild
+from tallystick.projections.consistency_check import rebuild
+from tallystick.projections.consistency_check.replay import Name, lock_of
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.worker import ProjectionWorker

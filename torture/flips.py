@@ -21,7 +21,8 @@ from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
 from tallystick.operations.snapshot import take_snapshot
 from tallystick.projections.blobs import prove_blobs
-from tallystick.projections.consistency_check import Name, compare, rebuild
+from tallystick.projections.consistency_check import compare, rebuild
+from tallystick.projections.consistency_check.replay import Name
 from torture import checker, journal
 from torture.arena import Arena, Tally
 from torture.writer import Plan, settled

@@ -22,7 +22,8 @@ from tallystick.errors import TallystickError
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.projections import Projection
-from tallystick.projections.consistency_check import NAMES, Comparison, Finding, Name, Status, compare, rebuild
+from tallystick.projections.consistency_check import NAMES, Comparison, compare, rebuild
+from tallystick.projections.consistency_check.replay import Finding, Name, Status
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text.projection import TextProjection

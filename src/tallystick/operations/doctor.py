@@ -149,7 +149,8 @@ def _lock(settings: Settings) -> Iterator[Finding]:
 
 
 def _projections(settings: Settings) -> Iterator[Finding]:
-    from tallystick.projections.consistency_check import NAMES, lock_of
+    from tallystick.projections.consistency_check import NAMES
+    from tallystick.projections.consistency_check.replay import lock_of
     from tallystick.projections.worker import trouble_of
 
     for name in NAMES:

@@ -9,7 +9,8 @@ from tallystick.errors import Corrupt, TallystickError
 from tallystick.log.proof import Proof, prove
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.projections.blobs import BlobProof, prove_blobs
-from tallystick.projections.consistency_check import Comparison, Finding, compare, rebuild
+from tallystick.projections.consistency_check import Comparison, compare, rebuild
+from tallystick.projections.consistency_check.replay import Finding
 from tallystick.projections.content import Contents
 
 

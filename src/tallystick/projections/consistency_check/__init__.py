@@ -1,0 +1,115 @@
+"""The comparison: what lies beside the log, held against what the log gives when it is replayed.
+
+Changes nothing below the home. Each database is copied at one moment, the log is replayed up
+to the position that the copy says, in another directory, and both are compared there; so
+servers may go on writing. A person's edit that waits to be adopted is told, and is no damage.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from tallystick.log import Log
+from tallystick.projections.consistency_check import sql, text, views
+from tallystick.projections.consistency_check.replay import (
+    LIMIT,
+    Finding,
+    Name,
+    Status,
+    Subject,
+    held,
+    lock_of,
+    naming_bugs,
+    unerased,
+)
+from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
+from tallystick.projections.registry import PROJECTIONS, Place
+
+NAMES: tuple[Name, ...] = ("views", "sql", "text")
+_FINDINGS: dict[Name, Callable[[Subject], Iterator[Finding]]] = {
+    "views": views.findings,
+    "sql": sql.findings,
+    "text": text.findings,
+}
+
+
+class Compared(msgspec.Struct):
+    """One projection."""
+
+    name: Name
+    position: int = 0
+    behind: int = 0
+    """Commits that it has not seen yet."""
+    differs: int = 0
+    edited: int = 0
+    waits: int = 0
+    not_compared: str | None = None
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    projections: list[Compared]
+    findings: list[Finding]
+    """The first of each status and projection; `Compared` counts them all."""
+
+    @property
+    def sound(self) -> bool:
+        return not any(each.differs for each in self.projections)
+
+
+def compare(
+    home: Path,
+    open_log: Callable[[], Log],
+    *,
+    database: Path | None = None,
+    limit: int = LIMIT,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Comparison:
+    """Of a log that is sound. `database`: where `graph.db` lies, if elsewhere. What was never made is not compared.
+
+    Needs room for a second copy of what it compares in the directory for temporary files. `progress` is told the
+    bytes of the log that were replayed, three times over.
+    """
+    compared, findings = [], []
+    with closing(open_log()) as log:
+        size = log.head().end
+        for number, name in enumerate(NAMES):
+            path = PROJECTIONS[name].database(home, database)
+            with tempfile.TemporaryDirectory(prefix="tallystick-comparing-") as elsewhere:
+                one = Subject(home, path, log, Path(elsewhere), partial(_advanced, progress, number * size))
+                result = Compared(name)
+                for finding in (*_FINDINGS[name](one), *unerased(name, one)) if path.exists() else ():
+                    if _count(result, finding.status) <= limit:
+                        findings.append(finding)
+                result.position, result.behind, result.not_compared = one.position, one.behind, one.not_compared
+                compared.append(result)
+    return Comparison(compared, findings)
+
+
+def rebuild(home: Path, open_log: Callable[[], Log], name: Name, *, database: Path | None = None) -> None:
+    """Throw a projection's database away and build it again from the log. Servers may go on: they notice."""
+    path = PROJECTIONS[name].database(home, database)
+    with held(lock_of(home, name)):
+        for ending in ("", "-wal", "-shm"):
+            path.with_name(path.name + ending).unlink(missing_ok=True)
+    worker = Follower(Place(home, LogReader(open_log), database)).worker(name)
+    try:
+        with naming_bugs(worker.projection):
+            worker.catch_up()
+    finally:
+        worker.close()
+
+
+def _advanced(progress: Callable[[int], None], before: int, done: int) -> None:
+    progress(before + done)
+
+
+def _count(result: Compared, status: Status) -> int:
+    setattr(result, status, getattr(result, status) + 1)
+    return int(getattr(result, status))

@@ -1,0 +1,59 @@
+"""graph.db beside what the log gives: its schema, and every row of every table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tallystick.projections.consistency_check.replay import (
+    Finding,
+    Subject,
+    copy_database,
+    damage,
+    differing,
+    guarded,
+    opened,
+    replayed,
+    standing,
+    structure,
+)
+from tallystick.projections.database import Connection
+from tallystick.projections.registry import PROJECTIONS
+from tallystick.projections.row_diff import shown
+from tallystick.projections.sql import SqlProjection
+
+
+def findings(one: Subject) -> Iterator[Finding]:
+    for what in damage(one, lambda: copy_database(one)):
+        yield Finding("sql", one.where, "", what)
+        return
+    with opened(one) as db:
+        yield from structure("sql", one, db)
+    expected = one.elsewhere / "graph.db"
+    yield from replayed("sql", one, PROJECTIONS["sql"].position, lambda: SqlProjection(expected))
+    if one.position and not one.not_compared:
+        with opened(one, expected) as db:
+            yield from guarded("sql", one, _schema(one, db))
+            for table, key in _tables(db).items():
+                yield from differing("sql", one, table, db, _whole(table), key)
+    yield from standing("sql", one, lambda: SqlProjection(expected))
+
+
+def _tables(db: Connection) -> dict[str, list[str]]:
+    """Each with the columns of its key."""
+    rows = db.execute("SELECT name FROM expected.sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    names = [name.decode() for (name,) in rows.fetchall()]
+    columns = {name: db.execute(f'PRAGMA expected.table_info("{name}")').fetchall() for name in names}
+    return {name: [column[1].decode() for column in columns[name] if column[5]] for name in names}
+
+
+def _whole(table: str) -> Callable[[str], str]:
+    # These are notes to itself, not something that follows from the log.
+    where = " WHERE key NOT IN ('scrub', 'owner')" if table == "meta" else ""
+    return lambda schema: f'SELECT * FROM {schema}."{table}"{where}'
+
+
+def _schema(one: Subject, db: Connection) -> Iterator[Finding]:
+    """Tables and indexes that people added are theirs."""
+    objects = "SELECT name, type, sql FROM {}.sqlite_master"
+    for name, kind, _ in db.execute(f"{objects.format('expected')} EXCEPT {objects.format('main')}").fetchall():
+        yield Finding("sql", one.where, f"{shown(kind)} {shown(name)}", "is not defined as it should be")
