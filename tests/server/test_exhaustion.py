@@ -188,7 +188,7 @@ def test_sessions_without_number_cost_others_nothing(attacked: Attacked, session
     head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n"
     opening = head + b"Content-Length: %d\r\n\r\n" % len(message) + message
     with attacked.connect() as greedy, greedy.makefile("rb") as heard:
-        for number in range(3_000):
+        for number in range(10_000):
             greedy.sendall(opening)
             assert heard.readline().startswith(b"HTTP/1.1 200 ")
             length = 0
@@ -199,7 +199,7 @@ def test_sessions_without_number_cost_others_nothing(attacked: Attacked, session
             if number % 100 == 99:
                 assert attacked.search(session) == 200
     grown = attacked.memory() - before
-    attacked.report("3,000 sessions", grown)
+    attacked.report("10,000 sessions", grown)
     assert grown < 50 * MIB
     assert attacked.search(begin(attacked)) == 200
 
