@@ -74,7 +74,7 @@ def test_bytes_harmed_anywhere_are_found_and_stay(tmp_path: Path, part: int) -> 
     kept = AuditDirectory(tmp_path, mark=True)
     (name,) = (each for each in kept.sound if each.endswith(".jsonl"))
     sound = kept.sound[name]
-    for what, data in harms(sound, range(part, len(sound), 3), {}):
+    for what, data in harms(sound, range(part, len(sound), 3)):
         if data.startswith(sound):
             kept.check_settled({**kept.sound, name: data})
         else:
@@ -86,7 +86,7 @@ def test_a_torn_end_on_a_harmed_log_stays(tmp_path: Path, mark: bool) -> None:
     kept = AuditDirectory(tmp_path, mark=mark)
     (name,) = (each for each in kept.sound if each.endswith(".jsonl"))
     sound = kept.sound[name]
-    for what, data in harms(sound, range(0, len(sound), 7), {}):
+    for what, data in harms(sound, range(0, len(sound), 7)):
         if not data.startswith(sound):
             kept.check_goes_on({**kept.sound, name: data + TORN}, what)
 
