@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any, cast
 
 import httptools
 import msgspec
+import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 STATE_KEY = "tallystick.connection"
 SLICE_BYTES = 4 * 1024
@@ -83,7 +85,7 @@ class BoundedProtocol(asyncio.Protocol):
         self._bounds = connections.bounds
         self._loop = asyncio.get_running_loop()
         state = {**given.get("app_state", {}), STATE_KEY: self}
-        self._inner = HttpToolsProtocol(**{**given, "app_state": state})
+        self._inner = _uvicorns()(**{**given, "app_state": state})
         self._parser = httptools.HttpRequestParser(self)
         self._is_in_head = self._is_in_body = False
         self._head_bytes = self._headers = 0
@@ -259,6 +261,18 @@ class _Transport:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+
+@cache
+def _uvicorns() -> Callable[..., asyncio.Protocol]:
+    """The protocol that uvicorn would use by itself, by its own configuration: where its module lies is its affair."""
+    config = uvicorn.Config(_nothing, http="httptools", ws="none", log_config=None)
+    config.load()
+    return config.http_protocol_class
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    """No application: `load` wants one."""
 
 
 def counted(app: ASGIApp) -> ASGIApp:
