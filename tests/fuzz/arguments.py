@@ -176,8 +176,8 @@ def _text(schema: Schema) -> Made:
     if "pattern" in schema:
         return IDS | st.from_regex(schema["pattern"], fullmatch=True)
     least, most = schema.get("minLength", 0), schema.get("maxLength")
-    that_fit = TEXTS.map(lambda text: text[:most] if isinstance(text, str) else text)
-    return that_fit.filter(lambda text: not isinstance(text, str) or len(text) >= least)
+    fitting = TEXTS.map(lambda text: text[:most] if isinstance(text, str) else text)
+    return fitting.filter(lambda text: not isinstance(text, str) or len(text) >= least)
 
 
 def _whole(schema: Schema) -> Made:

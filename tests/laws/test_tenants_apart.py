@@ -25,8 +25,8 @@ Make = Callable[[random.Random, list[str], str], tuple[str, dict[str, Any]]]
 
 def _any(dice: random.Random, ids: list[str], like: str = "") -> str:
     """Any id that anybody was told, of the form that the tool takes."""
-    that_fit = [each for each in ids if re.fullmatch(like, each)] if like else ids
-    return dice.choice(that_fit or ["nobody"])
+    fitting = [each for each in ids if re.fullmatch(like, each)] if like else ids
+    return dice.choice(fitting or ["nobody"])
 
 
 UUID = "[0-9a-f]{32}"

@@ -41,9 +41,9 @@ def problems_of(entry: OfferedTool, arguments: Any) -> list[str]:
 # -- whatever fits is taken
 
 
-def that_fit(schema: Schema, root: Schema) -> st.SearchStrategy[Any]:
+def fitting(schema: Schema, root: Schema) -> st.SearchStrategy[Any]:
     if "$ref" in schema:
-        return that_fit(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root)
+        return fitting(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root)
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     if "type" not in schema:
@@ -72,15 +72,15 @@ def _wholes(schema: Schema, root: Schema) -> st.SearchStrategy[int]:
 def _lists(schema: Schema, root: Schema) -> st.SearchStrategy[list[Any]]:
     least = schema.get("minItems", 0)
     return st.lists(
-        that_fit(schema.get("items", {}), root), min_size=least, max_size=min(schema.get("maxItems", 3), least + 2)
+        fitting(schema.get("items", {}), root), min_size=least, max_size=min(schema.get("maxItems", 3), least + 2)
     )
 
 
 def _objects(schema: Schema, root: Schema) -> st.SearchStrategy[dict[str, Any]]:
     if "properties" not in schema:
         more = schema.get("additionalProperties", {})
-        return st.dictionaries(st.text("abc", min_size=1, max_size=3), that_fit(more, root), max_size=2)
-    members = {name: that_fit(each, root) for name, each in schema["properties"].items()}
+        return st.dictionaries(st.text("abc", min_size=1, max_size=3), fitting(more, root), max_size=2)
+    members = {name: fitting(each, root) for name, each in schema["properties"].items()}
     needed = {name: members.pop(name) for name in schema.get("required", ())}
     return st.fixed_dictionaries(needed, optional=members)
 
@@ -101,7 +101,7 @@ KINDS: dict[str, Any] = {
 @given(st.data())
 def test_whatever_fits_a_tools_schema_has_a_form_that_the_tool_takes(entry: OfferedTool, data: st.DataObject) -> None:
     schema = input_schema(entry.tool)
-    arguments = data.draw(that_fit(schema, schema))
+    arguments = data.draw(fitting(schema, schema))
     assert [each for each in problems_of(entry, arguments) if not ONE_OPERATION_ONLY.match(each)] == []
 
 

@@ -94,10 +94,10 @@ def _differ(one: Any, other: Any) -> bool:
 def _members_forwards(head: bytes) -> Iterator[Member]:
     depth = 0
     for match in _TOKEN.finditer(head):
-        handshake = match[0]
-        if handshake in b"[{":
+        bracket = match[0]
+        if bracket in b"[{":
             depth += 1
-        elif handshake in b"]}":
+        elif bracket in b"]}":
             depth -= 1
             if depth == 0:
                 return
@@ -108,10 +108,10 @@ def _members_forwards(head: bytes) -> Iterator[Member]:
 def _members_backwards(tail: bytes) -> Iterator[Member]:
     depth = 0
     for match in _TOKEN_BACKWARDS.finditer(tail[::-1]):
-        handshake = match[0]
-        if handshake in b"]}":
+        bracket = match[0]
+        if bracket in b"]}":
             depth += 1
-        elif handshake in b"[{":
+        elif bracket in b"[{":
             depth -= 1
             if depth == 0:
                 return

@@ -28,14 +28,14 @@ def characters_of(value: Any) -> int:
     return len(json.dumps(value, separators=(",", ":")))
 
 
-def that_fit(items: Iterable[T], bytes_max: int) -> list[T]:
+def within_budget(items: Iterable[T], bytes_max: int) -> list[T]:
     """As many from the start as fit; the first one always."""
     return list(while_fitting(items, bytes_max))
 
 
 def listing(key: str, items: Iterable[T], total: int, bytes_max: int, *, note: str = "omitted") -> dict[str, Any]:
     """Under `key` as many as fit, and under `note` how many of the total are not among them, where some are not."""
-    shown = that_fit(items, bytes_max)
+    shown = within_budget(items, bytes_max)
     return {key: shown} | ({note: total - len(shown)} if len(shown) < total else {})
 
 

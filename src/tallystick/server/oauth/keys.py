@@ -92,8 +92,8 @@ class Issuer:
         await self.http_client.close()
 
     def _find(self, algorithm: str, id: str | None) -> list[Key]:
-        that_fit = [key for key in self._keys if key.algorithm == algorithm]
-        return that_fit if id is None else [key for key in that_fit if key.id == id]
+        candidates = [key for key in self._keys if key.algorithm == algorithm]
+        return candidates if id is None else [key for key in candidates if key.id == id]
 
     def _age(self) -> float:
         return self._now() - self._renewed_at

@@ -104,7 +104,7 @@ class _Place(Generic[K]):
         if self.any is not None:
             yield self.any
         if self.wild is not None:
-            yield from self.wild.that_fit(name)
+            yield from self.wild.matching(name)
 
     def everyone(self) -> Iterator[K]:
         """Whose patterns end here or further on."""
@@ -176,7 +176,7 @@ class _Buckets(Generic[K]):
         self.by_tail: dict[int, dict[str, _Bucket[K]]] = {}
         self.size = 0
 
-    def that_fit(self, name: str) -> Iterator[_Place[K]]:
+    def matching(self, name: str) -> Iterator[_Place[K]]:
         for length, heads in self.by_head.items():
             for segment, child in heads.get(name[:length], _NOTHING).items():
                 if segment.fits(name):

@@ -86,7 +86,7 @@ def _not_held_up(
     )
 
 
-def that_fit(
+def matching(
     graph: WorkGraph, board: Board, wanted: Filter, moment: ClaimTime, properties: Properties, stands: Readiness
 ) -> BitMap:
     """The numbers of all that fit."""

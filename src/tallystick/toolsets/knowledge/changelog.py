@@ -19,7 +19,7 @@ from tallystick.toolsets.knowledge.context import Operations, ToolContext, put
 from tallystick.toolsets.knowledge.lookup import get_entity
 from tallystick.toolsets.knowledge.query import OFFSET_MAX
 from tallystick.toolsets.knowledge.task_reference import get_task
-from tallystick.toolsets.truncation import cut_short, room_for, that_fit
+from tallystick.toolsets.truncation import cut_short, room_for, within_budget
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -67,7 +67,7 @@ def _page(state: State, read_filter: ReadFilter, asked: ChangelogArguments, byte
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
     ids = read_filter.readable(state.derived(Knowledge).changelog(asked.parentType, asked.parentId or ""))
     nodes = (node for node in map(state.node, ids[offset : offset + limit]) if node is not None)
-    entries = that_fit((entry_of(read_filter, node, FIELDS) for node in nodes), bytes_max)
+    entries = within_budget((entry_of(read_filter, node, FIELDS) for node in nodes), bytes_max)
     data: JsonObject = {"entries": entries, "count": len(entries), "total": len(ids), "limit": limit, "offset": offset}
     data |= cut_short(len(entries), limit=limit, left=len(ids) - offset)
     if entries and offset + len(entries) < len(ids):

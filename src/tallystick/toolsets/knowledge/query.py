@@ -27,7 +27,7 @@ from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity, get_project
 from tallystick.toolsets.knowledge.path_context import Context, add_freshness, context
 from tallystick.toolsets.knowledge.reverify import add_work
-from tallystick.toolsets.truncation import cut_short, room_for, size_of, that_fit
+from tallystick.toolsets.truncation import cut_short, room_for, size_of, within_budget
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -152,7 +152,7 @@ def _found(state: State, asked: QueryArguments, read_filter: ReadFilter, bytes_m
     if read_filter.narrows:
         hits = [entry for entry in hits if read_filter.allows(entry.id)]
     page = (_listed(state, read_filter, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
-    items = that_fit(page, bytes_max)
+    items = within_budget(page, bytes_max)
     data: JsonObject = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
     data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
     if items and offset + len(items) < len(hits):

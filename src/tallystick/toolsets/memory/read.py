@@ -13,7 +13,7 @@ from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, only, provenance_of, slim
 from tallystick.toolsets.memory.arguments import ReadArguments, agree, check_fields, refuse, required
-from tallystick.toolsets.truncation import room_for, that_fit
+from tallystick.toolsets.truncation import room_for, within_budget
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -103,5 +103,5 @@ def _provenance(commit: Commit, created_by: str) -> Provenance:
 
 def _edges(found: list[Edge], read_filter: ReadFilter, bytes_max: int) -> dict[str, Any]:
     documents = (read_filter.warned(edge.id, slim(edge_of(edge), "attrs", bytes_max)) for edge in found[:EDGES_MAX])
-    shown = that_fit(documents, bytes_max)
+    shown = within_budget(documents, bytes_max)
     return {"edges": shown, "edges_truncated": len(shown) < len(found)}

@@ -36,7 +36,7 @@ from tallystick.toolsets.memory.arguments import (
     check_fields,
     refuse,
 )
-from tallystick.toolsets.truncation import room_for, size_of, that_fit
+from tallystick.toolsets.truncation import room_for, size_of, within_budget
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -245,7 +245,7 @@ def _walked(
     walked = yield from state.walk(_walk_of(sought, traversal, at, hops_max, read_filter))
     nodes, paths = yield from _narrowed(state, sought, at, walked)
     half = sought.bytes_max // 2
-    shown = that_fit((slim(path_of(path, read_filter), "edges", half) for path in paths), half)
+    shown = within_budget((slim(path_of(path, read_filter), "edges", half) for path in paths), half)
     reached = nodes[sought.offset : sought.offset + sought.limit]
     left = sought.bytes_max - size_of(shown)
     return _listed(read_filter, reached, len(nodes), sought, asked.fields, left) | {
@@ -300,7 +300,7 @@ def _listed(
     bytes_max: int,
 ) -> dict[str, Any]:
     documents = (read_filter.warned(node.id, _result_of(node, fields, bytes_max)) for node in nodes)
-    entities = that_fit(documents, bytes_max)
+    entities = within_budget(documents, bytes_max)
     newest = max(nodes[: len(entities)], key=lambda node: node.provenance.lamport, default=None)
     return {
         "entities": entities,

@@ -16,7 +16,7 @@ from tallystick.toolsets.tasks.arguments import KNOWN, PAGE_DEFAULT, QueryContai
 from tallystick.toolsets.tasks.context import ToolContext
 from tallystick.toolsets.tasks.entities import counts_of, entity_of, files_of, sections_of, text, title_of
 from tallystick.toolsets.tasks.view import View
-from tallystick.toolsets.truncation import cut_short, listing, room_for, that_fit
+from tallystick.toolsets.truncation import cut_short, listing, room_for, within_budget
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -117,7 +117,7 @@ def _found(view: View, asked: QueryContainer, bytes_max: int) -> Breathing[JsonO
     fitting_cards.sort(key=lambda card: card.updated if card.kind == "project" else card.created, reverse=True)
     holding = yield from _holding(view, fitting_cards, (asked.query or "").strip().casefold())
     hits = view.readable(holding)
-    items = that_fit((entity_of(view, card) for card in hits[offset : offset + limit]), bytes_max)
+    items = within_budget((entity_of(view, card) for card in hits[offset : offset + limit]), bytes_max)
     data: JsonObject = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
     data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
     if items and offset + len(items) < len(hits):

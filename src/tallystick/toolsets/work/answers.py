@@ -16,7 +16,7 @@ from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import readable, readiness
 from tallystick.toolsets import JsonObject
-from tallystick.toolsets.truncation import that_fit
+from tallystick.toolsets.truncation import within_budget
 
 T = TypeVar("T")
 
@@ -144,7 +144,7 @@ def newly_actionable(builder: DraftBuilder, read_filter: ReadFilter) -> JsonObje
     summaries = (
         read_filter.warned(row.id, {"id": row.id, "summary": builder.attrs(row.id).get("summary")}) for row in rows
     )
-    shown = that_fit(summaries, PART_BYTES_MAX * 2)
+    shown = within_budget(summaries, PART_BYTES_MAX * 2)
     omitted = len(rows) - len(shown)
     return {"newly_actionable": shown} | ({"newly_actionable_omitted": omitted} if omitted else {})
 
@@ -154,7 +154,7 @@ def newly_actionable(builder: DraftBuilder, read_filter: ReadFilter) -> JsonObje
 
 def newest_fitting(items: list[T], bytes_max: int) -> tuple[list[T], int]:
     """The last ones that fit, in their order, and how many were left out."""
-    found = that_fit(reversed(items), bytes_max)
+    found = within_budget(reversed(items), bytes_max)
     found.reverse()
     return found, len(items) - len(found)
 

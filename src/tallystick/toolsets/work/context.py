@@ -21,7 +21,7 @@ from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.claims import Claimant, Claims
 from tallystick.toolsets.drafts import Drawn, write_drawn
-from tallystick.toolsets.truncation import that_fit
+from tallystick.toolsets.truncation import within_budget
 from tallystick.toolsets.work.settings import WorkSettings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class OntologyDocument(Protocol):
+class FileKnowledge(Protocol):
     @property
     def data(self) -> dict[str, Any]:
         """As it goes into an answer; empty when nothing is known."""
@@ -48,7 +48,7 @@ class Knowledge(Protocol):
         sections: Sequence[tuple[str, str]],
         *,
         read_filter: ReadFilter,
-    ) -> OntologyDocument:
+    ) -> FileKnowledge:
         """Of what its links point to, and of what its sections, by title and content, list as its files."""
         ...
 
@@ -164,6 +164,6 @@ class AnswerBuilder(msgspec.Struct):
     def complete(self) -> dict[str, Any]:
         if not self.warnings:
             return self.data
-        shown = that_fit(self.warnings, WARNINGS_BYTES_MAX)
+        shown = within_budget(self.warnings, WARNINGS_BYTES_MAX)
         more = [f"and {len(self.warnings) - len(shown)} more"] if len(shown) < len(self.warnings) else []
         return {**self.data, "warnings": shown + more}

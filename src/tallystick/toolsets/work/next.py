@@ -18,7 +18,7 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import ranked, ranked_among, with_properties
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.claims import Claimant
-from tallystick.toolsets.truncation import listing, size_of, that_fit
+from tallystick.toolsets.truncation import listing, size_of, within_budget
 from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
     PART_BYTES_MAX,
@@ -32,7 +32,7 @@ from tallystick.toolsets.work.answers import (
     summary_of,
 )
 from tallystick.toolsets.work.arguments import COUNT_MAX, NextArguments
-from tallystick.toolsets.work.context import OntologyDocument, ToolContext
+from tallystick.toolsets.work.context import FileKnowledge, ToolContext
 from tallystick.toolsets.work.errors import cross_project, get_project, get_row
 from tallystick.toolsets.work.task_texts import sections_of, task_of
 
@@ -45,7 +45,7 @@ _DEPENDENCIES_SHOWN = 20
 
 class Seen(msgspec.Struct):
     answer: JsonObject
-    known: Sequence[OntologyDocument] = ()
+    known: Sequence[FileKnowledge] = ()
     """Knowledge in it whose freshness is added outside the look: that asks git."""
 
 
@@ -102,8 +102,10 @@ def _seen(
     board = get_project(graph, read_filter, asked.project)
     free = (row for row in _candidates(state, graph, board, asked, read_filter) if not claimant.is_kept_from(row))
     rows = first(read_filter, free, min(max(asked.count, 1), COUNT_MAX))
-    known: dict[str, OntologyDocument] = {}
-    nodes = that_fit((_entry(tool_context, state, board, row, read_filter, known) for row in rows), ANSWER_BYTES_MAX)
+    known: dict[str, FileKnowledge] = {}
+    nodes = within_budget(
+        (_entry(tool_context, state, board, row, read_filter, known) for row in rows), ANSWER_BYTES_MAX
+    )
     if not nodes:
         return Seen({"nodes": [], "hint": _why_nothing(graph, board, asked, read_filter, claimant.moment)})
     ids = [entry["node"]["id"] for entry in nodes]
@@ -152,7 +154,7 @@ def _entry(
     board: Board,
     row: Row,
     read_filter: ReadFilter,
-    known: dict[str, OntologyDocument],
+    known: dict[str, FileKnowledge],
 ) -> JsonObject:
     """What is known of its files is noted in `known` too."""
     node, sections = get_node(state, row.id), sections_of(state, row.id, read_filter)
@@ -211,7 +213,7 @@ def known_of(
     row: Row,
     sections: Sequence[Node],
     read_filter: ReadFilter,
-) -> OntologyDocument | None:
+) -> FileKnowledge | None:
     """What is known of the things that the node's links point to, and of its context files; None for nothing."""
     links = list(row.links) + [link for each in _linked(row, read_filter) for link in each.links]
     if tool_context.knowledge is None or not (links or sections):

@@ -13,7 +13,7 @@ from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer, JsonObject
-from tallystick.toolsets.truncation import size_of, that_fit
+from tallystick.toolsets.truncation import size_of, within_budget
 from tallystick.toolsets.work.answers import (
     PART_BYTES_MAX,
     ancestors_of,
@@ -110,7 +110,7 @@ def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None,
     unique = [each for each in dict.fromkeys(rows) if each.board is not None]
     if read_filter.narrows:
         unique = first(read_filter, unique, _NEIGHBOURS_SHOWN + 1)
-    shown = that_fit(
+    shown = within_budget(
         (
             {
                 "node": node_of(state, get_node(state, each.id), read_filter),
@@ -133,5 +133,5 @@ def _edges(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
             triples, lambda triple: all([read_filter.allows(triple[0]), read_filter.allows(triple[2])]), _EDGES_READ + 1
         )
     ]
-    shown = that_fit(others[:_EDGES_READ], PART_BYTES_MAX) if others else []
+    shown = within_budget(others[:_EDGES_READ], PART_BYTES_MAX) if others else []
     return ({"edges": shown} if shown else {}) | ({"edges_truncated": True} if len(shown) < len(others) else {})

@@ -15,10 +15,9 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.queries import KEY_LENGTHS, Filter, Key, page, readable, readiness, that_fit
+from tallystick.state.work.queries import KEY_LENGTHS, Filter, Key, matching, page, readable, readiness
 from tallystick.toolsets import Answer, JsonObject
-from tallystick.toolsets.truncation import cut_short, room_for
-from tallystick.toolsets.truncation import that_fit as as_many_as_fit
+from tallystick.toolsets.truncation import cut_short, room_for, within_budget
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, get_node, properties_of, standing
 from tallystick.toolsets.work.arguments import LIMIT_MAX, QueryArguments, QueryFilter
 from tallystick.toolsets.work.context import ToolContext
@@ -49,7 +48,7 @@ def _found(
     after = _place(asked, board) if asked.cursor is not None else None
     wanted = _filter(state, graph, board, read_filter, asked.filter or QueryFilter())
     stands = readiness(graph, board, read_filter)
-    hits = that_fit(
+    hits = matching(
         graph,
         board,
         wanted,
@@ -61,7 +60,7 @@ def _found(
         hits = readable(graph, hits, read_filter)
     limit = min(asked.limit, LIMIT_MAX)
     rows = page(graph, board, hits, asked.sort, after, limit + 1, stands)
-    nodes = as_many_as_fit((_line(state, row, read_filter) for row, _ in rows[:limit]), bytes_max)
+    nodes = within_budget((_line(state, row, read_filter) for row, _ in rows[:limit]), bytes_max)
     answer: JsonObject = {"nodes": nodes, "total": len(hits)} | cut_short(len(nodes), limit=limit, left=len(rows))
     if len(rows) > len(nodes):
         answer["next_cursor"] = _cursor(asked, board, rows[len(nodes) - 1][1])

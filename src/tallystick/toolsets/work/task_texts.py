@@ -9,7 +9,7 @@ from tallystick.state.tasks import SECTION, Sections, said_of
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.lookup import version_of
-from tallystick.toolsets.truncation import that_fit
+from tallystick.toolsets.truncation import within_budget
 from tallystick.toolsets.work.answers import PART_BYTES_MAX, get_node
 
 _DESCRIPTION_BYTES_MAX = PART_BYTES_MAX // 4
@@ -44,7 +44,7 @@ def _shown(sections: list[Node], read_filter: ReadFilter) -> list[JsonObject]:
         content = _cut("content", section.attrs.get("content"), left)
         left = max(0, left - len(content.get("content", "").encode()))
         shown.append(read_filter.warned(section.id, {"id": section.id, "title": section.attrs.get("title"), **content}))
-    return that_fit(shown, 2 * _SECTIONS_BYTES_MAX) if shown else []
+    return within_budget(shown, 2 * _SECTIONS_BYTES_MAX) if shown else []
 
 
 def _cut(name: str, text: object, bytes_max: int) -> JsonObject:
