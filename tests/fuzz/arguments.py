@@ -13,7 +13,7 @@ Schema = Mapping[str, Any]
 Made = st.SearchStrategy[Any]
 
 
-class OntologyDocument(msgspec.Struct, frozen=True):
+class KnownId(msgspec.Struct, frozen=True):
     """Stands for an id that an answer told; which one is seen when the call is made."""
 
     number: int
@@ -76,7 +76,7 @@ class Attempt(msgspec.Struct):
 
 def settled(value: Any, known: Mapping[str, Sequence[str]], name: str = "") -> Any:
     """`value` with what answers told: mostly under the same noun, if anything, else any id."""
-    if isinstance(value, OntologyDocument):
+    if isinstance(value, KnownId):
         told = (known.get(_noun(name)) if value.number % 4 else None) or known[""]
         return told[-1 - value.number % len(told)]
     if isinstance(value, dict):
@@ -136,7 +136,7 @@ def weighed(*choices: tuple[int, Made]) -> Made:
     return st.integers(0, len(table) - 1).flatmap(table.__getitem__)
 
 
-IDS = st.builds(OntologyDocument, st.integers(0, 20))
+IDS = st.builds(KnownId, st.integers(0, 20))
 TEXTS = weighed((5, IDS), (3, st.sampled_from(_PLAIN)), (1, st.sampled_from(_ODD)), (1, st.text(max_size=12)))
 WHOLE = weighed(
     (4, st.sampled_from((0, 1, 2, 3, 10, 100))),

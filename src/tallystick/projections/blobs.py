@@ -100,17 +100,17 @@ def _leftovers(contents: Contents, named: _Named) -> Iterator[BlobProblem]:
 
 
 def _read(home: Path) -> _Named:
-    segments, mark = Segments(home / "_system" / "log"), HeadFile(home / "_system" / "head")
+    segments, head_file = Segments(home / "_system" / "log"), HeadFile(home / "_system" / "head")
     named = _Named()
     try:
-        kept = mark.read() or Head()
+        kept = head_file.read() or Head()
         segments.refresh()
         for _, line, _ in segments.lines(0, min(segments.size, kept.end)):
             if any(mark in line for mark in _TELLING):
                 _note(named, chain.decode(line))
     finally:
         segments.close()
-        mark.close()
+        head_file.close()
     return named
 
 

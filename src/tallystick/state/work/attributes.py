@@ -18,7 +18,7 @@ from tallystick.state.work import CLAIMED_AT, CLAIMED_BY, CLAIMED_SESSION, DROPP
 CLOSED, WILL_NOT_IMPLEMENT = "CLOSED", "WILL_NOT_IMPLEMENT"
 """The ends of a task; `state.tasks` has the other steps."""
 
-HeadFile = tuple[str, Scalar | None, bool]
+PropertyKey = tuple[str, Scalar | None, bool]
 """A property as the index knows it: key, value, and whether the value is too large to be kept."""
 
 
@@ -40,7 +40,7 @@ class WorkAttributes(msgspec.Struct, frozen=True, gc=False):
     links: tuple[str, ...]
     kinds: tuple[str, ...]
     """Of evidence, each once."""
-    marks: tuple[HeadFile, ...]
+    marks: tuple[PropertyKey, ...]
 
 
 def read(attrs: dict[str, Any]) -> WorkAttributes:
@@ -106,7 +106,7 @@ def _claim(properties: dict[str, Any]) -> tuple[str | None, int]:
         return None, 0
 
 
-def _mark(key: str, value: Any) -> HeadFile:
+def _mark(key: str, value: Any) -> PropertyKey:
     if isinstance(value, dict | list) or (isinstance(value, str) and len(value) > TEXT_MAX):
         return key, None, True
     return key, scalar(value), False

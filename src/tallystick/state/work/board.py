@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pyroaring import BitMap
 from sortedcontainers import SortedList
 
-from tallystick.state.work.attributes import HeadFile
+from tallystick.state.work.attributes import PropertyKey
 
 Rank = tuple[float, int, int, int]
 """What comes first: higher priority, deeper, less recently updated, made earlier."""
@@ -73,7 +73,7 @@ class Row:
         self.session: str | None = None
         self.links: tuple[str, ...] = ()
         self.kinds: tuple[str, ...] = ()
-        self.marks: tuple[HeadFile, ...] = ()
+        self.marks: tuple[PropertyKey, ...] = ()
         self.rank: Rank | None = None
         """Its place among the actionable ones; None when it is none of them."""
         self.level = 0

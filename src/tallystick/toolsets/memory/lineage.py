@@ -34,7 +34,7 @@ _BREATH_SECONDS = 0.005
 T = TypeVar("T")
 
 Depth = Literal["direct", "full"]
-AnswerBuilder = Generator[None, None, "dict[str, Any] | Page"]
+Answering = Generator[None, None, "dict[str, Any] | Page"]
 Shape = Callable[["Page"], Awaitable[dict[str, Any]]]
 
 
@@ -75,7 +75,7 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments) -
 
     bytes_max = room_for(principal, ANSWER_BYTES_MAX)
 
-    def look(state: State, read_filter: ReadFilter) -> dict[str, Any] | Page | AnswerBuilder:
+    def look(state: State, read_filter: ReadFilter) -> dict[str, Any] | Page | Answering:
         if asked.depth == "summary":
             return _summary(state, asked.entity_id, read_filter, bytes_max)
         wanted = Wanted(
@@ -91,7 +91,7 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments) -
     return Answer(await SHAPES[form](found) if isinstance(found, Page) else found)
 
 
-def _history(state: State, entity_id: str, wanted: Wanted, *, has_runs: bool) -> AnswerBuilder:
+def _history(state: State, entity_id: str, wanted: Wanted, *, has_runs: bool) -> Answering:
     found = state.lineage(entity_id, wanted.depth, wanted.offset, wanted.limit, wanted.read_filter)
     if found is None:
         raise _unknown(entity_id)

@@ -102,10 +102,10 @@ def _event(state: State, node_id: str, step: Step, read_filter: ReadFilter) -> J
     return event | {"changes": changes}
 
 
-AnswerBuilder = tuple[str, list[JsonObject]]
+Event = tuple[str, list[JsonObject]]
 
 
-def _edge_event(node_id: str, step: Step) -> AnswerBuilder | None:
+def _edge_event(node_id: str, step: Step) -> Event | None:
     edge = step.commit.document()
     if edge["from"] != node_id or step.action in ("UPDATE_EDGE", "REDACT_EDGE"):
         return None
@@ -114,7 +114,7 @@ def _edge_event(node_id: str, step: Step) -> AnswerBuilder | None:
     return "edge_removed", [_change(edge["rel"], edge["to"], None)]
 
 
-def _node_event(state: State, node_id: str, step: Step, read_filter: ReadFilter) -> AnswerBuilder:
+def _node_event(state: State, node_id: str, step: Step, read_filter: ReadFilter) -> Event:
     after = _readable(step.commit.document()["attrs"], read_filter)
     now = _fields(after)
     if step.action == "CREATE_NODE":
