@@ -575,10 +575,10 @@ def _knowledge_context(settings: Settings, claims: Claims | None = None) -> Know
 
 def _check_repo(settings: Settings) -> None:
     """Who has tokens of an issuer is not who started the server here: its working directory is not for them."""
-    authorization = [name for name in ("pin_knowledge", "stale_makes_work") if getattr(settings, name)]
-    if settings.issuers and not settings.repo and authorization:
+    wanted = [name for name in ("pin_knowledge", "stale_makes_work") if getattr(settings, name)]
+    if settings.issuers and not settings.repo and wanted:
         raise InvalidArgument(
-            f"{' and '.join(authorization)} looks at files, and 'repo' names no work tree to look at",
+            f"{' and '.join(wanted)} looks at files, and 'repo' names no work tree to look at",
             code="SETTING_INVALID",
             hint="with an issuer, name the directory in 'repo'; the working directory is not taken for it",
         )

@@ -30,7 +30,7 @@ from tests.server.fast_paths import (
 from tests.server.issuing import Issuer, bearer
 from tests.server.serving import serving
 
-LANES = (True, False)
+WITH_AND_WITHOUT = (True, False)
 
 
 def hello(name: str) -> bytes:
@@ -55,7 +55,7 @@ def answers(told: list[Any]) -> list[list[str]]:
 # -- stdio
 
 
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 def test_over_stdio_a_client_is_called_as_it_calls_itself_and_the_process_is_its_session(fast_path: bool) -> None:
     served = sample.offer(names_clients=True)
     told = talk(
@@ -66,7 +66,7 @@ def test_over_stdio_a_client_is_called_as_it_calls_itself_and_the_process_is_its
     assert session == again != "None"
 
 
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 def test_in_the_modern_era_each_request_says_whose_it_is(fast_path: bool) -> None:
     served = sample.offer(names_clients=True)
     told = talk([], [authorization(1, "ann"), authorization(2, "bob")], fast_path=fast_path, served=served)
@@ -75,21 +75,21 @@ def test_in_the_modern_era_each_request_says_whose_it_is(fast_path: bool) -> Non
     assert session == again != "None"
 
 
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 def test_a_name_that_is_configured_goes_first(fast_path: bool) -> None:
     told = talk([hello("claude-code"), INITIALIZED], [authorization(1)], fast_path=fast_path)
     assert answers(told)[0][0] == "local"
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "\x1b[31mred", "x" * 256, "\u202eevil", "\0"])
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 def test_what_is_no_name_counts_as_none(fast_path: bool, name: str) -> None:
     served = sample.offer(names_clients=True)
     told = talk([hello(name), INITIALIZED], [authorization(1)], fast_path=fast_path, served=served)
     assert answers(told)[0][0] == "local"
 
 
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 def test_a_session_over_stdio_ends_with_its_input(fast_path: bool, tmp_path: Path) -> None:
     sessions = Sessions(tmp_path)
     served = sample.offer(sessions=sessions)
@@ -120,7 +120,7 @@ def in_session(name: str, *more: tuple[str, str]) -> HttpRequest:
     return HttpRequest(authorization(1), (*JSON_HEADERS, *more, ("mcp-session-id", f"session:{name}")))
 
 
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 async def test_over_http_each_session_is_its_own_and_known_by_no_secret(fast_path: bool) -> None:
     application = Application(http_app(sample.offer(names_clients=True), hosts=["memory.example"], fast_path=fast_path))
     async with application.run():
@@ -133,7 +133,7 @@ async def test_over_http_each_session_is_its_own_and_known_by_no_secret(fast_pat
         assert {first[1], second[1]}.isdisjoint(application.sessions.values()), "who knows a claim could speak for it"
 
 
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 async def test_in_the_modern_era_a_client_over_http_has_a_name_and_no_session(fast_path: bool) -> None:
     application = Application(http_app(sample.offer(names_clients=True), hosts=["memory.example"], fast_path=fast_path))
     headers = (("mcp-protocol-version", MODERN), ("mcp-method", "tools/call"), ("mcp-name", "sample.session"))
@@ -149,7 +149,7 @@ async def test_rest_has_neither() -> None:
         assert told.body == {"said": "remote None"}
 
 
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 async def test_a_token_says_who_it_is_whatever_the_client_calls_itself(fast_path: bool) -> None:
     issuer = Issuer()
     served = sample.offer(principal_of=principal_of)
@@ -161,7 +161,7 @@ async def test_a_token_says_who_it_is_whatever_the_client_calls_itself(fast_path
         assert (actor, session != "None") == ("alice", True)
 
 
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 async def test_a_session_that_is_deleted_has_ended_when_that_is_answered(fast_path: bool, tmp_path: Path) -> None:
     sessions, elsewhere = Sessions(tmp_path), Sessions(tmp_path)
     application = Application(http_app(sample.offer(sessions=sessions), hosts=["memory.example"], fast_path=fast_path))
@@ -186,7 +186,7 @@ async def test_a_session_that_is_deleted_has_ended_when_that_is_answered(fast_pa
         assert elsewhere.is_alive(session) is False, "what was still under way does not wake it"
 
 
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 async def test_nobody_ends_the_session_of_another(fast_path: bool, tmp_path: Path) -> None:
     issuer = Issuer()
     sessions = Sessions(tmp_path)

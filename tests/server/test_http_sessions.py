@@ -20,7 +20,7 @@ from tests.server import sample
 from tests.server.fast_paths import ENVELOPE, JSON_HEADERS, LEGACY, Application, HttpRequest, hello, rpc
 
 HOST = "memory.example"
-LANES = (True, False)
+WITH_AND_WITHOUT = (True, False)
 
 
 def known_as(actor: str, tenant: str = "acme", issuer: str = "https://id.example", client: str = "") -> Identity:
@@ -125,7 +125,7 @@ def listing(session: str) -> HttpRequest:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 async def test_a_session_goes_on_in_another_server_and_ends_there_for_both(fast_path: bool, tmp_path: Path) -> None:
     one, other = (application(fast_path, sessions=Sessions(tmp_path), names_clients=True) for _ in range(2))
     async with one.run(), other.run():
@@ -142,7 +142,7 @@ async def test_a_session_goes_on_in_another_server_and_ends_there_for_both(fast_
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 async def test_who_has_no_session_is_told_to_begin_one(fast_path: bool) -> None:
     app = application(fast_path)
     async with app.run():
@@ -182,7 +182,7 @@ async def test_every_hello_has_one_answer() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("fast_path", LANES)
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 async def test_who_has_too_many_sessions_in_use_waits(fast_path: bool) -> None:
     app = application(fast_path, session_quota=SessionQuota(1, 1))
     async with app.run():

@@ -51,7 +51,7 @@ async def serve_pipes(
 
     try:
         with suppress(_ClientGone), _stopping(stdin_reader.stop):
-            await _together(read, client.answer_by_sdk, client.answer_by_lane)
+            await _together(read, client.answer_by_sdk, client.answer_by_fast_path)
     finally:
         client.leave()
 
@@ -71,7 +71,7 @@ class _Client:
             envelope=is_plain_envelope,
             session=self._session,
         )
-        self._is_laned = fast_path
+        self._has_fast_path = fast_path
         self._handshake = Handshake(offer, self._fast_path) if fast_path else None
         self._peer: asyncio.Future[Peer | None] = asyncio.get_running_loop().create_future()
         """The SDK's side, or None when the conversation ended without it."""
@@ -82,7 +82,7 @@ class _Client:
             return
         peer = self._peer.result() if self._peer.done() else await self._call_sdk()
         assert peer is not None
-        if not (self._is_laned and self._fast_path.takes(message)):
+        if not (self._has_fast_path and self._fast_path.takes(message)):
             await peer.hear(message)
 
     async def answer_by_sdk(self) -> None:
@@ -94,7 +94,7 @@ class _Client:
         finally:
             peer.end()
 
-    async def answer_by_lane(self) -> None:
+    async def answer_by_fast_path(self) -> None:
         await self._fast_path.watch()
 
     async def drain(self, seconds: float) -> None:

@@ -74,8 +74,8 @@ class Handshake:
             return None
         self._client = envelope.client_info.name if envelope.client_info else None
         # Not the request itself: that may be a call, and no call is made twice.
-        authorization = {"_meta": params["_meta"]}
-        self._begin(_modern_era(self._server), {**message, "method": "server/discover", "params": authorization})
+        asked = {"_meta": params["_meta"]}
+        self._begin(_modern_era(self._server), {**message, "method": "server/discover", "params": asked})
         return self._modern_result(message["method"], params)
 
     def _shake_hands(self, message: Message, params: Params) -> Result | None:
