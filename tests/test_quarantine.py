@@ -418,7 +418,7 @@ def test_one_commit_is_recalled_with_all_that_its_call_wrote(shell: CommandLine)
     last = shell.base / "_system" / "log"
     commits: list[Commit] = command_line.commits_in(last)
     assert commits[-1].batch == (2, 2)
-    listed = shell.run("recall", "--commit", commits[-1].commit_id, "--hops", "0", "--json").json
+    listed = shell.run("recall", "--commit", commits[-1].commit_id[:12], "--hops", "0", "--json").json
     assert [entity["id"] for entity in listed["entities"]] == ["x-1|knows|x-2", "x-1"]
     with pytest.raises(NotFound):
         shell.run("recall", "--commit", "0" * 64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tallystick.clock import to_text
@@ -39,6 +40,35 @@ def test_a_moment_that_cannot_be_told_is_refused(logged: LoggedState, as_of: str
         logged.state.resolve(as_of)
     assert raised.value.code == "UNKNOWN_AS_OF"
     assert raised.value.details == {"as_of": as_of}
+
+
+@pytest.mark.parametrize("digits", [8, 12, 63, 64])
+def test_a_commit_is_known_by_the_beginning_of_its_id(logged: LoggedState, digits: int) -> None:
+    for number, commit in enumerate(logged.commits, 1):
+        assert logged.state.resolve(commit.commit_id[:digits]) == number
+        assert logged.state.commit_id(commit.commit_id[:digits]) == commit.commit_id
+    assert logged.state.commit_id("0" * digits) is None
+
+
+def test_a_beginning_that_several_commits_share_is_refused_with_their_ids(
+    logged: LoggedState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find two real ones takes four thousand million commits."""
+    twins = ["5eed5eed" + "0" * 56, "5eed5eed" + "1" * 56]
+    columns, line = logged.state._columns, logged.state._columns.line(1)
+    monkeypatch.setattr(columns.history.commit_ids, "candidates", lambda prefix: iter((2, 1)))
+    monkeypatch.setattr(columns, "line", lambda seq: msgspec.structs.replace(line, commit_id=twins[seq - 1]))
+    with pytest.raises(InvalidArgument) as raised:
+        logged.state.resolve("5eed5eed")
+    assert (raised.value.code, raised.value.details) == ("AMBIGUOUS_COMMIT_ID", {"candidates": twins})
+    assert logged.state.commit_id("5eed5eed1") == twins[1]
+
+
+def test_eight_digits_that_are_a_date_are_a_date(logged: LoggedState) -> None:
+    assert logged.state.resolve("20231114") == 0
+    assert logged.state.resolve("20991231") == 4
+    with pytest.raises(InvalidArgument, match="there is no commit 20231399"):
+        logged.state.resolve("20231399")
 
 
 def test_a_node_in_the_past_has_the_provenance_it_had(logged: LoggedState) -> None:

@@ -11,6 +11,7 @@ import orjson
 from tallystick.errors import InvalidArgument
 
 _TERM = re.compile(r"(?P<key>[^=<>!~?\s]+)(?P<sign>!=|>=|<=|=|>|<|~|\?)(?P<value>.*)", re.DOTALL)
+COMMIT_ID_DIGITS = 12
 _TESTS = {"=": "eq", "!=": "ne", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte", "~": "regex", "?": "exists"}
 
 
@@ -55,5 +56,5 @@ def parse_value(text: str) -> Any:
 
 
 def parse_moment(text: str | None) -> str | int | None:
-    """A lamport is a number, everything else a commit_id or a time."""
-    return int(text) if text is not None and text.isdecimal() and len(text) < 17 else text
+    """A lamport is a number of fewer digits than a commit_id is shown with; everything else a commit_id or a time."""
+    return int(text) if text is not None and text.isdecimal() and len(text) < COMMIT_ID_DIGITS else text

@@ -14,6 +14,7 @@ from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.operations import OperationContext
 from tallystick.policy import Action, Principal
 from tallystick.state import trust
+from tallystick.state.asof import COMMIT_ID
 from tallystick.state.derivation import Derivation, Trace
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -112,8 +113,10 @@ def _time(text: str | None) -> str | None:
 
 async def _draft_of(store: Store, principal: Principal, commit_id: str) -> range:
     """The lamports of the draft that a commit belongs to."""
+    is_id = COMMIT_ID.fullmatch(commit_id) is not None
+    whole = await store.read(principal, Action.SEARCH, lambda state, _: state.commit_id(commit_id) if is_id else None)
     async for entry in store.commits(principal):
-        if entry.commit.commit_id == commit_id:
+        if entry.commit.commit_id == whole:
             place, total = entry.commit.batch or (1, 1)
             first = entry.commit.lamport - place + 1
             return range(first, first + total)

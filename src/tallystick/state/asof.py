@@ -20,7 +20,10 @@ from tallystick.state.redaction import left_by
 
 D = TypeVar("D", NodePayload, EdgePayload)
 
-_COMMIT_ID = re.compile("[0-9a-f]{64}")
+COMMIT_ID = re.compile("[0-9a-f]{8,64}")
+"""A commit_id, or as much of its beginning as tells it from the others."""
+_BASIC_DATE = re.compile("[0-9]{8}")
+_NAMED_MAX = 5
 _TIME_MAX = 253_402_300_799_999
 _BREATH = 20_000
 
@@ -252,7 +255,7 @@ def resolve(columns: Columns, as_of: str | int, position: int) -> int:
     """How many commits there were at a lamport, a commit_id or a time."""
     if isinstance(as_of, int):
         return _resolve_lamport(columns, as_of, position)
-    if _COMMIT_ID.fullmatch(as_of):
+    if is_commit_id(as_of):
         return _resolve_commit(columns, as_of)
     try:
         milliseconds = from_text(as_of)
@@ -269,11 +272,44 @@ def _resolve_lamport(columns: Columns, lamport: int, position: int) -> int:
     return columns.history.lamports.seq(lamport, columns.history.count)
 
 
+def is_commit_id(text: str) -> bool:
+    """Eight digits that are a date of the calendar are that."""
+    if not COMMIT_ID.fullmatch(text):
+        return False
+    if not _BASIC_DATE.fullmatch(text):
+        return True
+    try:
+        from_text(text)
+    except ValueError:
+        return True
+    return False
+
+
+def find_commit(columns: Columns, prefix: str) -> tuple[int, str] | None:
+    """Sequence number and commit_id of the one commit whose id begins so; raises InvalidArgument for several."""
+    ids = ((seq, columns.line(seq).commit_id) for seq in columns.history.commit_ids.candidates(prefix))
+    found = [(seq, commit_id) for seq, commit_id in ids if commit_id.startswith(prefix)]
+    if len(found) > 1:
+        raise _ambiguous(prefix, sorted(commit_id for _, commit_id in found))
+    return found[0] if found else None
+
+
 def _resolve_commit(columns: Columns, commit_id: str) -> int:
-    for seq in columns.history.commit_ids.candidates(commit_id):
-        if columns.line(seq).commit_id == commit_id:
-            return seq
-    raise _unknown(commit_id, f"there is no commit {commit_id}")
+    found = find_commit(columns, commit_id)
+    if found is None:
+        raise _unknown(commit_id, f"there is no commit {commit_id}")
+    return found[0]
+
+
+def _ambiguous(prefix: str, ids: list[str]) -> InvalidArgument:
+    named = ids[:_NAMED_MAX]
+    told = ", ".join(named) + (f" and {len(ids) - len(named)} more" if len(ids) > len(named) else "")
+    return InvalidArgument(
+        f"'{prefix}' begins the ids of {len(ids)} commits: {told}",
+        code="AMBIGUOUS_COMMIT_ID",
+        hint="give more of its digits",
+        details={"candidates": named},
+    )
 
 
 def _unknown(as_of: str | int, problem: str) -> InvalidArgument:

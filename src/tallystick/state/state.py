@@ -129,10 +129,18 @@ class State:
     def resolve(self, as_of: str | int) -> int:
         """The sequence number that a lamport, a commit_id or an ISO time stands for: what `at` wants.
 
-        Raises InvalidArgument with code UNKNOWN_AS_OF. A time before the first commit is 0, one
-        after the last is the head.
+        A commit_id may be shortened to eight digits. Raises InvalidArgument with code UNKNOWN_AS_OF, or
+        AMBIGUOUS_COMMIT_ID. A time before the first commit is 0, one after the last is the head.
         """
         return asof.resolve(self._columns, as_of, self.position)
+
+    def commit_id(self, prefix: str) -> str | None:
+        """The whole id of the one commit that these eight or more digits begin; None when there is none.
+
+        Raises InvalidArgument with code AMBIGUOUS_COMMIT_ID when there are several.
+        """
+        found = asof.find_commit(self._columns, prefix)
+        return None if found is None else found[1]
 
     # -- what is there
 

@@ -7,7 +7,6 @@ two places) is judged by the tools, which then list every problem at once.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -17,6 +16,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from tallystick.clock import from_text, wall_clock
 from tallystick.errors import InvalidArgument
+from tallystick.state.asof import COMMIT_ID, is_commit_id
 from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
 
 ID_CHARACTERS_MAX = 256
@@ -26,7 +26,6 @@ PAGE_DEFAULT = 100
 PAGE_MAX = 1000
 FIELDS_MAX = 100
 CLOCKS_DIFFER_MILLISECONDS = 60_000
-COMMIT_ID = re.compile("[0-9a-f]{64}")
 
 T = TypeVar("T")
 
@@ -77,7 +76,7 @@ def _moment(value: Any) -> str | int | None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    if isinstance(value, str) and (COMMIT_ID.fullmatch(value) or _is_past(value)):
+    if isinstance(value, str) and (is_commit_id(value) or _is_past(value)):
         return value
     raise PydanticCustomError("moment", "must be a commit_id, a lamport or an ISO 8601 time up to now")
 
@@ -107,7 +106,7 @@ Moment = Annotated[
         {
             "type": ["string", "integer"],
             "minimum": 0,
-            "pattern": r"^([0-9a-f]{64}|\d{4}-.*)$",
+            "pattern": rf"^({COMMIT_ID.pattern}|\d{{4}}-.*)$",
             "description": "past state: commit_id, lamport, time",
             **TOLD_ONCE,
         }

@@ -33,11 +33,12 @@ async def write(store: Store, principal: Principal, asked: WriteArguments) -> An
     author = speaker(principal, asked.actor)
     if author is None:
         await store.refuse_actor(principal, action, resource_of(asked), asked.actor or "")
-    payload = PAYLOADS[asked.op](asked)
-    check_size(payload)
+    said = PAYLOADS[asked.op](asked)
+    check_size(said)
     readable: list[bool] = []
 
     def propose(state: State, read_filter: ReadFilter) -> Draft | Commit:
+        payload = _with_whole_commit_id(state, said)
         written = find_written(state, author.actor, asked, payload)
         if written is not None:
             readable[:] = [False] if read_filter.narrows else []
@@ -156,6 +157,12 @@ def _redact_payload(asked: WriteArguments) -> Payload:
     if asked.original_commit_id is not None:
         payload["original_commit_id"] = asked.original_commit_id
     return payload
+
+
+def _with_whole_commit_id(state: State, payload: Payload) -> Payload:
+    """What is written down names the commit in full, however much of its id was given."""
+    given = payload.get("original_commit_id")
+    return payload if given is None else payload | {"original_commit_id": state.commit_id(given) or given}
 
 
 def _edge_name(asked: WriteArguments) -> Payload:
@@ -324,7 +331,7 @@ def _redact_node(state: State, actor: str, asked: WriteArguments, payload: Paylo
     node_id = payload["node_id"]
     if state.last_owner(node_id) is None:
         raise NotFound(f"no node '{node_id}' was ever written", hint="an edge is redacted by REDACT_EDGE")
-    _check_original(state, node_id, asked.original_commit_id)
+    _check_original(state, node_id, payload.get("original_commit_id"))
     fields = _fields(asked)
     redacts = state.redaction(node_id, fields)
     operations = [Operation(Verb.REDACT_NODE, payload, nonce=asked.nonce, redacts=redacts)]
@@ -340,7 +347,7 @@ def _redact_edge(state: State, actor: str, asked: WriteArguments, payload: Paylo
     name = state.edge_name(edge_id)
     if name is None:
         raise _no_edge(asked)
-    _check_original(state, edge_id, asked.original_commit_id)
+    _check_original(state, edge_id, payload.get("original_commit_id"))
     redacts = state.edge_redaction(edge_id, _fields(asked))
     return _draft(actor, asked, Operation(Verb.REDACT_EDGE, {**name, **payload}, nonce=asked.nonce, redacts=redacts))
 
