@@ -24,14 +24,15 @@ DEFAULT_TENANT = "default"
 TENANT_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 
 
-def _meaning(text: str, *variables: str) -> Meta:
-    return Meta(description=text, extra={"variables": variables})
+def _meaning(text: str, *variables: str, **bounds: Any) -> Meta:
+    """Without `variables` it is read from `TALLYSTICK_` and its name."""
+    return Meta(description=text, extra={"variables": variables}, **bounds)
 
 
-def _place(text: str, *variables: str, unless: tuple[str, ...] = ()) -> Meta:
+def _place(text: str, *, unless: tuple[str, ...] = ()) -> Meta:
     """Of a setting that names a file or a directory, unless it is an address or one of these words. No tool reaches
     what it names (`named_paths`)."""
-    return Meta(description=text, extra={"variables": variables, "unless": unless})
+    return Meta(description=text, extra={"variables": (), "unless": unless})
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,245 +42,153 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "The directory that holds everything; a relative path counts from the working directory.", "BASE_PATH"
         ),
     ]
-    tenant: Annotated[
-        str,
-        _meaning("Whose memory: each tenant has a log of its own.", "TALLYSTICK_TENANT"),
-        Meta(pattern=TENANT_PATTERN),
-    ] = DEFAULT_TENANT
+    tenant: Annotated[str, _meaning("Whose memory: each tenant has a log of its own.", pattern=TENANT_PATTERN)] = (
+        DEFAULT_TENANT
+    )
     agent_identity: Annotated[
         str,
         _meaning(
             "Who writes, where no token and no argument says so; by default what the client calls itself.",
             "TALLYSTICK_AGENT",
             "GRAPH_AGENT",
+            pattern=".",
         ),
-        Meta(pattern="."),
     ] = "default-agent"
 
-    toolsets: Annotated[
-        tuple[str, ...], _meaning("Vocabularies offered to agents, or `all`.", "TALLYSTICK_TOOLSETS")
-    ] = ("memory", "work", "knowledge")
-    tools: Annotated[
-        tuple[str, ...], _meaning("Only these tools of the chosen toolsets; empty means every one.", "TALLYSTICK_TOOLS")
-    ] = ()
-    read_only: Annotated[bool, _meaning("Offer only tools that change nothing.", "TALLYSTICK_READ_ONLY")] = False
+    toolsets: Annotated[tuple[str, ...], _meaning("Vocabularies offered to agents, or `all`.")] = (
+        "memory",
+        "work",
+        "knowledge",
+    )
+    tools: Annotated[tuple[str, ...], _meaning("Only these tools of the chosen toolsets; empty means every one.")] = ()
+    read_only: Annotated[bool, _meaning("Offer only tools that change nothing.")] = False
     tool_names: Annotated[
         Literal["auto", "dotted", "underscore"],
-        _meaning(
-            "How tools are listed; `auto` shows underscores to clients known to refuse dots.", "TALLYSTICK_TOOL_NAMES"
-        ),
+        _meaning("How tools are listed; `auto` shows underscores to clients known to refuse dots."),
     ] = "auto"
     validation_errors: Annotated[
         Literal["auto", "rpc", "result"],
         _meaning(
-            "How malformed arguments are answered: JSON-RPC error, result, or (`auto`) as each toolset's spec says.",
-            "TALLYSTICK_VALIDATION_ERRORS",
+            "How malformed arguments are answered: JSON-RPC error, result, or (`auto`) as each toolset's spec says."
         ),
     ] = "auto"
-    max_hops: Annotated[
-        int,
-        _meaning("The longest traversal; a longer one is cut short and says so.", "TALLYSTICK_MAX_HOPS"),
-        Meta(ge=1, le=10),
-    ] = 3
+    max_hops: Annotated[int, _meaning("The longest traversal; a longer one is cut short and says so.", ge=1, le=10)] = 3
 
-    http: Annotated[str, _meaning("HOST:PORT to serve HTTP on; empty means stdio.", "TALLYSTICK_HTTP")] = ""
+    http: Annotated[str, _meaning("HOST:PORT to serve HTTP on; empty means stdio.")] = ""
     http_hosts: Annotated[
-        tuple[str, ...],
-        _meaning(
-            "Names that HTTP clients may call this server by, besides this machine's own.", "TALLYSTICK_HTTP_HOSTS"
-        ),
+        tuple[str, ...], _meaning("Names that HTTP clients may call this server by, besides this machine's own.")
     ] = ()
     http_origins: Annotated[
-        tuple[str, ...],
-        _meaning("Origins of web pages that may call, besides this machine's own.", "TALLYSTICK_HTTP_ORIGINS"),
+        tuple[str, ...], _meaning("Origins of web pages that may call, besides this machine's own.")
     ] = ()
-    body_bytes_max: Annotated[
-        int, _meaning("The largest HTTP request that is read.", "TALLYSTICK_BODY_BYTES_MAX"), Meta(ge=1024)
-    ] = 8 << 20
+    body_bytes_max: Annotated[int, _meaning("The largest HTTP request that is read.", ge=1024)] = 8 << 20
     http_connections_max: Annotated[
-        int,
-        _meaning(
-            "HTTP connections at a time; one more takes the place of one that waits for its client.",
-            "TALLYSTICK_HTTP_CONNECTIONS_MAX",
-        ),
-        Meta(ge=1),
+        int, _meaning("HTTP connections at a time; one more takes the place of one that waits for its client.", ge=1)
     ] = 512
-    http_head_seconds: Annotated[
-        float,
-        _meaning("How long the head of an HTTP request may take to arrive.", "TALLYSTICK_HTTP_HEAD_SECONDS"),
-        Meta(gt=0),
-    ] = 10.0
+    http_head_seconds: Annotated[float, _meaning("How long the head of an HTTP request may take to arrive.", gt=0)] = (
+        10.0
+    )
     http_body_seconds: Annotated[
-        float,
-        _meaning("The same for its body, and for a client to take its answer.", "TALLYSTICK_HTTP_BODY_SECONDS"),
-        Meta(gt=0),
+        float, _meaning("The same for its body, and for a client to take its answer.", gt=0)
     ] = 60.0
     session_seconds: Annotated[
-        float,
-        _meaning(
-            "How long an MCP session over HTTP lasts at most; then the client begins a new one.",
-            "TALLYSTICK_SESSION_SECONDS",
-        ),
-        Meta(gt=0),
+        float, _meaning("How long an MCP session over HTTP lasts at most; then the client begins a new one.", gt=0)
     ] = 86_400.0
     sessions_per_subject: Annotated[
         int,
         _meaning(
-            "MCP sessions over HTTP that one caller may begin in a process; past that its own idle ones end.",
-            "TALLYSTICK_SESSIONS_PER_SUBJECT",
+            "MCP sessions over HTTP that one caller may begin in a process; past that its own idle ones end.", ge=1
         ),
-        Meta(ge=1),
     ] = 1_000
-    sessions_per_tenant: Annotated[
-        int,
-        _meaning("The same for all callers of a tenant together.", "TALLYSTICK_SESSIONS_PER_TENANT"),
-        Meta(ge=1),
-    ] = 10_000
-    tls_cert: Annotated[
-        str, _place("PEM file with the certificate to serve HTTPS with; empty means HTTP.", "TALLYSTICK_TLS_CERT")
-    ] = ""
-    tls_key: Annotated[
-        str, _place("PEM file with the certificate's key, if it is not in the same file.", "TALLYSTICK_TLS_KEY")
-    ] = ""
+    sessions_per_tenant: Annotated[int, _meaning("The same for all callers of a tenant together.", ge=1)] = 10_000
+    tls_cert: Annotated[str, _place("PEM file with the certificate to serve HTTPS with; empty means HTTP.")] = ""
+    tls_key: Annotated[str, _place("PEM file with the certificate's key, if it is not in the same file.")] = ""
 
     issuers: Annotated[
         tuple[str, ...],
         _meaning(
-            "Whose access tokens are asked for over HTTP, spelled as in the tokens; none means this machine only.",
-            "TALLYSTICK_ISSUERS",
+            "Whose access tokens are asked for over HTTP, spelled as in the tokens; none means this machine only."
         ),
     ] = ()
     public_url: Annotated[
-        str,
-        _meaning(
-            "Where clients find this server, without `/mcp`; empty means the address it listens on.",
-            "TALLYSTICK_PUBLIC_URL",
-        ),
+        str, _meaning("Where clients find this server, without `/mcp`; empty means the address it listens on.")
     ] = ""
     audience: Annotated[
         tuple[str, ...],
-        _meaning(
-            "What tokens must be issued for; empty means `public_url`, with or without `/mcp` or `/sse`.",
-            "TALLYSTICK_AUDIENCE",
-        ),
+        _meaning("What tokens must be issued for; empty means `public_url`, with or without `/mcp` or `/sse`."),
     ] = ()
-    scopes: Annotated[tuple[str, ...], _meaning("Scopes that every token must have.", "TALLYSTICK_SCOPES")] = ()
+    scopes: Annotated[tuple[str, ...], _meaning("Scopes that every token must have.")] = ()
     tenant_claim: Annotated[
         str,
         _meaning(
-            "The claim, or the path to it, that names the tenant; without it the tenant is `default`.",
-            "TALLYSTICK_TENANT_CLAIM",
+            "The claim, or the path to it, that names the tenant; without it the tenant is `default`.", pattern="."
         ),
-        Meta(pattern="."),
     ] = "tenant_id"
-    roles_claim: Annotated[
-        str,
-        _meaning("The claim, or the path to it, that lists roles.", "TALLYSTICK_ROLES_CLAIM"),
-        Meta(pattern="."),
-    ] = "roles"
-    clock_skew_seconds: Annotated[
-        int,
-        _meaning("How far the issuer's clock may be off ours.", "TALLYSTICK_CLOCK_SKEW_SECONDS"),
-        Meta(ge=0, le=300),
-    ] = 10
+    roles_claim: Annotated[str, _meaning("The claim, or the path to it, that lists roles.", pattern=".")] = "roles"
+    clock_skew_seconds: Annotated[int, _meaning("How far the issuer's clock may be off ours.", ge=0, le=300)] = 10
     token_cache_seconds: Annotated[
-        int,
-        _meaning("How long a token that was checked is not checked again.", "TALLYSTICK_TOKEN_CACHE_SECONDS"),
-        Meta(ge=0, le=3600),
+        int, _meaning("How long a token that was checked is not checked again.", ge=0, le=3600)
     ] = 60
     jwks_seconds: Annotated[
-        int,
-        _meaning("How long an issuer's keys are used before they are asked for again.", "TALLYSTICK_JWKS_SECONDS"),
-        Meta(ge=1),
+        int, _meaning("How long an issuer's keys are used before they are asked for again.", ge=1)
     ] = 300
     jwks_stale_seconds: Annotated[
-        int,
-        _meaning("How much longer they are used if the issuer does not answer.", "TALLYSTICK_JWKS_STALE_SECONDS"),
-        Meta(ge=0),
+        int, _meaning("How much longer they are used if the issuer does not answer.", ge=0)
     ] = 3600
     introspection_client: Annotated[
-        str,
-        _meaning(
-            "The client id to ask the issuer with whether a token was revoked; empty means not to ask.",
-            "TALLYSTICK_INTROSPECTION_CLIENT",
-        ),
+        str, _meaning("The client id to ask the issuer with whether a token was revoked; empty means not to ask.")
     ] = ""
-    introspection_secret_file: Annotated[
-        str, _place("The file that holds that client's secret.", "TALLYSTICK_INTROSPECTION_SECRET_FILE")
-    ] = ""
+    introspection_secret_file: Annotated[str, _place("The file that holds that client's secret.")] = ""
     introspection_seconds: Annotated[
-        int,
-        _meaning("How long an introspected token is not introspected again.", "TALLYSTICK_INTROSPECTION_SECONDS"),
-        Meta(ge=0, le=3600),
+        int, _meaning("How long an introspected token is not introspected again.", ge=0, le=3600)
     ] = 60
     quota_writes: Annotated[
         int,
         _meaning(
-            "Calls a minute that may write, for each tenant, where tokens are asked for; 0 means any number.",
-            "TALLYSTICK_QUOTA_WRITES",
+            "Calls a minute that may write, for each tenant, where tokens are asked for; 0 means any number.", ge=0
         ),
-        Meta(ge=0),
     ] = 1000
-    quota_reads: Annotated[
-        int, _meaning("The same for calls that only read.", "TALLYSTICK_QUOTA_READS"), Meta(ge=0)
-    ] = 10_000
+    quota_reads: Annotated[int, _meaning("The same for calls that only read.", ge=0)] = 10_000
     quota_overrides: Annotated[
-        tuple[str, ...],
-        _meaning("Other quotas for some tenants, as `tenant=writes/reads`.", "TALLYSTICK_QUOTA_OVERRIDES"),
+        tuple[str, ...], _meaning("Other quotas for some tenants, as `tenant=writes/reads`.")
     ] = ()
 
     tenant_idle_seconds: Annotated[
         float,
         _meaning(
             "After so long without a call a tenant's memory is closed, until the next call; never the own `tenant`.",
-            "TALLYSTICK_TENANT_IDLE_SECONDS",
+            gt=0,
         ),
-        Meta(gt=0),
     ] = 600.0
-    tenants_open_max: Annotated[
-        int,
-        _meaning(
-            "How many are open at once; more only while they are in use.",
-            "TALLYSTICK_TENANTS_OPEN_MAX",
-        ),
-        Meta(ge=1),
-    ] = 100
+    tenants_open_max: Annotated[int, _meaning("How many are open at once; more only while they are in use.", ge=1)] = (
+        100
+    )
 
     content_bytes_max: Annotated[
         int,
         _meaning(
             "The largest content of a node or connection. Stdio carries all of it, HTTP what fits `body_bytes_max`.",
-            "TALLYSTICK_CONTENT_BYTES_MAX",
+            ge=1024,
         ),
-        Meta(ge=1024),
     ] = 100_000_000
     repo: Annotated[
         str,
         _meaning(
             "The directory that paths of knowledge are relative to, in a git work tree; empty means the root of the one"
-            " around the working directory, or none where tokens are asked for.",
-            "TALLYSTICK_REPO",
+            " around the working directory, or none where tokens are asked for."
         ),
     ] = ""
     pin_knowledge: Annotated[
-        bool,
-        _meaning(
-            "Whether knowledge is pinned to the files it is about without being asked to.", "TALLYSTICK_PIN_KNOWLEDGE"
-        ),
+        bool, _meaning("Whether knowledge is pinned to the files it is about without being asked to.")
     ] = False
     stale_makes_work: Annotated[
-        bool,
-        _meaning(
-            "Whether knowledge that is found to be out of date gets a work node to verify it again.",
-            "TALLYSTICK_STALE_MAKES_WORK",
-        ),
+        bool, _meaning("Whether knowledge that is found to be out of date gets a work node to verify it again.")
     ] = False
     adopt_file_edits: Annotated[
         Literal["auto", "on", "off"],
         _meaning(
             "Whether content files that people edit become commits by `file-edit`; `auto`: on stdio. Where they do not,"
-            " they are put right at the start.",
-            "TALLYSTICK_ADOPT_FILE_EDITS",
+            " they are put right at the start."
         ),
     ] = "auto"
 
@@ -288,92 +197,57 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         _place(
             "Who may: `single-user`, `rbac`, `closed`, or a Rego file or directory; empty means `single-user`, and"
             " `closed` where tokens are asked for.",
-            "TALLYSTICK_POLICY",
             unless=("single-user", "rbac", "closed"),
         ),
     ] = ""
     policy_url: Annotated[
-        str,
-        _place(
-            "An OPA server that decides instead: http://…, https://… or unix:/path/of/a/socket.",
-            "TALLYSTICK_POLICY_URL",
-        ),
+        str, _place("An OPA server that decides instead: http://…, https://… or unix:/path/of/a/socket.")
     ] = ""
-    policy_path: Annotated[
-        str, _meaning("The rule that the OPA server is asked for.", "TALLYSTICK_POLICY_PATH"), Meta(pattern=".")
-    ] = "tallystick/decision"
-    policy_slo_ms: Annotated[
-        float, _meaning("A decision that takes longer is worth a warning.", "TALLYSTICK_POLICY_SLO_MS"), Meta(gt=0)
-    ] = 5.0
-    policy_timeout_ms: Annotated[
-        float, _meaning("A decision that takes longer is a denial.", "TALLYSTICK_POLICY_TIMEOUT_MS"), Meta(gt=0)
-    ] = 250.0
-    policy_cache_seconds: Annotated[
-        float,
-        _meaning("How long a decision is relied upon; 0 asks each time.", "TALLYSTICK_POLICY_CACHE_SECONDS"),
-        Meta(ge=0),
-    ] = 300.0
+    policy_path: Annotated[str, _meaning("The rule that the OPA server is asked for.", pattern=".")] = (
+        "tallystick/decision"
+    )
+    policy_slo_ms: Annotated[float, _meaning("A decision that takes longer is worth a warning.", gt=0)] = 5.0
+    policy_timeout_ms: Annotated[float, _meaning("A decision that takes longer is a denial.", gt=0)] = 250.0
+    policy_cache_seconds: Annotated[float, _meaning("How long a decision is relied upon; 0 asks each time.", ge=0)] = (
+        300.0
+    )
     audit_retention_days: Annotated[
-        int,
-        _meaning("Days that decisions are kept in the audit log; 0 keeps all.", "TALLYSTICK_AUDIT_RETENTION_DAYS"),
-        Meta(ge=0),
+        int, _meaning("Days that decisions are kept in the audit log; 0 keeps all.", ge=0)
     ] = 90
-    audit_archive: Annotated[
-        str,
-        _place("Where older files of it are moved to; empty means they are removed.", "TALLYSTICK_AUDIT_ARCHIVE"),
-    ] = ""
+    audit_archive: Annotated[str, _place("Where older files of it are moved to; empty means they are removed.")] = ""
     lineage_to: Annotated[
         str,
         _place(
             "Where a server hands lineage on as OpenLineage events: a file, or an address that takes POST; empty"
-            " means nowhere.",
-            "TALLYSTICK_LINEAGE_TO",
+            " means nowhere."
         ),
     ] = ""
-    audit_strict: Annotated[
-        bool,
-        _meaning("Deny everything while decisions cannot be written down.", "TALLYSTICK_AUDIT_STRICT"),
-    ] = False
+    audit_strict: Annotated[bool, _meaning("Deny everything while decisions cannot be written down.")] = False
 
     segment_bytes_max: Annotated[
-        int,
-        _meaning(
-            "A file of the log that has grown past this is followed by a new one.", "TALLYSTICK_SEGMENT_BYTES_MAX"
-        ),
-        Meta(ge=1024),
+        int, _meaning("A file of the log that has grown past this is followed by a new one.", ge=1024)
     ] = 64 << 20
-    group_drafts_max: Annotated[
-        int, _meaning("Drafts made durable by one sync at most.", "TALLYSTICK_GROUP_DRAFTS_MAX"), Meta(ge=1)
-    ] = 256
-    group_bytes_max: Annotated[
-        int, _meaning("Bytes made durable by one sync, about.", "TALLYSTICK_GROUP_BYTES_MAX"), Meta(ge=1024)
-    ] = 8 << 20
-    snapshot_every: Annotated[
-        int,
-        _meaning("Commits between two snapshots of the state; 0 takes none.", "TALLYSTICK_SNAPSHOT_EVERY"),
-        Meta(ge=0),
-    ] = 100_000
+    group_drafts_max: Annotated[int, _meaning("Drafts made durable by one sync at most.", ge=1)] = 256
+    group_bytes_max: Annotated[int, _meaning("Bytes made durable by one sync, about.", ge=1024)] = 8 << 20
+    snapshot_every: Annotated[int, _meaning("Commits between two snapshots of the state; 0 takes none.", ge=0)] = (
+        100_000
+    )
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        _meaning("How much is logged on standard error, and to a collector of logs.", "TALLYSTICK_LOG_LEVEL"),
+        _meaning("How much is logged on standard error, and to a collector of logs."),
     ] = "warning"
     log_format: Annotated[
-        Literal["text", "json"],
-        _meaning("How it is logged: lines to read, or a JSON object in each line.", "TALLYSTICK_LOG_FORMAT"),
+        Literal["text", "json"], _meaning("How it is logged: lines to read, or a JSON object in each line.")
     ] = "text"
     metrics: Annotated[
         Literal["guarded", "open", "off"],
         _meaning(
             "Who may read `/metrics` where tokens are asked for: `guarded`, those with a token of our own `tenant`;"
-            " `open`, anybody.",
-            "TALLYSTICK_METRICS",
+            " `open`, anybody."
         ),
     ] = "guarded"
     metrics_tenants: Annotated[
-        tuple[str, ...],
-        _meaning(
-            "Tenants that metrics may name; without an issuer our own `tenant` is named.", "TALLYSTICK_METRICS_TENANTS"
-        ),
+        tuple[str, ...], _meaning("Tenants that metrics may name; without an issuer our own `tenant` is named.")
     ] = ()
 
     @property
@@ -448,7 +322,8 @@ def default_base() -> Path:
 
 def _row(name: str, hint: Any, default: Any) -> Setting:
     meta: Meta = get_args(hint)[1]
-    return Setting(name, hint, (meta.extra or {})["variables"], default, meta.description or "")
+    variables = (meta.extra or {})["variables"] or (f"TALLYSTICK_{name.upper()}",)
+    return Setting(name, hint, variables, default, meta.description or "")
 
 
 def _spoken(
