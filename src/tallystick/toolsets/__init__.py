@@ -6,7 +6,8 @@ raises into MCP or HTTP answers.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -56,11 +57,47 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     """An error in this vocabulary's own shape: the structured content beside isError."""
 
 
+def make_tool(
+    context: object, call: Any, takes: type[BaseModel], traits: str, title: str, words: str, output: dict[str, Any]
+) -> Tool:
+    """Of a row in a toolset's table. `traits`: r reads only, d destroys, i may be repeated. The call bears the tool's
+    name, and gets the context first."""
+    return Tool(
+        name=call.__name__,
+        title=title,
+        description=words,
+        input=takes,
+        output=output,
+        call=partial(call, context),
+        reads_only="r" in traits,
+        destructive="d" in traits,
+        idempotent="i" in traits,
+    )
+
+
+TEXT = {"type": "string"}
+COUNT = {"type": "integer"}
+FLAG = {"type": "boolean"}
+OBJECT = {"type": "object"}
+UNTRUSTED = {"type": ["object", "array"]}
+
+
+def answer_schema(names: Mapping[str, dict[str, Any]], keys: str) -> dict[str, Any]:
+    """Of an answer with these keys, each meaning the same in every tool: `a b? c` has a and c always."""
+    said = {key.rstrip("?"): names[key.rstrip("?")] for key in keys.split()}
+    return {"type": "object", "properties": said, "required": [key for key in keys.split() if not key.endswith("?")]}
+
+
 def error_shape(error: TallystickError) -> dict[str, Any]:
     """Of a vocabulary whose spec names none: {code, message, details?}."""
+    return {"code": error.code, "message": error.message, **details_of(error)}
+
+
+def details_of(error: TallystickError) -> dict[str, Any]:
+    """What is to be said beside code and message, under `details`; nothing where there is nothing."""
     details = dict(error.details)
     if error.hint:
         details["hint"] = error.hint
     if isinstance(error, InvalidArgument) and error.problems != [error.message]:
         details["problems"] = error.problems
-    return {"code": error.code, "message": error.message, **({"details": details} if details else {})}
+    return {"details": details} if details else {}

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from tallystick import strict_json
 from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, details_of
 from tallystick.toolsets.memory.arguments import TOLD_ONCE
 
 PAGE_MAX = 100
@@ -32,13 +32,8 @@ def succeeded(data: dict[str, Any], message: str | None = None, *, exempt: bool 
 
 
 def error_shape(error: TallystickError) -> dict[str, Any]:
-    details = dict(error.details)
-    if error.hint:
-        details["hint"] = error.hint
-    if isinstance(error, InvalidArgument) and error.problems != [error.message]:
-        details["problems"] = error.problems
-    said: dict[str, Any] = {"code": _CODES.get(error.code, error.code), "message": error.message}
-    return {"success": False, "message": error.message, "error": said | ({"details": details} if details else {})}
+    said = {"code": _CODES.get(error.code, error.code), "message": error.message, **details_of(error)}
+    return {"success": False, "message": error.message, "error": said}
 
 
 _CODES = {InvalidArgument.code: "VALIDATION_ERROR", NotFound.code: "NOT_FOUND"}

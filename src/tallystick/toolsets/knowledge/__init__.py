@@ -6,12 +6,11 @@ other toolsets carry along, `stale` which of it is out of date, `reverify` what 
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tallystick.clock import Clock, wall_clock
-from tallystick.toolsets import Tool, Toolset
+from tallystick.toolsets import Toolset, make_tool
 from tallystick.toolsets.envelope import OUTPUT, error_shape
 from tallystick.toolsets.knowledge.arguments import ChangelogArguments, ManageArguments, QueryArguments
 from tallystick.toolsets.knowledge.changelog import manage_changelog
@@ -52,40 +51,18 @@ def make_toolset(tool_context: ToolContext | None = None) -> Toolset:
         summary="what to know before touching files: knowledge tied to glob patterns, with its history",
         faults="result",
         error_shape=error_shape,
-        tools=tuple(_tool(tool_context, **row) for row in _TOOLS),
+        tools=tuple(make_tool(tool_context, *row, OUTPUT) for row in _TABLE),
     )
 
 
-def _tool(tool_context: ToolContext, *, call: Any, **row: Any) -> Tool:
-    return Tool(name=call.__name__, call=partial(call, tool_context), output=OUTPUT, **row)
-
-
-_TOOLS: tuple[dict[str, Any], ...] = (
-    {
-        "call": query_graph,
-        "title": "Know these files",
-        "description": "What to know before touching files: context gives the knowledge of their paths (atoms, by glob"
-        " patterns, in molecules); get and search find one.",
-        "input": QueryArguments,
-        "reads_only": True,
-        "idempotent": True,
-    },
-    {
-        "call": manage_graph,
-        "title": "Keep knowledge",
-        "description": "Create, update or delete knowledge: an atom says how the files of its patterns work; a molecule"
-        " groups atoms.",
-        "input": ManageArguments,
-        "reads_only": False,
-        "destructive": True,
-    },
-    {
-        "call": manage_changelog,
-        "title": "History of knowledge",
-        "description": "Append what a task changed in an atom or molecule and why, or page through it, newest first.",
-        "input": ChangelogArguments,
-        "reads_only": False,
-    },
-)
+_TABLE: tuple[tuple[Any, type[Any], str, str, str], ...] = (
+    (query_graph, QueryArguments, "ri", "Know these files",
+     "What to know before touching files: context gives the knowledge of their paths (atoms, by glob patterns, in"
+     " molecules); get and search find one."),
+    (manage_graph, ManageArguments, "d", "Keep knowledge",
+     "Create, update or delete knowledge: an atom says how the files of its patterns work; a molecule groups atoms."),
+    (manage_changelog, ChangelogArguments, "", "History of knowledge",
+     "Append what a task changed in an atom or molecule and why, or page through it, newest first."),
+)  # fmt: skip
 
 TOOLSET = make_toolset()

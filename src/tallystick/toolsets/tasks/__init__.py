@@ -7,12 +7,11 @@ the table of the tools; `view` is what they see and draw on, `entities` what the
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from tallystick.clock import Clock, wall_clock
 from tallystick.state.tasks import Pipelines
-from tallystick.toolsets import Tool, Toolset
+from tallystick.toolsets import Toolset, make_tool
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.envelope import OUTPUT, error_shape
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
@@ -55,28 +54,13 @@ def toolset_with(tool_context: ToolContext) -> Toolset:
         summary="projects, features and tasks with sections, priorities and blocks, advanced step by step",
         faults="result",
         error_shape=error_shape,
-        tools=tuple(_tool(tool_context, *row) for row in _TABLE),
+        tools=tuple(make_tool(tool_context, *row, NULLABLE if row[0] in _MAYBE_NOTHING else OUTPUT) for row in _TABLE),
     )
 
 
-_Row = tuple[Any, type[Any], str, str, str]
+_MAYBE_NOTHING = (get_next_task, get_next_feature)
 
-
-def _tool(tool_context: ToolContext, call: Any, takes: type[Any], traits: str, title: str, words: str) -> Tool:
-    return Tool(
-        name=call.__name__,
-        title=title,
-        description=words,
-        input=takes,
-        output=NULLABLE if "n" in traits else OUTPUT,
-        call=partial(call, tool_context),
-        reads_only="r" in traits,
-        destructive="d" in traits,
-        idempotent="i" in traits,
-    )
-
-
-_TABLE: tuple[_Row, ...] = (
+_TABLE: tuple[tuple[Any, type[Any], str, str, str], ...] = (
     (manage_container, arguments.ManageContainer, "d", "Make or change a container",
      "Create, update or delete a project, feature or task. Status is changed by advance, revert and terminate."),
     (query_container, arguments.QueryContainer, "ri", "Find containers",
@@ -102,9 +86,9 @@ _TABLE: tuple[_Row, ...] = (
      "What a feature or task waits for, what waits for it, and what is related."),
     (query_workflow_state, arguments.WorkflowState, "ri", "Where it stands",
      "Status, next and previous step, and blockers of a feature or task."),
-    (get_next_task, arguments.NextTask, "rin", "Next task",
+    (get_next_task, arguments.NextTask, "ri", "Next task",
      "The task to begin: new, unblocked, highest priority, least complex, oldest."),
-    (get_next_feature, arguments.NextFeature, "rin", "Next feature",
+    (get_next_feature, arguments.NextFeature, "ri", "Next feature",
      "The feature to go on with: active before new, unblocked, highest priority."),
     (get_blocked_tasks, arguments.Blocked, "ri", "Blocked tasks", "Tasks that wait, with what they wait for."),
     (get_blocked_features, arguments.Blocked, "ri", "Blocked features",

@@ -7,40 +7,26 @@ Answers have no envelope, and ids are short: agents read every character.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from tallystick.clock import Clock, wall_clock
 from tallystick.errors import TallystickError
-from tallystick.toolsets import Answer, Tool, Toolset
+from tallystick.toolsets import COUNT, OBJECT, TEXT, Toolset, answer_schema, make_tool
 from tallystick.toolsets.claims import Claims
-from tallystick.toolsets.work import (
-    connect,
-    history,
-    next,
-    node_context,
-    onboard,
-    plan,
-    projects,
-    query,
-    restructure,
-    update,
-)
-from tallystick.toolsets.work.arguments import (
-    ConnectArguments,
-    ContextArguments,
-    HistoryArguments,
-    NextArguments,
-    OnboardArguments,
-    OpenArguments,
-    PlanArguments,
-    QueryArguments,
-    RestructureArguments,
-    UpdateArguments,
-)
+from tallystick.toolsets.work import arguments
+from tallystick.toolsets.work.connect import graph_connect
 from tallystick.toolsets.work.context import Knowledge, ToolContext, new_id
+from tallystick.toolsets.work.history import graph_history
+from tallystick.toolsets.work.next import graph_next
+from tallystick.toolsets.work.node_context import graph_context
+from tallystick.toolsets.work.onboard import graph_onboard
+from tallystick.toolsets.work.plan import graph_plan
+from tallystick.toolsets.work.projects import graph_open
+from tallystick.toolsets.work.query import graph_query
+from tallystick.toolsets.work.restructure import graph_restructure
 from tallystick.toolsets.work.settings import WorkSettings
+from tallystick.toolsets.work.update import graph_update
 
 
 def error_shape(error: TallystickError) -> dict[str, Any]:
@@ -68,177 +54,73 @@ def toolset_with(tool_context: ToolContext) -> Toolset:
         " with evidence, and see what that unblocks",
         faults="result",
         error_shape=error_shape,
-        tools=tuple(_tool(tool_context, *row) for row in _TABLE),
+        tools=tuple(make_tool(tool_context, *row[:5], answer_schema(_ANSWERS, row[5])) for row in _TABLE),
     )
 
 
-_Call = Callable[[ToolContext, Any, Any, Any], Awaitable[Answer]]
-_Row = tuple[str, _Call, type[Any], str, str, str, str]
-
-
-def _tool(
-    tool_context: ToolContext,
-    name: str,
-    call: _Call,
-    arguments: type[Any],
-    traits: str,
-    title: str,
-    words: str,
-    keys: str,
-) -> Tool:
-    return Tool(
-        name=name,
-        title=title,
-        description=words,
-        input=arguments,
-        output=_output(keys),
-        call=partial(call, tool_context),
-        reads_only="r" in traits,
-        destructive="d" in traits,
-        idempotent="i" in traits,
-    )
-
-
-_ARRAY = {"type": "array"}
-_OBJECT = {"type": "object"}
-_TEXT = {"type": "string"}
-_COUNT = {"type": "integer"}
+ARRAY = {"type": "array"}
 
 # A name means the same in the answer of every tool.
 _ANSWERS: dict[str, dict[str, Any]] = {
-    "actionable": _ARRAY,
-    "ancestors": _ARRAY,
-    "applied": _COUNT,
-    "children": _OBJECT,
-    "context_links": _ARRAY,
+    "actionable": ARRAY,
+    "ancestors": ARRAY,
+    "applied": COUNT,
+    "children": OBJECT,
+    "context_links": ARRAY,
     "created": {"type": ["array", "boolean"]},
-    "depended_by": _ARRAY,
-    "depends_on": _ARRAY,
-    "details": _ARRAY,
-    "edges": _ARRAY,
-    "events": _ARRAY,
-    "hint": _TEXT,
-    "knowledge": _OBJECT,
-    "more": _OBJECT,
-    "newly_actionable": _ARRAY,
-    "next_cursor": _TEXT,
-    "node": _OBJECT,
-    "nodes": _ARRAY,
-    "project": _TEXT,
-    "projects": _ARRAY,
-    "recent_evidence": _ARRAY,
-    "rejected": _ARRAY,
+    "depended_by": ARRAY,
+    "depends_on": ARRAY,
+    "details": ARRAY,
+    "edges": ARRAY,
+    "events": ARRAY,
+    "hint": TEXT,
+    "knowledge": OBJECT,
+    "more": OBJECT,
+    "newly_actionable": ARRAY,
+    "next_cursor": TEXT,
+    "node": OBJECT,
+    "nodes": ARRAY,
+    "project": TEXT,
+    "projects": ARRAY,
+    "recent_evidence": ARRAY,
+    "rejected": ARRAY,
     "root": {"type": ["object", "null"]},
-    "summary": _OBJECT,
-    "task": _OBJECT,
-    "total": _COUNT,
-    "tree": _ARRAY,
-    "updated": _ARRAY,
-    "warnings": _ARRAY,
+    "summary": OBJECT,
+    "task": OBJECT,
+    "total": COUNT,
+    "tree": ARRAY,
+    "updated": ARRAY,
+    "warnings": ARRAY,
 }
 
-
-def _output(keys: str) -> dict[str, Any]:
-    """`a b? c`: a and c are always there."""
-    names = keys.split()
-    return {
-        "type": "object",
-        "properties": {name.rstrip("?"): _ANSWERS[name.rstrip("?")] for name in names},
-        "required": [name for name in names if not name.endswith("?")],
-    }
-
-
-_TABLE: tuple[_Row, ...] = (
-    (
-        "graph_open",
-        projects.open_,
-        OpenArguments,
-        "i",
-        "Open or create a project",
-        "Open or create a work project: root node and counts. No arguments: list projects.",
-        "projects? project? root? summary? created? warnings?",
-    ),
-    (
-        "graph_plan",
-        plan.plan,
-        PlanArguments,
-        "",
-        "Plan work nodes",
-        "Create work nodes with parents and dependencies, all or none.",
-        "created warnings?",
-    ),
-    (
-        "graph_next",
-        next.next_,
-        NextArguments,
-        "",
-        "Next task",
-        "The best actionable work node with its context and what unblocked it; claim it before working on it.",
-        "nodes hint?",
-    ),
-    (
-        "graph_context",
-        node_context.context,
-        ContextArguments,
-        "ri",
-        "Around a work node",
-        "Read one work node with ancestors, children, dependencies and edges.",
-        "node task? ancestors children depends_on depended_by edges? knowledge?",
-    ),
-    (
-        "graph_update",
-        update.update,
-        UpdateArguments,
-        "",
-        "Update work nodes",
-        "Change work nodes; resolved: true with evidence when done. Tells what became actionable.",
-        "updated newly_actionable? warnings?",
-    ),
-    (
-        "graph_connect",
-        connect.connect,
-        ConnectArguments,
-        "d",
-        "Connect work nodes",
-        "Add or remove edges between work nodes. 'from' depends_on 'to'.",
-        "applied rejected? newly_actionable? warnings?",
-    ),
-    (
-        "graph_query",
-        query.query,
-        QueryArguments,
-        "ri",
-        "Find work nodes",
-        "List work nodes of a project by filter, paged.",
-        "nodes total next_cursor?",
-    ),
-    (
-        "graph_restructure",
-        restructure.restructure,
-        RestructureArguments,
-        "d",
-        "Change the plan",
-        "Move, merge or drop (resolve with a reason) work nodes and their subtrees, all or none.",
-        "applied details newly_actionable? warnings?",
-    ),
-    (
-        "graph_history",
-        history.history,
-        HistoryArguments,
-        "ri",
-        "History of a work node",
-        "Who changed a work node, when and how, newest first; also of merged ones.",
-        "events next_cursor?",
-    ),
-    (
-        "graph_onboard",
-        onboard.onboard,
-        OnboardArguments,
-        "ri",
-        "Join a project",
-        "Start here when joining a work project: counts, tree, recent evidence, what is actionable.",
-        "project summary tree recent_evidence context_links actionable more?",
-    ),
-)
+_TABLE: tuple[tuple[Any, type[Any], str, str, str, str], ...] = (
+    (graph_open, arguments.OpenArguments, "i", "Open or create a project",
+     "Open or create a work project: root node and counts. No arguments: list projects.",
+     "projects? project? root? summary? created? warnings?"),
+    (graph_plan, arguments.PlanArguments, "", "Plan work nodes",
+     "Create work nodes with parents and dependencies, all or none.", "created warnings?"),
+    (graph_next, arguments.NextArguments, "", "Next task",
+     "The best actionable work node with its context and what unblocked it; claim it before working on it.",
+     "nodes hint?"),
+    (graph_context, arguments.ContextArguments, "ri", "Around a work node",
+     "Read one work node with ancestors, children, dependencies and edges.",
+     "node task? ancestors children depends_on depended_by edges? knowledge?"),
+    (graph_update, arguments.UpdateArguments, "", "Update work nodes",
+     "Change work nodes; resolved: true with evidence when done. Tells what became actionable.",
+     "updated newly_actionable? warnings?"),
+    (graph_connect, arguments.ConnectArguments, "d", "Connect work nodes",
+     "Add or remove edges between work nodes. 'from' depends_on 'to'.",
+     "applied rejected? newly_actionable? warnings?"),
+    (graph_query, arguments.QueryArguments, "ri", "Find work nodes",
+     "List work nodes of a project by filter, paged.", "nodes total next_cursor?"),
+    (graph_restructure, arguments.RestructureArguments, "d", "Change the plan",
+     "Move, merge or drop (resolve with a reason) work nodes and their subtrees, all or none.",
+     "applied details newly_actionable? warnings?"),
+    (graph_history, arguments.HistoryArguments, "ri", "History of a work node",
+     "Who changed a work node, when and how, newest first; also of merged ones.", "events next_cursor?"),
+    (graph_onboard, arguments.OnboardArguments, "ri", "Join a project",
+     "Start here when joining a work project: counts, tree, recent evidence, what is actionable.",
+     "project summary tree recent_evidence context_links actionable more?"),
+)  # fmt: skip
 
 TOOLSET = toolset()

@@ -27,7 +27,9 @@ Rejection = tuple[str, str]
 """The reason, and what stands behind it."""
 
 
-async def connect(tool_context: ToolContext, store: Store, principal: Principal, asked: ConnectArguments) -> Answer:
+async def graph_connect(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: ConnectArguments
+) -> Answer:
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
         rejected: list[JsonObject] = []
         answer = AnswerBuilder({"applied": 0})

@@ -39,7 +39,9 @@ _OF_TASKS = ("title", "status", "description", "complexity", "tags", "blockedRea
 _PREFIX = "h"
 
 
-async def history(tool_context: ToolContext, store: Store, principal: Principal, asked: HistoryArguments) -> Answer:
+async def graph_history(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: HistoryArguments
+) -> Answer:
     end = _place(asked.cursor) if asked.cursor is not None else None
 
     def look(state: State, read_filter: ReadFilter) -> Generator[None, None, JsonObject]:

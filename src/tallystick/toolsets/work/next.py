@@ -49,7 +49,7 @@ class Seen(msgspec.Struct):
     """Knowledge in it whose freshness is added outside the look: that asks git."""
 
 
-async def next_(tool_context: ToolContext, store: Store, principal: Principal, asked: NextArguments) -> Answer:
+async def graph_next(tool_context: ToolContext, store: Store, principal: Principal, asked: NextArguments) -> Answer:
     if not asked.claim:
         seen = await tool_context.read(
             store,

@@ -38,7 +38,9 @@ _NEIGHBOURS_SHOWN = 50
 _EDGES_READ = 200
 
 
-async def context(tool_context: ToolContext, store: Store, principal: Principal, asked: ContextArguments) -> Answer:
+async def graph_context(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: ContextArguments
+) -> Answer:
     seen = await tool_context.read(
         store,
         principal,

@@ -52,7 +52,9 @@ _ROWS_READ = 50
 _DOCUMENTS_READ = 1_000
 
 
-async def onboard(tool_context: ToolContext, store: Store, principal: Principal, asked: OnboardArguments) -> Answer:
+async def graph_onboard(
+    tool_context: ToolContext, store: Store, principal: Principal, asked: OnboardArguments
+) -> Answer:
     def look(state: State, graph: WorkGraph, read_filter: ReadFilter) -> tuple[str, JsonObject]:
         board = _board(graph, read_filter, asked.project)
         return board.id, _seen(tool_context, state, graph, board, read_filter, principal, asked.evidence_limit)

@@ -42,7 +42,7 @@ class _Step(msgspec.Struct):
     board: Board | None = None
 
 
-async def plan(tool_context: ToolContext, store: Store, principal: Principal, asked: PlanArguments) -> Answer:
+async def graph_plan(tool_context: ToolContext, store: Store, principal: Principal, asked: PlanArguments) -> Answer:
     check_refs(asked.nodes)
     ids = [tool_context.ids() for _ in asked.nodes]
     created = [{"ref": node.ref, "id": node_id} for node, node_id in zip(asked.nodes, ids, strict=True)]

@@ -28,7 +28,7 @@ TOOL = "graph_open"
 _ATTEMPTS = 3
 
 
-async def open_(tool_context: ToolContext, store: Store, principal: Principal, asked: OpenArguments) -> Answer:
+async def graph_open(tool_context: ToolContext, store: Store, principal: Principal, asked: OpenArguments) -> Answer:
     name = asked.project
     if name is None:
         if asked.goal is not None:

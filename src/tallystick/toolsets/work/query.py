@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tallystick.store import Store
 
 
-async def query(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+async def graph_query(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> JsonObject:
         return _found(
             tool_context, state, state.derived(WorkGraph), asked, read_filter, room_for(principal, ANSWER_BYTES_MAX)

@@ -28,7 +28,7 @@ TOOL = "graph_restructure"
 FIELDS = {"move": ("node_id", "new_parent"), "merge": ("source", "target"), "drop": ("node_id", "reason")}
 
 
-async def restructure(
+async def graph_restructure(
     tool_context: ToolContext, store: Store, principal: Principal, asked: RestructureArguments
 ) -> Answer:
     check_operations(asked.operations)

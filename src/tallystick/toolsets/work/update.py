@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TOOL = "graph_update"
 
 
-async def update(tool_context: ToolContext, store: Store, principal: Principal, asked: UpdateArguments) -> Answer:
+async def graph_update(tool_context: ToolContext, store: Store, principal: Principal, asked: UpdateArguments) -> Answer:
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
         answer = AnswerBuilder({"updated": []})
         resolved = False
