@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tallystick.commits import Draft, Operation, Verb
 from tallystick.errors import Conflict, Corrupt, StorageRefused
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
+from tallystick.log.segments import Segments
 from tallystick.partition import Partition, Propose
 from tallystick.snapshots import KEPT, Snapshots
 from tallystick.state.state import State
@@ -214,3 +216,45 @@ async def test_a_redaction_while_a_snapshot_is_written_means_that_it_is_not_kept
         first.save_snapshot()
     await first.close()
     assert list((tmp_path / "snapshots").iterdir()) == []
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_no_reader_of_a_masked_payload_searches_the_log_on_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_kept: bool
+) -> None:
+    first = opened(tmp_path)
+    for number in range(40):
+        await first.commit(writing(f"n{number}", secret=f"word {number}"))
+    for masked in ("n3", "n30"):
+        await first.commit(redacting(masked))
+    if is_kept:
+        first.save_snapshot()
+    await first.commit(writing("after"))
+    await first.close()
+
+    read: list[int] = []
+    real = Segments.read
+
+    def noted(self: Segments, offset: int, size: int) -> bytes:
+        if threading.current_thread() is threading.main_thread():
+            read.append(size)
+        return real(self, offset, size)
+
+    again = opened(tmp_path)
+    monkeypatch.setattr(Segments, "read", noted)
+    await again.open()
+    # What it replays it reads once, and nothing else.
+    assert sum(read) <= (1_000 if is_kept else again.log_bytes)
+    # Commits since then, by this process and by another, are followed as they come.
+    await again.commit(writing("more"))
+    other = opened(tmp_path)
+    await other.commit(redacting("n5"))
+    await other.close()
+    await again.commit(redacting("n6"))
+    read.clear()
+    for masked in ("n3", "n30", "n5", "n6"):
+        found = await again.look(lambda state: state.node(masked))  # noqa: B023  # asked at once
+        assert found is not None
+        assert found.attrs == {"secret": "[REDACTED]"}
+    assert read == []
+    await again.close()

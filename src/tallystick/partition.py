@@ -186,6 +186,8 @@ class Partition:
 
     async def open(self) -> None:
         """Bring the state to the head of the log. Raises Corrupt, and then nothing may be read or written."""
+        known, at = self._state.redactions(), self._state.head
+        await self._on_disk(lambda: self._log.prepare(known, at))
         await self._settled()
         self._grown()
 

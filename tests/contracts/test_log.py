@@ -167,7 +167,7 @@ def test_a_redaction_that_was_altered_vouches_for_nothing(log: Log) -> None:
     alter(log, secret.offset, left, chain.mask(left, forged))
     named = (redaction.commit.redacts or {})["1"].encode()
     alter(log, redaction.offset, named, chain.content_hash(forged).encode())
-    with pytest.raises(Corrupt, match="no redaction names it"):
+    with pytest.raises(Corrupt, match=r"no redaction names it|is not what its redaction left"):
         log.line(secret.offset)
 
 

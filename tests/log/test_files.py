@@ -20,6 +20,7 @@ from tallystick.log.files import FilesLog
 from tallystick.log.head_file import HeadFile
 from tallystick.log.proof import prove
 from tallystick.log.recovery import PendingMasks
+from tallystick.log.segments import Segments, segment_path
 from tests.commits_by_hand import append, draft, entries, filled, node
 
 
@@ -535,3 +536,19 @@ def test_commits_are_found_by_their_lamports(tmp_path: Path, segment_bytes_max: 
     for path in segments(tmp_path):
         path.write_bytes(path.read_bytes().replace(b'"lamport":16,', b'"lamport":99,'))
     assert log._segments.find({*places} - {16}) == {lamport: at for lamport, at in places.items() if lamport != 16}
+
+
+@pytest.mark.parametrize("chunk_bytes", range(12, 60))
+def test_lines_that_hold_a_word_are_found_wherever_pieces_and_segments_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
+    monkeypatch.setattr("tallystick.log.segments._CHUNK_BYTES", chunk_bytes)
+    lines = [b"first", b"has needle and needle", b"x" * 40, b"needle", b"", b"the needle", b"last"]
+    for number, some in enumerate((lines[:2], lines[2:5], lines[5:]), 1):
+        segment_path(tmp_path, number).write_bytes(b"".join(line + b"\n" for line in some))
+    segments = Segments(tmp_path)
+    segments.refresh()
+    found = list(segments.lines_with(b"needle", 0, segments.size))
+    assert found == [(b"first", lines[1]), (b"x" * 40, b"needle"), (b"", b"the needle")]
+    assert list(segments.lines_with(b"first", 0, segments.size)) == [(b"", b"first")]
+    segments.close()

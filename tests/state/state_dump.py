@@ -23,6 +23,7 @@ def dump_state(state: State) -> dict[str, Any]:
         "by_chosen": dict(columns.edges.by_chosen),
         "attributes": {key: _postings(each) for key, each in columns.attributes.keys.items()},
         "history": [list(each) for each in (columns.history.offset, columns.history.prev, columns.history.entity)],
+        "redactions": list(columns.history.redactions),
         "lamports": (list(columns.history.lamports.starts), list(columns.history.lamports.seqs)),
         "prefixes": list(columns.history.commit_ids.prefixes),
         "slots": [sorted(filter(None, block)) for block in columns.history.commit_ids.blocks],

@@ -70,6 +70,14 @@ class Log(Protocol):
         """
         ...
 
+    def prepare(self, redactions: Sequence[tuple[int, int]], after: Head) -> None:
+        """Look up what redactions left, so that no reader of a masked payload has to search the log for it.
+
+        `redactions` are where the lines of those up to `after` begin and end, where somebody knows them; the rest
+        of the log is searched: not for an event loop. Costs time only, and saves it: nothing depends on it.
+        """
+        ...
+
     def read(self, after: Head) -> Iterator[Entry]:
         """In order from `after` up to the durable head, each verified before it is handed out. Raises Corrupt.
 

@@ -14,6 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tallystick.commits import chain
@@ -23,7 +24,7 @@ from tallystick.log import Entry, Head, are_new, check_chained, head_after, reac
 from tallystick.log.head_file import HeadFile
 from tallystick.log.masks import masks_of
 from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_snapshots
-from tallystick.log.redaction_index import RedactionIndex
+from tallystick.log.redaction_index import NEEDLE, RedactionIndex
 from tallystick.log.segments import Segments, segment_path, write_all
 from tallystick.private_files import make_directory, sync_directory
 from tallystick.telemetry import metrics
@@ -50,7 +51,7 @@ class FilesLog:
         self._head_file = HeadFile(system / "head")
         self._masks = PendingMasks(system / "redaction.pending")
         self._segments = Segments(system / "log")
-        self._redactions = RedactionIndex(self._segments.lines)
+        self._redactions = RedactionIndex(partial(self._segments.lines_with, NEEDLE))
         try:
             self._segments.refresh()
             self._settle_what_a_crash_left()
@@ -64,6 +65,10 @@ class FilesLog:
     def head(self) -> Head:
         return self._head_file.read() or Head()
 
+    def prepare(self, redactions: Sequence[tuple[int, int]], after: Head) -> None:
+        # A log whose end was cut off is for `read` to tell of.
+        self._redactions.prepare(redactions, after.end, min(self.head().end, self._segments.size))
+
     def read(self, after: Head) -> Iterator[Entry]:
         verifier = verifier_after(after)
         head, offset, end = after, after.end, after.end
@@ -75,6 +80,7 @@ class FilesLog:
                     if entry.commit.redacts is not None:
                         self._finish_masks_of_the_dead()
                     end = offset + len(line) + 1
+                    self._redactions.follow((entry,))
                     yield entry
                 if reached(verifier, after, end) != head:
                     # Whoever went on until the head is reached would go on for ever.
@@ -206,6 +212,7 @@ class FilesLog:
         head = head_after(entries, expected)
         # Not synced: after a power cut it may be behind, never ahead of what the log holds.
         self._move_mark(head)
+        self._redactions.follow(entries)
         if masks:
             self._carry_out_masks()
         return head

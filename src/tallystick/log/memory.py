@@ -9,7 +9,7 @@ from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved
 from tallystick.log import Entry, Head, check_chained, head_after, verifier_after
 from tallystick.log.masks import masks_of
-from tallystick.log.redaction_index import RedactionIndex
+from tallystick.log.redaction_index import NEEDLE, RedactionIndex
 
 
 class MemoryLog:
@@ -18,7 +18,7 @@ class MemoryLog:
         self._lines: list[bytes] = []
         self._places: dict[int, int] = {}
         self._head = Head()
-        self._redactions = RedactionIndex(self._lines_between)
+        self._redactions = RedactionIndex(self._redactions_between)
 
     def head(self) -> Head:
         return self._head
@@ -44,6 +44,9 @@ class MemoryLog:
             self._lines[index] = chain.mask(self._lines[index], payload)
         return self._head
 
+    def prepare(self, redactions: Sequence[tuple[int, int]], after: Head) -> None:
+        self._redactions.prepare(redactions, after.end, self._head.end)
+
     def read(self, after: Head) -> Iterator[Entry]:
         verifier = verifier_after(after)
         start = bisect_left(self._offsets, after.end)
@@ -66,9 +69,10 @@ class MemoryLog:
     def close(self) -> None:
         pass
 
-    def _lines_between(self, start: int, end: int) -> list[tuple[int, bytes, bool]]:
+    def _redactions_between(self, start: int, end: int) -> list[tuple[bytes, bytes]]:
         places = range(bisect_left(self._offsets, start), bisect_left(self._offsets, end))
-        return [(self._offsets[place], self._lines[place], True) for place in places]
+        befores = [b"", *self._lines]
+        return [(befores[place], self._lines[place]) for place in places if NEEDLE in self._lines[place]]
 
     def _line(self, offset: int) -> bytes:
         return self._lines[self._index(offset)]

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from tallystick.commits import Commit, Verb, chain
+from tallystick.commits import REDACTIONS, Commit, Verb, chain
 from tallystick.commits.mask import Path, paths_of
 from tallystick.commits.payloads import EdgePayload, read_edge, read_extent, read_node, read_target
 from tallystick.errors import Corrupt, TallystickError
@@ -253,6 +253,8 @@ def _undo_edge_row(columns: Columns, handle: int, seq: int) -> None:
 def _add_row(columns: Columns, commit: Commit, offset: int, *, prev: int, entity: int) -> None:
     history = columns.history
     history.add(offset=offset, prev=prev, entity=entity, lamport=commit.lamport, commit_id=commit.commit_id)
+    if commit.operation in REDACTIONS:
+        history.redactions.append(history.count)
     if commit.nonce is not None:
         columns.nonces.add(commit.actor, commit.nonce, history.count)
     # Everything is changed by now. Where times cannot be read, nonces are kept for longer.

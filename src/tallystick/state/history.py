@@ -21,6 +21,8 @@ class History:
         """The commit before it on the same entity."""
         self.entity = array("I", (0,))
         """Handle of the node or edge, shifted left by one; the lowest bit is 1 for an edge."""
+        self.redactions = array("I")
+        """Those that are one, oldest first."""
         self.moves = 0
         """Grows with every step, forwards or back: who finds it unchanged has missed nothing."""
         self.lamports = Lamports()
@@ -39,6 +41,8 @@ class History:
         self.moves += 1
 
     def pop(self) -> None:
+        if self.redactions and self.redactions[-1] == self.count:
+            self.redactions.pop()
         self.lamports.pop(self.count)
         self.commit_ids.pop()
         self.offset.pop()

@@ -25,7 +25,7 @@ from tallystick.state.graph import Edges, Names, Nodes, link_all
 from tallystick.state.history import History, block_sizes
 from tallystick.state.nonces import Nonces
 
-FORMAT = 3
+FORMAT = 4
 """To be raised with every change of what follows."""
 
 _PAGE = 50_000
@@ -95,6 +95,7 @@ def _history_parts(history: History) -> list[bytes]:
         history.offset.tobytes(),
         history.prev.tobytes(),
         history.entity.tobytes(),
+        history.redactions.tobytes(),
         _pack((history.lamports.starts, history.lamports.seqs)),
         history.commit_ids.prefixes.tobytes(),
         b"".join(block.tobytes() for block in history.commit_ids.blocks),
@@ -225,6 +226,7 @@ def _load_history(reader: _Reader, history: History, count: int) -> None:
     history.offset = reader.column("Q", count + 1)
     history.prev = reader.column("I", count + 1)
     history.entity = reader.column("I", count + 1)
+    history.redactions.frombytes(reader.frame())
     history.lamports.starts, history.lamports.seqs = reader.unpack(tuple[list[int], list[int]])
     history.commit_ids.prefixes = reader.column("I", count + 1)
     sizes = block_sizes(count)

@@ -126,6 +126,14 @@ class State:
         """Where the line of each commit behind `after` begins; eight bytes each."""
         return self._columns.history.offset[after.count + 1 :]
 
+    def redactions(self) -> list[tuple[int, int]]:
+        """Where the line of each begins and ends."""
+        history = self._columns.history
+        return [
+            (history.offset[seq], self._head.end if seq == history.count else history.offset[seq + 1])
+            for seq in history.redactions
+        ]
+
     def resolve(self, as_of: str | int) -> int:
         """The sequence number that a lamport, a commit_id or an ISO time stands for: what `at` wants.
 
