@@ -107,7 +107,7 @@ class Partition:
         self._appended = appended
         self._log = log
         self._snapshots = snapshots
-        self._clock = clock
+        self.clock = clock
         self._limits = limits or Limits()
         self._broken = False
         self._observed = 0
@@ -391,7 +391,7 @@ class Partition:
 
     def _seal(self, draft: Draft, group: _Group) -> list[Entry]:
         head = self._state.head
-        timestamp = to_text(max(self._clock(), from_text(head.timestamp) if head.timestamp else 0))
+        timestamp = to_text(max(self.clock(), from_text(head.timestamp) if head.timestamp else 0))
         total = len(draft.operations)
         lamport, offset = max(head.lamport, self._observed), head.end
         prev, prev_record_hash = head.commit_id, head.record_hash

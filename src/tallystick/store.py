@@ -7,11 +7,13 @@ reason given.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from typing import NoReturn, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from functools import partial
+from typing import NoReturn, Protocol, TypeVar
 
 import msgspec
 
+from tallystick.clock import to_text
 from tallystick.commits import DELETIONS, REDACTIONS, Commit, Draft, Verb
 from tallystick.commits.payloads import name_of_edge
 from tallystick.errors import Denied, NotFound, TallystickError
@@ -22,12 +24,14 @@ from tallystick.policy.cache import Cache
 from tallystick.policy.gate import NO_FACTS, Authorization, DecisionPending, Gate, Question
 from tallystick.state.ontology import check
 from tallystick.state.read_filter import ReadFilter
+from tallystick.state.staleness import Citations, Stale, settle
 from tallystick.state.state import State
 from tallystick.tenants import Tenants
 
 T = TypeVar("T")
 _WATCH_SECONDS = 0.1
 _ERASING = DELETIONS | REDACTIONS
+_FILE_LOOKS_MAX = 3
 
 
 Look = Callable[[State, ReadFilter], T | Generator[None, None, T]]
@@ -39,6 +43,18 @@ May be called several times, so it has no side effects.
 """
 
 
+class CitedFiles(Protocol):
+    """What became of the files that facts cite."""
+
+    def changed(self, citations: Citations) -> tuple[str, ...] | None:
+        """Which of them are not as they were; None where that has to be looked up first. Quick."""
+        ...
+
+    async def look_up(self, wanted: Sequence[Citations]) -> Mapping[Citations, tuple[str, ...]]:
+        """The same, in bounded time; what could not be found out counts as unchanged."""
+        ...
+
+
 class Store:
     def __init__(
         self,
@@ -46,14 +62,19 @@ class Store:
         policy: Policy | Gate,
         written: Callable[[Principal, Receipt], Awaitable[None]] | None = None,
         erase: Callable[[str, Receipt], Awaitable[Sequence[str]]] | None = None,
+        files: CitedFiles | None = None,
+        noticed: Callable[[Principal, Mapping[str, Stale]], Awaitable[None]] | None = None,
     ) -> None:
         """`written` is called with what was written, by whatever tool, before its caller is answered: it must be
         quick where it has nothing to do, and not raise. `erase` removes the copies of what was redacted or deleted for
-        a tenant, and says which are left: a redaction is not answered before."""
+        a tenant, and says which are left: a redaction is not answered before. `noticed` is called with what a read
+        was warned of as stale; it must not raise."""
         self.tenants = open_partition if isinstance(open_partition, Tenants) else Tenants(open_partition)
         self._gate = policy if isinstance(policy, Gate) else Gate(policy, cache=Cache(seconds=0))
         self._written = written
         self._erase = erase
+        self._files = files
+        self._noticed = noticed
 
     async def read(
         self,
@@ -75,11 +96,17 @@ class Store:
         authorization = Authorization(self._gate, principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
             foreign = await self._foreign(partition, principal, action, resource) if is_entity else None
-            read_filter = None
+            read_filter: ReadFilter | None = None
+            looked_up: dict[Citations, tuple[str, ...]] = {}
+
+            def changed_files(citations: Citations) -> tuple[str, ...] | None:
+                found = looked_up.get(citations)
+                return self._changed_files(citations) if found is None else found
 
             def decided(state: State) -> object:
                 nonlocal read_filter
-                read_filter = _decide(authorization, state, foreign, principal, action, resource).read_filter
+                make = partial(ReadFilter, clock=partition.clock, changed_files=changed_files)
+                read_filter = _decide(authorization, state, foreign, principal, action, resource, make).read_filter
                 return look(state, read_filter)
 
             async def attempt() -> T:
@@ -93,7 +120,20 @@ class Store:
                 _raise_pending(authorization, read_filter)
                 return answer
 
-            return await authorization.through(attempt)
+            async def with_files() -> T:
+                """Files take a while: they are looked at in between, and the look is repeated."""
+                answer = await attempt()
+                for _ in range(_FILE_LOOKS_MAX):
+                    if self._files is None or read_filter is None or not read_filter.pending_files:
+                        break
+                    looked_up.update(await self._files.look_up(list(read_filter.pending_files)))
+                    answer = await attempt()
+                return answer
+
+            answer = await authorization.through(with_files)
+        if self._noticed is not None and read_filter is not None and read_filter.stale_found:
+            await self._noticed(principal, read_filter.stale_found)
+        return answer
 
     async def write(
         self,
@@ -104,21 +144,25 @@ class Store:
         resource: str | None = None,
         written_type: str | None = None,
         blindly: bool = False,
+        restoring: bool = False,
     ) -> Receipt:
         """Commit what `propose` drafts at the head, if the policy allows it there.
 
         Whatever else the draft would change is asked about too, and one denial refuses it whole. `written_type` is
         that of the resource, where it is known before the draft. A call shows something of its resource, if only by
-        its refusals, so it must be allowed to READ that too; `blindly` is for one that shows nothing.
+        its refusals, so it must be allowed to READ that too; `blindly` is for one that shows nothing. `restoring` is
+        for what was written once and is written again: who verified it, and when, stays.
         """
         authorization = Authorization(self._gate, principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
             foreign = await self._foreign(partition, principal, action, resource)
 
             def decided(state: State) -> Draft | Commit:
-                found = _decide(authorization, state, foreign, principal, action, resource, blindly=blindly)
+                make = partial(ReadFilter, clock=partition.clock, changed_files=self._changed_files)
+                found = _decide(authorization, state, foreign, principal, action, resource, make, blindly=blindly)
                 decision, read_filter = found.decision, found.read_filter
-                proposed = _checked(propose, state, authorization, read_filter)
+                now = partial(_now, partition, state)
+                proposed = _checked(propose, state, authorization, read_filter, now, restoring=restoring)
                 if isinstance(proposed, Commit):
                     return proposed
                 if decision.narrows:
@@ -211,6 +255,9 @@ class Store:
 
     # -- below
 
+    def _changed_files(self, citations: Citations) -> tuple[str, ...] | None:
+        return () if self._files is None else self._files.changed(citations)
+
     async def _readable(self, principal: Principal, entries: Sequence[Entry]) -> tuple[list[Entry], bool]:
         """With whether anything may be withheld."""
 
@@ -258,11 +305,25 @@ def _raise_pending(authorization: Authorization, read_filter: ReadFilter | None)
         raise DecisionPending([authorization.read_question(*each) for each in read_filter.pending])
 
 
-def _checked(propose: Propose, state: State, authorization: Authorization, read_filter: ReadFilter) -> Draft | Commit:
+def _now(partition: Partition, state: State) -> str:
+    """Never before the head, so that times follow the order of the log."""
+    return max(to_text(partition.clock()), state.head.timestamp)
+
+
+def _checked(
+    propose: Propose,
+    state: State,
+    authorization: Authorization,
+    read_filter: ReadFilter,
+    now: Callable[[], str],
+    *,
+    restoring: bool,
+) -> Draft | Commit:
     """What is proposed and keeps the rules; while a decision is pending it is neither proposed nor refused."""
     try:
         proposed = propose(state, read_filter)
         if isinstance(proposed, Draft):
+            proposed = settle(state, proposed, now, read_filter, restoring=restoring)
             check(state, proposed, read_filter)
     except Exception:
         _raise_pending(authorization, read_filter)
@@ -285,6 +346,7 @@ def _decide(
     principal: Principal,
     action: Action,
     resource: str | None,
+    make: Callable[..., ReadFilter],
     *,
     blindly: bool = False,
 ) -> _Found:
@@ -293,11 +355,11 @@ def _decide(
     try:
         decision = authorization.decide(facts)
         if not decision.narrows:
-            return _Found(decision, ReadFilter(state))
+            return _Found(decision, make(state))
         denial = None
     except Denied as error:
         denial = error
-    read_filter = ReadFilter(state, authorization.may_read)
+    read_filter = make(state, authorization.may_read)
     itself = not blindly and action in (Action.WRITE, Action.DELETE)
     if facts.owner is not None and resource is not None:
         shown = _is_shown(state, read_filter, resource, facts, itself=itself)

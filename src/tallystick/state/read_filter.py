@@ -1,7 +1,7 @@
 """The read filter: what one call may read of a state, for every vocabulary, search, walk and lineage.
 
 Who may not read an entity does not learn that it exists: not its id, not in a count, not by an edge that leads to it
-(L33). Who reads one that was recalled is warned of that.
+(L33). Who reads one that was recalled, or is stale, is warned of that.
 """
 
 from __future__ import annotations
@@ -10,6 +10,11 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
+from tallystick.clock import Clock, wall_clock
+from tallystick.state import staleness
+from tallystick.state.staleness import Citations, Stale
 from tallystick.state.trust import Trust
 
 if TYPE_CHECKING:
@@ -20,6 +25,17 @@ Owner = tuple[str, str]
 """Type and owner of an entity."""
 MayRead = Callable[[str, Owner | None], bool | None]
 """The policy's decision on an entity; None where it must be waited for."""
+ChangedFiles = Callable[[Citations], tuple[str, ...] | None]
+"""Which of these files are not as they were; None where it must be waited for."""
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A moment of the past that a call asks about."""
+
+    at: int
+    """After how many commits."""
+    milliseconds: int
+
 
 _PENDING_MAX = 1_000
 _PENDING_LEAST = 16
@@ -32,13 +48,27 @@ class ReadFilter:
     store has it decided and repeats the look, so an answer with something pending reaches nobody.
     """
 
-    def __init__(self, state: State, may_read: MayRead | None = None) -> None:
+    def __init__(
+        self,
+        state: State,
+        may_read: MayRead | None = None,
+        clock: Clock = wall_clock,
+        changed_files: ChangedFiles = lambda citations: (),
+    ) -> None:
         """`may_read` is None where everything may be read."""
         self._state = state
         self._may_read = may_read
         self.narrows = may_read is not None
         """False where everything may be read: then nothing need be asked or counted one by one."""
         self.pending: dict[tuple[str, Owner | None], None] = {}
+        self.pending_files: dict[Citations, None] = {}
+        """Files that were not looked at since they changed, if they did; nothing is said of them meanwhile."""
+        self.stale_found: dict[str, Stale] = {}
+        """What was warned of as stale, at the head."""
+        self.moment: Moment | None = None
+        """Set by a look into the past: what was stale then, it is warned of."""
+        self._clock = clock
+        self._changed_files = changed_files
 
     def allows(self, node_id: str) -> bool:
         """Judged by what the node is now, or was last."""
@@ -100,9 +130,61 @@ class ReadFilter:
         return found
 
     def warned(self, entity_id: str, document: dict[str, Any]) -> dict[str, Any]:
-        """The document with the recall that stands against the entity, if one does."""
+        """The document with the recall that stands against the entity, if one does, and why it is stale, if it is."""
         recall = self._trust.find(entity_id)
-        return document if recall is None else document | {"untrusted": {"recall": recall.id, "reason": recall.reason}}
+        if recall is not None:
+            document = document | {"untrusted": {"recall": recall.id, "reason": recall.reason}}
+        stale = self.stale(entity_id, _dated_edge(document))
+        return document if stale is None else document | {"stale": msgspec.to_builtins(stale)}
+
+    def stale(self, entity_id: str, edge_attrs: dict[str, Any] | None = None) -> Stale | None:
+        """Judged by this moment, or by `moment`. No index knows what edges say: of one its attributes are given."""
+        if edge_attrs is None and not self._dates_any:
+            return None
+        moment = self.moment
+        found = self._state.dated(entity_id, None if moment is None else moment.at) if self._dates_any else None
+        attrs = edge_attrs or (found.attrs if found is not None else {})
+        superseded = self._superseded(entity_id, found.successors) if found is not None else None
+        changed = self._changed(staleness.citations(attrs)) if moment is None else ()
+        now = self.now if moment is None else moment.milliseconds
+        stale = staleness.judge(attrs, now, superseded, changed)
+        if stale is not None and moment is None:
+            self.stale_found[entity_id] = stale
+        return stale
+
+    @cached_property
+    def now(self) -> int:
+        """One for the whole look."""
+        return self._clock()
+
+    def _superseded(self, entity_id: str, successors: Iterable[str]) -> tuple[str, str] | None:
+        """By the end of the chain that may be read and was not recalled, and since when by its first link."""
+        at = None if self.moment is None else self.moment.at
+        first = last = self._successor(successors)
+        if first is None or last is None:
+            return None
+        seen = {entity_id}
+        while last not in seen and len(seen) < staleness.CHAIN_MAX:
+            seen.add(last)
+            further = self._state.dated(last, at)
+            last = (self._successor(further.successors) if further is not None else None) or last
+        last = first if last == entity_id else last
+        return last, self._state.superseded_since(entity_id, first, at)
+
+    def _successor(self, candidates: Iterable[str]) -> str | None:
+        return next((each for each in candidates if self._trust.find(each) is None and self.allows(each)), None)
+
+    def _changed(self, citations: Citations) -> tuple[str, ...]:
+        if not citations:
+            return ()
+        changed = self._changed_files(citations)
+        if changed is None and len(self.pending_files) < _PENDING_MAX:
+            self.pending_files[citations] = None
+        return changed or ()
+
+    @cached_property
+    def _dates_any(self) -> bool:
+        return self._state.dates_any
 
     def untrusted(self, ids: Iterable[str]) -> list[str]:
         """Which of them were recalled: for answers that are lists of ids."""
@@ -111,3 +193,8 @@ class ReadFilter:
     @cached_property
     def _trust(self) -> Trust:
         return self._state.derived(Trust)
+
+
+def _dated_edge(document: dict[str, Any]) -> dict[str, Any] | None:
+    attrs = document.get("attrs") if "rel" in document else None
+    return attrs if isinstance(attrs, dict) and not staleness.NAMES.isdisjoint(attrs) else None

@@ -32,6 +32,7 @@ from tallystick.state import (
     redaction,
     search,
     snapshot,
+    staleness,
     walk,
 )
 from tallystick.state.columns import Columns, Lines
@@ -281,6 +282,22 @@ class State:
             found = redaction.plan_edge(self._columns, edge, None)
             if found:
                 yield self._edge_name(edge), found
+
+    @property
+    def dates_any(self) -> bool:
+        """Whether any living node has an attribute by which something may be stale."""
+        return staleness.concerns_any(self._columns)
+
+    def dated(self, entity_id: str, at: int | None = None) -> staleness.Dated | None:
+        """By what to judge whether an entity is stale; None for most."""
+        return staleness.find(self._columns, entity_id, at)
+
+    def superseded_since(self, entity_id: str, successor: str, at: int | None = None) -> str:
+        return staleness.superseded_since(self._columns, entity_id, successor, at)
+
+    def maybe_stale(self, now: int) -> list[str]:
+        """The ids of all that is past its time, superseded, or cites files; some of them are fresh all the same."""
+        return staleness.candidates(self._columns, now)
 
     def derived(self, kind: type[A]) -> A:
         """What this vocabulary makes of the graph; built at the first call, which reads all of its nodes."""

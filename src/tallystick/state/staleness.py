@@ -1,0 +1,349 @@
+"""Whether a fact still holds: four reserved attributes, in every vocabulary, and the rule that follows from them (X24).
+
+    stale_after   a time: past it the fact does not count as known any more
+    verified      {by, at}: who saw that it holds, and when; filled by the server where a write says true
+    supersedes    ids of the entities that this one takes the place of
+    cites         files that it rests on: paths, or {path, hash, at, …} once they are pinned
+
+Nothing here reads a clock or a file: the time is passed in, and so is what became of the files. What has none of
+these attributes costs a lookup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tallystick.clock import from_text, to_text
+from tallystick.commits import Draft, Operation, Verb
+from tallystick.commits.payloads import name_of_edge
+from tallystick.errors import InvalidArgument
+from tallystick.state import asof
+from tallystick.state.attributes import TEXT_MAX
+from tallystick.state.columns import Columns
+
+if TYPE_CHECKING:
+    from tallystick.state.read_filter import ReadFilter
+    from tallystick.state.state import State
+
+STALE_AFTER = "stale_after"
+VERIFIED = "verified"
+SUPERSEDES = "supersedes"
+CITES = "cites"
+NAMES = frozenset({STALE_AFTER, VERIFIED, SUPERSEDES, CITES})
+
+IDS_MAX = 100
+ID_CHARACTERS_MAX = 256
+FILES_MAX = 50
+PATH_CHARACTERS_MAX = 512
+CHAIN_MAX = 32
+"""How far a successor's successors are followed."""
+_VERSIONS_MAX = 50
+
+Attrs = Mapping[str, Any]
+
+
+class Citation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A file, and what it was when the fact was last known to hold."""
+
+    path: str
+    hash: str
+    """Its git blob."""
+    at: str
+    commit: str | None = None
+    """HEAD at that time: a repository that does not know it is another one."""
+    work_tree: str | None = None
+    """Where there was no commit yet: a hash of the place, by which to know it again."""
+
+
+Citations = tuple[Citation, ...]
+
+
+class Dated(msgspec.Struct, frozen=True):
+    """What is known of one entity, to be judged by the clock, by its files and by who asks."""
+
+    attrs: Attrs
+    successors: tuple[str, ...] = ()
+    """Nodes that say that they supersede it, newest first."""
+
+
+class Stale(msgspec.Struct, frozen=True, omit_defaults=True):
+    why: str
+    since: str
+    superseded_by: str | None = None
+    files: tuple[str, ...] = ()
+
+
+PAST = "past its time"
+SUPERSEDED = "superseded"
+CHANGED = "cited files changed"
+
+
+# -- the rule
+
+
+def judge(attrs: Attrs, now: int, superseded: tuple[str, str] | None, changed: tuple[str, ...]) -> Stale | None:
+    """`superseded`: by which entity, and since when; `changed`: those of the cited files that are not as they were."""
+    reasons: list[tuple[str, str]] = []
+    if superseded is not None:
+        reasons.append((SUPERSEDED, superseded[1]))
+    past = _past(attrs, now)
+    if past is not None:
+        reasons.append((PAST, past))
+    if changed:
+        reasons.append((CHANGED, min(each.at for each in citations(attrs) if each.path in changed)))
+    if not reasons:
+        return None
+    why = ", ".join(reason for reason, _ in reasons)
+    return Stale(why, min(since for _, since in reasons), superseded[0] if superseded else None, changed)
+
+
+def _past(attrs: Attrs, now: int) -> str | None:
+    """Since when. A verification later than that holds until another time is set."""
+    after = _milliseconds(attrs.get(STALE_AFTER))
+    if after is None or now <= after:
+        return None
+    verified = verified_at(attrs)
+    return None if verified is not None and verified > after else to_text(max(after, 0))
+
+
+def verified_at(attrs: Attrs) -> int | None:
+    said = attrs.get(VERIFIED)
+    return _milliseconds(said.get("at")) if isinstance(said, dict) else None
+
+
+def citations(attrs: Attrs) -> Citations:
+    """Those that are pinned, whatever else stands there."""
+    found = attrs.get(CITES)
+    pinned = (_citation(each) for each in found) if isinstance(found, list) else ()
+    return tuple(each for each in pinned if each is not None)
+
+
+def cited_paths(attrs: Attrs) -> list[str]:
+    """All of them, pinned or not."""
+    found = attrs.get(CITES)
+    paths = [each.get("path") if isinstance(each, dict) else each for each in found] if isinstance(found, list) else []
+    return [each for each in paths if isinstance(each, str)]
+
+
+def _citation(value: Any) -> Citation | None:
+    try:
+        found = msgspec.convert(value, Citation)
+    except msgspec.ValidationError:
+        return None
+    return found if _milliseconds(found.at) is not None else None
+
+
+def _milliseconds(value: Any) -> int | None:
+    """Whatever others than the tools have written, or a redaction left."""
+    try:
+        return from_text(value) if isinstance(value, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+# -- what the index knows
+
+
+def concerns_any(columns: Columns) -> bool:
+    """False where nothing has any of these: then there is nothing to judge."""
+    keys = columns.attributes.keys
+    return STALE_AFTER in keys or SUPERSEDES in keys or CITES in keys
+
+
+def find(columns: Columns, entity_id: str, at: int | None) -> Dated | None:
+    """None for what says nothing of it and is superseded by nothing. A node's document is read only if it does.
+
+    Of the past: what was so after `at` commits, except for successors that have been deleted or think otherwise by
+    now.
+    """
+    attrs = _attrs(columns, entity_id, at)
+    successors = tuple(_successors(columns, entity_id, at))
+    return Dated(attrs, successors) if attrs or successors else None
+
+
+def _attrs(columns: Columns, node_id: str, at: int | None) -> Attrs:
+    handle = columns.nodes.handles.get(node_id)
+    if handle is None:
+        return {}
+    if at is None and not any(handle in columns.attributes.find(key).present for key in (STALE_AFTER, CITES)):
+        return {}
+    found = asof.version(columns, handle, asof.clamped(columns, at))
+    return {} if found is None else found.attrs
+
+
+def _successors(columns: Columns, entity_id: str, at: int | None) -> Iterator[str]:
+    postings = columns.attributes.keys.get(SUPERSEDES)
+    if postings is None:
+        return
+    handles = postings.members(entity_id) if len(entity_id) <= TEXT_MAX else postings.long
+    newest_first = sorted(handles, key=columns.nodes.last.__getitem__, reverse=True)
+    for handle in newest_first:
+        node_id = columns.nodes.ids[handle]
+        exact = at is None and len(entity_id) <= TEXT_MAX
+        if node_id != entity_id and (exact or _names(columns, handle, entity_id, asof.clamped(columns, at))):
+            yield node_id
+
+
+def _names(columns: Columns, handle: int, entity_id: str, at: int) -> bool:
+    found = asof.version(columns, handle, at)
+    return found is not None and entity_id in superseded_by_it(found.attrs)
+
+
+def superseded_by_it(attrs: Attrs) -> list[str]:
+    said = attrs.get(SUPERSEDES)
+    return [each for each in (said if isinstance(said, list) else [said]) if isinstance(each, str)]
+
+
+def superseded_since(columns: Columns, entity_id: str, successor: str, at: int | None) -> str:
+    """When the successor first said so, without a break. Reads its versions, a few at most."""
+    handle = columns.nodes.handles[successor]
+    seq = columns.history.newest(columns.nodes.last[handle], asof.clamped(columns, at))
+    for _ in range(_VERSIONS_MAX):
+        before = columns.history.prev[seq]
+        if not before or not _names(columns, handle, entity_id, before):
+            break
+        seq = before
+    return columns.timestamp(seq)
+
+
+def candidates(columns: Columns, now: int) -> list[str]:
+    """All that may be stale at this time, once each: past their time, superseded, or citing files."""
+    attributes, ids = columns.attributes, columns.nodes.ids
+    found: dict[str, None] = {}
+    for value in attributes.find(SUPERSEDES).values:
+        if isinstance(value, str):
+            found[value] = None
+    for handle in attributes.find(SUPERSEDES).long:
+        version = asof.version(columns, handle, columns.history.count)
+        found.update(dict.fromkeys(superseded_by_it(version.attrs) if version is not None else ()))
+    times = attributes.find(STALE_AFTER)
+    for value in times.values:
+        after = _milliseconds(value)
+        if after is not None and after < now:
+            found.update((ids[handle], None) for handle in times.members(value))
+    found.update((ids[handle], None) for handle in attributes.find(CITES).present)
+    return list(found)
+
+
+# -- what may be written
+
+
+def settle(
+    state: State, draft: Draft, now: Callable[[], str], read_filter: ReadFilter, *, restoring: bool = False
+) -> Draft:
+    """The draft with what the server fills in. Raises InvalidArgument for what is none of these attributes' values.
+
+    What stays as it is was judged when it was written, or before these names were reserved. `restoring` is for what
+    was verified once, and is written again as it was.
+    """
+    if not any(_is_concerned(operation) for operation in draft.operations):
+        return draft
+    settled = tuple(
+        _settled(state, operation, draft.actor, now, read_filter, restoring) if _is_concerned(operation) else operation
+        for operation in draft.operations
+    )
+    return msgspec.structs.replace(draft, operations=settled)
+
+
+_UPSERTS = (Verb.UPSERT_NODE, Verb.UPSERT_EDGE)
+
+
+def _is_concerned(operation: Operation) -> bool:
+    attrs = operation.payload.get("attrs") if operation.verb in _UPSERTS else None
+    return isinstance(attrs, dict) and not NAMES.isdisjoint(attrs)
+
+
+def _settled(
+    state: State, operation: Operation, actor: str, now: Callable[[], str], read_filter: ReadFilter, restoring: bool
+) -> Operation:
+    attrs: dict[str, Any] = operation.payload["attrs"]
+    is_node = operation.verb is Verb.UPSERT_NODE
+    entity_id = operation.payload["id"] if is_node else name_of_edge(operation.payload)
+    before = _before(state, entity_id, read_filter) if is_node else _edge_before(state, entity_id, read_filter)
+    changed = {name: attrs[name] for name in NAMES & attrs.keys() if not _is_same(before, name, attrs[name])}
+    if not changed:
+        return operation
+    if changed.get(VERIFIED) is True:
+        changed[VERIFIED] = {"by": actor, "at": now()}
+    elif changed.get(VERIFIED) is not None and not restoring:
+        raise _refusal(VERIFIED, "must be true: who verified it and when is filled in", changed[VERIFIED])
+    for name, value in changed.items():
+        problem = None if value is None else _CHECKS[name](value)
+        if problem is not None:
+            raise _refusal(name, problem, value)
+    if entity_id in superseded_by_it(changed):
+        raise _refusal(SUPERSEDES, "must not name the entity itself", entity_id)
+    return msgspec.structs.replace(operation, payload={**operation.payload, "attrs": {**attrs, **changed}})
+
+
+def _before(state: State, node_id: str, read_filter: ReadFilter) -> Attrs:
+    found = state.node(node_id) if read_filter.allows(node_id) else None
+    return found.attrs if found is not None else {}
+
+
+def _edge_before(state: State, edge_id: str, read_filter: ReadFilter) -> Attrs:
+    found = state.edge_by_id(edge_id) if read_filter.allows_edge(edge_id) else None
+    return found.attrs if found is not None else {}
+
+
+def _is_same(before: Attrs, name: str, value: Any) -> bool:
+    return name in before and type(before[name]) is type(value) and bool(before[name] == value)
+
+
+def _refusal(name: str, problem: str, value: Any) -> InvalidArgument:
+    return InvalidArgument(
+        f"the reserved attribute '{name}' {problem}",
+        hint="stale_after, verified, supersedes and cites say whether a fact still holds; use another name",
+        details={"attribute": name, "given": str(value)[:100]},
+    )
+
+
+def _check_time(value: Any) -> str | None:
+    return None if _milliseconds(value) is not None else "must be an ISO 8601 time"
+
+
+def _check_verified(value: Any) -> str | None:
+    is_one = isinstance(value, dict) and value.keys() == {"by", "at"} and isinstance(value["by"], str)
+    return None if is_one and _milliseconds(value["at"]) is not None else "must be true, or {by, at} as it was"
+
+
+def _check_supersedes(value: Any) -> str | None:
+    is_list = isinstance(value, list) and len(value) <= IDS_MAX
+    if is_list and all(isinstance(each, str) and 0 < len(each) <= ID_CHARACTERS_MAX for each in value):
+        return None
+    return f"must be an array of at most {IDS_MAX} entity ids"
+
+
+def _check_cites(value: Any) -> str | None:
+    if not isinstance(value, list) or len(value) > FILES_MAX:
+        return f"must be an array of at most {FILES_MAX} files"
+    for each in value:
+        path = each if isinstance(each, str) else _path_of(each)
+        if path is None:
+            return "must hold paths, or {path, hash, at, …} as they were"
+        if not is_path(path):
+            return "must hold paths relative to the repository: no '..', no leading '/', no control characters"
+    return None
+
+
+def _path_of(value: Any) -> str | None:
+    found = _citation(value)
+    return None if found is None else found.path
+
+
+def is_path(text: str) -> bool:
+    """Of a file in the repository, as git spells it."""
+    if not 0 < len(text) <= PATH_CHARACTERS_MAX or not text.isprintable() or "\\" in text or text[1:2] == ":":
+        return False
+    return not any(part in ("", ".", "..") for part in text.split("/"))
+
+
+_CHECKS: dict[str, Callable[[Any], str | None]] = {
+    STALE_AFTER: _check_time,
+    VERIFIED: _check_verified,
+    SUPERSEDES: _check_supersedes,
+    CITES: _check_cites,
+}
