@@ -151,7 +151,7 @@ class Store:
         Whatever else the draft would change is asked about too, and one denial refuses it whole. `written_type` is
         that of the resource, where it is known before the draft. A call shows something of its resource, if only by
         its refusals, so it must be allowed to READ that too; `blindly` is for one that shows nothing. `restoring` is
-        for what was written once and is written again: who verified it, and when, stays.
+        for what was written once and is written again as it was: who verified it, and when, stays.
         """
         authorization = Authorization(self._gate, principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
@@ -323,7 +323,7 @@ def _checked(
     try:
         proposed = propose(state, read_filter)
         if isinstance(proposed, Draft):
-            proposed = settle(state, proposed, now, read_filter, restoring=restoring)
+            proposed = proposed if restoring else settle(state, proposed, now, read_filter)
             check(state, proposed, read_filter)
     except Exception:
         _raise_pending(authorization, read_filter)

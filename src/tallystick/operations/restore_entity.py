@@ -108,6 +108,10 @@ async def _write(context: OperationContext, store: Store, version: Commit, reaso
     operation = Operation(version.operation, version.document())
     draft = Draft((operation,), actor=context.principal.actor, tool=TOOL, reason=because)
     receipt = await store.write(
-        context.principal, Action.WRITE, lambda state, read_filter: draft, resource=entity_of(version)
+        context.principal,
+        Action.WRITE,
+        lambda state, read_filter: draft,
+        resource=entity_of(version),
+        restoring=True,
     )
     return receipt.commits[-1]

@@ -191,7 +191,7 @@ async def _write_window(
         except TallystickError as error:
             refused = number, error
             break
-        turn: Any = _Turn(number, store, turns[-1] if turns else None)
+        turn: Any = _Turn(number, store, turns[-1] if turns else None, restoring=operation_of is _operation_again)
         turns.append(turn)
         calls.append(turn.taken(call(turn)))
     for turn, outcome in zip(turns, await asyncio.gather(*calls), strict=True):
@@ -213,8 +213,9 @@ class _NotYet(TallystickError):
 class _Turn:
     """The store as one line sees it: nothing is written unless the line before it is, though all wait together."""
 
-    def __init__(self, number: int, store: Store, before: _Turn | None) -> None:
+    def __init__(self, number: int, store: Store, before: _Turn | None, *, restoring: bool) -> None:
         self.number = number
+        self._restoring = restoring
         self._store = store
         self._before = before
         self._written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -243,7 +244,7 @@ class _Turn:
 
         while True:
             try:
-                return await self._store.write(principal, action, in_turn, **where)
+                return await self._store.write(principal, action, in_turn, **where, restoring=self._restoring)
             except _NotYet:
                 # A policy may have been asked about that one for longer than about this one.
                 if self._before is None or not await self._before._written:

@@ -16,6 +16,7 @@ import msgspec
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.commits.canonical import INTEGER_MAX
 from tallystick.errors import Conflict, InvalidArgument
+from tallystick.state import staleness
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -137,8 +138,9 @@ def definition_id(kind: str, name: str) -> str:
 
 
 def check_properties(properties: Mapping[str, Any]) -> None:
+    """Of those that say whether a fact still holds, others see to the values: some of them are lists."""
     for key, value in properties.items():
-        if not _is_property(value):
+        if key not in staleness.NAMES and not _is_property(value):
             raise InvalidArgument(
                 f"property '{key[:100]}' must be a string, a finite number or a boolean, not {_kind_of(value)}",
                 hint="leave a property out instead of null; keep lists and objects in the content",

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from tallystick.clock import Clock, wall_clock
+from tallystick.clock import Clock, from_text, wall_clock
+from tallystick.errors import Corrupt
 from tallystick.state import staleness
-from tallystick.state.staleness import Citations, Stale
+from tallystick.state.staleness import Citations, Stale, milliseconds
 from tallystick.state.trust import Trust
 
 if TYPE_CHECKING:
@@ -27,14 +28,6 @@ MayRead = Callable[[str, Owner | None], bool | None]
 """The policy's decision on an entity; None where it must be waited for."""
 ChangedFiles = Callable[[Citations], tuple[str, ...] | None]
 """Which of these files are not as they were; None where it must be waited for."""
-
-
-class Moment(msgspec.Struct, frozen=True):
-    """A moment of the past that a call asks about."""
-
-    at: int
-    """After how many commits."""
-    milliseconds: int
 
 
 _PENDING_MAX = 1_000
@@ -65,7 +58,8 @@ class ReadFilter:
         """Files that were not looked at since they changed, if they did; nothing is said of them meanwhile."""
         self.stale_found: dict[str, Stale] = {}
         """What was warned of as stale, at the head."""
-        self.moment: Moment | None = None
+        self._as_of: str | int | None = None
+        self._at: int | None = None
         """Set by a look into the past: what was stale then, it is warned of."""
         self._clock = clock
         self._changed_files = changed_files
@@ -129,6 +123,12 @@ class ReadFilter:
                 break
         return found
 
+    def look_back(self, as_of: str | int) -> int:
+        """The sequence number that it stands for; from now on what was stale then is warned of. Raises
+        InvalidArgument with code UNKNOWN_AS_OF."""
+        self._as_of, self._at = as_of, self._state.resolve(as_of)
+        return self._at
+
     def warned(self, entity_id: str, document: dict[str, Any]) -> dict[str, Any]:
         """The document with the recall that stands against the entity, if one does, and why it is stale, if it is."""
         recall = self._trust.find(entity_id)
@@ -138,38 +138,47 @@ class ReadFilter:
         return document if stale is None else document | {"stale": msgspec.to_builtins(stale)}
 
     def stale(self, entity_id: str, edge_attrs: dict[str, Any] | None = None) -> Stale | None:
-        """Judged by this moment, or by `moment`. No index knows what edges say: of one its attributes are given."""
-        if edge_attrs is None and not self._dates_any:
+        """At the moment that is asked about. No index knows what edges say: of one its attributes are given."""
+        if edge_attrs is None and self._at is None and not self._dates_any:
             return None
-        moment = self.moment
-        found = self._state.dated(entity_id, None if moment is None else moment.at) if self._dates_any else None
+        try:
+            return self._judged(entity_id, edge_attrs)
+        except Corrupt:
+            # Of a successor, perhaps: this entity is served as before.
+            return None
+
+    def _judged(self, entity_id: str, edge_attrs: dict[str, Any] | None) -> Stale | None:
+        found = self._state.dated(entity_id, self._at)
         attrs = edge_attrs or (found.attrs if found is not None else {})
+        if not attrs and found is None:
+            return None
         superseded = self._superseded(entity_id, found.successors) if found is not None else None
-        changed = self._changed(staleness.citations(attrs)) if moment is None else ()
-        now = self.now if moment is None else moment.milliseconds
-        stale = staleness.judge(attrs, now, superseded, changed)
-        if stale is not None and moment is None:
+        changed = self._changed(staleness.citations(attrs)) if self._at is None else ()
+        stale = staleness.judge(attrs, self._now, superseded, changed)
+        if stale is not None and self._at is None:
             self.stale_found[entity_id] = stale
         return stale
 
     @cached_property
-    def now(self) -> int:
-        """One for the whole look."""
-        return self._clock()
+    def _now(self) -> int:
+        """One for the whole look; of a look into the past, that moment."""
+        if self._as_of is None or not self._at:
+            return self._clock() if self._as_of is None else 0
+        # A time may lie behind the last commit before it, and something may have run out in between.
+        return max(from_text(self._state.timestamp(self._at)), milliseconds(self._as_of) or 0)
 
     def _superseded(self, entity_id: str, successors: Iterable[str]) -> tuple[str, str] | None:
         """By the end of the chain that may be read and was not recalled, and since when by its first link."""
-        at = None if self.moment is None else self.moment.at
         first = last = self._successor(successors)
         if first is None or last is None:
             return None
         seen = {entity_id}
         while last not in seen and len(seen) < staleness.CHAIN_MAX:
             seen.add(last)
-            further = self._state.dated(last, at)
+            further = self._state.dated(last, self._at)
             last = (self._successor(further.successors) if further is not None else None) or last
         last = first if last == entity_id else last
-        return last, self._state.superseded_since(entity_id, first, at)
+        return last, self._state.superseded_since(entity_id, first, self._at)
 
     def _successor(self, candidates: Iterable[str]) -> str | None:
         return next((each for each in candidates if self._trust.find(each) is None and self.allows(each)), None)

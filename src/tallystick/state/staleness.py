@@ -102,7 +102,7 @@ def judge(attrs: Attrs, now: int, superseded: tuple[str, str] | None, changed: t
 
 def _past(attrs: Attrs, now: int) -> str | None:
     """Since when. A verification later than that holds until another time is set."""
-    after = _milliseconds(attrs.get(STALE_AFTER))
+    after = milliseconds(attrs.get(STALE_AFTER))
     if after is None or now <= after:
         return None
     verified = verified_at(attrs)
@@ -111,7 +111,7 @@ def _past(attrs: Attrs, now: int) -> str | None:
 
 def verified_at(attrs: Attrs) -> int | None:
     said = attrs.get(VERIFIED)
-    return _milliseconds(said.get("at")) if isinstance(said, dict) else None
+    return milliseconds(said.get("at")) if isinstance(said, dict) else None
 
 
 def citations(attrs: Attrs) -> Citations:
@@ -133,11 +133,11 @@ def _citation(value: Any) -> Citation | None:
         found = msgspec.convert(value, Citation)
     except msgspec.ValidationError:
         return None
-    return found if _milliseconds(found.at) is not None else None
+    return found if milliseconds(found.at) is not None else None
 
 
-def _milliseconds(value: Any) -> int | None:
-    """Whatever others than the tools have written, or a redaction left."""
+def milliseconds(value: Any) -> int | None:
+    """None for what is no time: others than the tools may have written it, or a redaction left it."""
     try:
         return from_text(value) if isinstance(value, str) else None
     except (ValueError, OverflowError):
@@ -221,7 +221,7 @@ def candidates(columns: Columns, now: int) -> list[str]:
         found.update(dict.fromkeys(superseded_by_it(version.attrs) if version is not None else ()))
     times = attributes.find(STALE_AFTER)
     for value in times.values:
-        after = _milliseconds(value)
+        after = milliseconds(value)
         if after is not None and after < now:
             found.update((ids[handle], None) for handle in times.members(value))
     found.update((ids[handle], None) for handle in attributes.find(CITES).present)
@@ -231,18 +231,15 @@ def candidates(columns: Columns, now: int) -> list[str]:
 # -- what may be written
 
 
-def settle(
-    state: State, draft: Draft, now: Callable[[], str], read_filter: ReadFilter, *, restoring: bool = False
-) -> Draft:
+def settle(state: State, draft: Draft, now: Callable[[], str], read_filter: ReadFilter) -> Draft:
     """The draft with what the server fills in. Raises InvalidArgument for what is none of these attributes' values.
 
-    What stays as it is was judged when it was written, or before these names were reserved. `restoring` is for what
-    was verified once, and is written again as it was.
+    What stays as it is was judged when it was written, or before these names were reserved.
     """
     if not any(_is_concerned(operation) for operation in draft.operations):
         return draft
     settled = tuple(
-        _settled(state, operation, draft.actor, now, read_filter, restoring) if _is_concerned(operation) else operation
+        _settled(state, operation, draft.actor, now, read_filter) if _is_concerned(operation) else operation
         for operation in draft.operations
     )
     return msgspec.structs.replace(draft, operations=settled)
@@ -257,7 +254,7 @@ def _is_concerned(operation: Operation) -> bool:
 
 
 def _settled(
-    state: State, operation: Operation, actor: str, now: Callable[[], str], read_filter: ReadFilter, restoring: bool
+    state: State, operation: Operation, actor: str, now: Callable[[], str], read_filter: ReadFilter
 ) -> Operation:
     attrs: dict[str, Any] = operation.payload["attrs"]
     is_node = operation.verb is Verb.UPSERT_NODE
@@ -268,10 +265,10 @@ def _settled(
         return operation
     if changed.get(VERIFIED) is True:
         changed[VERIFIED] = {"by": actor, "at": now()}
-    elif changed.get(VERIFIED) is not None and not restoring:
+    elif changed.get(VERIFIED) is not None:
         raise _refusal(VERIFIED, "must be true: who verified it and when is filled in", changed[VERIFIED])
     for name, value in changed.items():
-        problem = None if value is None else _CHECKS[name](value)
+        problem = None if value is None or name == VERIFIED else _CHECKS[name](value)
         if problem is not None:
             raise _refusal(name, problem, value)
     if entity_id in superseded_by_it(changed):
@@ -280,7 +277,7 @@ def _settled(
 
 
 def _before(state: State, node_id: str, read_filter: ReadFilter) -> Attrs:
-    found = state.node(node_id) if read_filter.allows(node_id) else None
+    found = state.node(node_id) if state.owner(node_id) is not None and read_filter.allows(node_id) else None
     return found.attrs if found is not None else {}
 
 
@@ -302,12 +299,7 @@ def _refusal(name: str, problem: str, value: Any) -> InvalidArgument:
 
 
 def _check_time(value: Any) -> str | None:
-    return None if _milliseconds(value) is not None else "must be an ISO 8601 time"
-
-
-def _check_verified(value: Any) -> str | None:
-    is_one = isinstance(value, dict) and value.keys() == {"by", "at"} and isinstance(value["by"], str)
-    return None if is_one and _milliseconds(value["at"]) is not None else "must be true, or {by, at} as it was"
+    return None if milliseconds(value) is not None else "must be an ISO 8601 time"
 
 
 def _check_supersedes(value: Any) -> str | None:
@@ -343,7 +335,6 @@ def is_path(text: str) -> bool:
 
 _CHECKS: dict[str, Callable[[Any], str | None]] = {
     STALE_AFTER: _check_time,
-    VERIFIED: _check_verified,
     SUPERSEDES: _check_supersedes,
     CITES: _check_cites,
 }

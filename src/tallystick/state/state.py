@@ -151,6 +151,10 @@ class State:
         found = asof.find_commit(self._columns, prefix)
         return None if found is None else found[1]
 
+    def timestamp(self, at: int) -> str:
+        """Of the commit with this sequence number. Reads a line."""
+        return self._columns.timestamp(at)
+
     # -- what is there
 
     def node(self, node_id: str, at: int | None = None) -> Node | None:

@@ -49,7 +49,7 @@ def _looked(
     state: State, entity_id: str, kind: str | None, asked: ReadArguments, read_filter: ReadFilter, bytes_max: int
 ) -> dict[str, Any]:
     started = time.perf_counter()
-    at = state.resolve(asked.as_of) if asked.as_of is not None else None
+    at = read_filter.look_back(asked.as_of) if asked.as_of is not None else None
     entity, provenance = _find(state, entity_id, kind, at, read_filter)
     answer: dict[str, Any] = {
         "entity": read_filter.warned(entity_id, only(asked.fields, entity)) if entity else None,

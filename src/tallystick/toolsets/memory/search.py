@@ -209,7 +209,7 @@ def _searched(state: State, sought: SearchQuery, asked: SearchArguments, read_fi
             conditions=sought.conditions,
             since=sought.since,
             until=sought.until,
-            at=_moment(state, asked),
+            at=_moment(state, asked, read_filter),
             offset=sought.offset,
             limit=sought.limit,
         ),
@@ -240,7 +240,7 @@ def _readable(state: State, query: Query, read_filter: ReadFilter) -> Generator[
 def _walked(
     state: State, sought: SearchQuery, asked: SearchArguments, read_filter: ReadFilter, *, hops_max: int
 ) -> Looked:
-    at = _moment(state, asked)
+    at = _moment(state, asked, read_filter)
     traversal = sought.traversal or Traversal()
     walked = yield from state.walk(_walk_of(sought, traversal, at, hops_max, read_filter))
     nodes, paths = yield from _narrowed(state, sought, at, walked)
@@ -257,9 +257,9 @@ def _walked(
     }
 
 
-def _moment(state: State, asked: SearchArguments) -> int:
+def _moment(state: State, asked: SearchArguments, read_filter: ReadFilter) -> int:
     """Pinned: others may write while a long search pauses, and the answer is of one moment."""
-    return state.count if asked.as_of is None else state.resolve(asked.as_of)
+    return state.count if asked.as_of is None else read_filter.look_back(asked.as_of)
 
 
 def _walk_of(sought: SearchQuery, traversal: Traversal, at: int, hops_max: int, read_filter: ReadFilter) -> Walk:

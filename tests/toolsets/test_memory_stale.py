@@ -1,0 +1,219 @@
+"""Facts that stopped being true: what is told of them, and what may be written of them (X24)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tallystick.commits import Draft, Operation, Verb
+from tallystick.policy import Action, Decision, Request
+from tallystick.state import trust
+from tests.toolsets.agent import NOON, Agent, working
+
+HOUR = 3_600_000
+PAST = "2025-01-04T13:00:00.000Z"
+"""An hour after the agents' clock begins."""
+
+
+def stale_of(agent: Agent, entity_id: str, **arguments: Any) -> Any:
+    return agent.read(entity_id, **arguments)["entity"].get("stale")
+
+
+def test_a_fact_past_its_time_is_marked_in_every_answer(agent: Agent) -> None:
+    agent.node("port", stale_after=PAST, value=8080)
+    agent.node("host", value="db1")
+    agent.edge("host", "listens_on", "port")
+    assert stale_of(agent, "port") is None
+    agent.now += 2 * HOUR
+    told = {"why": "past its time", "since": PAST}
+    assert stale_of(agent, "port") == told
+    assert "stale" not in agent.read("host")["entity"]
+    found = agent.search(type="note")["entities"]
+    assert {each["id"]: each.get("stale") for each in found} == {"port": told, "host": None}
+    assert agent.search(entity_id="host", traversal={})["entities"][0]["stale"] == told
+    assert agent.read("port", fields=["id"])["entity"] == {"id": "port", "stale": told}
+    assert agent.lineage("port")["entity"]["stale"] == told
+
+
+def test_a_verification_is_filled_in_and_holds_until_another_time_is_set(agent: Agent) -> None:
+    agent.node("port", stale_after=PAST)
+    agent.now += 2 * HOUR
+    agent.node("port", stale_after=PAST, verified=True)
+    verified = {"by": "agent_alpha", "at": "2025-01-04T14:00:00.000Z"}
+    assert agent.read("port")["entity"]["attrs"]["verified"] == verified
+    assert stale_of(agent, "port") is None
+    agent.now += 1000 * HOUR
+    assert stale_of(agent, "port") is None
+    agent.node("port", stale_after="2025-01-04T15:00:00Z", verified=verified)
+    assert stale_of(agent, "port") == {"why": "past its time", "since": "2025-01-04T15:00:00.000Z"}
+
+
+def test_nobody_says_who_verified_a_fact_or_when(agent: Agent) -> None:
+    agent.node("a", verified=True)
+    verified = agent.read("a")["entity"]["attrs"]["verified"]
+    for forged in ({"by": "boss", "at": PAST}, verified | {"by": "boss"}, "yes", 1, False, {}):
+        refused = agent.refusal(
+            "memory.write", op="UPSERT_NODE", node={"id": "a", "type": "note", "attrs": {"verified": forged}}
+        )
+        assert refused["error"] == "INVALID_ARGUMENT"
+        assert "'verified'" in refused["message"]
+    agent.node("a", verified=verified, text="as it was")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("stale_after", "soon"),
+        ("stale_after", 5),
+        ("stale_after", {"at": PAST}),
+        ("stale_after", "2025-13-01"),
+        ("supersedes", "b"),
+        ("supersedes", [1]),
+        ("supersedes", [""]),
+        ("supersedes", ["a"]),
+        ("supersedes", ["x" * 257]),
+        ("supersedes", [str(each) for each in range(101)]),
+        ("cites", "a.py"),
+        ("cites", ["../a.py"]),
+        ("cites", ["/etc/passwd"]),
+        ("cites", ["a\u202e.py"]),
+        ("cites", [{"path": "a.py"}]),
+        ("cites", [{"path": "../a.py", "hash": "0" * 40, "at": PAST}]),
+        ("cites", [{"path": "a.py", "hash": "0" * 40, "at": PAST, "more": 1}]),
+        ("cites", ["a.py"] * 51),
+    ],
+)
+def test_a_value_that_is_none_is_refused_in_nodes_and_edges(agent: Agent, name: str, value: Any) -> None:
+    agent.node("b")
+    for written in (
+        {"op": "UPSERT_NODE", "node": {"id": "a", "type": "note", "attrs": {name: value}}},
+        {"op": "UPSERT_EDGE", "edge": {"from": "b", "rel": "is", "to": "b", "id": "a", "attrs": {name: value}}},
+    ):
+        refused = agent.refusal("memory.write", **written)
+        assert refused["error"] == "INVALID_ARGUMENT"
+        assert f"'{name}'" in refused["message"]
+
+
+def test_what_was_written_before_these_names_were_reserved_can_be_written_again(agent: Agent) -> None:
+    attrs = {"verified": "yes", "stale_after": "next year", "supersedes": {"a": 1}, "cites": "Knuth"}
+    draft = Draft((Operation(Verb.UPSERT_NODE, {"id": "old", "type": "note", "attrs": attrs}),), actor="a", tool="t")
+    agent.run(agent.store.write(agent.principal, Action.WRITE, lambda state, read_filter: draft, restoring=True))
+    assert stale_of(agent, "old") is None
+    agent.node("old", **attrs, text="more")
+    assert agent.read("old")["entity"]["attrs"]["text"] == "more"
+
+
+def test_a_superseded_fact_leads_to_the_end_of_the_chain(agent: Agent) -> None:
+    for name in ("one", "two", "three"):
+        agent.node(name)
+    agent.now += HOUR
+    agent.node("two", supersedes=["one"])
+    agent.now += HOUR
+    agent.node("two", supersedes=["one"], text="again")
+    agent.node("three", supersedes=["two", "nowhere"])
+    since = {"one": "2025-01-04T13:00:00.000Z", "two": "2025-01-04T14:00:00.000Z"}
+    for name, when in since.items():
+        assert stale_of(agent, name) == {"why": "superseded", "since": when, "superseded_by": "three"}
+    assert stale_of(agent, "three") is None
+    agent.write(op="DELETE_NODE", node_id="three")
+    assert stale_of(agent, "one") == {"why": "superseded", "since": since["one"], "superseded_by": "two"}
+    assert stale_of(agent, "two") is None
+
+
+def test_facts_that_supersede_each_other_both_say_so(agent: Agent) -> None:
+    agent.node("a", supersedes=["b"])
+    agent.node("b", supersedes=["c"])
+    agent.node("c", supersedes=["a"])
+    agent.node("d", supersedes=["e"])
+    agent.node("e", supersedes=["d"])
+    assert stale_of(agent, "d")["superseded_by"] == "e"
+    assert stale_of(agent, "e")["superseded_by"] == "d"
+    assert {stale_of(agent, each)["superseded_by"] for each in "abc"} <= {*"abc"}
+
+
+def test_a_chain_is_followed_only_so_far(agent: Agent) -> None:
+    for number in range(100):
+        agent.node(f"v{number + 1}", supersedes=[f"v{number}"])
+    agent.node("v0")
+    assert stale_of(agent, "v0")["superseded_by"] == "v32"
+
+
+def test_a_long_id_is_superseded_like_a_short_one(agent: Agent) -> None:
+    long, other = "x" * 200, "x" * 201
+    agent.node(long)
+    agent.node(other)
+    agent.node("new", supersedes=[long])
+    assert stale_of(agent, long)["superseded_by"] == "new"
+    assert stale_of(agent, other) is None
+
+
+def test_what_supersedes_and_was_redacted_or_recalled_supersedes_nothing(agent: Agent) -> None:
+    agent.node("old")
+    agent.node("new", supersedes=["old"], text="x")
+    agent.write(op="REDACT_NODE", node_id="new", reason="r", redacted_fields=["attrs.text"])
+    assert stale_of(agent, "old")["superseded_by"] == "new"
+    agent.node("worse", supersedes=["old"])
+    draft = Draft(trust.recall("recall-1", "a bad writer", ["worse"], {}), actor="a", tool="recall")
+    agent.run(agent.store.write(agent.principal, Action.WRITE, lambda state, read_filter: draft))
+    assert stale_of(agent, "old")["superseded_by"] == "new"
+    agent.write(op="REDACT_NODE", node_id="new", reason="r")
+    assert stale_of(agent, "old") is None
+
+
+def test_the_past_is_judged_by_its_own_documents_and_time(agent: Agent) -> None:
+    written = agent.node("port", stale_after=PAST)
+    agent.now += 2 * HOUR
+    agent.node("port", stale_after=PAST, verified=True)
+    agent.node("new", supersedes=["port"])
+    agent.now += HOUR
+    assert stale_of(agent, "port")["why"] == "superseded"
+    assert stale_of(agent, "port", as_of=written["lamport"]) is None
+    assert stale_of(agent, "port", as_of="2025-01-04T13:30:00Z") == {"why": "past its time", "since": PAST}
+    assert stale_of(agent, "port", as_of=written["lamport"] + 1) is None
+    past = agent.search(type="note", as_of="2025-01-04T13:30:00Z")["entities"]
+    assert [each["stale"]["why"] for each in past] == ["past its time"]
+
+
+def test_the_past_is_judged_though_nothing_says_so_any_more(agent: Agent) -> None:
+    written = agent.node("port", stale_after="2025-01-01")
+    agent.node("port")
+    assert stale_of(agent, "port") is None
+    assert stale_of(agent, "port", as_of=written["lamport"])["why"] == "past its time"
+
+
+def test_an_edge_says_so_too(agent: Agent) -> None:
+    agent.node("a")
+    agent.edge("a", "is", "a", stale_after=PAST)
+    agent.now += 2 * HOUR
+    (edge,) = agent.read("a", include_edges=True)["edges"]
+    assert edge["stale"] == {"why": "past its time", "since": PAST}
+    assert stale_of(agent, edge["id"]) == edge["stale"]
+    agent.node("b", supersedes=[edge["id"]])
+    assert stale_of(agent, edge["id"])["superseded_by"] == "b"
+
+
+class HiddenPolicy:
+    """What begins with `hidden` may be written and not be read."""
+
+    def decide(self, request: Request) -> Decision:
+        hidden = request.action is Action.READ and (request.resource or "").startswith("hidden")
+        return Decision(not hidden, "", "1", cacheable=False, narrows=True)
+
+
+def test_a_successor_that_may_not_be_read_shows_nowhere() -> None:
+    with working(HiddenPolicy()) as agent:
+        agent.node("old")
+        agent.node("hidden", supersedes=["old"])
+        assert stale_of(agent, "old") is None
+        agent.node("open", supersedes=["old"])
+        agent.node("hidden2", supersedes=["open"])
+        assert stale_of(agent, "old")["superseded_by"] == "open"
+
+
+def test_times_before_all_times_and_after_them_do_no_harm(agent: Agent) -> None:
+    for number, text in enumerate(("0001-01-01", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00")):
+        agent.node(f"t{number}", stale_after=text)
+        agent.read(f"t{number}")
+    assert stale_of(agent, "t0") == {"why": "past its time", "since": "1970-01-01T00:00:00.000Z"}
+    assert agent.now == NOON
