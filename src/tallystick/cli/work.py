@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
+    from tallystick.store import Store
+    from tallystick.toolsets.work.context import Call
+
 _REFRESH_SECONDS = 1.0
 _DEPTH = 50
 
@@ -270,7 +273,7 @@ async def _glance(settings: Settings) -> None:
     from tallystick.toolsets.work.activity import watch as look
 
     async with app.opened(settings) as store:
-        console().print(_board(await look(_tool_context(settings), store, principal(settings))))
+        console().print(_board(await look(_call(settings, store))))
 
 
 async def _watch(settings: Settings) -> None:
@@ -281,24 +284,26 @@ async def _watch(settings: Settings) -> None:
     from tallystick import app
     from tallystick.toolsets.work.activity import watch as look
 
-    tool_context, enough = _tool_context(settings), asyncio.Event()
+    enough = asyncio.Event()
     async with app.opened(settings) as store:
+        call = _call(settings, store)
         with _keys(enough), Live(screen=True, auto_refresh=False) as live:
             while not enough.is_set():
-                live.update(_board(await look(tool_context, store, principal(settings))), refresh=True)
+                live.update(_board(await look(call)), refresh=True)
                 try:
                     await asyncio.wait_for(enough.wait(), _REFRESH_SECONDS)
                 except TimeoutError:
                     continue
 
 
-def _tool_context(settings: Settings) -> Any:
+def _call(settings: Settings, store: Store) -> Call:
     from tallystick import app
-    from tallystick.toolsets.work.context import ToolContext
+    from tallystick.toolsets.work.context import Call, ToolContext
     from tallystick.toolsets.work.settings import read_settings
 
     work = read_settings(base=settings.base, working=Path.cwd(), environ=os.environ)
-    return ToolContext(settings=work, claims=app.claims_of(settings))
+    tool_context = ToolContext(settings=work, claims=app.claims_of(settings))
+    return Call(tool_context, store, principal(settings), "work watch")
 
 
 @contextmanager

@@ -7,8 +7,7 @@ raises into MCP or HTTP answers.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 from pydantic import BaseModel
@@ -19,6 +18,7 @@ from tallystick.policy import Principal
 if TYPE_CHECKING:
     from tallystick.store import Store
 
+T = TypeVar("T")
 JsonObject = dict[str, Any]
 
 
@@ -58,17 +58,24 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_tool(
-    context: object, call: Any, takes: type[BaseModel], traits: str, title: str, words: str, output: dict[str, Any]
+    begin: Callable[[Store, Principal, str], T],
+    answer: Callable[[T, Any], Awaitable[Answer]],
+    takes: type[BaseModel],
+    traits: str,
+    title: str,
+    words: str,
+    output: dict[str, Any],
 ) -> Tool:
-    """Of a row in a toolset's table. `traits`: r reads only, d destroys, i may be repeated. The call bears the tool's
-    name, and gets the context first."""
+    """Of a row in a toolset's table. `traits`: r reads only, d destroys, i may be repeated. `answer` bears the tool's
+    name; what it gets first is what the toolset makes of a call: who makes it, and with what it is answered."""
+    name = answer.__name__
     return Tool(
-        name=call.__name__,
+        name=name,
         title=title,
         description=words,
         input=takes,
         output=output,
-        call=partial(call, context),
+        call=lambda store, principal, asked: answer(begin(store, principal, name), asked),
         reads_only="r" in traits,
         destructive="d" in traits,
         idempotent="i" in traits,

@@ -14,6 +14,7 @@ from tallystick.state.state import State
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.toolsets.work import answers
 from tallystick.toolsets.work.activity import watch
+from tallystick.toolsets.work.context import Call
 from tests.multi_tenant import bytes_of
 from tests.policy.gated_partition import AwaitedPolicy
 from tests.toolsets.work.agents import Links, WorkAgent, summaries, working
@@ -267,7 +268,7 @@ def test_who_looks_on_sees_what_may_be_read(agent: WorkAgent) -> None:
     plan = Plan(agent)
     with agent.as_("eve"):
         agent.call("graph_next", project="p", claim=True, scope=plan.ids["hers"])
-    told = bytes_of(agent.run(watch(agent.tool_context, agent.store, Principal(actor="ann"))))
+    told = bytes_of(agent.run(watch(Call(agent.tool_context, agent.store, Principal(actor="ann"), "watch"))))
     for word in plan.hidden():
         assert word not in told
     assert plan.ids["low"].encode() in told

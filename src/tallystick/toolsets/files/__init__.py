@@ -9,12 +9,13 @@ content. What else the store keeps there is out of reach (`paths` says what).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallystick.toolsets import COUNT, FLAG, TEXT, UNTRUSTED, Toolset, answer_schema, error_shape, make_tool
 from tallystick.toolsets.files import arguments, editing, plain_files, viewing
-from tallystick.toolsets.files.context import FILE_BYTES_MAX, ToolContext
+from tallystick.toolsets.files.context import FILE_BYTES_MAX, Call, ToolContext
 
 if TYPE_CHECKING:
     from tallystick.projections.content import Kind
@@ -38,12 +39,13 @@ def make_toolset(
     nor at what the store keeps for itself below the `base`.
     """
     tool_context = ToolContext(home, views, adopt, published, file_bytes_max, tuple(reserved), base)
+    begin = partial(Call, tool_context)
     return Toolset(
         name="files",
         summary="plain text files in the base directory, and the content files of typed memories, edited as text",
         faults="result",
         error_shape=error_shape,
-        tools=tuple(make_tool(tool_context, *row[:5], answer_schema(_ANSWERS, row[5])) for row in _TABLE),
+        tools=tuple(make_tool(begin, *row[:5], answer_schema(_ANSWERS, row[5])) for row in _TABLE),
     )
 
 

@@ -23,7 +23,7 @@ from tallystick.toolsets.files.reserved import Reserved
 
 if TYPE_CHECKING:
     from tallystick.projections.views import Views
-    from tallystick.store import Store
+    from tallystick.store import Look, Store
 
 T = TypeVar("T")
 
@@ -42,19 +42,6 @@ class ToolContext(msgspec.Struct, frozen=True):
     base: Path | None = None
     """The directory of all tenants."""
 
-    def home_of(self, principal: Principal) -> Path:
-        if self.home is None:
-            raise RuntimeError("this toolset was made without a home")
-        return self.home(principal.tenant)
-
-    def files_of(self, principal: Principal) -> SandboxedFiles:
-        """For one call."""
-        home = self.home_of(principal)
-        return SandboxedFiles(home, Reserved(home, self.reserved, self.base))
-
-    def contents_of(self, principal: Principal) -> Contents:
-        return Contents(self.home_of(principal))
-
     def check_size(self, text: str) -> bytes:
         """The bytes that will be written."""
         try:
@@ -68,21 +55,45 @@ class ToolContext(msgspec.Struct, frozen=True):
         return data
 
 
-async def located(tool_context: ToolContext, store: Store, principal: Principal, path: str) -> Place:
+class Call(msgspec.Struct, frozen=True):
+    """One call of a tool: with what it is answered, and who makes it."""
+
+    context: ToolContext
+    store: Store
+    principal: Principal
+    tool: str
+
+    async def read(self, action: Action, look: Look[T], *, resource: str | None = None) -> T:
+        return await self.store.read(self.principal, action, look, resource=resource)
+
+    def files(self) -> SandboxedFiles:
+        home = self._home()
+        return SandboxedFiles(home, Reserved(home, self.context.reserved, self.context.base))
+
+    def contents(self) -> Contents:
+        return Contents(self._home())
+
+    def _home(self) -> Path:
+        if self.context.home is None:
+            raise RuntimeError("this toolset was made without a home")
+        return self.context.home(self.principal.tenant)
+
+
+async def located(call: Call, path: str) -> Place:
     """The place, and whose content lies there if any does."""
     place = place_of(path)
     if place.rule != "content":
         return place
     # Opened first: the views of a tenant come with its partition.
-    async with store.tenants.using(principal.tenant):
-        views = tool_context.views(principal.tenant)
+    async with call.store.tenants.using(call.principal.tenant):
+        views = call.context.views(call.principal.tenant)
         entity = None if views is None else await asyncio.to_thread(views.entity_at, place.path)
     return msgspec.structs.replace(place, entity=entity)
 
 
-async def entities_at(tool_context: ToolContext, principal: Principal, paths: Sequence[str]) -> dict[str, Entity]:
+async def entities_at(call: Call, paths: Sequence[str]) -> dict[str, Entity]:
     """Path → whose content lies there, of those that the views know."""
-    views = tool_context.views(principal.tenant)
+    views = call.context.views(call.principal.tenant)
     if views is None or not paths:
         return {}
     found = await asyncio.to_thread(lambda: {path: views.entity_at(path) for path in paths})
@@ -101,18 +112,18 @@ def no_content(place: Place) -> NotFound:
     return NotFound(f"'{place.path}' is not the content of any memory", code="FILE_NOT_FOUND")
 
 
-async def check_shown(store: Store, principal: Principal, place: Place) -> None:
+async def check_shown(call: Call, place: Place) -> None:
     """The notes of a connection are for those who may read both its ends."""
     entity = place.entity
     if entity is None or entity[0] != "connections":
         return
-    if not await store.read(principal, Action.READ, lambda state, read_filter: may_read(state, read_filter, entity)):
+    if not await call.read(Action.READ, lambda state, read_filter: may_read(state, read_filter, entity)):
         raise no_content(place)
 
 
-async def check_current(tool_context: ToolContext, store: Store, principal: Principal, place: Place) -> None:
+async def check_current(call: Call, place: Place) -> None:
     """What is shown is what the state says: a file that views have not got to yet may hold what is gone."""
-    if place.rule == "plain" or tool_context.published is None:
+    if place.rule == "plain" or call.context.published is None:
         return
     entity = place.entity
 
@@ -122,24 +133,24 @@ async def check_current(tool_context: ToolContext, store: Store, principal: Prin
         kind, entity_id = entity
         return state.position, (state.owner(entity_id) if kind == "nodes" else state.edge_owner(entity_id)) is not None
 
-    async with store.tenants.using(principal.tenant) as partition:
+    async with call.store.tenants.using(call.principal.tenant) as partition:
         position, lives = await partition.look(look)
     if not lives:
         raise no_content(place)
-    if not await tool_context.published(principal.tenant, position):
+    if not await call.context.published(call.principal.tenant, position):
         raise TallystickError(
             f"'{place.path}' is not up to date yet", code="PROJECTION_BUSY", hint="try again, or read the memory itself"
         )
 
 
-async def decided(store: Store, principal: Principal, action: Action, place: Place) -> dict[str, Any]:
+async def decided(call: Call, action: Action, place: Place) -> dict[str, Any]:
     """Ask the gate. Plain files are not in the log, so there is nothing to commit.
 
     Returns the warning that goes with the content: that its memory was recalled, if it was.
     """
     entity = place.entity
     if entity is None:
-        await store.ask(principal, action, place.resource)
+        await call.store.ask(call.principal, action, place.resource)
         return {}
     # Whether a node may be READ is the question itself.
     is_settled = entity[0] == "nodes" and action is Action.READ
@@ -149,7 +160,7 @@ async def decided(store: Store, principal: Principal, action: Action, place: Pla
             raise no_content(place)
         return read_filter.warned(place.resource, {})
 
-    return await store.read(principal, action, look, resource=place.resource)
+    return await call.read(action, look, resource=place.resource)
 
 
 async def on_disk(work: Callable[[], T], doing: str) -> T:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tallystick.errors import InvalidArgument
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.toolsets import Answer
 from tallystick.toolsets.files.arguments import Insert, StrReplace
 from tallystick.toolsets.files.content_edits import rewrite
 from tallystick.toolsets.files.context import (
-    ToolContext,
+    Call,
     alone,
     around,
     check_shown,
@@ -26,9 +25,6 @@ from tallystick.toolsets.files.context import (
 )
 from tallystick.toolsets.files.paths import Place, check_plain
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
 _LINES_SHOWN = 20
 
 
@@ -40,12 +36,12 @@ class Edited(msgspec.Struct, frozen=True):
     """Lines that are new."""
 
 
-async def str_replace(tool_context: ToolContext, store: Store, principal: Principal, asked: StrReplace) -> Answer:
-    return await _edit(tool_context, store, principal, asked.path, "str_replace", lambda text: replaced(text, asked))
+async def str_replace(call: Call, asked: StrReplace) -> Answer:
+    return await _edit(call, asked.path, lambda text: replaced(text, asked))
 
 
-async def insert(tool_context: ToolContext, store: Store, principal: Principal, asked: Insert) -> Answer:
-    return await _edit(tool_context, store, principal, asked.path, "insert", lambda text: inserted(text, asked))
+async def insert(call: Call, asked: Insert) -> Answer:
+    return await _edit(call, asked.path, lambda text: inserted(text, asked))
 
 
 def replaced(text: str, asked: StrReplace) -> Edited:
@@ -87,61 +83,54 @@ def inserted(text: str, asked: Insert) -> Edited:
     return Edited("".join([*before, added, *after]), asked.insert_line + 1, added.count("\n"))
 
 
-async def _edit(
-    tool_context: ToolContext, store: Store, principal: Principal, path: str, tool: str, change: Callable[[str], Edited]
-) -> Answer:
-    place = await located(tool_context, store, principal, path)
+async def _edit(call: Call, path: str, change: Callable[[str], Edited]) -> Answer:
+    place = await located(call, path)
     if place.rule == "content":
-        edited = await _edit_content(tool_context, store, principal, place, tool, change)
+        edited = await _edit_content(call, place, change)
     else:
         check_plain(place, "edited")
         # An edit shows what is there, if only by its refusals.
         for action in (Action.WRITE, Action.READ):
-            await decided(store, principal, action, place)
-        edited = await on_disk(lambda: _edit_plain(tool_context, principal, place, change), "written")
+            await decided(call, action, place)
+        edited = await on_disk(lambda: _edit_plain(call, place, change), "written")
     return Answer(
         {"ok": True, "path": place.path, "line": edited.line, "lines": len(lines_of(edited.text))},
         text=f"{place.path}:\n{around(edited.text, edited.line, edited.count)}"[:4000],
     )
 
 
-def _edit_plain(
-    tool_context: ToolContext, principal: Principal, place: Place, change: Callable[[str], Edited]
-) -> Edited:
-    files = tool_context.files_of(principal)
+def _edit_plain(call: Call, place: Place, change: Callable[[str], Edited]) -> Edited:
+    files = call.files()
     with alone(files.root):
-        edited = change(read_text(files, place, tool_context.file_bytes_max))
-        files.write(place.parts, tool_context.check_size(edited.text), sync=True, sync_name=True)
+        edited = change(read_text(files, place, call.context.file_bytes_max))
+        files.write(place.parts, call.context.check_size(edited.text), sync=True, sync_name=True)
     return edited
 
 
 async def _edit_content(
-    tool_context: ToolContext,
-    store: Store,
-    principal: Principal,
+    call: Call,
     place: Place,
-    tool: str,
     change: Callable[[str], Edited],
 ) -> Edited:
     """Not through the file: the new content is committed, and the view follows."""
     if place.entity is None:
         raise no_content(place)
-    await check_shown(store, principal, place)
+    await check_shown(call, place)
     kind, entity_id = place.entity
-    if tool_context.adopt is not None:
-        await tool_context.adopt(principal.tenant, kind, entity_id)
+    if call.context.adopt is not None:
+        await call.context.adopt(call.principal.tenant, kind, entity_id)
     made: list[Edited] = []
 
     def changed(text: str) -> str:
         edited = change(text)
-        tool_context.check_size(edited.text)
+        call.context.check_size(edited.text)
         made[:] = [edited]
         return edited.text
 
-    contents = tool_context.contents_of(principal)
-    position = await rewrite(store, principal, contents, kind, entity_id, changed, tool=tool)
-    if position is not None and tool_context.published is not None:
-        await tool_context.published(principal.tenant, position)
+    contents = call.contents()
+    position = await rewrite(call.store, call.principal, contents, kind, entity_id, changed, tool=call.tool)
+    if position is not None and call.context.published is not None:
+        await call.context.published(call.principal.tenant, position)
     return made[0]
 
 

@@ -5,30 +5,26 @@ from __future__ import annotations
 import stat
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tallystick.errors import Conflict
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.projections.content import check_text
 from tallystick.projections.sandboxed_files import Parts, SandboxedFiles
 from tallystick.toolsets import Answer
 from tallystick.toolsets.files.arguments import Create, Delete, Rename
-from tallystick.toolsets.files.context import ToolContext, alone, decided, lines_of, on_disk
+from tallystick.toolsets.files.context import Call, alone, decided, lines_of, on_disk
 from tallystick.toolsets.files.paths import Place, check_not_own, check_plain, place_of
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
 _ATTEMPTS = 10
 
 
-async def create(tool_context: ToolContext, store: Store, principal: Principal, asked: Create) -> Answer:
+async def create(call: Call, asked: Create) -> Answer:
     place = place_of(asked.path)
     check_plain(place, "created")
-    data = tool_context.check_size(asked.file_text)
+    data = call.context.check_size(asked.file_text)
     check_text(data)
-    await decided(store, principal, Action.WRITE, place)
-    files = tool_context.files_of(principal)
+    await decided(call, Action.WRITE, place)
+    files = call.files()
 
     def write() -> None:
         with alone(files.root):
@@ -40,27 +36,27 @@ async def create(tool_context: ToolContext, store: Store, principal: Principal, 
     )
 
 
-async def delete(tool_context: ToolContext, store: Store, principal: Principal, asked: Delete) -> Answer:
+async def delete(call: Call, asked: Delete) -> Answer:
     place = place_of(asked.path)
     check_plain(place, "deleted")
-    files = tool_context.files_of(principal)
+    files = call.files()
 
     async def ask(below: list[Parts]) -> None:
-        await _ask(store, principal, Action.DELETE, place, below)
+        await _ask(call, Action.DELETE, place, below)
 
     await _with_all_below(files, place, ask, lambda: files.remove(place.parts), "deleted")
     return Answer({"ok": True, "path": place.path}, text=f"deleted {place.path}")
 
 
-async def rename(tool_context: ToolContext, store: Store, principal: Principal, asked: Rename) -> Answer:
+async def rename(call: Call, asked: Rename) -> Answer:
     source, target = place_of(asked.old_path), place_of(asked.new_path)
     check_plain(source, "renamed")
     check_plain(target, "created")
-    files = tool_context.files_of(principal)
+    files = call.files()
 
     async def ask(below: list[Parts]) -> None:
-        await _ask(store, principal, Action.DELETE, source, below)
-        await _ask(store, principal, Action.WRITE, target, below)
+        await _ask(call, Action.DELETE, source, below)
+        await _ask(call, Action.WRITE, target, below)
 
     await _with_all_below(files, source, ask, lambda: files.rename(source.parts, target.parts), "renamed")
     return Answer({"ok": True, "path": target.path}, text=f"renamed {source.path} to {target.path}")
@@ -69,9 +65,9 @@ async def rename(tool_context: ToolContext, store: Store, principal: Principal, 
 # -- a directory is everything in it
 
 
-async def _ask(store: Store, principal: Principal, action: Action, place: Place, below: list[Parts]) -> None:
+async def _ask(call: Call, action: Action, place: Place, below: list[Parts]) -> None:
     also = [(action, Place((*place.parts, *parts), "plain").resource) for parts in below]
-    await store.ask(principal, action, place.resource, also=also)
+    await call.store.ask(call.principal, action, place.resource, also=also)
 
 
 async def _with_all_below(

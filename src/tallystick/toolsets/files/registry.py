@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import orjson
 
 from tallystick.errors import InvalidArgument
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.projections.sandboxed_files import Parts
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
+from tallystick.toolsets.files.context import Call
 
 REGISTRY: Parts = ("_system", "registry.json")
 Entities = dict[str, dict[str, Any]]
@@ -27,13 +25,13 @@ class _Registry(msgspec.Struct):
     connections: Entities
 
 
-async def filtered(store: Store, principal: Principal, text: str) -> tuple[str, list[str]]:
+async def filtered(call: Call, text: str) -> tuple[str, list[str]]:
     """What may be read of it, and the ids in it that were recalled. As it is where neither can be."""
 
     def needs(state: State, read_filter: ReadFilter) -> tuple[bool, bool]:
         return read_filter.narrows, bool(state.derived(Trust).recalls())
 
-    narrows, recalls = await store.read(principal, Action.READ, needs)
+    narrows, recalls = await call.read(Action.READ, needs)
     if not narrows and not recalls:
         return text, []
     nodes, connections = await asyncio.to_thread(_parsed, text)
@@ -44,7 +42,7 @@ async def filtered(store: Store, principal: Principal, text: str) -> tuple[str, 
         joined = [name for name, each in connections.items() if each["from"] in seen and each["to"] in seen]
         return list(seen), joined, read_filter.untrusted((*seen, *joined))
 
-    seen, joined, untrusted = await store.read(principal, Action.READ, look)
+    seen, joined, untrusted = await call.read(Action.READ, look)
     if len(seen) < len(nodes) or len(joined) < len(connections):
         kept = {each: nodes[each] for each in seen}, {each: connections[each] for each in joined}
         text = await asyncio.to_thread(_written, *kept)

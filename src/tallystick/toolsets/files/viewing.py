@@ -5,17 +5,17 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tallystick.errors import InvalidArgument, NotFound
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.projections.sandboxed_files import Parts, SandboxedFiles
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.files.arguments import View
 from tallystick.toolsets.files.context import (
-    ToolContext,
+    Call,
     check_current,
     check_shown,
     decided,
@@ -31,9 +31,6 @@ from tallystick.toolsets.files.context import (
 from tallystick.toolsets.files.paths import Place, is_own
 from tallystick.toolsets.files.registry import REGISTRY, filtered, named_in
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
 PAGE_BYTES_MAX = 48 << 10
 ENTRIES_MAX = 400
 VIEWED_BYTES_MAX = 100 << 20
@@ -43,26 +40,26 @@ _CONTENT_SHOWN = ("connections", "nodes")
 _MARKS = {"directory": "/", "file": ""}
 
 
-async def view(tool_context: ToolContext, store: Store, principal: Principal, asked: View) -> Answer:
-    place = await located(tool_context, store, principal, asked.path)
+async def view(call: Call, asked: View) -> Answer:
+    place = await located(call, asked.path)
     if place.rule == "content" and place.entity is None:
         # Nobody could say whether this principal may read it.
         raise no_content(place)
-    await check_shown(store, principal, place)
-    warning = await decided(store, principal, Action.READ, place)
-    files = tool_context.files_of(principal)
+    await check_shown(call, place)
+    warning = await decided(call, Action.READ, place)
+    files = call.files()
     found = await on_disk(lambda: files.find(place.parts), "read")
     if found is not None and stat.S_ISDIR(found.st_mode):
         if asked.view_range is not None:
             raise InvalidArgument(f"'{place.path}' is a directory: view_range is for files")
-        return await _directory(tool_context, store, principal, place)
+        return await _directory(call, place)
     if found is None and not place.parts:
         return _listing(place, [])
-    await check_current(tool_context, store, principal, place)
+    await check_current(call, place)
     text = await on_disk(lambda: read_text(files, place, VIEWED_BYTES_MAX), "read")
     if place.parts != REGISTRY:
         return _file(place, text, asked.view_range, warning)
-    text, untrusted = await filtered(store, principal, text)
+    text, untrusted = await filtered(call, text)
     answer = _file(place, text, asked.view_range, {})
     if shown := named_in(answer.data["content"], untrusted):
         answer.data["untrusted"] = shown
@@ -118,15 +115,15 @@ def _fitting(lines: list[str]) -> list[str]:
     return lines
 
 
-async def _directory(tool_context: ToolContext, store: Store, principal: Principal, place: Place) -> Answer:
+async def _directory(call: Call, place: Place) -> Answer:
     """What may be read of it. A content is its memory's, a plain file is asked about by its path."""
-    files = tool_context.files_of(principal)
-    narrows = await store.read(principal, Action.READ, lambda state, read_filter: read_filter.narrows)
+    files = call.files()
+    narrows = await call.read(Action.READ, lambda state, read_filter: read_filter.narrows)
     # Where something may be withheld, all are looked through: how many there are on a page is not known before.
     most = None if narrows else ENTRIES_MAX + 1
     listed = await on_disk(lambda: list(islice(_below(files, place.parts, _DEPTH), most)), "read")
     contents = [entry["path"] for entry in listed if _is_content(entry)]
-    owners = await entities_at(tool_context, principal, contents)
+    owners = await entities_at(call, contents)
 
     def look(state: State, read_filter: ReadFilter) -> list[dict[str, Any]]:
         def allows(entry: dict[str, Any]) -> bool:
@@ -138,7 +135,7 @@ async def _directory(tool_context: ToolContext, store: Store, principal: Princip
         shown = read_filter.first(listed, allows, ENTRIES_MAX + 1)
         return [read_filter.warned(owners.get(entry["path"], ("nodes", ""))[1], entry) for entry in shown]
 
-    entries = await store.read(principal, Action.READ, look)
+    entries = await call.read(Action.READ, look)
     return _listing(place, entries[:ENTRIES_MAX], truncated=len(entries) > ENTRIES_MAX)
 
 

@@ -6,6 +6,7 @@ other toolsets carry along, `stale` which of it is out of date, `reverify` what 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tallystick.toolsets import Toolset, make_tool
 from tallystick.toolsets.envelope import OUTPUT, error_shape
 from tallystick.toolsets.knowledge.arguments import ChangelogArguments, ManageArguments, QueryArguments
 from tallystick.toolsets.knowledge.changelog import manage_changelog
-from tallystick.toolsets.knowledge.context import TaskMaker, ToolContext
+from tallystick.toolsets.knowledge.context import Call, TaskMaker, ToolContext
 from tallystick.toolsets.knowledge.freshness import Repository
 from tallystick.toolsets.knowledge.manage import manage_graph
 from tallystick.toolsets.knowledge.query import query_graph
@@ -46,12 +47,13 @@ def make_tool_context(
 
 def make_toolset(tool_context: ToolContext | None = None) -> Toolset:
     tool_context = tool_context or make_tool_context()
+    begin = partial(Call, tool_context)
     return Toolset(
         name="knowledge",
         summary="what to know before touching files: knowledge tied to glob patterns, with its history",
         faults="result",
         error_shape=error_shape,
-        tools=tuple(make_tool(tool_context, *row, OUTPUT) for row in _TABLE),
+        tools=tuple(make_tool(begin, *row, OUTPUT) for row in _TABLE),
     )
 
 

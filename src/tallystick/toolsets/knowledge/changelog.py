@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
 
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.knowledge import CHANGELOG
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.read_filter import ReadFilter
@@ -15,27 +14,21 @@ from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import clamped, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, entry_of
 from tallystick.toolsets.knowledge.arguments import PAGE_DEFAULT, ChangelogArguments, check_changelog
-from tallystick.toolsets.knowledge.context import Operations, ToolContext, put
+from tallystick.toolsets.knowledge.context import Call, Operations, put
 from tallystick.toolsets.knowledge.lookup import get_entity
 from tallystick.toolsets.knowledge.query import OFFSET_MAX
 from tallystick.toolsets.knowledge.task_reference import get_task
 from tallystick.toolsets.truncation import cut_short, room_for, within_budget
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
-TOOL = "manage_changelog"
 FIELDS = ("parentType", "parentId", "taskId", "summary", "createdAt")
 
 
-async def manage_changelog(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: ChangelogArguments
-) -> Answer:
+async def manage_changelog(call: Call, asked: ChangelogArguments) -> Answer:
     check_changelog(asked)
-    return await (_append if asked.operation == "append" else _search)(tool_context, store, principal, asked)
+    return await (_append if asked.operation == "append" else _search)(call, asked)
 
 
-async def _append(tool_context: ToolContext, store: Store, principal: Principal, asked: ChangelogArguments) -> Answer:
+async def _append(call: Call, asked: ChangelogArguments) -> Answer:
     entry_id, parent_id = uuid.uuid4().hex, asked.parentId or ""
 
     def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
@@ -44,22 +37,22 @@ async def _append(tool_context: ToolContext, store: Store, principal: Principal,
         values = (
             asked.parentType,
             parent_id,
-            get_task(tool_context, state, read_filter, asked.taskId or ""),
+            get_task(call.context, state, read_filter, asked.taskId or ""),
             (asked.summary or "").strip(),
         )
-        attrs = dict(zip(FIELDS, (*values, tool_context.now(state)), strict=True))
+        attrs = dict(zip(FIELDS, (*values, call.context.now(state)), strict=True))
         operations.append(put(entry_id, CHANGELOG, attrs))
         return {"id": entry_id, **attrs}
 
-    entry = await tool_context.write(store, principal, TOOL, draw, resource=parent_id, task=lambda: asked.taskId)
+    entry = await call.write(draw, resource=parent_id, task=lambda: asked.taskId)
     return succeeded({"entry": entry}, "Changelog entry appended")
 
 
-async def _search(tool_context: ToolContext, store: Store, principal: Principal, asked: ChangelogArguments) -> Answer:
+async def _search(call: Call, asked: ChangelogArguments) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> JsonObject:
-        return _page(state, read_filter, asked, room_for(principal, ANSWER_BYTES_MAX))
+        return _page(state, read_filter, asked, room_for(call.principal, ANSWER_BYTES_MAX))
 
-    return succeeded(await tool_context.read(store, principal, Action.SEARCH, look, resource=asked.parentId))
+    return succeeded(await call.read(Action.SEARCH, look, resource=asked.parentId))
 
 
 def _page(state: State, read_filter: ReadFilter, asked: ChangelogArguments, bytes_max: int) -> JsonObject:

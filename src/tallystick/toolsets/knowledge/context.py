@@ -51,9 +51,28 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
         """Never before the head, so that times follow the order of the log."""
         return max(to_text(self.clock()), state.head.timestamp)
 
-    async def read(
-        self, store: Store, principal: Principal, action: Action, look: Look[T], *, resource: str | None = None
-    ) -> T:
+    async def pin(self, patterns: Sequence[str], *, instead_of: Pin | None = None) -> Pin | None:
+        at = to_text(self.clock())
+        return await asyncio.to_thread(self.repository.pin, patterns, at, instead_of=instead_of)
+
+    async def compare(self, pins: Pins) -> Mapping[str, dict[str, Any]]:
+        found = await asyncio.to_thread(self.repository.compare, pins) if pins else {}
+        return {atom_id: describe(found[atom_id], pin) for atom_id, (_, pin) in pins.items() if atom_id in found}
+
+    async def freshness(self, pins: Pins, *, bytes_max: int = FRESHNESS_BYTES_MAX) -> Mapping[str, dict[str, Any]]:
+        """What an answer says of each atom whose pin could be compared."""
+        return compact_freshness(await self.compare(pins), bytes_max)
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of a tool: with what it is answered, and who makes it."""
+
+    context: ToolContext
+    store: Store
+    principal: Principal
+    tool: str
+
+    async def read(self, action: Action, look: Look[T], *, resource: str | None = None) -> T:
         """What `look` finds of what the principal may read."""
 
         def prepared(state: State, read_filter: ReadFilter) -> T | Breathing[T]:
@@ -63,13 +82,10 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
                 state.derived(derived)
             return look(state, read_filter)
 
-        return await store.read(principal, action, prepared, resource=resource)
+        return await self.store.read(self.principal, action, prepared, resource=resource)
 
     async def write(
         self,
-        store: Store,
-        principal: Principal,
-        tool: str,
         draw: Callable[[State, Operations, ReadFilter], T],
         *,
         action: Action = Action.WRITE,
@@ -87,20 +103,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
             job = task()
             return Drawn(answer, operations, job and (find_uuid(job) or job))
 
-        answer, _ = await write_drawn(store, principal, tool, drawn, action=action, resource=resource)
+        answer, _ = await write_drawn(self.store, self.principal, self.tool, drawn, action=action, resource=resource)
         return answer
-
-    async def pin(self, patterns: Sequence[str], *, instead_of: Pin | None = None) -> Pin | None:
-        at = to_text(self.clock())
-        return await asyncio.to_thread(self.repository.pin, patterns, at, instead_of=instead_of)
-
-    async def compare(self, pins: Pins) -> Mapping[str, dict[str, Any]]:
-        found = await asyncio.to_thread(self.repository.compare, pins) if pins else {}
-        return {atom_id: describe(found[atom_id], pin) for atom_id, (_, pin) in pins.items() if atom_id in found}
-
-    async def freshness(self, pins: Pins, *, bytes_max: int = FRESHNESS_BYTES_MAX) -> Mapping[str, dict[str, Any]]:
-        """What an answer says of each atom whose pin could be compared."""
-        return compact_freshness(await self.compare(pins), bytes_max)
 
 
 def compact_freshness(

@@ -7,12 +7,11 @@ what the new values refer to. Of two who change the same version one gets CONFLI
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tallystick.errors import InvalidArgument
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.conditions import is_same
 from tallystick.state.knowledge import ATOM
 from tallystick.state.knowledge.catalogue import Knowledge, Parent
@@ -24,7 +23,7 @@ from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, check_version, succeeded, violated
 from tallystick.toolsets.knowledge.answers import entity_of, listed, text
 from tallystick.toolsets.knowledge.arguments import ManageArguments, check_manage, knowledge_problems, related
-from tallystick.toolsets.knowledge.context import Operations, ToolContext, deletion, put
+from tallystick.toolsets.knowledge.context import Call, Operations, ToolContext, deletion, put
 from tallystick.toolsets.knowledge.freshness import Pin, read_pin
 from tallystick.toolsets.knowledge.lookup import (
     TYPES,
@@ -35,32 +34,27 @@ from tallystick.toolsets.knowledge.lookup import (
 )
 from tallystick.toolsets.knowledge.task_reference import get_task, task_of_creation
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
-TOOL = "manage_graph"
-
-
-async def manage_graph(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+async def manage_graph(call: Call, asked: ManageArguments) -> Answer:
     check_manage(asked)
-    return await _OPERATIONS[asked.operation](tool_context, store, principal, asked)
+    return await _OPERATIONS[asked.operation](call, asked)
 
 
 # -- create
 
 
-async def _create(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+async def _create(call: Call, asked: ManageArguments) -> Answer:
     entity_id = uuid.uuid4().hex
     patterns = _patterns(asked) or []
-    pin = await _pin(tool_context, asked, patterns) if asked.entityType == "atom" else None
+    pin = await _pin(call.context, asked, patterns) if asked.entityType == "atom" else None
     task = asked.createdByTaskId
 
     def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
         nonlocal task
         check_unused(state, [entity_id])
-        now = tool_context.now(state)
+        now = call.context.now(state)
         project = get_project(state, read_filter, asked.projectId or "")
-        task = task_of_creation(tool_context, state, read_filter, principal, project, asked.createdByTaskId)
+        task = task_of_creation(call.context, state, read_filter, call.principal, project, asked.createdByTaskId)
         attrs: JsonObject = {
             "projectId": project,
             "name": (asked.name or "").strip(),
@@ -81,7 +75,7 @@ async def _create(tool_context: ToolContext, store: Store, principal: Principal,
             attrs["relatedMolecules"] = related(asked.relatedMolecules or [], "moleculeId")
         return _put(state, operations, read_filter, asked, entity_id, attrs)
 
-    entity = await tool_context.write(store, principal, TOOL, draw, resource=entity_id, task=lambda: task)
+    entity = await call.write(draw, resource=entity_id, task=lambda: task)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} created", exempt=True)
 
 
@@ -140,18 +134,18 @@ def _pinned(pin: Pin | None) -> JsonObject:
 # -- update
 
 
-async def _update(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+async def _update(call: Call, asked: ManageArguments) -> Answer:
     entity_id = asked.id or ""
     pin = None
-    if asked.entityType == "atom" and (asked.pin or (tool_context.pin_knowledge and asked.pin is None)):
-        pin = await _pin(tool_context, asked, *await _pinned_at_head(store, principal, asked))
+    if asked.entityType == "atom" and (asked.pin or (call.context.pin_knowledge and asked.pin is None)):
+        pin = await _pin(call.context, asked, *await _pinned_at_head(call, asked))
 
     def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
         before = _checked(state, read_filter, asked)
         project = str(before.get("projectId"))
         _check_project(state, read_filter, asked, project)
-        task = get_task(tool_context, state, read_filter, asked.lastTaskId) if asked.lastTaskId is not None else None
-        now = tool_context.now(state)
+        task = get_task(call.context, state, read_filter, asked.lastTaskId) if asked.lastTaskId is not None else None
+        now = call.context.now(state)
         attrs = before | _changes(state, read_filter, asked, before, project, now, task) | _pinned(pin)
         attrs |= {"lastTaskId": task} if task else {}
         if asked.pin is False:
@@ -161,11 +155,11 @@ async def _update(tool_context: ToolContext, store: Store, principal: Principal,
         attrs |= {"version": version_of(attrs) + 1, "updatedAt": now}
         return _put(state, operations, read_filter, asked, entity_id, attrs)
 
-    entity = await tool_context.write(store, principal, TOOL, draw, resource=entity_id, task=lambda: asked.lastTaskId)
+    entity = await call.write(draw, resource=entity_id, task=lambda: asked.lastTaskId)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} updated", exempt=True)
 
 
-async def _pinned_at_head(store: Store, principal: Principal, asked: ManageArguments) -> tuple[list[str], Pin | None]:
+async def _pinned_at_head(call: Call, asked: ManageArguments) -> tuple[list[str], Pin | None]:
     """Its patterns, and its pin. Who changes them meanwhile changes the version too, and this update is refused."""
 
     def look(state: State, read_filter: ReadFilter) -> JsonObject:
@@ -175,7 +169,7 @@ async def _pinned_at_head(store: Store, principal: Principal, asked: ManageArgum
     given = _patterns(asked)
     if given is not None and asked.pin:
         return given, None
-    attrs = await store.read(principal, Action.READ, look, resource=asked.id)
+    attrs = await call.store.read(call.principal, Action.READ, look, resource=asked.id)
     return listed(attrs, "paths") if given is None else given, read_pin(attrs)
 
 
@@ -230,11 +224,11 @@ def _knowledge(asked: ManageArguments, before: str, now: str, task: str | None) 
 # -- delete
 
 
-async def _delete(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageArguments) -> Answer:
+async def _delete(call: Call, asked: ManageArguments) -> Answer:
     def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
         attrs = _checked(state, read_filter, asked)
         task = (
-            get_task(tool_context, state, read_filter, asked.lastTaskId)
+            get_task(call.context, state, read_filter, asked.lastTaskId)
             if asked.lastTaskId is not None
             else attrs.get("lastTaskId")
         )
@@ -246,14 +240,12 @@ async def _delete(tool_context: ToolContext, store: Store, principal: Principal,
             data["deletedAtoms"] = len(read_filter.readable(members))
         elif asked.entityType == "molecule":
             for atom_id in members:
-                _orphan(state, operations, atom_id, tool_context.now(state), task)
+                _orphan(state, operations, atom_id, call.context.now(state), task)
             data["orphanedAtoms"] = len(read_filter.readable(members))
         operations += deletion(state, gone)
         return data
 
-    data = await tool_context.write(
-        store, principal, TOOL, draw, action=Action.DELETE, resource=asked.id, task=lambda: asked.lastTaskId
-    )
+    data = await call.write(draw, action=Action.DELETE, resource=asked.id, task=lambda: asked.lastTaskId)
     return succeeded(data, f"{asked.entityType.capitalize()} deleted")
 
 

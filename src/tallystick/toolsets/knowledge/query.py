@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state import Breathing, Node
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
 from tallystick.state.read_filter import ReadFilter
@@ -22,23 +21,20 @@ from tallystick.toolsets.knowledge.answers import (
     text,
 )
 from tallystick.toolsets.knowledge.arguments import INLINE_DEFAULT, PAGE_DEFAULT, QueryArguments, check_query
-from tallystick.toolsets.knowledge.context import Pins, ToolContext, compact_freshness
+from tallystick.toolsets.knowledge.context import Call, Pins, compact_freshness
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity, get_project
 from tallystick.toolsets.knowledge.path_context import Context, add_freshness, context
 from tallystick.toolsets.knowledge.reverify import add_work
 from tallystick.toolsets.truncation import cut_short, room_for, size_of, within_budget
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
 OFFSET_MAX = 1 << 53
 _BREATH = 50
 
 
-async def query_graph(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+async def query_graph(call: Call, asked: QueryArguments) -> Answer:
     check_query(asked)
-    return await _OPERATIONS[asked.operation](tool_context, store, principal, asked)
+    return await _OPERATIONS[asked.operation](call, asked)
 
 
 def _inline(asked: QueryArguments) -> int:
@@ -46,20 +42,18 @@ def _inline(asked: QueryArguments) -> int:
     return 0 if asked.includeChangelog is False else clamped(asked.changelogLimit, INLINE_DEFAULT, least=0)
 
 
-async def _freshness(
-    tool_context: ToolContext, store: Store, principal: Principal, pins: Pins
-) -> Mapping[str, JsonObject]:
-    found = await tool_context.compare(pins)
-    if tool_context.stale_makes_work:
+async def _freshness(call: Call, pins: Pins) -> Mapping[str, JsonObject]:
+    found = await call.context.compare(pins)
+    if call.context.stale_makes_work:
         stale = [{"id": atom_id, **said} for atom_id, said in found.items() if said["fresh"] is False]
-        await add_work(tool_context, store, principal, stale, tool="query_graph")
+        await add_work(call.context, call.store, call.principal, stale, tool="query_graph")
     return compact_freshness(found)
 
 
 # -- get
 
 
-async def _get(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+async def _get(call: Call, asked: QueryArguments) -> Answer:
     entity_id = asked.id or ""
 
     def look(state: State, read_filter: ReadFilter) -> Context:
@@ -67,8 +61,8 @@ async def _get(tool_context: ToolContext, store: Store, principal: Principal, as
         describe = _molecule if asked.entityType == "molecule" else _atom
         return describe(state, read_filter, node, asked)
 
-    found: Context = await tool_context.read(store, principal, Action.READ, look, resource=entity_id)
-    fresh = await _freshness(tool_context, store, principal, found.pins)
+    found: Context = await call.read(Action.READ, look, resource=entity_id)
+    fresh = await _freshness(call, found.pins)
     for atom in [found.data["atom"]] if "atom" in found.data else found.data["atoms"]:
         atom |= fresh.get(atom["id"], {})
     return succeeded(found.data, exempt=True)
@@ -135,11 +129,11 @@ def _note_pin(node: Node, pins: Pins) -> None:
 # -- search
 
 
-async def _search(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+async def _search(call: Call, asked: QueryArguments) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> Breathing[JsonObject]:
-        return _found(state, asked, read_filter, room_for(principal, ANSWER_BYTES_MAX))
+        return _found(state, asked, read_filter, room_for(call.principal, ANSWER_BYTES_MAX))
 
-    found: JsonObject = await tool_context.read(store, principal, Action.SEARCH, look)
+    found: JsonObject = await call.read(Action.SEARCH, look)
     return succeeded(found)
 
 
@@ -214,13 +208,13 @@ def _listed(
 # -- context
 
 
-async def _context(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+async def _context(call: Call, asked: QueryArguments) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> Breathing[Context]:
         project = get_project(state, read_filter, asked.projectId or "")
         return context(state, project, asked.paths or [], read_filter, changelog=_inline(asked))
 
-    found: Context = await tool_context.read(store, principal, Action.READ, look)
-    fresh = await _freshness(tool_context, store, principal, found.pins)
+    found: Context = await call.read(Action.READ, look)
+    fresh = await _freshness(call, found.pins)
     add_freshness(found, fresh)
     return succeeded(found.data)
 

@@ -25,6 +25,7 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.context import ToolContext
 from tallystick.toolsets.knowledge.stale import repin
+from tallystick.toolsets.work.context import Call
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -106,9 +107,8 @@ async def _add(
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> int:
         return sum(_draw(builder, node_id, atom) for node_id, atom in zip(ids, wanted, strict=True))
 
-    added, _ = await tool_context.work.write(
-        store, principal, tool, draw, reason="files changed since this knowledge was pinned"
-    )
+    call = Call(tool_context.work, store, principal, tool)
+    added, _ = await call.write(draw, reason="files changed since this knowledge was pinned")
     return added
 
 

@@ -18,7 +18,7 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.answers import listed, text
-from tallystick.toolsets.knowledge.context import Operations, Pins, ToolContext, put
+from tallystick.toolsets.knowledge.context import Call, Operations, Pins, ToolContext, put
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity
 
@@ -37,7 +37,8 @@ async def find_stale(
     def look(state: State, read_filter: ReadFilter) -> Breathing[tuple[list[JsonObject], Pins]]:
         return _pinned(state, read_filter, project_id)
 
-    found: tuple[list[JsonObject], Pins] = await tool_context.read(store, principal, Action.SEARCH, look)
+    call = Call(tool_context, store, principal, "knowledge_stale")
+    found: tuple[list[JsonObject], Pins] = await call.read(Action.SEARCH, look)
     atoms, pins = found
     fresh = await tool_context.compare(pins)
     checked = [atom | fresh.get(str(atom["id"]), {}) for atom in atoms]
@@ -69,7 +70,7 @@ async def repin(tool_context: ToolContext, store: Store, principal: Principal, a
             put(atom_id, ATOM, attrs | {"pin": msgspec.to_builtins(pin), "updatedAt": tool_context.now(state)})
         )
 
-    await tool_context.write(store, principal, tool, draw, resource=atom_id)
+    await Call(tool_context, store, principal, tool).write(draw, resource=atom_id)
     return True
 
 

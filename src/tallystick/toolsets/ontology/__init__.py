@@ -7,11 +7,12 @@ files beside the store, so the toolset is made: `make_toolset(None, None)` is fo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tallystick.toolsets import COUNT, FLAG, OBJECT, TEXT, UNTRUSTED, Toolset, answer_schema, error_shape, make_tool
 from tallystick.toolsets.ontology import arguments, connections, definitions, nodes, queries
-from tallystick.toolsets.ontology.context import CONTENT_BYTES_MAX, Adopt, Published, ToolContext
+from tallystick.toolsets.ontology.context import CONTENT_BYTES_MAX, Adopt, Call, Published, ToolContext
 
 if TYPE_CHECKING:
     from tallystick.projections.content import Contents
@@ -29,13 +30,14 @@ def make_toolset(
     """`contents` and `text` by tenant. For those who look at the files, `published` is awaited after each write
     and `adopt` before a content is read or replaced."""
     tool_context = ToolContext(contents, text, published, adopt, content_bytes_max)
+    begin = partial(Call, tool_context)
     return Toolset(
         name="ontology",
         summary="typed memories and connections under an ontology that you define, with content that people can"
         " open as files",
         faults="result",
         error_shape=error_shape,
-        tools=tuple(make_tool(tool_context, *row[:5], answer_schema(_ANSWERS, row[5])) for row in _TABLE),
+        tools=tuple(make_tool(begin, *row[:5], answer_schema(_ANSWERS, row[5])) for row in _TABLE),
     )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tallystick.commits import Operation, Verb
 from tallystick.errors import InvalidArgument
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.projections.content import Prepared
 from tallystick.state import Edge
 from tallystick.state.ontology import check_connection, check_properties
@@ -18,8 +18,8 @@ from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import CreateConnection, DeleteConnection, GetConnection, UpdateConnection
 from tallystick.toolsets.ontology.context import (
     DEFAULT_FORMAT,
+    Call,
     Outdated,
-    ToolContext,
     Writing,
     check_free,
     check_size,
@@ -30,18 +30,13 @@ from tallystick.toolsets.ontology.context import (
     repeated,
 )
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
 _STEPS = 100
 
 
-async def create_connection(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: CreateConnection
-) -> Answer:
+async def create_connection(call: Call, asked: CreateConnection) -> Answer:
     if asked.format is not None and asked.content is None:
         raise InvalidArgument("format is given without content")
-    writing = Writing(tool_context, store, principal, "create_connection", written_type=asked.type)
+    writing = Writing(call, written_type=asked.type)
     attrs = asked.properties or {}
 
     def judge(state: State, read_filter: ReadFilter) -> None:
@@ -67,14 +62,14 @@ async def create_connection(
     return await repeated(attempt)
 
 
-async def get_connection(tool_context: ToolContext, store: Store, principal: Principal, asked: GetConnection) -> Answer:
+async def get_connection(call: Call, asked: GetConnection) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> tuple[Edge, str, dict[str, Any]]:
         edge = lookup.get_connection(state, read_filter, asked.connection_id)
         return edge, _created(state, edge), read_filter.warned(edge.id, {})
 
     if asked.include_content:
-        await tool_context.adopt_edit(principal, "connections", asked.connection_id)
-    edge, created, warning = await store.read(principal, Action.READ, look, resource=asked.connection_id)
+        await call.adopt_edit("connections", asked.connection_id)
+    edge, created, warning = await call.read(Action.READ, look, resource=asked.connection_id)
     answer = {
         "id": edge.id,
         "type": edge.rel,
@@ -87,16 +82,14 @@ async def get_connection(tool_context: ToolContext, store: Store, principal: Pri
         **warning,
     }
     if asked.include_content:
-        answer |= await _content_of(tool_context, principal, edge)
+        answer |= await _content_of(call, edge)
     return Answer(answer, exempt=True)
 
 
-async def update_connection(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: UpdateConnection
-) -> Answer:
+async def update_connection(call: Call, asked: UpdateConnection) -> Answer:
     if asked.properties is None and asked.content is None and asked.format is None:
         raise InvalidArgument("nothing to update: give properties, content or format")
-    writing = Writing(tool_context, store, principal, "update_connection")
+    writing = Writing(call)
 
     def judge(state: State, read_filter: ReadFilter) -> Edge:
         edge = lookup.get_connection(state, read_filter, asked.connection_id)
@@ -107,7 +100,7 @@ async def update_connection(
         return edge
 
     if asked.content is not None:
-        await tool_context.adopt_edit(principal, "connections", asked.connection_id)
+        await call.adopt_edit("connections", asked.connection_id)
 
     async def attempt() -> Answer:
         seen: Edge = await writing.look(judge, asked.connection_id)
@@ -119,29 +112,27 @@ async def update_connection(
             return (_written(name, edge.attrs | (asked.properties or {}), _content_after(edge, asked, prepared)),)
 
         await writing.commit(propose, asked.connection_id, prepared)
-        return done("update_connection")
+        return done(call)
 
     return await repeated(attempt)
 
 
-async def delete_connection(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: DeleteConnection
-) -> Answer:
-    writing = Writing(tool_context, store, principal, "delete_connection", Action.DELETE)
+async def delete_connection(call: Call, asked: DeleteConnection) -> Answer:
+    writing = Writing(call, Action.DELETE)
 
     def propose(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
         edge = lookup.get_connection(state, read_filter, asked.connection_id)
         return (Operation(Verb.DELETE_EDGE, state.edge_name(edge.id) or {}),)
 
-    await tool_context.adopt_edit(principal, "connections", asked.connection_id)
+    await call.adopt_edit("connections", asked.connection_id)
     await writing.commit(propose, asked.connection_id)
-    return done("delete_connection")
+    return done(call)
 
 
 async def _prepared(writing: Writing, connection_id: str, content: str | None, format: str) -> Prepared | None:
     if content is None:
         return None
-    data = await decoded(writing.tool_context, content, "utf-8")
+    data = await decoded(writing.call, content, "utf-8")
     return await writing.prepare("connections", connection_id, format, "utf-8", data)
 
 
@@ -155,10 +146,10 @@ def _content_after(edge: Edge, asked: UpdateConnection, prepared: Prepared | Non
     return {**edge.content, "format": asked.format}
 
 
-async def _content_of(tool_context: ToolContext, principal: Principal, edge: Edge) -> dict[str, Any]:
+async def _content_of(call: Call, edge: Edge) -> dict[str, Any]:
     if edge.content is None:
         return {"content": None, "content_format": None}
-    data = await asyncio.to_thread(tool_context.contents_of(principal).read, edge.content)
+    data = await asyncio.to_thread(call.contents().read, edge.content)
     return {"content": await encoded(data, "utf-8"), "content_format": _format_of(edge)}
 
 

@@ -7,7 +7,7 @@ import binascii
 import secrets
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -23,8 +23,9 @@ from tallystick.state.state import State
 from tallystick.toolsets import Answer
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.store import Look, Store
 
+T = TypeVar("T")
 CONTENT_BYTES_MAX = 100_000_000
 PROPERTIES_BYTES_MAX = 1 << 20
 ENCODINGS = ("utf-8", "base64")
@@ -55,19 +56,31 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Awaited before a content is read, replaced or deleted: what a person wrote into its file comes first."""
     content_bytes_max: int = CONTENT_BYTES_MAX
 
-    async def adopt_edit(self, principal: Principal, kind: Kind, entity_id: str) -> None:
-        if self.adopt is not None:
-            await self.adopt(principal.tenant, kind, entity_id)
 
-    def contents_of(self, principal: Principal) -> Contents:
-        if self.contents is None:
+class Call(msgspec.Struct, frozen=True):
+    """One call of a tool: with what it is answered, and who makes it."""
+
+    context: ToolContext
+    store: Store
+    principal: Principal
+    tool: str
+
+    async def read(self, action: Action, look: Look[T], *, resource: str | None = None, is_entity: bool = True) -> T:
+        return await self.store.read(self.principal, action, look, resource=resource, is_entity=is_entity)
+
+    async def adopt_edit(self, kind: Kind, entity_id: str) -> None:
+        if self.context.adopt is not None:
+            await self.context.adopt(self.principal.tenant, kind, entity_id)
+
+    def contents(self) -> Contents:
+        if self.context.contents is None:
             raise RuntimeError("this toolset was made without a place for contents")
-        return self.contents(principal.tenant)
+        return self.context.contents(self.principal.tenant)
 
-    def text_of(self, principal: Principal) -> TextIndex:
-        if self.text is None:
+    def text(self) -> TextIndex:
+        if self.context.text is None:
             raise RuntimeError("this toolset was made without a text index")
-        return self.text(principal.tenant)
+        return self.context.text(self.principal.tenant)
 
 
 # -- writing
@@ -80,23 +93,20 @@ class Outdated(Exception):
 class Writing(msgspec.Struct, frozen=True):
     """One tool call that writes."""
 
-    tool_context: ToolContext
-    store: Store
-    principal: Principal
-    tool: str
+    call: Call
     action: Action = Action.WRITE
     written_type: str | None = None
     """Of what it makes."""
 
     async def look(self, judge: Callable[[State, ReadFilter], Any], resource: str) -> Any:
         """Judge before anything is prepared on disk, by the right to write: a refusal must cost nothing."""
-        return await self.store.read(
-            self.principal, self.action, judge, resource=resource, written_type=self.written_type
+        call = self.call
+        return await call.store.read(
+            call.principal, self.action, judge, resource=resource, written_type=self.written_type
         )
 
     async def prepare(self, kind: Kind, entity_id: str, format: str, encoding: str, data: bytes) -> Prepared:
-        contents = self.tool_context.contents_of(self.principal)
-        return await asyncio.to_thread(contents.prepare, kind, entity_id, format, encoding, data)
+        return await asyncio.to_thread(self.call.contents().prepare, kind, entity_id, format, encoding, data)
 
     async def commit(
         self,
@@ -107,19 +117,19 @@ class Writing(msgspec.Struct, frozen=True):
         """All the operations or none; what was prepared goes with them."""
 
         def draft(state: State, read_filter: ReadFilter) -> Draft:
-            return Draft(propose(state, read_filter), actor=self.principal.actor, tool=self.tool)
+            return Draft(propose(state, read_filter), actor=self.call.principal.actor, tool=self.call.tool)
 
         # Shielded: a caller that goes away must not take back content that is being committed.
         receipt = await asyncio.shield(self._commit(draft, resource, prepared))
-        if self.tool_context.published is not None:
-            await self.tool_context.published(self.principal.tenant, receipt.commits[-1].lamport)
+        if self.call.context.published is not None:
+            await self.call.context.published(self.call.principal.tenant, receipt.commits[-1].lamport)
 
     async def _commit(
         self, draft: Callable[[State, ReadFilter], Draft], resource: str, prepared: Prepared | None
     ) -> Receipt:
         try:
-            return await self.store.write(
-                self.principal, self.action, draft, resource=resource, written_type=self.written_type
+            return await self.call.store.write(
+                self.call.principal, self.action, draft, resource=resource, written_type=self.written_type
             )
         except Unsettled:
             raise  # Whether it was written is unknown: a commit in the log must not name a blob that is gone.
@@ -138,8 +148,8 @@ async def repeated(attempt: Callable[[], Awaitable[Answer]]) -> Answer:
     raise Conflict("others changed it each time before this could be written", hint="try again")
 
 
-def done(tool: str) -> Answer:
-    return Answer({"ok": True}, text=f"{tool} completed successfully")
+def done(call: Call) -> Answer:
+    return Answer({"ok": True}, text=f"{call.tool} completed successfully")
 
 
 def fresh_id(prefix: Literal["mem", "conn"]) -> str:
@@ -166,9 +176,9 @@ def check_encoding(encoding: str | None) -> str:
     return encoding
 
 
-async def decoded(tool_context: ToolContext, content: str, encoding: str) -> bytes:
+async def decoded(call: Call, content: str, encoding: str) -> bytes:
     """The bytes that the content stands for. Raises InvalidArgument, for too many of them too."""
-    most = tool_context.content_bytes_max
+    most = call.context.content_bytes_max
     if encoding == "base64" and len(content) > 4 * (most // 3 + 1):
         raise _too_large(len(content) // 4 * 3, most)
     decode = _from_base64 if encoding == "base64" else _from_text

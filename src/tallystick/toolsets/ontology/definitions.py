@@ -34,7 +34,7 @@ from tallystick.toolsets.ontology.arguments import (
     GetOntology,
     ValidateConnection,
 )
-from tallystick.toolsets.ontology.context import ToolContext, Writing, done
+from tallystick.toolsets.ontology.context import Call, ToolContext, Writing, done
 from tallystick.toolsets.ontology.violations import Rules, rules_of, violations
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ ONTOLOGY = "ontology"
 """As policy knows it: what is written is the schema, whichever type it is."""
 
 
-async def create_ontology(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: CreateOntology
-) -> Answer:
+async def create_ontology(call: Call, asked: CreateOntology) -> Answer:
     kinds = [
         connection_type(each.name, each.from_types, each.to_types, each.required_properties)
         for each in asked.connection_types
@@ -65,21 +63,19 @@ async def create_ontology(
         names = map(define_node_type, dict.fromkeys(asked.node_types))
         return (define_ontology(), *names, *map(define_connection_type, kinds))
 
-    return await _define(tool_context, store, principal, "create_ontology", propose)
+    return await _define(call, propose)
 
 
-async def add_node_type(tool_context: ToolContext, store: Store, principal: Principal, asked: AddNodeType) -> Answer:
+async def add_node_type(call: Call, asked: AddNodeType) -> Answer:
     def propose(state: State) -> tuple[Operation, ...]:
         if lookup.get_ontology(state).has_node_type(asked.type_name):
             raise _exists("Node", asked.type_name)
         return (define_node_type(asked.type_name),)
 
-    return await _define(tool_context, store, principal, "add_node_type", propose)
+    return await _define(call, propose)
 
 
-async def add_connection_type(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: AddConnectionType
-) -> Answer:
+async def add_connection_type(call: Call, asked: AddConnectionType) -> Answer:
     kind = connection_type(asked.type_name, asked.from_types, asked.to_types, asked.required_properties)
 
     def propose(state: State) -> tuple[Operation, ...]:
@@ -87,19 +83,17 @@ async def add_connection_type(
             raise _exists("Connection", kind.name)
         return (define_connection_type(kind),)
 
-    return await _define(tool_context, store, principal, "add_connection_type", propose)
+    return await _define(call, propose)
 
 
-async def get_ontology(tool_context: ToolContext, store: Store, principal: Principal, asked: GetOntology) -> Answer:
+async def get_ontology(call: Call, asked: GetOntology) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
         return described(lookup.get_ontology(state))
 
-    return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY, is_entity=False), exempt=True)
+    return Answer(await call.read(Action.READ, look, resource=ONTOLOGY, is_entity=False), exempt=True)
 
 
-async def validate_connection(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: ValidateConnection
-) -> Answer:
+async def validate_connection(call: Call, asked: ValidateConnection) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
         ontology = lookup.get_ontology(state)
         try:
@@ -109,12 +103,12 @@ async def validate_connection(
             return {"valid": False, "reason": error.message}
         return {"valid": True}
 
-    return Answer(await store.read(principal, Action.READ, look, resource=ONTOLOGY, is_entity=False))
+    return Answer(await call.read(Action.READ, look, resource=ONTOLOGY, is_entity=False))
 
 
-async def _define(tool_context: ToolContext, store: Store, principal: Principal, tool: str, propose: Propose) -> Answer:
-    found = await _commit(Writing(tool_context, store, principal, tool), propose)
-    return Answer({"ok": True, **found}) if found else done(tool)
+async def _define(call: Call, propose: Propose) -> Answer:
+    found = await _commit(Writing(call), propose)
+    return Answer({"ok": True, **found}) if found else done(call)
 
 
 async def _commit(writing: Writing, propose: Propose) -> dict[str, Any]:
@@ -128,7 +122,7 @@ async def _commit(writing: Writing, propose: Propose) -> dict[str, Any]:
         return operations
 
     await writing.commit(noted, ONTOLOGY)
-    return await violations(writing.store, writing.principal, rules[0]) if rules else {}
+    return await violations(writing.call, rules[0]) if rules else {}
 
 
 def described(ontology: Ontology) -> dict[str, Any]:
@@ -196,7 +190,8 @@ async def use_preset(store: Store, principal: Principal, name: str) -> dict[str,
         return tuple(operations)
 
     try:
-        found = await _commit(Writing(ToolContext(None, None), store, principal, "ontology use"), propose)
+        call = Call(ToolContext(None, None), store, principal, "ontology use")
+        found = await _commit(Writing(call), propose)
     except _NothingToDo:
         return {"added": []}
     return {"added": added, **found}

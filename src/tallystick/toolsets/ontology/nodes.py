@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tallystick.commits import Operation, Verb
 from tallystick.errors import InvalidArgument
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.projections.content import Prepared
 from tallystick.state import Node
 from tallystick.state.ontology import check_properties
@@ -18,8 +18,8 @@ from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import CreateNode, GetNode, UpdateNode
 from tallystick.toolsets.ontology.context import (
     DEFAULT_FORMAT,
+    Call,
     Outdated,
-    ToolContext,
     Writing,
     check_encoding,
     check_free,
@@ -31,12 +31,9 @@ from tallystick.toolsets.ontology.context import (
     repeated,
 )
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
-
-async def create_node(tool_context: ToolContext, store: Store, principal: Principal, asked: CreateNode) -> Answer:
-    writing = Writing(tool_context, store, principal, "create_node", written_type=asked.type)
+async def create_node(call: Call, asked: CreateNode) -> Answer:
+    writing = Writing(call, written_type=asked.type)
     attrs = asked.properties or {}
 
     def judge(state: State, read_filter: ReadFilter) -> None:
@@ -48,7 +45,7 @@ async def create_node(tool_context: ToolContext, store: Store, principal: Princi
     async def attempt() -> Answer:
         node_id = fresh_id("mem")
         await writing.look(judge, node_id)
-        data = await decoded(tool_context, asked.content, asked.encoding)
+        data = await decoded(call, asked.content, asked.encoding)
         prepared = await writing.prepare("nodes", node_id, asked.format, asked.encoding, data)
 
         def propose(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
@@ -62,7 +59,7 @@ async def create_node(tool_context: ToolContext, store: Store, principal: Princi
     return await repeated(attempt)
 
 
-async def get_node(tool_context: ToolContext, store: Store, principal: Principal, asked: GetNode) -> Answer:
+async def get_node(call: Call, asked: GetNode) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
         node = lookup.get_node(state, read_filter, asked.node_id)
         times = state.summary(node.id)
@@ -76,27 +73,27 @@ async def get_node(tool_context: ToolContext, store: Store, principal: Principal
         }
         return read_filter.warned(node.id, document)
 
-    return Answer(await store.read(principal, Action.READ, look, resource=asked.node_id), exempt=True)
+    return Answer(await call.read(Action.READ, look, resource=asked.node_id), exempt=True)
 
 
-async def get_node_content(tool_context: ToolContext, store: Store, principal: Principal, asked: GetNode) -> Answer:
+async def get_node_content(call: Call, asked: GetNode) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> tuple[Node, dict[str, Any]]:
         return lookup.get_node(state, read_filter, asked.node_id), read_filter.warned(asked.node_id, {})
 
-    await tool_context.adopt_edit(principal, "nodes", asked.node_id)
-    node, warning = await store.read(principal, Action.READ, look, resource=asked.node_id)
+    await call.adopt_edit("nodes", asked.node_id)
+    node, warning = await call.read(Action.READ, look, resource=asked.node_id)
     content = node.content or {"text": ""}
     encoding = content.get("encoding", "utf-8")
-    data = await asyncio.to_thread(tool_context.contents_of(principal).read, content)
+    data = await asyncio.to_thread(call.contents().read, content)
     text = await encoded(data, encoding)
     answer = {"content": text, "encoding": encoding, "format": _format_of(node), **warning}
     return Answer(answer, text=text, exempt=True)
 
 
-async def update_node(tool_context: ToolContext, store: Store, principal: Principal, asked: UpdateNode) -> Answer:
+async def update_node(call: Call, asked: UpdateNode) -> Answer:
     if asked.properties is None and asked.content is None and asked.format is None and asked.encoding is None:
         raise InvalidArgument("nothing to update: give properties, content or format")
-    writing = Writing(tool_context, store, principal, "update_node")
+    writing = Writing(call)
 
     def judge(state: State, read_filter: ReadFilter) -> Node:
         node = lookup.get_node(state, read_filter, asked.node_id)
@@ -105,7 +102,7 @@ async def update_node(tool_context: ToolContext, store: Store, principal: Princi
         return node
 
     if asked.content is not None:
-        await tool_context.adopt_edit(principal, "nodes", asked.node_id)
+        await call.adopt_edit("nodes", asked.node_id)
 
     async def attempt() -> Answer:
         seen: Node = await writing.look(judge, asked.node_id)
@@ -117,22 +114,22 @@ async def update_node(tool_context: ToolContext, store: Store, principal: Princi
             return (_written(node.id, node.type, attrs, _content_after(node, asked, prepared)),)
 
         await writing.commit(propose, asked.node_id, prepared)
-        return done("update_node")
+        return done(call)
 
     return await repeated(attempt)
 
 
-async def delete_node(tool_context: ToolContext, store: Store, principal: Principal, asked: GetNode) -> Answer:
-    writing = Writing(tool_context, store, principal, "delete_node", Action.DELETE)
+async def delete_node(call: Call, asked: GetNode) -> Answer:
+    writing = Writing(call, Action.DELETE)
 
     def propose(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
         node = lookup.get_node(state, read_filter, asked.node_id)
         edges = (Operation(Verb.DELETE_EDGE, name) for name in state.edge_names(node.id))
         return (*edges, Operation(Verb.DELETE_NODE, {"node_id": node.id}))
 
-    await tool_context.adopt_edit(principal, "nodes", asked.node_id)
+    await call.adopt_edit("nodes", asked.node_id)
     await writing.commit(propose, asked.node_id)
-    return done("delete_node")
+    return done(call)
 
 
 def _check_update(asked: UpdateNode) -> None:
@@ -146,7 +143,7 @@ def _check_update(asked: UpdateNode) -> None:
 async def _prepared(writing: Writing, asked: UpdateNode, node: Node) -> Prepared | None:
     if asked.content is None or asked.encoding is None:
         return None
-    data = await decoded(writing.tool_context, asked.content, asked.encoding)
+    data = await decoded(writing.call, asked.content, asked.encoding)
     format = asked.format or _format_of(node) or DEFAULT_FORMAT
     return await writing.prepare("nodes", node.id, format, asked.encoding, data)
 

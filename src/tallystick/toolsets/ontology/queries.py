@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,31 +21,26 @@ from tallystick.state.type_members import IdPage, find_connections, find_neighbo
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import GetConnectedNodes, QueryConnections, QueryNodes, SearchContent
-from tallystick.toolsets.ontology.context import ToolContext
+from tallystick.toolsets.ontology.context import Call
 from tallystick.toolsets.truncation import cut_short, room_for
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
 PAGE_BYTES_MAX = 50_000
 PAGE_IDS_MAX = 5_000
 SKIPPED_MAX = 100
 
 
-async def query_nodes(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryNodes) -> Answer:
+async def query_nodes(call: Call, asked: QueryNodes) -> Answer:
     check_properties(asked.properties or {})
 
     def look(state: State, read_filter: ReadFilter) -> Breathing[JsonObject]:
         find = partial(find_nodes, state, _types(state, asked.type), asked.properties or {})
         found = yield from _readable(find, read_filter, read_filter.allows, asked.offset or 0, _limit(asked.limit))
-        return _page("node_ids", found, asked.offset or 0, read_filter, principal)
+        return _page("node_ids", found, asked.offset or 0, read_filter, call.principal)
 
-    return Answer(await store.read(principal, Action.SEARCH, look))
+    return Answer(await call.read(Action.SEARCH, look))
 
 
-async def query_connections(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: QueryConnections
-) -> Answer:
+async def query_connections(call: Call, asked: QueryConnections) -> Answer:
     check_properties(asked.properties or {})
 
     def look(state: State, read_filter: ReadFilter) -> Breathing[JsonObject]:
@@ -59,14 +53,12 @@ async def query_connections(
             target=asked.to_node_id,
         )
         found = yield from _readable(find, read_filter, read_filter.allows_edge, asked.offset or 0, _limit(asked.limit))
-        return _page("connection_ids", found, asked.offset or 0, read_filter, principal)
+        return _page("connection_ids", found, asked.offset or 0, read_filter, call.principal)
 
-    return Answer(await store.read(principal, Action.SEARCH, look))
+    return Answer(await call.read(Action.SEARCH, look))
 
 
-async def get_connected_nodes(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: GetConnectedNodes
-) -> Answer:
+async def get_connected_nodes(call: Call, asked: GetConnectedNodes) -> Answer:
     offset = asked.offset or 0
 
     def look(state: State, read_filter: ReadFilter) -> JsonObject:
@@ -78,28 +70,26 @@ async def get_connected_nodes(
             each for each in find_neighbours(state, asked.node_id, kinds, asked.direction) if read_filter.allows(each)
         ]
         page = IdPage(found[offset : offset + _limit(asked.limit)], len(found))
-        return _page("node_ids", page, offset, read_filter, principal)
+        return _page("node_ids", page, offset, read_filter, call.principal)
 
-    return Answer(await store.read(principal, Action.SEARCH, look, resource=asked.node_id))
+    return Answer(await call.read(Action.SEARCH, look, resource=asked.node_id))
 
 
-async def search_content(tool_context: ToolContext, store: Store, principal: Principal, asked: SearchContent) -> Answer:
+async def search_content(call: Call, asked: SearchContent) -> Answer:
     """The index holds the contents of every toolset; what is no typed memory is left out here."""
     ranked = asked.mode == "ranked"
     offset, limit = asked.offset or 0, _limit(asked.limit or (RANKED_LIMIT if ranked else None))
     most = offset + limit + 1
     # Who may not search does not reach the index.
-    await store.read(principal, Action.SEARCH, lambda state, read_filter: None)
+    await call.read(Action.SEARCH, lambda state, read_filter: None)
     while True:
-        found = await tool_context.text_of(principal).search(
-            asked.query, node_type=asked.node_type, limit=most, mode=asked.mode
-        )
+        found = await call.text().search(asked.query, node_type=asked.node_type, limit=most, mode=asked.mode)
         look = partial(_typed, hits=found.hits, ranked=ranked, start=offset, stop=offset + limit)
-        typed, recalled, settled = await store.read(principal, Action.SEARCH, look)
+        typed, recalled, settled = await call.read(Action.SEARCH, look)
         if settled or len(found.hits) < most:
             break
         most *= 2
-    page = _fitting_hits(typed[offset : offset + limit], room_for(principal, PAGE_BYTES_MAX), ranked=ranked)
+    page = _fitting_hits(typed[offset : offset + limit], room_for(call.principal, PAGE_BYTES_MAX), ranked=ranked)
     answer: JsonObject = {"node_ids": [hit.node_id for hit in page]}
     if ranked:
         answer["hits"] = list(map(_hit, page))
@@ -108,7 +98,7 @@ async def search_content(tool_context: ToolContext, store: Store, principal: Pri
     answer |= cut_short(len(page), limit=limit, left=len(typed) - offset)
     too_long = found.skipped[: SKIPPED_MAX + 1]
     if too_long and (
-        skipped := await store.read(principal, Action.SEARCH, lambda state, read_filter: read_filter.readable(too_long))
+        skipped := await call.read(Action.SEARCH, lambda state, read_filter: read_filter.readable(too_long))
     ):
         answer["skipped"] = skipped[:SKIPPED_MAX]
         answer |= cut_short(SKIPPED_MAX, limit=SKIPPED_MAX + 1, left=len(skipped), note="skipped_truncated")

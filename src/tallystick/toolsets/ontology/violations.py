@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tallystick.commits import Operation
 from tallystick.errors import Conflict, Denied, InvalidArgument, TallystickError
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state import Breathing
 from tallystick.state.ontology import (
     CONNECTION_TYPE,
@@ -28,9 +27,7 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.type_members import find_connections, find_nodes, may_have_members
 from tallystick.toolsets import JsonObject
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
+from tallystick.toolsets.ontology.context import Call
 
 SHOWN_MAX = 20
 LOOKED_AT_MAX = 100_000
@@ -61,36 +58,36 @@ def rules_of(operations: Sequence[Operation]) -> Rules:
     )
 
 
-async def violations(store: Store, principal: Principal, rules: Rules) -> JsonObject:
+async def violations(call: Call, rules: Rules) -> JsonObject:
     """As in an answer; nothing when there are none. The rules are written: whatever is wrong with looking,
     they stand."""
     try:
-        return await _told(store, principal, rules)
+        return await _told(call, rules)
     except Denied:
         return {}  # Who may not search learns of nothing that was not asked for by name.
     except TallystickError:
         return {"unchecked": True}
 
 
-async def _told(store: Store, principal: Principal, rules: Rules) -> JsonObject:
+async def _told(call: Call, rules: Rules) -> JsonObject:
     found: list[JsonObject] = []
     total = 0
 
     def members(state: State, read_filter: ReadFilter) -> Breathing[Members]:
         return _members(state, rules)
 
-    there: Members = await store.read(principal, Action.SEARCH, members)
+    there: Members = await call.read(Action.SEARCH, members)
     nodes, connections, is_all = there
     for judge, ids in ((_judge_node, nodes), (_judge_connection, connections)):
         for start in range(0, len(ids), _AT_ONCE):
-            wrong = await _violating(store, principal, judge, ids[start : start + _AT_ONCE])
+            wrong = await _violating(call, judge, ids[start : start + _AT_ONCE])
             found += wrong[: SHOWN_MAX - len(found)]
             total += len(wrong)
     answer: JsonObject = {"violations": found, "total": total} if total else {}
     return answer if is_all else {**answer, "unchecked": True}
 
 
-async def _violating(store: Store, principal: Principal, judge: Judge, ids: list[str]) -> list[JsonObject]:
+async def _violating(call: Call, judge: Judge, ids: list[str]) -> list[JsonObject]:
     def look(state: State, read_filter: ReadFilter) -> Breathing[list[JsonObject]]:
         wrong = []
         for entity_id in ids:
@@ -99,7 +96,7 @@ async def _violating(store: Store, principal: Principal, judge: Judge, ids: list
             yield
         return wrong
 
-    return await store.read(principal, Action.SEARCH, look)
+    return await call.read(Action.SEARCH, look)
 
 
 def _members(state: State, rules: Rules) -> Breathing[Members]:

@@ -7,6 +7,7 @@ the table of the tools; `view` is what they see and draw on, `entities` what the
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tallystick.clock import Clock, wall_clock
@@ -18,7 +19,7 @@ from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContex
 from tallystick.toolsets.tasks import arguments
 from tallystick.toolsets.tasks.blocks import block, manage_dependency, query_dependencies, unblock
 from tallystick.toolsets.tasks.containers import manage_container
-from tallystick.toolsets.tasks.context import ToolContext
+from tallystick.toolsets.tasks.context import Call, ToolContext
 from tallystick.toolsets.tasks.next import (
     NULLABLE,
     get_blocked_features,
@@ -49,12 +50,13 @@ def toolset(
 
 
 def toolset_with(tool_context: ToolContext) -> Toolset:
+    begin = partial(Call, tool_context)
     return Toolset(
         name="tasks",
         summary="projects, features and tasks with sections, priorities and blocks, advanced step by step",
         faults="result",
         error_shape=error_shape,
-        tools=tuple(make_tool(tool_context, *row, NULLABLE if row[0] in _MAYBE_NOTHING else OUTPUT) for row in _TABLE),
+        tools=tuple(make_tool(begin, *row, NULLABLE if row[0] in _MAYBE_NOTHING else OUTPUT) for row in _TABLE),
     )
 
 

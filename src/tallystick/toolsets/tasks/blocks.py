@@ -6,27 +6,22 @@ both vocabularies. Waiting for something outside (NO_OP) is an attribute.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tallystick.errors import Conflict
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.tasks import NO_OP, Card
 from tallystick.state.work.cycles import find_way
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, not_found, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import Block, ManageDependency, QueryDependencies, Unblock
-from tallystick.toolsets.tasks.context import ToolContext
+from tallystick.toolsets.tasks.context import Call
 from tallystick.toolsets.tasks.entities import entity_of
 from tallystick.toolsets.tasks.view import RELATES_TO, View, check_open, invalid
 from tallystick.toolsets.truncation import listing
 from tallystick.toolsets.work.errors import shortened
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
-
-async def block(tool_context: ToolContext, store: Store, principal: Principal, asked: Block) -> Answer:
+async def block(call: Call, asked: Block) -> Answer:
     references = _references(asked)
     if NO_OP in references and not asked.blockedReason:
         raise invalid("blockedReason is required when blockedBy is NO_OP")
@@ -44,7 +39,7 @@ async def block(tool_context: ToolContext, store: Store, principal: Principal, a
         entity = entity_of(view, card)
         return {card.kind: entity, "addedBlockers": added, "totalBlockers": len(entity["blockedBy"])}
 
-    data = await tool_context.write(store, principal, "block", draw, resource=asked.id)
+    data = await call.write(draw, resource=asked.id)
     return succeeded(data, f"{asked.containerType} blocked by {data['totalBlockers']}", exempt=True)
 
 
@@ -85,7 +80,7 @@ def _note_block(view: View, card: Card, added: list[str], reason: str | None) ->
     return view.revise(card, changes, **(view.released(card) if added else {})) if added or changes else card
 
 
-async def unblock(tool_context: ToolContext, store: Store, principal: Principal, asked: Unblock) -> Answer:
+async def unblock(call: Call, asked: Unblock) -> Answer:
     references = _references(asked)
 
     def draw(view: View) -> JsonObject:
@@ -102,7 +97,7 @@ async def unblock(tool_context: ToolContext, store: Store, principal: Principal,
             "isFullyUnblocked": not view.blockers(card),
         }
 
-    data = await tool_context.write(store, principal, "unblock", draw, resource=asked.id)
+    data = await call.write(draw, resource=asked.id)
     left = "fully unblocked" if data["isFullyUnblocked"] else f"still blocked by {len(data['remainingBlockers'])}"
     return succeeded(data, f"{asked.containerType} {left}", exempt=True)
 
@@ -122,9 +117,7 @@ def _release(view: View, card: Card, removed: list[str]) -> Card:
 # -- dependencies
 
 
-async def manage_dependency(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: ManageDependency
-) -> Answer:
+async def manage_dependency(call: Call, asked: ManageDependency) -> Answer:
     kind = asked.type or "BLOCKS"
 
     def draw(view: View) -> JsonObject:
@@ -140,7 +133,7 @@ async def manage_dependency(
         answer = {"dependency": _line(kind, view.get(source.kind, source.id), view.get(target.kind, target.id))}
         return answer | {"changed": changed}
 
-    data = await tool_context.write(store, principal, "manage_dependency", draw, resource=asked.toId)
+    data = await call.write(draw, resource=asked.toId)
     return succeeded(data, "Dependency created" if asked.operation == "create" else "Dependency deleted")
 
 
@@ -177,9 +170,7 @@ def _relates(view: View, source: Card, target: Card, creates: bool) -> bool:
     return True
 
 
-async def query_dependencies(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: QueryDependencies
-) -> Answer:
+async def query_dependencies(call: Call, asked: QueryDependencies) -> Answer:
     def look(view: View) -> JsonObject:
         card = view.get(asked.containerType or "", asked.id)
         found: list[JsonObject] = []
@@ -193,7 +184,7 @@ async def query_dependencies(
         found += [_warned(view, each, _line("RELATES_TO", card, each)) for each in related if each is not None]
         return listing("dependencies", found, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
 
-    return succeeded(await tool_context.read(store, principal, Action.READ, look, resource=asked.id))
+    return succeeded(await call.read(Action.READ, look, resource=asked.id))
 
 
 def _warned(view: View, other: Card, line: JsonObject) -> JsonObject:

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tallystick.commits import Operation, Verb
 from tallystick.errors import Conflict, TallystickError
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.tasks import LOOSE, WEIGHTS, Card
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, succeeded
 from tallystick.toolsets.knowledge.context import project_deletion
 from tallystick.toolsets.tasks.arguments import ManageContainer, differing, missing, unchanging
-from tallystick.toolsets.tasks.context import ToolContext, said
+from tallystick.toolsets.tasks.context import Call, said
 from tallystick.toolsets.tasks.entities import entity_of
 from tallystick.toolsets.tasks.view import RELATES_TO, View, invalid, invalid_operation
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
-TOOL = "manage_container"
-
-
-async def manage_container(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: ManageContainer
-) -> Answer:
+async def manage_container(call: Call, asked: ManageContainer) -> Answer:
     check(_problems(asked))
-    return await _OPERATIONS[asked.operation](tool_context, store, principal, asked)
+    return await _OPERATIONS[asked.operation](call, asked)
 
 
 def _problems(asked: ManageContainer) -> Iterator[str]:
@@ -66,9 +59,9 @@ def _title(asked: ManageContainer) -> str | None:
 # -- create
 
 
-async def _create(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
+async def _create(call: Call, asked: ManageContainer) -> Answer:
     kind = asked.containerType or ""
-    entity_id, root_id = tool_context.ids(), tool_context.ids()
+    entity_id, root_id = call.context.ids(), call.context.ids()
 
     def draw(view: View) -> JsonObject:
         check_unused(view.state, [entity_id, root_id])
@@ -80,7 +73,7 @@ async def _create(tool_context: ToolContext, store: Store, principal: Principal,
             view.job = entity_id
         return {kind: entity_of(view, view.get(kind, entity_id))}
 
-    data = await tool_context.write(store, principal, TOOL, draw)
+    data = await call.write(draw)
     return succeeded(data, f"{kind.capitalize()} created", exempt=True)
 
 
@@ -171,7 +164,7 @@ def _check_size(attrs: JsonObject) -> None:
 # -- update
 
 
-async def _update(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
+async def _update(call: Call, asked: ManageContainer) -> Answer:
     kind = asked.containerType or ""
 
     def draw(view: View) -> JsonObject:
@@ -183,7 +176,7 @@ async def _update(tool_context: ToolContext, store: Store, principal: Principal,
             card = _update_node(view, asked, card)
         return {kind: entity_of(view, card)}
 
-    data = await tool_context.write(store, principal, TOOL, draw, resource=asked.id)
+    data = await call.write(draw, resource=asked.id)
     return succeeded(data, f"{kind.capitalize()} updated", exempt=True)
 
 
@@ -282,7 +275,7 @@ def _relate(view: View, card: Card, references: list[str]) -> bool:
 # -- delete
 
 
-async def _delete(tool_context: ToolContext, store: Store, principal: Principal, asked: ManageContainer) -> Answer:
+async def _delete(call: Call, asked: ManageContainer) -> Answer:
     kind = asked.containerType or ""
 
     def draw(view: View) -> JsonObject:
@@ -294,7 +287,7 @@ async def _delete(tool_context: ToolContext, store: Store, principal: Principal,
         _remove(view, card, contained)
         return {"deleted": True, "id": card.id} | said(deletedChildren=count)
 
-    data = await tool_context.write(store, principal, TOOL, draw, action=Action.DELETE, resource=asked.id)
+    data = await call.write(draw, action=Action.DELETE, resource=asked.id)
     return succeeded(data, f"{kind.capitalize()} deleted")
 
 

@@ -43,11 +43,17 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Tells whether what is known of files is fresh."""
     claims: Claims = msgspec.field(default_factory=Claims)
 
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of a tool: with what it is answered, and who makes it."""
+
+    context: ToolContext
+    store: Store
+    principal: Principal
+    tool: str
+
     async def write(
         self,
-        store: Store,
-        principal: Principal,
-        tool: str,
         draw: Callable[[View], T],
         *,
         action: Action = Action.WRITE,
@@ -58,22 +64,20 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
 
         def drawn(state: State, read_filter: ReadFilter) -> Drawn[tuple[T, View]]:
             with DraftBuilder(state) as builder:
-                now = self.clock()
-                claimant = self.claims.claimant(principal, now)
-                view = View(state, self.pipelines, claimant, builder, read_filter=read_filter, now=to_text(now))
+                now = self.context.clock()
+                claimant = self.context.claims.claimant(self.principal, now)
+                view = View(state, self.context.pipelines, claimant, builder, read_filter=read_filter, now=to_text(now))
                 return Drawn((draw(view), view), builder.operations, view.job)
 
         (answer, view), receipt = await write_drawn(
-            store, principal, tool, drawn, action=action, resource=_known_as(resource), reason=reason
+            self.store, self.principal, self.tool, drawn, action=action, resource=_known_as(resource), reason=reason
         )
         if receipt is not None:
-            view.stamp(receipt.commits[0].timestamp, principal.actor)
+            view.stamp(receipt.commits[0].timestamp, self.principal.actor)
         return answer
 
     async def read(
         self,
-        store: Store,
-        principal: Principal,
         action: Action,
         look: Callable[[View], T | Breathing[T]],
         *,
@@ -85,11 +89,10 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
             # Here, and not in a look that pauses: after a start they read all there is.
             for derived in (WorkGraph, TaskCards, Sections, Knowledge, Trust):
                 state.derived(derived)
-            return look(
-                View(state, self.pipelines, self.claims.claimant(principal, self.clock()), read_filter=read_filter)
-            )
+            claimant = self.context.claims.claimant(self.principal, self.context.clock())
+            return look(View(state, self.context.pipelines, claimant, read_filter=read_filter))
 
-        return await store.read(principal, action, prepared, resource=_known_as(resource))
+        return await self.store.read(self.principal, action, prepared, resource=_known_as(resource))
 
 
 def _known_as(reference: str | None) -> str | None:

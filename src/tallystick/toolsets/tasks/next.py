@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.tasks import ACTIVE, NEW, Card
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import OUTPUT, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import Blocked, NextFeature, NextTask, WorkflowState
-from tallystick.toolsets.tasks.context import ToolContext
+from tallystick.toolsets.tasks.context import Call
 from tallystick.toolsets.tasks.entities import entity_of, title_of
 from tallystick.toolsets.tasks.view import View, invalid
 from tallystick.toolsets.truncation import listing
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
 NULLABLE: dict[str, Any] = {
     **OUTPUT,
@@ -26,24 +23,24 @@ NULLABLE: dict[str, Any] = {
 """Where there may be nothing to hand out."""
 
 
-async def get_next_task(tool_context: ToolContext, store: Store, principal: Principal, asked: NextTask) -> Answer:
+async def get_next_task(call: Call, asked: NextTask) -> Answer:
     def look(view: View) -> JsonObject | None:
         within = _within(view, asked.projectId, asked.featureId)
         # In their order: the first that fits is the one.
         fresh = (view.card(task_id) for _, task_id in view.task_cards.fresh)
         return _first(view, (card for card in fresh if card is not None and within(card)), asked.priority)
 
-    return _handed_out("task", await tool_context.read(store, principal, Action.READ, look))
+    return _handed_out("task", await call.read(Action.READ, look))
 
 
-async def get_next_feature(tool_context: ToolContext, store: Store, principal: Principal, asked: NextFeature) -> Answer:
+async def get_next_feature(call: Call, asked: NextFeature) -> Answer:
     def look(view: View) -> JsonObject | None:
         within = _within(view, asked.projectId, None)
         open_ = [card for card in view.task_cards.by_kind["feature"].values() if card.status in (NEW, ACTIVE)]
         open_.sort(key=lambda card: (card.status != ACTIVE, card.order[0], card.created))
         return _first(view, (card for card in open_ if within(card)), asked.priority)
 
-    return _handed_out("feature", await tool_context.read(store, principal, Action.READ, look))
+    return _handed_out("feature", await call.read(Action.READ, look))
 
 
 def _within(view: View, project_id: str | None, feature_id: str | None) -> Callable[[Card], bool]:
@@ -77,15 +74,15 @@ def _handed_out(kind: str, data: JsonObject | None) -> Answer:
 # -- blocked
 
 
-async def get_blocked_tasks(tool_context: ToolContext, store: Store, principal: Principal, asked: Blocked) -> Answer:
-    return await _blocked(tool_context, store, principal, asked, "task")
+async def get_blocked_tasks(call: Call, asked: Blocked) -> Answer:
+    return await _blocked(call, asked, "task")
 
 
-async def get_blocked_features(tool_context: ToolContext, store: Store, principal: Principal, asked: Blocked) -> Answer:
-    return await _blocked(tool_context, store, principal, asked, "feature")
+async def get_blocked_features(call: Call, asked: Blocked) -> Answer:
+    return await _blocked(call, asked, "feature")
 
 
-async def _blocked(tool_context: ToolContext, store: Store, principal: Principal, asked: Blocked, kind: str) -> Answer:
+async def _blocked(call: Call, asked: Blocked, kind: str) -> Answer:
     def look(view: View) -> JsonObject:
         within = _within(view, asked.projectId, asked.featureId if kind == "task" else None)
         cards = (view.card(each) for each in view.task_cards.by_kind[kind])
@@ -95,15 +92,13 @@ async def _blocked(tool_context: ToolContext, store: Store, principal: Principal
         entities = (entity_of(view, card) for card in found)
         return listing(f"{kind}s", entities, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
 
-    return succeeded(await tool_context.read(store, principal, Action.SEARCH, look))
+    return succeeded(await call.read(Action.SEARCH, look))
 
 
 # -- workflow
 
 
-async def query_workflow_state(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: WorkflowState
-) -> Answer:
+async def query_workflow_state(call: Call, asked: WorkflowState) -> Answer:
     if asked.containerType == "project":
         raise invalid("projects have no workflow: ask for a feature or a task")
 
@@ -124,7 +119,7 @@ async def query_workflow_state(
         }
         return view.read_filter.warned(card.id, entry)
 
-    return succeeded(await tool_context.read(store, principal, Action.READ, look, resource=asked.id))
+    return succeeded(await call.read(Action.READ, look, resource=asked.id))
 
 
 def _related(view: View, card: Card) -> JsonObject:

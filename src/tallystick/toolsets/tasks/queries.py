@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state import Breathing
 from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer, JsonObject
@@ -13,35 +13,24 @@ from tallystick.toolsets.envelope import check, clamped, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.path_context import Context, add_freshness, context
 from tallystick.toolsets.tasks.arguments import KNOWN, PAGE_DEFAULT, QueryContainer, missing, split_words
-from tallystick.toolsets.tasks.context import ToolContext
+from tallystick.toolsets.tasks.context import Call
 from tallystick.toolsets.tasks.entities import counts_of, entity_of, files_of, sections_of, text, title_of
 from tallystick.toolsets.tasks.view import View
 from tallystick.toolsets.truncation import cut_short, listing, room_for, within_budget
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
 OFFSET_MAX = 1 << 53
 _BREATH = 50
 
 
-async def query_container(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: QueryContainer
-) -> Answer:
+async def query_container(call: Call, asked: QueryContainer) -> Answer:
     check(_problems(asked))
     if asked.operation == "search" or asked.id is None:
-        room = room_for(principal, ANSWER_BYTES_MAX)
-        found: JsonObject = await tool_context.read(
-            store, principal, Action.SEARCH, lambda view: _found(view, asked, room)
-        )
+        room = room_for(call.principal, ANSWER_BYTES_MAX)
+        found: JsonObject = await call.read(Action.SEARCH, lambda view: _found(view, asked, room))
         return succeeded(found)
     if asked.operation == "overview":
-        return succeeded(
-            await tool_context.read(
-                store, principal, Action.READ, lambda view: _overview(view, asked), resource=asked.id
-            )
-        )
-    return await _get(tool_context, store, principal, asked)
+        return succeeded(await call.read(Action.READ, lambda view: _overview(view, asked), resource=asked.id))
+    return await _get(call, asked)
 
 
 def _problems(asked: QueryContainer) -> Iterator[str]:
@@ -56,7 +45,7 @@ def _problems(asked: QueryContainer) -> Iterator[str]:
 # -- get
 
 
-async def _get(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryContainer) -> Answer:
+async def _get(call: Call, asked: QueryContainer) -> Answer:
     def look(view: View) -> Breathing[tuple[JsonObject, Context | None]]:
         card = view.get(asked.containerType or "", asked.id)
         data: JsonObject = {card.kind: entity_of(view, card)}
@@ -69,12 +58,10 @@ async def _get(tool_context: ToolContext, store: Store, principal: Principal, as
         known = yield from _known(view, card)
         return data | {"graphContext": known.data}, known
 
-    found: tuple[JsonObject, Context | None] = await tool_context.read(
-        store, principal, Action.READ, look, resource=asked.id
-    )
+    found: tuple[JsonObject, Context | None] = await call.read(Action.READ, look, resource=asked.id)
     data, known = found
-    if tool_context.knowledge is not None and known is not None:
-        add_freshness(known, await tool_context.knowledge.freshness(known.pins))
+    if call.context.knowledge is not None and known is not None:
+        add_freshness(known, await call.context.knowledge.freshness(known.pins))
     return succeeded(data, exempt=True)
 
 

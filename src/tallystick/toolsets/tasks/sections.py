@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from tallystick.errors import Conflict
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.tasks import SECTION, Card
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
@@ -22,14 +21,10 @@ from tallystick.toolsets.tasks.arguments import (
     missing,
     unchanging,
 )
-from tallystick.toolsets.tasks.context import ToolContext
+from tallystick.toolsets.tasks.context import Call
 from tallystick.toolsets.tasks.entities import section_of, sections_of, text
 from tallystick.toolsets.tasks.view import View, invalid
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
-TOOL = "manage_sections"
 FORMAT_DEFAULT = "MARKDOWN"
 _WRITTEN = ("title", "usageDescription", "content", "contentFormat")
 
@@ -37,7 +32,7 @@ _WRITTEN = ("title", "usageDescription", "content", "contentFormat")
 # -- query
 
 
-async def query_sections(tool_context: ToolContext, store: Store, principal: Principal, asked: QuerySections) -> Answer:
+async def query_sections(call: Call, asked: QuerySections) -> Answer:
     def look(view: View) -> JsonObject:
         card = get_entity(view, asked.entityType, asked.entityId)
         wanted = {find_uuid(each) or each for each in asked.sectionIds or ()}
@@ -50,7 +45,7 @@ async def query_sections(tool_context: ToolContext, store: Store, principal: Pri
         found = sections_of(view, ids, with_content=asked.includeContent is not False)
         return {"sections": found, "count": len(found)}
 
-    return succeeded(await tool_context.read(store, principal, Action.READ, look, resource=asked.entityId), exempt=True)
+    return succeeded(await call.read(Action.READ, look, resource=asked.entityId), exempt=True)
 
 
 def get_entity(view: View, entity_type: str | None, reference: str | None) -> Card:
@@ -64,16 +59,11 @@ def _tags(view: View, section_id: str) -> list[str]:
 # -- manage
 
 
-async def manage_sections(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: ManageSections
-) -> Answer:
+async def manage_sections(call: Call, asked: ManageSections) -> Answer:
     check(_problems(asked))
     draw, message, action = _OPERATIONS[asked.operation]
-    ids = [tool_context.ids() for _ in (asked.sections if asked.operation == "bulkCreate" else None) or (1,)]
-    data = await tool_context.write(
-        store,
-        principal,
-        TOOL,
+    ids = [call.context.ids() for _ in (asked.sections if asked.operation == "bulkCreate" else None) or (1,)]
+    data = await call.write(
         lambda view: draw(view, asked, ids),
         action=action,
         resource=asked.sectionId or asked.entityId,

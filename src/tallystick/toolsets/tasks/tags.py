@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.tasks.arguments import TAG_CHARACTERS_MAX, ListTags, RenameTag, TagUsage
-from tallystick.toolsets.tasks.context import ToolContext
+from tallystick.toolsets.tasks.context import Call
 from tallystick.toolsets.tasks.entities import title_of
 from tallystick.toolsets.tasks.view import View
 from tallystick.toolsets.truncation import listing
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
-
-async def list_tags(tool_context: ToolContext, store: Store, principal: Principal, asked: ListTags) -> Answer:
+async def list_tags(call: Call, asked: ListTags) -> Answer:
     def look(view: View) -> JsonObject:
         kind = asked.entityType.lower() if asked.entityType else None
         counts = {tag: len(_bearers(view, tag, kind)) for tag in view.task_cards.tagged}
@@ -27,10 +22,10 @@ async def list_tags(tool_context: ToolContext, store: Store, principal: Principa
         tags.sort(key=lambda each: (-counts[str(each["tag"])], each["tag"]))
         return listing("tags", tags, len(tags), ANSWER_BYTES_MAX) | {"count": len(tags)}
 
-    return succeeded(await tool_context.read(store, principal, Action.SEARCH, look))
+    return succeeded(await call.read(Action.SEARCH, look))
 
 
-async def get_tag_usage(tool_context: ToolContext, store: Store, principal: Principal, asked: TagUsage) -> Answer:
+async def get_tag_usage(call: Call, asked: TagUsage) -> Answer:
     tag = (asked.tag or "").lower()
 
     def look(view: View) -> JsonObject:
@@ -38,10 +33,10 @@ async def get_tag_usage(tool_context: ToolContext, store: Store, principal: Prin
         lines = ({**_line(view, card), "title": title_of(view, card)} for card in cards)
         return {"tag": tag, "count": len(cards), **listing("entities", lines, len(cards), ANSWER_BYTES_MAX)}
 
-    return succeeded(await tool_context.read(store, principal, Action.SEARCH, look))
+    return succeeded(await call.read(Action.SEARCH, look))
 
 
-async def rename_tag(tool_context: ToolContext, store: Store, principal: Principal, asked: RenameTag) -> Answer:
+async def rename_tag(call: Call, asked: RenameTag) -> Answer:
     old, new = (asked.oldTag or "").lower(), (asked.newTag or "").lower()
     check(_problems(old, new))
 
@@ -54,9 +49,9 @@ async def rename_tag(tool_context: ToolContext, store: Store, principal: Princip
         return {"affected": len(cards), **listing("entities", lines, len(cards), ANSWER_BYTES_MAX)}
 
     if asked.dryRun:
-        data = await tool_context.read(store, principal, Action.SEARCH, draw)
+        data = await call.read(Action.SEARCH, draw)
         return succeeded(data, f"{data['affected']} would be changed")
-    data = await tool_context.write(store, principal, "rename_tag", draw)
+    data = await call.write(draw)
     return succeeded(data, f"Tag '{old}' renamed to '{new}' on {data['affected']}")
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from tallystick.errors import Conflict
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.tasks import TEMPLATE
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
@@ -22,16 +21,12 @@ from tallystick.toolsets.tasks.arguments import (
     missing,
     unchanging,
 )
-from tallystick.toolsets.tasks.context import ToolContext
+from tallystick.toolsets.tasks.context import Call
 from tallystick.toolsets.tasks.entities import sections_of, stamped, text
 from tallystick.toolsets.tasks.sections import FORMAT_DEFAULT, get_entity, put_sections
 from tallystick.toolsets.tasks.view import View, invalid
 from tallystick.toolsets.truncation import listing
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
-TOOL = "manage_template"
 SECTIONS_MAX = 50
 TEMPLATE_BYTES_MAX = 262_144
 
@@ -39,9 +34,7 @@ TEMPLATE_BYTES_MAX = 262_144
 # -- query
 
 
-async def query_templates(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: QueryTemplates
-) -> Answer:
+async def query_templates(call: Call, asked: QueryTemplates) -> Answer:
     if asked.operation == "get":
         check(missing(asked, ("id",), "get operation"))
 
@@ -54,7 +47,7 @@ async def query_templates(
         return listing("templates", found, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
 
     action = Action.READ if asked.operation == "get" else Action.SEARCH
-    return succeeded(await tool_context.read(store, principal, action, look, resource=asked.id), exempt=True)
+    return succeeded(await call.read(action, look, resource=asked.id), exempt=True)
 
 
 def _fits(template: JsonObject, asked: QueryTemplates) -> bool:
@@ -90,16 +83,12 @@ def _get(view: View, reference: str | None) -> tuple[str, JsonObject]:
 # -- manage
 
 
-async def manage_template(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: ManageTemplate
-) -> Answer:
+async def manage_template(call: Call, asked: ManageTemplate) -> Answer:
     check(_problems(asked))
     draw, message = _OPERATIONS[asked.operation]
-    new = tool_context.ids()
+    new = call.context.ids()
     action = Action.DELETE if asked.operation == "delete" else Action.WRITE
-    data = await tool_context.write(
-        store, principal, TOOL, lambda view: draw(view, asked, new), action=action, resource=asked.id
-    )
+    data = await call.write(lambda view: draw(view, asked, new), action=action, resource=asked.id)
     return succeeded(data, message, exempt=True)
 
 
@@ -217,8 +206,8 @@ _OPERATIONS = {
 # -- apply
 
 
-async def apply_template(tool_context: ToolContext, store: Store, principal: Principal, asked: ApplyTemplate) -> Answer:
-    ids = [tool_context.ids() for _ in range(SECTIONS_MAX)]
+async def apply_template(call: Call, asked: ApplyTemplate) -> Answer:
+    ids = [call.context.ids() for _ in range(SECTIONS_MAX)]
 
     def draw(view: View) -> JsonObject:
         template_id, attrs = _get(view, asked.templateId)
@@ -238,7 +227,7 @@ async def apply_template(tool_context: ToolContext, store: Store, principal: Pri
         put_sections(view, card, made, copies)
         return {"templateId": template_id, "sections": sections_of(view, made), "createdCount": len(made)}
 
-    data = await tool_context.write(store, principal, "apply_template", draw, resource=asked.entityId)
+    data = await call.write(draw, resource=asked.entityId)
     return succeeded(data, f"Template applied: {data['createdCount']} sections", exempt=True)
 
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tallystick.errors import Conflict
-from tallystick.policy import Principal
 from tallystick.state.tasks import ACTIVE, CLOSED, NEW, NO_OP, WILL_NOT_IMPLEMENT, Card
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import succeeded
 from tallystick.toolsets.knowledge.path_context import graph_hints
 from tallystick.toolsets.tasks.arguments import Step, Terminate
-from tallystick.toolsets.tasks.context import ToolContext, said
+from tallystick.toolsets.tasks.context import Call, said
 from tallystick.toolsets.tasks.entities import entity_of, files_of, named
 from tallystick.toolsets.tasks.view import View, check_open, invalid_operation
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
-
-async def advance(tool_context: ToolContext, store: Store, principal: Principal, asked: Step) -> Answer:
+async def advance(call: Call, asked: Step) -> Answer:
     def draw(view: View) -> JsonObject:
         card = _get(view, asked)
         check_open(card, "advance")
@@ -35,11 +31,11 @@ async def advance(tool_context: ToolContext, store: Store, principal: Principal,
                 data["graphHints"] = graph_hints(view.state, card.project, files_of(view, card), view.read_filter)
         return _shown(view, card, data)
 
-    data = await tool_context.write(store, principal, "advance", draw, resource=asked.id)
+    data = await call.write(draw, resource=asked.id)
     return succeeded(data, _told(asked, "advanced", data), exempt=True)
 
 
-async def revert(tool_context: ToolContext, store: Store, principal: Principal, asked: Step) -> Answer:
+async def revert(call: Call, asked: Step) -> Answer:
     def draw(view: View) -> JsonObject:
         card = _get(view, asked)
         check_open(card, "revert")
@@ -51,11 +47,11 @@ async def revert(tool_context: ToolContext, store: Store, principal: Principal, 
             )
         return _shown(view, card, _step(view, card, status, **view.released(card)))
 
-    data = await tool_context.write(store, principal, "revert", draw, resource=asked.id)
+    data = await call.write(draw, resource=asked.id)
     return succeeded(data, _told(asked, "reverted", data), exempt=True)
 
 
-async def terminate(tool_context: ToolContext, store: Store, principal: Principal, asked: Terminate) -> Answer:
+async def terminate(call: Call, asked: Terminate) -> Answer:
     def draw(view: View) -> JsonObject:
         card = _get(view, asked)
         check_open(card, "terminate")
@@ -65,7 +61,7 @@ async def terminate(tool_context: ToolContext, store: Store, principal: Principa
             data |= _rolled_up(view, card)
         return _shown(view, card, data)
 
-    data = await tool_context.write(store, principal, "terminate", draw, resource=asked.id, reason=asked.reason or None)
+    data = await call.write(draw, resource=asked.id, reason=asked.reason or None)
     affected = len(data.get("affectedDependents", ()))
     warning = (
         f". WARNING: {affected} dependent{'' if affected == 1 else 's'} stay blocked by it:"

@@ -1,13 +1,14 @@
 """The work vocabulary: a graph of work that hands out the next task.
 
 Ten words. This file is their table; `arguments` says what may be asked, `answers` what is
-said back, `tool_context` how drafts are built and written, and each tool has a file of its own.
+said back, `context` how drafts are built and written, and each tool has a file of its own.
 Answers have no envelope, and ids are short: agents read every character.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tallystick.clock import Clock, wall_clock
@@ -16,7 +17,7 @@ from tallystick.toolsets import COUNT, OBJECT, TEXT, Toolset, answer_schema, mak
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work import arguments
 from tallystick.toolsets.work.connect import graph_connect
-from tallystick.toolsets.work.context import Knowledge, ToolContext, new_id
+from tallystick.toolsets.work.context import Call, Knowledge, ToolContext, new_id
 from tallystick.toolsets.work.history import graph_history
 from tallystick.toolsets.work.next import graph_next
 from tallystick.toolsets.work.node_context import graph_context
@@ -48,13 +49,14 @@ def toolset(
 
 
 def toolset_with(tool_context: ToolContext) -> Toolset:
+    begin = partial(Call, tool_context)
     return Toolset(
         name="work",
         summary="plan projects as trees of tasks with dependencies, get the next task and claim it, resolve it"
         " with evidence, and see what that unblocks",
         faults="result",
         error_shape=error_shape,
-        tools=tuple(make_tool(tool_context, *row[:5], answer_schema(_ANSWERS, row[5])) for row in _TABLE),
+        tools=tuple(make_tool(begin, *row[:5], answer_schema(_ANSWERS, row[5])) for row in _TABLE),
     )
 
 

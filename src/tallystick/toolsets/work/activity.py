@@ -3,51 +3,45 @@
 from __future__ import annotations
 
 from heapq import merge
-from typing import TYPE_CHECKING
 
 from tallystick.clock import to_text
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import CLAIMED_BY
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.work.answers import counts_of, first, get_node, standing, summary_of
-from tallystick.toolsets.work.context import ToolContext
+from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import projects_of
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
 _CLAIMS_SHOWN = 50
 _CHANGES_SHOWN = 10
 
 
-async def watch(tool_context: ToolContext, store: Store, principal: Principal) -> JsonObject:
-    return await tool_context.read(
-        store,
-        principal,
+async def watch(call: Call) -> JsonObject:
+    return await call.read(
         Action.SEARCH,
-        lambda state, graph, read_filter: _seen(tool_context, state, graph, read_filter),
+        lambda state, graph, read_filter: _seen(call, state, graph, read_filter),
     )
 
 
-def _seen(tool_context: ToolContext, state: State, graph: WorkGraph, read_filter: ReadFilter) -> JsonObject:
+def _seen(call: Call, state: State, graph: WorkGraph, read_filter: ReadFilter) -> JsonObject:
     projects = [
         {"project": board.name, "root": read_filter.reference(board.root), **counts_of(graph, board, read_filter)}
         for board in projects_of(graph, read_filter)
     ]
     return {
-        "now": tool_context.stamp(),
+        "now": call.context.stamp(),
         "projects": projects,
-        "claims": _claims(tool_context, state, graph, read_filter),
+        "claims": _claims(call, state, graph, read_filter),
         "recent": _recent(state, graph, read_filter),
     }
 
 
-def _claims(tool_context: ToolContext, state: State, graph: WorkGraph, read_filter: ReadFilter) -> list[JsonObject]:
+def _claims(call: Call, state: State, graph: WorkGraph, read_filter: ReadFilter) -> list[JsonObject]:
     """Live ones on open nodes, the longest held first."""
-    postings, moment = graph.properties.get(CLAIMED_BY), tool_context.moment()
+    postings, moment = graph.properties.get(CLAIMED_BY), call.context.moment()
     rows = [graph.by_number[number] for number in postings.present] if postings is not None else []
     held = [row for row in rows if row.open and moment.is_claimed(row)]
     return [

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tallystick.policy import Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row
@@ -14,22 +11,16 @@ from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, newly_actionable
 from tallystick.toolsets.work.arguments import ConnectArguments, EdgeArgument
-from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
+from tallystick.toolsets.work.context import AnswerBuilder, Call
 from tallystick.toolsets.work.errors import shortened, unknown_node
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
-TOOL = "graph_connect"
 PARENTAL = frozenset({"parent", "child"})
 
 Rejection = tuple[str, str]
 """The reason, and what stands behind it."""
 
 
-async def graph_connect(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: ConnectArguments
-) -> Answer:
+async def graph_connect(call: Call, asked: ConnectArguments) -> Answer:
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
         rejected: list[JsonObject] = []
         answer = AnswerBuilder({"applied": 0})
@@ -47,7 +38,7 @@ async def graph_connect(
 
     sources = {edge.source for edge in asked.edges}
     only = sources.pop() if len(sources) == 1 else None
-    answer, _ = await tool_context.write(store, principal, TOOL, draw, resource=only)
+    answer, _ = await call.write(draw, resource=only)
     return Answer(answer.complete())
 
 

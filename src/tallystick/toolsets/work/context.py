@@ -116,13 +116,20 @@ class ToolContext:
     def opened(self, principal: Principal) -> str | None:
         return self._opened.get((principal.tenant, principal.actor, principal.session))
 
-    # -- writing
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of a tool: with what it is answered, and who makes it."""
+
+    context: ToolContext
+    store: Store
+    principal: Principal
+    tool: str
+
+    def claimant(self) -> Claimant:
+        return self.context.claimant(self.principal)
 
     async def write(
         self,
-        store: Store,
-        principal: Principal,
-        tool: str,
         draw: Callable[[DraftBuilder, ReadFilter], T],
         *,
         action: Action = Action.WRITE,
@@ -135,20 +142,16 @@ class ToolContext:
             with DraftBuilder(state, read_filter) as builder:
                 return Drawn(draw(builder, read_filter), builder.operations)
 
-        return await write_drawn(store, principal, tool, drawn, action=action, resource=resource, reason=reason)
+        return await write_drawn(
+            self.store, self.principal, self.tool, drawn, action=action, resource=resource, reason=reason
+        )
 
     async def read(
-        self,
-        store: Store,
-        principal: Principal,
-        action: Action,
-        look: Callable[[State, WorkGraph, ReadFilter], T],
-        *,
-        resource: str | None = None,
+        self, action: Action, look: Callable[[State, WorkGraph, ReadFilter], T], *, resource: str | None = None
     ) -> T:
         """`look` may be called several times."""
-        return await store.read(
-            principal,
+        return await self.store.read(
+            self.principal,
             action,
             lambda state, read_filter: look(state, state.derived(WorkGraph), read_filter),
             resource=resource,

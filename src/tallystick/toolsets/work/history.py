@@ -8,7 +8,7 @@ loses nothing and shows nothing twice, whatever happens between two pages.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tallystick.commits import EDGE_VERBS, Verb
 from tallystick.policy import Action, Principal
@@ -22,14 +22,10 @@ from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import fair_share, room_for, shortened, size_of
-from tallystick.toolsets.work import next as claiming
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX, entries
 from tallystick.toolsets.work.arguments import LIMIT_MAX, HistoryArguments
-from tallystick.toolsets.work.context import ToolContext
+from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import invalid, unknown_node
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
 _STEPS_READ = 500
 _ABSENT: JsonObject = {"resolved": False, "properties": {}, "context_links": [], "evidence": []}
@@ -39,16 +35,14 @@ _OF_TASKS = ("title", "status", "description", "complexity", "tags", "blockedRea
 _PREFIX = "h"
 
 
-async def graph_history(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: HistoryArguments
-) -> Answer:
+async def graph_history(call: Call, asked: HistoryArguments) -> Answer:
     end = _place(asked.cursor) if asked.cursor is not None else None
 
     def look(state: State, read_filter: ReadFilter) -> Generator[None, None, JsonObject]:
         state.derived(WorkGraph)
-        return (yield from _told(state, asked, end, read_filter, principal))
+        return (yield from _told(state, asked, end, read_filter, call.principal))
 
-    return Answer(await store.read(principal, Action.READ, look, resource=asked.node_id))
+    return Answer(await call.store.read(call.principal, Action.READ, look, resource=asked.node_id))
 
 
 def _told(
@@ -159,7 +153,7 @@ def _action(tool: str, before: JsonObject, after: JsonObject) -> str:
         return "dropped" if is_dropped(after) else "resolved"
     if was and not is_:
         return "reopened"
-    if tool == claiming.TOOL:
+    if tool == "graph_next":
         return "claimed"
     return "moved" if before.get("parent") != after.get("parent") else "updated"
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state import Node
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -32,14 +31,10 @@ from tallystick.toolsets.work.answers import (
     summary_of,
 )
 from tallystick.toolsets.work.arguments import COUNT_MAX, NextArguments
-from tallystick.toolsets.work.context import FileKnowledge, ToolContext
+from tallystick.toolsets.work.context import Call, FileKnowledge
 from tallystick.toolsets.work.errors import cross_project, get_project, get_row
 from tallystick.toolsets.work.task_texts import sections_of, task_of
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
-TOOL = "graph_next"
 _DEPENDENCIES_SHOWN = 20
 
 
@@ -49,21 +44,17 @@ class Seen(msgspec.Struct):
     """Knowledge in it whose freshness is added outside the look: that asks git."""
 
 
-async def graph_next(tool_context: ToolContext, store: Store, principal: Principal, asked: NextArguments) -> Answer:
+async def graph_next(call: Call, asked: NextArguments) -> Answer:
     if not asked.claim:
-        seen = await tool_context.read(
-            store,
-            principal,
+        seen = await call.read(
             Action.READ,
-            lambda state, graph, read_filter: _seen(
-                tool_context, state, graph, tool_context.claimant(principal), asked, read_filter
-            ),
+            lambda state, graph, read_filter: _seen(call, state, graph, call.claimant(), asked, read_filter),
         )
-        return await freshened(tool_context, seen)
+        return await freshened(call, seen)
 
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> Seen:
-        claimant = tool_context.claimant(principal)
-        seen = _seen(tool_context, builder.state, builder.graph, claimant, asked, read_filter)
+        claimant = call.claimant()
+        seen = _seen(call, builder.state, builder.graph, claimant, asked, read_filter)
         for entry in seen.answer["nodes"]:
             node = entry["node"]
             entry |= _claim(builder, node["id"], claimant)
@@ -71,15 +62,15 @@ async def graph_next(tool_context: ToolContext, store: Store, principal: Princip
             node["rev"], node["properties"] = attrs["rev"], attrs["properties"]
         return seen
 
-    seen, receipt = await tool_context.write(store, principal, TOOL, draw)
+    seen, receipt = await call.write(draw)
     for entry in seen.answer["nodes"] if receipt is not None else ():
         entry["node"]["updated_at"] = receipt.commits[0].timestamp  # type: ignore[union-attr]  # it is not None here
-    return await freshened(tool_context, seen)
+    return await freshened(call, seen)
 
 
-async def freshened(tool_context: ToolContext, seen: Seen) -> Answer:
-    if tool_context.knowledge is not None and seen.known:
-        await tool_context.knowledge.add_freshness(seen.known)
+async def freshened(call: Call, seen: Seen) -> Answer:
+    if call.context.knowledge is not None and seen.known:
+        await call.context.knowledge.add_freshness(seen.known)
     return Answer(seen.answer)
 
 
@@ -92,7 +83,7 @@ def _claim(builder: DraftBuilder, node_id: str, claimant: Claimant) -> JsonObjec
 
 
 def _seen(
-    tool_context: ToolContext,
+    call: Call,
     state: State,
     graph: WorkGraph,
     claimant: Claimant,
@@ -103,9 +94,7 @@ def _seen(
     free = (row for row in _candidates(state, graph, board, asked, read_filter) if not claimant.is_kept_from(row))
     rows = first(read_filter, free, min(max(asked.count, 1), COUNT_MAX))
     known: dict[str, FileKnowledge] = {}
-    nodes = within_budget(
-        (_entry(tool_context, state, board, row, read_filter, known) for row in rows), ANSWER_BYTES_MAX
-    )
+    nodes = within_budget((_entry(call, state, board, row, read_filter, known) for row in rows), ANSWER_BYTES_MAX)
     if not nodes:
         return Seen({"nodes": [], "hint": _why_nothing(graph, board, asked, read_filter, claimant.moment)})
     ids = [entry["node"]["id"] for entry in nodes]
@@ -149,7 +138,7 @@ def _why_nothing(
 
 
 def _entry(
-    tool_context: ToolContext,
+    call: Call,
     state: State,
     board: Board,
     row: Row,
@@ -170,7 +159,7 @@ def _entry(
     }
     if omitted:
         answer["ancestors_omitted"] = omitted
-    found = known_of(tool_context, state, board, row, sections, read_filter)
+    found = known_of(call, state, board, row, sections, read_filter)
     if found is not None:
         known[row.id] = found
         answer["knowledge"] = found.data
@@ -207,7 +196,7 @@ def _dependency(state: State, row: Row) -> JsonObject:
 
 
 def known_of(
-    tool_context: ToolContext,
+    call: Call,
     state: State,
     board: Board,
     row: Row,
@@ -216,10 +205,10 @@ def known_of(
 ) -> FileKnowledge | None:
     """What is known of the things that the node's links point to, and of its context files; None for nothing."""
     links = list(row.links) + [link for each in _linked(row, read_filter) for link in each.links]
-    if tool_context.knowledge is None or not (links or sections):
+    if call.context.knowledge is None or not (links or sections):
         return None
     texts = [(str(section.attrs.get("title")), str(section.attrs.get("content"))) for section in sections]
-    known = tool_context.knowledge.find(state, board.id, list(dict.fromkeys(links)), texts, read_filter=read_filter)
+    known = call.context.knowledge.find(state, board.id, list(dict.fromkeys(links)), texts, read_filter=read_filter)
     if size_of(known.data) > 2 * PART_BYTES_MAX:
         known.data.clear()
         known.data["truncated"] = True

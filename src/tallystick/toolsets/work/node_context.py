@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from tallystick.commits.payloads import edge_name
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import DEPENDS_ON
@@ -25,35 +24,26 @@ from tallystick.toolsets.work.answers import (
     summary_of,
 )
 from tallystick.toolsets.work.arguments import DEPTH_MAX, ContextArguments
-from tallystick.toolsets.work.context import ToolContext
+from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import get_row
 from tallystick.toolsets.work.next import Seen, freshened, known_of
 from tallystick.toolsets.work.task_texts import sections_of, task_of
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
 TREE_BYTES_MAX = 2 * PART_BYTES_MAX
 _NEIGHBOURS_SHOWN = 50
 _EDGES_READ = 200
 
 
-async def graph_context(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: ContextArguments
-) -> Answer:
-    seen = await tool_context.read(
-        store,
-        principal,
+async def graph_context(call: Call, asked: ContextArguments) -> Answer:
+    seen = await call.read(
         Action.READ,
-        lambda state, graph, read_filter: _seen(tool_context, state, graph, asked, read_filter),
+        lambda state, graph, read_filter: _seen(call, state, graph, asked, read_filter),
         resource=asked.node_id,
     )
-    return await freshened(tool_context, seen)
+    return await freshened(call, seen)
 
 
-def _seen(
-    tool_context: ToolContext, state: State, graph: WorkGraph, asked: ContextArguments, read_filter: ReadFilter
-) -> Seen:
+def _seen(call: Call, state: State, graph: WorkGraph, asked: ContextArguments, read_filter: ReadFilter) -> Seen:
     row = get_row(state, graph, read_filter, asked.node_id)
     node, sections = get_node(state, row.id), sections_of(state, row.id, read_filter)
     line, omitted = ancestors_of(row, read_filter)
@@ -68,7 +58,7 @@ def _seen(
     answer |= _neighbours(state, "depends_on", row.depends_on, None, read_filter)
     answer |= _neighbours(state, "depended_by", row.dependents, row.resolved, read_filter)
     answer |= _edges(state, row, read_filter)
-    known = known_of(tool_context, state, row.board, row, sections, read_filter) if row.board is not None else None
+    known = known_of(call, state, row.board, row, sections, read_filter) if row.board is not None else None
     return Seen(answer | {"knowledge": known.data}, [known]) if known is not None else Seen(answer)
 
 

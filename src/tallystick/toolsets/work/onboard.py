@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from heapq import nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -34,11 +34,8 @@ from tallystick.toolsets.work.answers import (
     summary_of,
 )
 from tallystick.toolsets.work.arguments import OnboardArguments
-from tallystick.toolsets.work.context import ToolContext
+from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import get_project, named, projects_of
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
 TOKENS_MAX = 600
 CHARACTERS_MAX = 4 * TOKENS_MAX
@@ -52,15 +49,13 @@ _ROWS_READ = 50
 _DOCUMENTS_READ = 1_000
 
 
-async def graph_onboard(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: OnboardArguments
-) -> Answer:
+async def graph_onboard(call: Call, asked: OnboardArguments) -> Answer:
     def look(state: State, graph: WorkGraph, read_filter: ReadFilter) -> tuple[str, JsonObject]:
         board = _board(graph, read_filter, asked.project)
-        return board.id, _seen(tool_context, state, graph, board, read_filter, principal, asked.evidence_limit)
+        return board.id, _seen(call, state, graph, board, read_filter, call.principal, asked.evidence_limit)
 
-    board_id, answer = await tool_context.read(store, principal, Action.READ, look)
-    tool_context.remember(principal, board_id)
+    board_id, answer = await call.read(Action.READ, look)
+    call.context.remember(call.principal, board_id)
     return Answer(answer)
 
 
@@ -79,7 +74,7 @@ def _board(graph: WorkGraph, read_filter: ReadFilter, name: str | None) -> Board
 
 
 def _seen(
-    tool_context: ToolContext,
+    call: Call,
     state: State,
     graph: WorkGraph,
     board: Board,
@@ -89,12 +84,12 @@ def _seen(
 ) -> JsonObject:
     root = graph.find(board.root) if board.root is not None else None
     goal = summary_of(state, root) if root is not None and read_filter.allows(root.id) else None
-    mine = [row.id for row in first(read_filter, tool_context.held_by(principal, graph, board), _ROWS_READ)]
+    mine = [row.id for row in first(read_filter, call.context.held_by(call.principal, graph, board), _ROWS_READ)]
     parts = [
         _tree(state, root, read_filter),
         _listed("recent_evidence", 3, _evidence(state, graph, board, read_filter, evidence_limit)),
         _listed("context_links", 2, *_links(graph, board, read_filter)),
-        _listed("actionable", 3, _actionable(tool_context, state, graph, board, read_filter)),
+        _listed("actionable", 3, _actionable(call, state, graph, board, read_filter)),
         _listed("your_claims", 1, mine),
     ]
     return _fitted(_head(board, goal, counts_of(graph, board, read_filter)), parts)
@@ -263,11 +258,9 @@ def _links(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> tuple[lis
     return nsmallest(_ROWS_READ, links), len(links)
 
 
-def _actionable(
-    tool_context: ToolContext, state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter
-) -> list[JsonObject]:
+def _actionable(call: Call, state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter) -> list[JsonObject]:
     """In graph_next's order, without what somebody works on."""
-    moment = tool_context.moment()
+    moment = call.context.moment()
     ready = ranked_among(graph, board, None, read_filter) if read_filter.narrows else ranked(graph, board)
     free = (row for row in ready if not moment.is_claimed(row))
     return [_open(state, row, read_filter) for row in first(read_filter, free, _ACTIONABLE_SHOWN)]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from tallystick.errors import Conflict
-from tallystick.policy import Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import DEPENDS_ON
@@ -20,13 +19,8 @@ from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX, PlanArguments, PlannedNode
-from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
+from tallystick.toolsets.work.context import AnswerBuilder, Call
 from tallystick.toolsets.work.errors import check_unused, cross_project, cycle, get_row, invalid, projects_of
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
-TOOL = "graph_plan"
 
 Place = int | Row
 """A node of the batch by its number, or one that was there before."""
@@ -42,13 +36,13 @@ class _Step(msgspec.Struct):
     board: Board | None = None
 
 
-async def graph_plan(tool_context: ToolContext, store: Store, principal: Principal, asked: PlanArguments) -> Answer:
+async def graph_plan(call: Call, asked: PlanArguments) -> Answer:
     check_refs(asked.nodes)
-    ids = [tool_context.ids() for _ in asked.nodes]
+    ids = [call.context.ids() for _ in asked.nodes]
     created = [{"ref": node.ref, "id": node_id} for node, node_id in zip(asked.nodes, ids, strict=True)]
     if size_of(created) > ANSWER_BYTES_MAX:
         raise invalid("field 'nodes' is too long to be answered: plan in parts, or use shorter refs")
-    opened = tool_context.opened(principal)
+    opened = call.context.opened(call.principal)
 
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
         check_unused(builder.state, ids)
@@ -57,7 +51,7 @@ async def graph_plan(tool_context: ToolContext, store: Store, principal: Princip
         batch.builder(builder)
         return answer
 
-    answer, _ = await tool_context.write(store, principal, TOOL, draw)
+    answer, _ = await call.write(draw)
     return Answer(answer.complete())
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
 
 from tallystick.errors import Conflict
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state import Node
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -18,60 +17,52 @@ from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import within_budget
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, counts_of, first, get_node, node_of
 from tallystick.toolsets.work.arguments import OpenArguments
-from tallystick.toolsets.work.context import ToolContext
+from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import check_unused, find_project, invalid, projects_of
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
-TOOL = "graph_open"
 _ATTEMPTS = 3
 
 
-async def graph_open(tool_context: ToolContext, store: Store, principal: Principal, asked: OpenArguments) -> Answer:
+async def graph_open(call: Call, asked: OpenArguments) -> Answer:
     name = asked.project
     if name is None:
         if asked.goal is not None:
             raise invalid("field 'goal' needs 'project', the name of the project to create")
-        return Answer(await tool_context.read(store, principal, Action.SEARCH, _listed))
-    board_id, answer = await _open_or_create(tool_context, store, principal, name, asked.goal)
-    tool_context.remember(principal, board_id)
+        return Answer(await call.read(Action.SEARCH, _listed))
+    board_id, answer = await _open_or_create(call, name, asked.goal)
+    call.context.remember(call.principal, board_id)
     if asked.goal is not None and "created" not in answer:
         answer["warnings"] = ["the project exists: 'goal' is used for a new one only"]
     return Answer(answer)
 
 
-async def _open_or_create(
-    tool_context: ToolContext, store: Store, principal: Principal, name: str, goal: str | None
-) -> tuple[str, JsonObject]:
+async def _open_or_create(call: Call, name: str, goal: str | None) -> tuple[str, JsonObject]:
     created = False
     # Another agent's project may be seen here and yet not reach the disk: then it is ours to make.
     for _ in range(_ATTEMPTS):
-        found = await tool_context.read(
-            store,
-            principal,
+        found = await call.read(
             Action.READ,
             lambda state, graph, read_filter: _seen(state, graph, read_filter, name),
         )
         if found is not None:
             board_id, answer = found
             return board_id, answer | ({"created": True} if created else {})
-        created = await _create(tool_context, store, principal, name, goal)
+        created = await _create(call, name, goal)
     raise Conflict(f"project '{name}' could not be made", hint="nothing was written: call again")
 
 
-async def _create(tool_context: ToolContext, store: Store, principal: Principal, name: str, goal: str | None) -> bool:
+async def _create(call: Call, name: str, goal: str | None) -> bool:
     """False when another agent was first."""
     if not name.strip():
         raise invalid("field 'project' must not be blank")
-    root_id, project_id, name = tool_context.ids(), uuid.uuid4().hex, name.strip()
+    root_id, project_id, name = call.context.ids(), uuid.uuid4().hex, name.strip()
 
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> None:
         if not builder.graph.namesakes(name):
             check_unused(builder.state, [root_id, project_id])
             found(builder, project_id=project_id, root_id=root_id, name=name, goal=goal)
 
-    _, receipt = await tool_context.write(store, principal, TOOL, draw)
+    _, receipt = await call.write(draw)
     return receipt is not None
 
 

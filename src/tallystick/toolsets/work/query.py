@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import msgspec
 import orjson
 
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
@@ -20,24 +20,21 @@ from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import cut_short, room_for, within_budget
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, get_node, properties_of, standing
 from tallystick.toolsets.work.arguments import LIMIT_MAX, QueryArguments, QueryFilter
-from tallystick.toolsets.work.context import ToolContext
+from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import cross_project, get_project, get_row, invalid
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
-
-async def graph_query(tool_context: ToolContext, store: Store, principal: Principal, asked: QueryArguments) -> Answer:
+async def graph_query(call: Call, asked: QueryArguments) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> JsonObject:
         return _found(
-            tool_context, state, state.derived(WorkGraph), asked, read_filter, room_for(principal, ANSWER_BYTES_MAX)
+            call, state, state.derived(WorkGraph), asked, read_filter, room_for(call.principal, ANSWER_BYTES_MAX)
         )
 
-    return Answer(await store.read(principal, Action.SEARCH, look))
+    return Answer(await call.store.read(call.principal, Action.SEARCH, look))
 
 
 def _found(
-    tool_context: ToolContext,
+    call: Call,
     state: State,
     graph: WorkGraph,
     asked: QueryArguments,
@@ -52,7 +49,7 @@ def _found(
         graph,
         board,
         wanted,
-        tool_context.moment(),
+        call.context.moment(),
         lambda node_id: properties_of(get_node(state, node_id).attrs),
         stands,
     )

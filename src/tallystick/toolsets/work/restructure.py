@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
-from tallystick.policy import Action, Principal
+from tallystick.policy import Action
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import DEPENDS_ON, DROPPED
 from tallystick.state.work.attributes import is_dropped, said_over
@@ -16,26 +15,19 @@ from tallystick.state.work.draft_builder import DraftBuilder, Link
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.work.answers import entries, evidence_entry, newly_actionable, oldest
 from tallystick.toolsets.work.arguments import Operation, RestructureArguments
-from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
+from tallystick.toolsets.work.context import AnswerBuilder, Call
 from tallystick.toolsets.work.errors import cross_project, cycle, get_row, invalid
 from tallystick.toolsets.work.task_texts import SectionMoves
-
-if TYPE_CHECKING:
-    from tallystick.store import Store
-
-TOOL = "graph_restructure"
 
 FIELDS = {"move": ("node_id", "new_parent"), "merge": ("source", "target"), "drop": ("node_id", "reason")}
 
 
-async def graph_restructure(
-    tool_context: ToolContext, store: Store, principal: Principal, asked: RestructureArguments
-) -> Answer:
+async def graph_restructure(call: Call, asked: RestructureArguments) -> Answer:
     check_operations(asked.operations)
 
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
         answer = AnswerBuilder({"applied": len(asked.operations), "details": []})
-        work = _Work(tool_context, builder, read_filter, principal.actor, answer.warnings)
+        work = _Work(call, builder, read_filter, call.principal.actor, answer.warnings)
         for number, operation in enumerate(asked.operations):
             node_id, result = _one(work, operation, number)
             answer.data["details"].append({"op": operation.op, "node_id": node_id, "result": result})
@@ -46,10 +38,7 @@ async def graph_restructure(
 
     # Of several, what each deletes is asked about when it is known what they come to.
     only = asked.operations[0] if len(asked.operations) == 1 else None
-    answer, _ = await tool_context.write(
-        store,
-        principal,
-        TOOL,
+    answer, _ = await call.write(
         draw,
         action=Action.DELETE if only is not None and only.op == "merge" else Action.WRITE,
         resource=(only.node_id or only.source) if only is not None else None,
@@ -82,9 +71,9 @@ class _Work:
     """What the operations of one call do to the draft."""
 
     def __init__(
-        self, tool_context: ToolContext, builder: DraftBuilder, read_filter: ReadFilter, agent: str, warnings: list[str]
+        self, call: Call, builder: DraftBuilder, read_filter: ReadFilter, agent: str, warnings: list[str]
     ) -> None:
-        self._tool_context = tool_context
+        self._call = call
         self._builder = builder
         self._read_filter = read_filter
         self._agent = agent
@@ -163,7 +152,7 @@ class _Work:
     def drop(self, node_id: str, reason: str) -> tuple[str, str]:
         row = self._row(node_id)
         dropped = [each for each in (row, *row.below()) if each.open]
-        entry = evidence_entry(DROPPED, reason, self._agent, self._tool_context.clock())
+        entry = evidence_entry(DROPPED, reason, self._agent, self._call.context.clock())
         for each in sorted(dropped, key=lambda each: (each.depth, each.created)):
             attrs = self._builder.attrs(each.id)
             over: JsonObject = {"resolved": True, "evidence": [*entries(attrs, "evidence"), entry]}

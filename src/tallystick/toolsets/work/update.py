@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tallystick.policy import Principal
 from tallystick.state.conditions import is_same
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import CLAIMED_BY, CLAIMED_SESSION, DROPPED
@@ -18,52 +17,47 @@ from tallystick.toolsets.work.answers import (
     properties_of,
 )
 from tallystick.toolsets.work.arguments import UpdateArgument, UpdateArguments
-from tallystick.toolsets.work.context import AnswerBuilder, ToolContext
+from tallystick.toolsets.work.context import AnswerBuilder, Call
 from tallystick.toolsets.work.errors import get_row, invalid
 from tallystick.toolsets.work.plan import check_node_size
 
-if TYPE_CHECKING:
-    from tallystick.store import Store
 
-TOOL = "graph_update"
-
-
-async def graph_update(tool_context: ToolContext, store: Store, principal: Principal, asked: UpdateArguments) -> Answer:
+async def graph_update(call: Call, asked: UpdateArguments) -> Answer:
     def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
         answer = AnswerBuilder({"updated": []})
         resolved = False
         for each in asked.updates:
             row = get_row(builder.state, builder.graph, read_filter, each.node_id)
             was_resolved = row.resolved
-            _apply(tool_context, builder, principal.actor, each)
+            _apply(call, builder, call.principal.actor, each)
             attrs = builder.attrs(each.node_id)
             answer.data["updated"].append({"node_id": each.node_id, "rev": revision(attrs)})
             if row.resolved and not was_resolved:
                 resolved = True
-                _check_evidence(tool_context, answer, each.node_id, attrs)
+                _check_evidence(call, answer, each.node_id, attrs)
         newly = newly_actionable(builder, read_filter)
         if resolved or newly["newly_actionable"]:
             answer.data |= newly
         return answer
 
     ids = {each.node_id for each in asked.updates}
-    answer, _ = await tool_context.write(store, principal, TOOL, draw, resource=ids.pop() if len(ids) == 1 else None)
+    answer, _ = await call.write(draw, resource=ids.pop() if len(ids) == 1 else None)
     return Answer(answer.complete())
 
 
-def _check_evidence(tool_context: ToolContext, answer: AnswerBuilder, node_id: str, attrs: JsonObject) -> None:
+def _check_evidence(call: Call, answer: AnswerBuilder, node_id: str, attrs: JsonObject) -> None:
     if entries(attrs, "evidence"):
         return
-    if tool_context.settings.require_evidence:
+    if call.context.settings.require_evidence:
         raise invalid(f"'{node_id}' cannot be resolved without evidence: say what shows that it is done")
     answer.warnings.append(f"'{node_id}' was resolved without evidence")
 
 
-def _apply(tool_context: ToolContext, builder: DraftBuilder, agent: str, asked: UpdateArgument) -> None:
+def _apply(call: Call, builder: DraftBuilder, agent: str, asked: UpdateArgument) -> None:
     before = builder.attrs(asked.node_id)
     changes = _changes(before, asked)
     if asked.add_evidence:
-        now = tool_context.clock()
+        now = call.context.clock()
         added = [evidence_entry(each.type, each.ref, agent, now) for each in asked.add_evidence]
         changes["evidence"] = [*entries(before, "evidence"), *added]
     if changes:
