@@ -49,6 +49,7 @@ from tallystick.telemetry import metrics, tracing
 from tallystick.tenant_projections import AllProjections
 from tallystick.tenants import Tenants
 from tallystick.toolsets import Answer, Toolset, files, knowledge, memory, ontology, tasks, work
+from tallystick.toolsets.cited_files import CitedFiles
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.files import content_edits
 from tallystick.toolsets.knowledge import reverify
@@ -169,7 +170,8 @@ async def opened(
         idle_seconds=settings.tenant_idle_seconds,
         open_max=settings.tenants_open_max,
     )
-    store = _store_class()(tenants, gate, written=written, erase=erase_copies)
+    cited = CitedFiles(tool_context.repository)
+    store = _store_class()(tenants, gate, written=written, erase=erase_copies, files=cited)
     tending = asyncio.create_task(tenants.tend())
     metrics.AUDIT.reading = lambda: [((), float(audit.healthy))]
     try:

@@ -24,7 +24,7 @@ from tallystick.policy.cache import Cache
 from tallystick.policy.gate import NO_FACTS, Authorization, DecisionPending, Gate, Question
 from tallystick.state.ontology import check
 from tallystick.state.read_filter import ReadFilter
-from tallystick.state.staleness import Citations, Stale, settle
+from tallystick.state.staleness import Citation, Citations, FilesPending, Pins, Stale, settle
 from tallystick.state.state import State
 from tallystick.tenants import Tenants
 
@@ -52,6 +52,11 @@ class CitedFiles(Protocol):
 
     async def look_up(self, wanted: Sequence[Citations]) -> Mapping[Citations, tuple[str, ...]]:
         """The same, in bounded time; what could not be found out counts as unchanged."""
+        ...
+
+    async def pin(self, wanted: Mapping[str, Citation | None]) -> Pins:
+        """These files as they are now: path → the pin that it has, which is left alone if it is another
+        repository's."""
         ...
 
 
@@ -156,13 +161,15 @@ class Store:
         authorization = Authorization(self._gate, principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
             foreign = await self._foreign(partition, principal, action, resource)
+            pins: Pins | None = None if self._files is not None and not restoring else {}
 
             def decided(state: State) -> Draft | Commit:
                 make = partial(ReadFilter, clock=partition.clock, changed_files=self._changed_files)
                 found = _decide(authorization, state, foreign, principal, action, resource, make, blindly=blindly)
                 decision, read_filter = found.decision, found.read_filter
                 now = partial(_now, partition, state)
-                proposed = _checked(propose, state, authorization, read_filter, now, restoring=restoring)
+                fill = None if restoring else partial(settle, state, now=now, read_filter=read_filter, pins=pins)
+                proposed = _checked(propose, state, authorization, read_filter, fill)
                 if isinstance(proposed, Commit):
                     return proposed
                 if decision.narrows:
@@ -180,7 +187,15 @@ class Store:
                     return foreign
                 return await partition.look(lambda state: _facts(state, resource, principal, action))
 
-            receipt = await authorization.through(lambda: partition.commit(decided), facts)
+            async def commit() -> Receipt:
+                nonlocal pins
+                try:
+                    return await partition.commit(decided)
+                except FilesPending as pending:
+                    pins = {} if self._files is None else await self._files.pin(pending.wanted)
+                    return await partition.commit(decided)
+
+            receipt = await authorization.through(commit, facts)
         if self._written is not None:
             await self._written(principal, receipt)
         if self._erase is not None and any(commit.operation in _ERASING for commit in receipt.commits):
@@ -315,15 +330,13 @@ def _checked(
     state: State,
     authorization: Authorization,
     read_filter: ReadFilter,
-    now: Callable[[], str],
-    *,
-    restoring: bool,
+    fill: Callable[[Draft], Draft] | None,
 ) -> Draft | Commit:
     """What is proposed and keeps the rules; while a decision is pending it is neither proposed nor refused."""
     try:
         proposed = propose(state, read_filter)
         if isinstance(proposed, Draft):
-            proposed = proposed if restoring else settle(state, proposed, now, read_filter)
+            proposed = proposed if fill is None else fill(proposed)
             check(state, proposed, read_filter)
     except Exception:
         _raise_pending(authorization, read_filter)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.policy import Action, Decision, Request
+from tallystick.policy.embedded import Embedded
 from tallystick.state import trust
+from tallystick.store import Store
+from tallystick.toolsets.cited_files import CitedFiles
+from tallystick.toolsets.knowledge.freshness import Repository
 from tests.toolsets.agent import NOON, Agent, working
+from tests.toolsets.knowledge.agents import Checkout
 
 HOUR = 3_600_000
 PAST = "2025-01-04T13:00:00.000Z"
@@ -217,3 +223,55 @@ def test_times_before_all_times_and_after_them_do_no_harm(agent: Agent) -> None:
         agent.read(f"t{number}")
     assert stale_of(agent, "t0") == {"why": "past its time", "since": "1970-01-01T00:00:00.000Z"}
     assert agent.now == NOON
+
+
+# -- files
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path / "shop")
+
+
+@pytest.fixture
+def citing(agent: Agent, checkout: Checkout) -> Agent:
+    files = CitedFiles(Repository(checkout.root))
+    agent.store = Store(agent._open, Embedded("single-user"), files=files)
+    return agent
+
+
+def test_a_cited_file_is_pinned_and_the_fact_is_stale_once_it_changes(citing: Agent, checkout: Checkout) -> None:
+    citing.node("fact", cites=["./README.md", "nowhere.md"])
+    pinned, unknown = citing.read("fact")["entity"]["attrs"]["cites"]
+    assert (pinned["path"], pinned["at"], unknown) == ("README.md", "2025-01-04T12:00:00.000Z", "nowhere.md")
+    assert pinned["hash"] == checkout.git("hash-object", "README.md")
+    assert pinned["commit"] == checkout.git("rev-parse", "HEAD")
+    assert stale_of(citing, "fact") is None
+    checkout.write("README.md", "otherwise")
+    told = {"why": "cited files changed", "since": pinned["at"], "files": ["README.md"]}
+    assert stale_of(citing, "fact") == told
+    assert citing.search(type="note")["entities"][0]["stale"] == told
+    assert stale_of(citing, "fact", as_of=citing.read("fact")["position"]) is None
+    (checkout.root / "README.md").unlink()
+    assert stale_of(citing, "fact") == told
+
+
+def test_a_verification_pins_the_files_as_they_are_now(citing: Agent, checkout: Checkout) -> None:
+    citing.node("fact", cites=["README.md", "src/checkout/page.ts"])
+    cites = citing.read("fact")["entity"]["attrs"]["cites"]
+    checkout.write("README.md", "otherwise")
+    (checkout.root / "src/checkout/page.ts").unlink()
+    citing.node("fact", cites=cites, text="touched, not looked at")
+    assert stale_of(citing, "fact")["files"] == ["README.md", "src/checkout/page.ts"]
+    citing.now += HOUR
+    citing.node("fact", cites=cites, verified=True)
+    assert stale_of(citing, "fact") is None
+    again, gone = citing.read("fact")["entity"]["attrs"]["cites"]
+    assert (again["at"], again["hash"]) == (PAST, checkout.git("hash-object", "README.md"))
+    assert gone == "src/checkout/page.ts"
+
+
+def test_without_a_repository_files_are_only_named(agent: Agent) -> None:
+    agent.node("fact", cites=["./README.md"])
+    assert agent.read("fact")["entity"]["attrs"]["cites"] == ["README.md"]
+    assert stale_of(agent, "fact") is None

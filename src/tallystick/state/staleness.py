@@ -230,19 +230,73 @@ def candidates(columns: Columns, now: int) -> list[str]:
 
 # -- what may be written
 
+Pins = dict[str, Citation | None]
+"""Path → its file as it is now; None where git knows no such file. What git did not tell anything of is not in it."""
 
-def settle(state: State, draft: Draft, now: Callable[[], str], read_filter: ReadFilter) -> Draft:
+
+class FilesPending(Exception):
+    """Files are to be pinned, which takes a while: path → the pin that it has, perhaps another repository's."""
+
+    def __init__(self, wanted: dict[str, Citation | None]) -> None:
+        super().__init__("files are to be pinned")
+        self.wanted = wanted
+
+
+def settle(
+    state: State, draft: Draft, now: Callable[[], str], read_filter: ReadFilter, pins: Pins | None = None
+) -> Draft:
     """The draft with what the server fills in. Raises InvalidArgument for what is none of these attributes' values.
 
-    What stays as it is was judged when it was written, or before these names were reserved.
+    What stays as it is was judged when it was written, or before these names were reserved. `pins` are those of files
+    that were looked up; with None for them FilesPending is raised where there are some to be looked up.
     """
-    if not any(_is_concerned(operation) for operation in draft.operations):
+    if not any(map(_is_concerned, draft.operations)):
         return draft
-    settled = tuple(
-        _settled(state, operation, draft.actor, now, read_filter) if _is_concerned(operation) else operation
-        for operation in draft.operations
+    changes = [
+        _change(state, each, draft.actor, now, read_filter) if _is_concerned(each) else None
+        for each in draft.operations
+    ]
+    wanted = {path: pin for each in changes if each is not None for path, pin in each.wanted()}
+    if pins is None and wanted:
+        raise FilesPending(wanted)
+    settled = (
+        operation if change is None else change.made_to(operation, pins or {}, now)
+        for operation, change in zip(draft.operations, changes, strict=True)
     )
-    return msgspec.structs.replace(draft, operations=settled)
+    return msgspec.structs.replace(draft, operations=tuple(settled))
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """What an operation sets of the reserved attributes, filled in and checked."""
+
+    values: dict[str, Any]
+    cites: list[Any] | None
+    """None where nothing of them changes."""
+    anew: bool
+    """Whether files that are pinned are to be pinned again."""
+
+    def wanted(self) -> Iterator[tuple[str, Citation | None]]:
+        for each in self.cites or ():
+            if isinstance(each, str):
+                yield each.removeprefix("./"), None
+            elif self.anew and (pinned := _citation(each)) is not None:
+                yield pinned.path, pinned
+
+    def made_to(self, operation: Operation, pins: Pins, now: Callable[[], str]) -> Operation:
+        values = dict(self.values)
+        if self.cites is not None:
+            values[CITES] = [self._cited(each, pins, now) for each in self.cites]
+        attrs = {**operation.payload["attrs"], **values}
+        return msgspec.structs.replace(operation, payload={**operation.payload, "attrs": attrs})
+
+    def _cited(self, cited: Any, pins: Pins, now: Callable[[], str]) -> Any:
+        if not isinstance(cited, str) and not self.anew:
+            return cited
+        path = cited.removeprefix("./") if isinstance(cited, str) else cited["path"]
+        if path not in pins:
+            return path if isinstance(cited, str) else cited
+        found = pins[path]
+        return path if found is None else msgspec.to_builtins(msgspec.structs.replace(found, at=now()))
 
 
 _UPSERTS = (Verb.UPSERT_NODE, Verb.UPSERT_EDGE)
@@ -253,27 +307,27 @@ def _is_concerned(operation: Operation) -> bool:
     return isinstance(attrs, dict) and not NAMES.isdisjoint(attrs)
 
 
-def _settled(
+def _change(
     state: State, operation: Operation, actor: str, now: Callable[[], str], read_filter: ReadFilter
-) -> Operation:
+) -> _Change | None:
     attrs: dict[str, Any] = operation.payload["attrs"]
     is_node = operation.verb is Verb.UPSERT_NODE
     entity_id = operation.payload["id"] if is_node else name_of_edge(operation.payload)
     before = _before(state, entity_id, read_filter) if is_node else _edge_before(state, entity_id, read_filter)
     changed = {name: attrs[name] for name in NAMES & attrs.keys() if not _is_same(before, name, attrs[name])}
-    if not changed:
-        return operation
-    if changed.get(VERIFIED) is True:
-        changed[VERIFIED] = {"by": actor, "at": now()}
-    elif changed.get(VERIFIED) is not None:
-        raise _refusal(VERIFIED, "must be true: who verified it and when is filled in", changed[VERIFIED])
     for name, value in changed.items():
-        problem = None if value is None or name == VERIFIED else _CHECKS[name](value)
+        problem = None if value is None else _CHECKS[name](value)
         if problem is not None:
             raise _refusal(name, problem, value)
     if entity_id in superseded_by_it(changed):
         raise _refusal(SUPERSEDES, "must not name the entity itself", entity_id)
-    return msgspec.structs.replace(operation, payload={**operation.payload, "attrs": {**attrs, **changed}})
+    is_verified = changed.get(VERIFIED) is True
+    if is_verified:
+        changed[VERIFIED] = {"by": actor, "at": now()}
+    # Whoever verifies a fact saw what it rests on, so that its files count as they are now.
+    cites = attrs.get(CITES) if is_verified else changed.get(CITES)
+    settles = isinstance(cites, list) and _check_cites(cites) is None
+    return _Change(changed, cites if settles else None, is_verified) if changed else None
 
 
 def _before(state: State, node_id: str, read_filter: ReadFilter) -> Attrs:
@@ -302,6 +356,10 @@ def _check_time(value: Any) -> str | None:
     return None if milliseconds(value) is not None else "must be an ISO 8601 time"
 
 
+def _check_verified(value: Any) -> str | None:
+    return None if value is True else "must be true: who verified it, and when, is filled in"
+
+
 def _check_supersedes(value: Any) -> str | None:
     is_list = isinstance(value, list) and len(value) <= IDS_MAX
     if is_list and all(isinstance(each, str) and 0 < len(each) <= ID_CHARACTERS_MAX for each in value):
@@ -313,7 +371,7 @@ def _check_cites(value: Any) -> str | None:
     if not isinstance(value, list) or len(value) > FILES_MAX:
         return f"must be an array of at most {FILES_MAX} files"
     for each in value:
-        path = each if isinstance(each, str) else _path_of(each)
+        path = each.removeprefix("./") if isinstance(each, str) else _path_of(each)
         if path is None:
             return "must hold paths, or {path, hash, at, …} as they were"
         if not is_path(path):
@@ -335,6 +393,7 @@ def is_path(text: str) -> bool:
 
 _CHECKS: dict[str, Callable[[Any], str | None]] = {
     STALE_AFTER: _check_time,
+    VERIFIED: _check_verified,
     SUPERSEDES: _check_supersedes,
     CITES: _check_cites,
 }

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -46,6 +46,16 @@ _CACHED_PATTERNS = 10_000
 logger = logging.getLogger(__name__)
 
 
+class Origin(Protocol):
+    """Where something was pinned."""
+
+    @property
+    def commit(self) -> str | None: ...
+
+    @property
+    def work_tree(self) -> str | None: ...
+
+
 class Pin(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is kept in the atom's attribute `pin`."""
 
@@ -66,6 +76,18 @@ class Freshness(msgspec.Struct, frozen=True):
     """None when it is not known which."""
     matches_nothing: tuple[str, ...] = ()
     """Those of the patterns that no file fits. Where that is all of them, nothing is fresh."""
+
+
+class Blobs(msgspec.Struct, frozen=True):
+    """Of files that are named one by one."""
+
+    files: dict[str, str | None]
+    """None for what is no file that git would know."""
+    ours: frozenset[Any]
+    """The keys of what was pinned in this repository."""
+    commit: str | None
+    work_tree: str | None
+    """As in a pin."""
 
 
 def read_pin(attrs: Mapping[str, Any]) -> Pin | None:
@@ -169,18 +191,36 @@ class Repository:
                 return {}
         return {key: _compare(matched, patterns, pin) for key, (patterns, pin) in asked.items()}
 
+    def blobs(self, paths: Sequence[str], origins: Mapping[K, Origin]) -> Blobs | None:
+        """What these files are now; None where git does not know."""
+        with self._lock:
+            try:
+                git = self._git()
+                ours = frozenset(self._ours(git, origins))
+                tracked = self._seen_at(git).tracked
+                listed = git.ask(*_CHANGED, *(f":(literal){path}" for path in paths)) if paths else b""
+                names = {os.fsdecode(line[2:]) for line in listed.split(b"\0") if line}
+                changed = [path for path in paths if path in names and path not in git.hidden]
+                hashed = _hash(git, changed)
+                files = {path: hashed.get(path) if path in names else tracked.get(path) for path in paths}
+                commit = git.find("rev-parse", "--verify", "--quiet", "HEAD")
+                return Blobs(files, ours, commit, None if commit else _place(git))
+            except (Unknown, OSError) as error:
+                logger.debug("files are not known: %s", error)
+                return None
+
     def _git(self) -> _Git:
         if self.is_missing:
             raise Unknown("no repository is named")
         root = self.root
         return _Git(root, time.monotonic() + self._seconds_max, _Hidden(root, self._base))
 
-    def _ours(self, git: _Git, pins: Mapping[K, Pin]) -> set[K]:
+    def _ours(self, git: _Git, pins: Mapping[K, Origin]) -> set[K]:
         """Those that were made in this repository, in whichever of its work trees."""
         self._learn_commits(git, {pin.commit for pin in pins.values() if pin.commit})
         return {key for key, pin in pins.items() if self._is_ours(git, pin)}
 
-    def _is_ours(self, git: _Git, pin: Pin) -> bool:
+    def _is_ours(self, git: _Git, pin: Origin) -> bool:
         if pin.commit is not None:
             return (git.root, pin.commit) in self._commits
         return pin.work_tree is None or pin.work_tree == _place(git)
@@ -202,15 +242,18 @@ class Repository:
         return {pattern: _overlaid(tracked[pattern], changed[pattern]) for pattern in routes}
 
     def _tracked(self, git: _Git, routes: Routes) -> dict[str, Files]:
-        """As the index has them; remembered for as long as the index stays as it is."""
-        stamp = self._stamp(git)
-        if self._seen is None or self._seen.stamp != stamp or len(self._seen.matched) > _CACHED_PATTERNS:
-            self._seen = _Seen(stamp, _list_tracked(git), {})
-        seen = self._seen
+        seen = self._seen_at(git)
         missing = {pattern: each for pattern, each in routes.items() if pattern not in seen.matched}
         if missing:
             seen.matched.update(_assign(seen.tracked, missing))
         return {pattern: seen.matched[pattern] for pattern in routes}
+
+    def _seen_at(self, git: _Git) -> _Seen:
+        """As the index has them; remembered for as long as the index stays as it is."""
+        stamp = self._stamp(git)
+        if self._seen is None or self._seen.stamp != stamp or len(self._seen.matched) > _CACHED_PATTERNS:
+            self._seen = _Seen(stamp, _list_tracked(git), {})
+        return self._seen
 
     def _stamp(self, git: _Git) -> tuple[Any, ...]:
         place = self._places.get(git.root)
@@ -313,9 +356,12 @@ def _list_tracked(git: _Git) -> Files:
     return {path: blob for path, blob in found.items() if path not in git.hidden}
 
 
+_CHANGED = ("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard", "--")
+
+
 def _changed(git: _Git, routes: Routes) -> dict[str, dict[str, str | None]]:
     """What the working tree has otherwise than the index: path → blob, None for what is gone."""
-    listed = git.ask("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard", "--", *_heads(routes.values()))
+    listed = git.ask(*_CHANGED, *_heads(routes.values()))
     names = {name for line in listed.split(b"\0") if line and (name := os.fsdecode(line[2:])) not in git.hidden}
     if len(names) > FILES_MAX:
         raise Unknown(f"more than {FILES_MAX} files were changed")
