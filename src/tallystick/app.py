@@ -19,7 +19,7 @@ import msgspec
 from tallystick import __version__
 from tallystick.audit.files import AuditFiles
 from tallystick.audit.writer import AuditWriter
-from tallystick.commits import REDACTIONS
+from tallystick.commits import REDACTIONS, Commit
 from tallystick.config import Settings, named_paths
 from tallystick.errors import InvalidArgument
 from tallystick.log import Entry, Log
@@ -62,8 +62,7 @@ from tallystick.toolsets.work.settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
     from tallystick.policy.remote import Remote
-    from tallystick.projections.lineage_emitter import Sink
-    from tallystick.projections.log_reader import LogReader
+    from tallystick.projections.lineage_emitter import Destination
     from tallystick.server.oauth.guard import Admission
 
 T = TypeVar("T")
@@ -196,21 +195,29 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
         await content_edits.adopt(store, projections.contents, tenant, edit)
 
     database = _work_settings(settings).db_path
-    projections = AllProjections(
-        settings, open_log=open_log, adopt=adopt if adopts else None, repairs=not adopts, database=database
-    )
     sessions = open_sessions(settings)
-    async with opened(settings, projections, warm=True) as store:
-        # A log that cannot be opened is said now, not at the first call.
-        await store.partition(local_user(settings))
-        projections.of(settings.tenant).serve()
-        try:
-            with _watched(settings, store, projections):
-                async with _fed(settings, store, projections):
+    with _lineage(settings, lambda: store) as lineage:
+        projections = AllProjections(
+            settings,
+            open_log=open_log,
+            adopt=adopt if adopts else None,
+            repairs=not adopts,
+            database=database,
+            lineage=lineage,
+        )
+        async with opened(settings, projections, warm=True) as store:
+            # A log that cannot be opened is said now, not at the first call.
+            await store.partition(local_user(settings))
+            projections.of(settings.tenant).serve()
+            if settings.issuers:
+                # Without one there is one tenant, whoever else has a log here.
+                projections.hand_on_for(lambda: tenants_of(settings))
+            try:
+                with _watched(settings, store, projections):
                     yield _offer(settings, store, projections, sessions)
-        finally:
-            sessions.close()
-            await projections.close()
+            finally:
+                sessions.close()
+                await projections.close()
 
 
 async def publish(settings: Settings) -> None:
@@ -312,40 +319,29 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     uvloop.run(run())
 
 
-@asynccontextmanager
-async def _fed(settings: Settings, store: Store, projections: AllProjections) -> AsyncIterator[None]:
-    """While inside, lineage is handed on to where the settings say, if they do."""
+@contextmanager
+def _lineage(settings: Settings, store: Callable[[], Store]) -> Iterator[Callable[[str], Destination] | None]:
+    """By tenant: where its lineage is handed on to, if the settings say so."""
     if not settings.lineage_to:
-        yield
+        yield None
         return
     from tallystick.operations.emit import kind_before
-    from tallystick.projections.lineage_emitter import follow, sink_for
-    from tallystick.projections.lineage_worker import Followed, LineageWorker
+    from tallystick.projections.lineage_emitter import Destination, SharedSink, sink_for
 
     loop = asyncio.get_running_loop()
+    token = os.environ.get(LINEAGE_TOKEN_VARIABLE) or None
+    sink = SharedSink(sink_for(settings.lineage_to, token=token, patience_seconds=0))
 
-    def on_loop(work: Coroutine[None, None, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
+    def of(tenant: str) -> Destination:
+        def kind_of(commit: Commit) -> str:
+            return asyncio.run_coroutine_threadsafe(kind_before(store(), tenant, commit), loop).result()
 
-    async def busy() -> list[str]:
-        return [settings.tenant, *store.tenants.open_now]
+        return Destination(sink, kind_of)
 
-    async def log(tenant: str) -> LogReader:
-        return projections.log(tenant)
-
-    def followed(tenant: str, sink: Sink) -> Followed:
-        system = msgspec.structs.replace(settings, tenant=tenant).system
-        return follow(system, on_loop(log(tenant)), sink, lambda commit: on_loop(kind_before(store, tenant, commit)))
-
-    sink = sink_for(settings.lineage_to, token=os.environ.get(LINEAGE_TOKEN_VARIABLE) or None, patience_seconds=0)
-    # Without an issuer there is one tenant, whoever else has a log here.
-    known = (lambda: tenants_of(settings)) if settings.issuers else list
-    feed = LineageWorker(sink, followed, busy=lambda: on_loop(busy()), known=known)
-    feed.start()
     try:
-        yield
+        yield of
     finally:
-        await asyncio.to_thread(feed.close)
+        sink.close()
 
 
 async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[Entry]], None] | None) -> Partition:

@@ -7,11 +7,12 @@ the time; a command that only asks starts none, and brings up to date what it as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -27,12 +28,18 @@ from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.views import Views
 from tallystick.projections.views.content_files import Edit
 
+if TYPE_CHECKING:
+    from tallystick.projections.lineage_emitter import Destination
+
 Adopt = Callable[[str, Edit], Awaitable[None]]
 """Commits, for a tenant, what a person wrote into a content file."""
 
 ERASED_SECONDS = 10.0
 _PUBLISHED_SECONDS = 2.0
 """A view that takes longer is published later: the answer's durability never depends on it."""
+_ALL_TENANTS_SECONDS = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 class AllProjections:
@@ -46,29 +53,39 @@ class AllProjections:
         adopt: Adopt | None = None,
         repairs: bool = False,
         database: Path | None = None,
+        lineage: Callable[[str], Destination] | None = None,
     ) -> None:
         """Content files that people edited are adopted, or put right at the start, or else left alone.
-        `database`: where `graph.db` lies, if elsewhere."""
+        `database`: where `graph.db` lies, if elsewhere. `lineage`: where the events of a tenant go, if anywhere."""
         self._settings = settings
         self._open_log = open_log
         self._adopt = adopt
         self._repairs = repairs
         self._database = database
+        self._lineage = lineage
         self._by_tenant: dict[str, TenantProjections] = {}
         self._left: set[TenantProjections] = set()
         """No longer to be had, and still used."""
         self._closing: set[asyncio.Task[None]] = set()
+        self._handing_on: asyncio.Task[None] | None = None
 
     def of(self, tenant: str) -> TenantProjections:
         home = self._by_tenant.get(tenant)
         if home is None:
-            settings = msgspec.structs.replace(self._settings, tenant=tenant)
-            # A place that the settings name is for one memory; the others keep theirs at home.
-            database = self._database if tenant == self._settings.tenant else None
-            home = self._by_tenant[tenant] = TenantProjections(
-                settings, partial(self._open_log, settings), self._adopt, database, repairs=self._repairs
-            )
+            home = self._by_tenant[tenant] = self._made(tenant)
         return home
+
+    def _made(self, tenant: str) -> TenantProjections:
+        settings = msgspec.structs.replace(self._settings, tenant=tenant)
+        place = Place(
+            settings.home,
+            LogReader(partial(self._open_log, settings)),
+            # What the settings name is for one memory; the others keep theirs at home.
+            self._database if tenant == self._settings.tenant else None,
+            self._repairs,
+            self._lineage(tenant) if self._lineage is not None else None,
+        )
+        return TenantProjections(settings, place, self._adopt)
 
     def path(self, tenant: str) -> Path:
         return self.of(tenant).path
@@ -81,13 +98,6 @@ class AllProjections:
 
     def text(self, tenant: str) -> TextIndex:
         return self.of(tenant).text
-
-    def log(self, tenant: str) -> LogReader:
-        """What its projections read, for another that follows it too; one of its own where there are none."""
-        home = self._by_tenant.get(tenant)
-        if home is not None:
-            return home.follower.place.log
-        return LogReader(partial(self._open_log, msgspec.structs.replace(self._settings, tenant=tenant)))
 
     async def published(self, tenant: str, position: int) -> bool:
         """Wait for the views to show commits up to there; False when that takes too long."""
@@ -104,15 +114,36 @@ class AllProjections:
 
     def delete(self, tenant: str) -> None:
         """Something was deleted: the copies go soon, and nobody waits for it."""
-        for worker in self.of(tenant).follower.on_disk():
+        for worker in self.of(tenant).follower.with_copies():
             worker.notify()
             worker.start()
 
     async def resume(self, tenant: str) -> None:
         """Finish what a process left unfinished that died, or could not erase everything."""
         home = self.of(tenant)
+        home.follower.hand_on()
         with home.used():
             await asyncio.to_thread(home.follower.resume)
+
+    def hand_on_for(self, known: Callable[[], Iterable[str]]) -> None:
+        """Now and then hand on, too, what others wrote for tenants that are not open here."""
+        if self._lineage is not None:
+            self._handing_on = asyncio.create_task(self._hand_on(known))
+
+    async def _hand_on(self, known: Callable[[], Iterable[str]]) -> None:
+        while True:
+            try:
+                await self.hand_on_once(known)
+            except Exception:
+                logger.exception("lineage is handed on again in %g s", _ALL_TENANTS_SECONDS)
+            await asyncio.sleep(_ALL_TENANTS_SECONDS)
+
+    async def hand_on_once(self, known: Callable[[], Iterable[str]]) -> None:
+        for tenant in await asyncio.to_thread(known):
+            if tenant not in self._by_tenant:
+                home = self._made(tenant)
+                home.follower.hand_on()
+                await home.close()
 
     async def adopted(self, tenant: str, kind: Kind, entity_id: str) -> None:
         home = self.of(tenant)
@@ -146,6 +177,9 @@ class AllProjections:
             await home.close()
 
     async def close(self) -> None:
+        if self._handing_on is not None:
+            self._handing_on.cancel()
+            await asyncio.gather(self._handing_on, return_exceptions=True)
         projections, self._by_tenant = [*self._by_tenant.values(), *self._left], {}
         self._left.clear()
         for home in projections:
@@ -164,16 +198,13 @@ class TenantProjections:
     def __init__(
         self,
         settings: Settings,
-        open_log: Callable[[], Log],
+        place: Place,
         adopt: Adopt | None,
-        database: Path | None,
-        *,
-        repairs: bool,
     ) -> None:
         self._settings = settings
         self._adopt = adopt
         self.path = settings.home
-        self.follower = Follower(Place(settings.home, LogReader(open_log), database, repairs))
+        self.follower = Follower(place)
         self._looking: asyncio.Task[None] | None = None
         self._users = 0
         self.when_unused: Callable[[], None] | None = None
@@ -212,7 +243,7 @@ class TenantProjections:
 
     def serve(self) -> None:
         """Follow all the time, from now on."""
-        for worker in {self.follower.worker("views"), self.follower.worker("sql"), *self.follower.on_disk()}:
+        for worker in {self.follower.worker("views"), self.follower.worker("sql"), *self.follower.with_copies()}:
             worker.start()
         if self._adopt is not None:
             self._looking = asyncio.create_task(self._edits.run())

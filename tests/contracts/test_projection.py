@@ -11,17 +11,20 @@ from tallystick.commits import Operation, Verb
 from tallystick.log import Head, Log, head_after
 from tallystick.log.files import FilesLog
 from tallystick.projections import Projection, Settling
+from tallystick.projections.lineage_emitter import Destination
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.registry import PROJECTIONS, Place
+from tallystick.projections.registry import COPIES, PROJECTIONS, Place
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, node
+from tests.projections.test_openlineage import Received
 from tests.projections.workspace import DEFINITIONS
 
 Make = Callable[[Path, Log], Projection]
 
 
 def _maker(name: str) -> Make:
-    return lambda home, log: PROJECTIONS[name].make(Place(home, LogReader(lambda: log)))
+    to = Destination(Received(), lambda commit: "note")
+    return lambda home, log: PROJECTIONS[name].make(Place(home, LogReader(lambda: log), lineage=to))
 
 
 @pytest.fixture(params=PROJECTIONS)
@@ -114,15 +117,24 @@ def test_what_was_redacted_or_deleted_is_in_no_file_after_it_erased(make: Make, 
     letter = {"format": "text", "encoding": "utf-8", "text": "Dear xylophone,"}
     said = [Operation(Verb.UPSERT_NODE, {"id": each, "type": kind, "attrs": {}, "content": letter}) for each in "pq"]
     projection = make(tmp_path, log)
-    assert isinstance(projection, Settling)
+    keeps_copies = isinstance(projection, Settling)
     worker = ProjectionWorker(LogReader(lambda: FilesLog(tmp_path / "_system")), projection, lock=tmp_path / "lock")
     append(log, draft(*DEFINITIONS, *said))
     worker.catch_up()
     beside = [path for path in tmp_path.rglob("*") if path.is_file() and "log" not in path.parts]
-    assert any(b"xylophone" in path.read_bytes() for path in beside)
+    assert any(b"xylophone" in path.read_bytes() for path in beside) == keeps_copies
     append(log, draft(Operation(Verb.REDACT_NODE, {"node_id": "p", "reason": "asked"}, redacts={})))
     append(log, draft(Operation(Verb.DELETE_NODE, {"node_id": "q"})))
     assert worker.erase()
     left = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name != "log"]
     assert [path.name for path in left if b"xylophone" in path.read_bytes()] == []
     worker.close()
+
+
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_one_that_keeps_copies_is_registered_with_how_to_ask_for_what_is_left(
+    name: str, log: FilesLog, tmp_path: Path
+) -> None:
+    projection = _maker(name)(tmp_path, log)
+    assert isinstance(projection, Settling) == (name in COPIES)
+    projection.close()

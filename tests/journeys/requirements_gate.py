@@ -29,7 +29,7 @@ _STORY = "tests/journeys/test_team_story.py::"
 _ASKED = "tests/identity/test_introspection.py::"
 _DOCUMENT = "tests/server/test_oauth_openapi.py::"
 _EVERY = "tests/journeys/test_attacks.py::"
-_FEED = "tests/projections/test_lineage_worker.py::"
+_FEED = "tests/projections/test_lineage_emitter.py::"
 _FEED_STORY = "tests/journeys/test_lineage_story.py::"
 
 GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (

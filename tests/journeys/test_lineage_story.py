@@ -100,7 +100,7 @@ async def test_nobody_waits_for_an_endpoint_that_is_away_and_doctor_tells(base: 
 
         with endpoint(port=port) as back:
             wait_for_all(back, await expected(base, tmp_path / "wanted.jsonl"))
-            server.wait_for("is handed on again")
+            server.wait_for("moves on again")
             told = doctor_on_lineage(base)
             assert (told.status, told.found[:15]) == ("good", "position 2 of 2")
     finally:

@@ -21,7 +21,7 @@ from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.projections.lineage_emitter import FileSink, HttpSink, LineageEmitter, follow, shown, sink_for
+from tallystick.projections.lineage_emitter import Destination, FileSink, HttpSink, LineageEmitter, shown, sink_for
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.openlineage import Event, EventBuilder, run_of
 from tallystick.projections.worker import ProjectionWorker
@@ -209,7 +209,9 @@ def log(tmp_path: Path) -> Iterator[FilesLog]:
 
 
 def emitting(system: Path, sink: Any, kind: str = "note") -> tuple[LineageEmitter, ProjectionWorker]:
-    return follow(system, LogReader(lambda: FilesLog(system)), sink, lambda commit: kind)
+    log = LogReader(lambda: FilesLog(system))
+    emitter = LineageEmitter(system, log, Destination(sink, lambda commit: kind))
+    return emitter, ProjectionWorker(log, emitter, lock=system / f"{emitter.name}.lock")
 
 
 def test_every_commit_is_emitted_once_in_order_and_the_next_process_goes_on(tmp_path: Path, log: FilesLog) -> None:

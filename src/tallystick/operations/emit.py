@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import cast
 
 import msgspec
 
 from tallystick.commits import Commit
 from tallystick.errors import TallystickError
 from tallystick.operations import OperationContext
-from tallystick.projections.lineage_emitter import follow, shown, sink_for
+from tallystick.projections.follower import Follower
+from tallystick.projections.lineage_emitter import Destination, LineageEmitter, shown, sink_for
 from tallystick.projections.log_reader import LogReader
+from tallystick.projections.registry import Place
 from tallystick.state.state import State
 from tallystick.store import Store
 
@@ -53,15 +56,17 @@ async def emit(
         def kind_of(commit: Commit) -> str:
             return asyncio.run_coroutine_threadsafe(kind_before(store, context.settings.tenant, commit), loop).result()
 
-        emitter, follower = follow(context.settings.system, LogReader(context.open_log), sink, kind_of)
+        to_sink = Destination(sink, kind_of)
+        worker = Follower(Place(context.settings.home, LogReader(context.open_log), lineage=to_sink)).worker("lineage")
+        emitter = cast(LineageEmitter, worker.projection)
         try:
             if again:
                 emitter.reset()
-            await asyncio.to_thread(follower.catch_up)
+            await asyncio.to_thread(worker.catch_up)
             while follows:
                 await asyncio.sleep(_POLL_SECONDS)
                 try:
-                    await asyncio.to_thread(follower.catch_up)
+                    await asyncio.to_thread(worker.catch_up)
                 except TallystickError as error:
                     retrying(error)
                     await asyncio.sleep(_RETRY_SECONDS)

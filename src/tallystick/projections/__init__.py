@@ -11,12 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from tallystick.errors import TallystickError
 from tallystick.log import Entry, Head
-
-
-class Interrupted(TallystickError):
-    """Not an error: the projection lets others have their turn, and goes on later."""
 
 
 class Projection(Protocol):
@@ -27,7 +22,7 @@ class Projection(Protocol):
     """
 
     name: str
-    """Letters, digits and dashes: it names the lock and the thread."""
+    """Names the lock, below `_system`, and the thread: letters, digits, dashes, a slash before one of many places."""
 
     def position(self) -> Head:
         """Up to where the log has been applied; `Head()` when nothing has. Survives the process."""

@@ -25,13 +25,25 @@ class Follower:
     def worker(self, name: str) -> ProjectionWorker:
         found = self._workers.get(name)
         if found is None:
-            projection = PROJECTIONS[name].make(self.place)
-            found = self._workers[name] = ProjectionWorker(self.place.log, projection, lock=self.place.lock(name))
+            registered = PROJECTIONS[name]
+            projection = registered.make(self.place)
+            found = self._workers[name] = ProjectionWorker(
+                self.place.log,
+                projection,
+                lock=self.place.lock(projection.name),
+                closing_seconds=registered.closing_seconds,
+            )
         return found
 
-    def on_disk(self) -> list[ProjectionWorker]:
-        """Of whatever there is: what was never made holds nothing, and is not made now."""
-        return [self.worker(each.name) for each in PROJECTIONS.values() if each.is_there(self.place)]
+    def with_copies(self) -> list[ProjectionWorker]:
+        """Of whatever there is on disk: what was never made holds nothing, and is not made now."""
+        return [self.worker(each.name) for each in PROJECTIONS.values() if each.keeps_copies(self.place)]
+
+    def hand_on(self) -> None:
+        """From now on what is committed goes to where the place says, if it says so."""
+        for each in PROJECTIONS.values():
+            if each.hands_on(self.place):
+                self.worker(each.name).start()
 
     def appended(self, group: Sequence[Entry]) -> None:
         """These are in the log now."""
@@ -48,13 +60,13 @@ class Follower:
     async def erase(self, position: int, timeout_seconds: float) -> list[str]:
         """Wait until no copy is left of what commits up to `position` redacted. Returns the projections that have one
         when that takes too long: their threads go on."""
-        workers = self.on_disk()
+        workers = self.with_copies()
         done = await asyncio.gather(*(each.reached(position, timeout_seconds, erased=True) for each in workers))
         return [each.projection.name for each, is_done in zip(workers, done, strict=True) if not is_done]
 
     def resume(self) -> None:
         """Bring to the head whatever there is, and finish what an earlier process could not erase."""
-        for worker in self.on_disk():
+        for worker in self.with_copies():
             try:
                 if not worker.erase():
                     worker.start()

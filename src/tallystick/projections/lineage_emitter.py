@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from email.utils import parsedate_to_datetime
@@ -23,10 +24,9 @@ import msgspec
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
 from tallystick.log import Entry, Head, head_after
 from tallystick.private_files import make_directory, replace_file
-from tallystick.projections import Interrupted
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.openlineage import Event, EventBuilder, KindOf, is_in_named_run, run_of
-from tallystick.projections.worker import ProjectionWorker, trouble_of
+from tallystick.projections.worker import Backoff, trouble_of
 
 if TYPE_CHECKING:
     import httpx2
@@ -56,26 +56,22 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-def follow(system: Path, log: LogReader, sink: Sink, kind_of_other: KindOf) -> tuple[LineageEmitter, ProjectionWorker]:
-    """The emitter for a place and what keeps it going; closing the worker closes both."""
-    emitter = LineageEmitter(system, log, sink, kind_of_other)
-    return emitter, ProjectionWorker(log, emitter, lock=emitter.path.with_suffix(".lock"))
+class Destination(msgspec.Struct, frozen=True):
+    sink: Sink
+    kind_of_other: KindOf
 
 
 class LineageEmitter:
-    """A projection that keeps nothing but its position."""
+    """A projection that keeps nothing but its position. Whoever made the sink closes it."""
 
-    name = "lineage"
-
-    def __init__(self, system: Path, log: LogReader, sink: Sink, kind_of_other: KindOf) -> None:
-        self.path = position_path(system, sink.target)
+    def __init__(self, system: Path, log: LogReader, to: Destination) -> None:
+        self.path = position_path(system, to.sink.target)
+        self.name = f"lineage/{self.path.stem}"
         self.emitted = 0
         """Events handed on by this process."""
-        self.goes_on: Callable[[], bool] = lambda: True
-        """Asked now and then. If not, `Interrupted` leaves what is not handed on yet for the next time."""
         self._log = log
-        self._sink = sink
-        self._kind_of_other = kind_of_other
+        self._sink = to.sink
+        self._kind_of_other = to.kind_of_other
         # Where it was at the end of what it told last: another process may have gone on since.
         self._telling: tuple[Head, EventBuilder] | None = None
 
@@ -86,8 +82,6 @@ class LineageEmitter:
         at = self.position()
         telling = self._telling_from(at)
         for some in _whole_drafts(entries, TOGETHER_COMMITS):
-            if not self.goes_on():
-                raise Interrupted("the rest is handed on later")
             self._telling = None
             events = [event for entry in some for event in telling.tell(entry.commit)]
             self._sink.send(events)
@@ -101,8 +95,7 @@ class LineageEmitter:
         self._telling = None
         self.path.unlink(missing_ok=True)
 
-    def close(self) -> None:
-        self._sink.close()
+    def close(self) -> None: ...
 
     def _telling_from(self, at: Head) -> EventBuilder:
         if self._telling is not None and self._telling[0] == at:
@@ -123,11 +116,8 @@ class LineageEmitter:
             before = head_after(entries, before)
 
     def _keep(self, head: Head) -> None:
-        self._write(self.path, msgspec.json.encode(_Kept(shown(self._sink.target), head)))
-
-    def _write(self, path: Path, data: bytes) -> None:
-        make_directory(path.parent)
-        replace_file(path, data)
+        make_directory(self.path.parent)
+        replace_file(self.path, msgspec.json.encode(_Kept(shown(self._sink.target), head)))
 
 
 class _Kept(msgspec.Struct):
@@ -185,6 +175,37 @@ def sink_for(
             f"events cannot be sent to '{scheme}:' addresses", hint="name a file, or an http or https address"
         )
     return FileSink(Path(target))
+
+
+class SharedSink:
+    """One place for the events of many tenants: they take turns, and while it is away none of them tries."""
+
+    def __init__(self, sink: Sink, *, now: Callable[[], float] = time.monotonic) -> None:
+        self.target = sink.target
+        self._sink = sink
+        self._now = now
+        self._turn = threading.Lock()
+        self._backoff = Backoff()
+        self._away: tuple[float, TallystickError] | None = None
+
+    def send(self, events: Sequence[Event]) -> None:
+        with self._turn:
+            if self._away is not None and (rest := self._away[0] - self._now()) > 0:
+                error = self._away[1]
+                raise TallystickError(error.message, code=error.code, details={"retry_after": rest}, hint=error.hint)
+            try:
+                self._sink.send(events)
+            except TallystickError as error:
+                if error.code == "LINEAGE_NOT_RECEIVED":
+                    self._away = self._now() + self._backoff.failed(error.details["retry_after"]), error
+                raise
+            self._backoff.succeeded()
+            self._away = None
+
+    def close(self) -> None:
+        # Who is at it has been left behind by the end of the process, which is not held up.
+        if self._turn.acquire(blocking=False):
+            self._sink.close()
 
 
 class FileSink:

@@ -1,10 +1,11 @@
-"""The registry: every projection that lies on disk beside a log. A new one is added here, and nowhere else."""
+"""The registry: every projection of a log. A new one is added here, and nowhere else."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from tallystick.projections.database import Damaged, Reader
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import projection as text
 
+if TYPE_CHECKING:
+    from tallystick.projections.lineage_emitter import Destination
+
 
 class Place(msgspec.Struct, frozen=True):
     """Where the projections of a tenant lie, and what they follow."""
@@ -28,14 +32,16 @@ class Place(msgspec.Struct, frozen=True):
     """Where `graph.db` lies, if elsewhere."""
     repairs: bool = False
     """Content files that people edited are put right at the start, and what they wrote is kept beside."""
+    lineage: Destination | None = None
+    """Where events go, if they go anywhere."""
 
     def lock(self, name: str) -> Path:
         return self.home / "_system" / f"{name}.lock"
 
 
-class Registered(msgspec.Struct, frozen=True):
-    name: str
-    make: Callable[[Place], Projection]
+class Copies(msgspec.Struct, frozen=True):
+    """What a projection keeps on disk of what commits say."""
+
     database: Callable[[Path, Path | None], Path]
     """By the home, and where `graph.db` lies if elsewhere: what holds the position, once the projection was made."""
     position: str
@@ -43,9 +49,32 @@ class Registered(msgspec.Struct, frozen=True):
     erasing: str
     """The query that finds a row while copies are left of what was redacted or deleted."""
 
-    def is_there(self, place: Place) -> bool:
-        path = self.database(place.home, place.database)
+
+class Registered(msgspec.Struct, frozen=True):
+    name: str
+    make: Callable[[Place], Projection]
+    copies: Copies | None
+    """None: it hands on what it is told, and has nothing that could be erased."""
+    closing_seconds: float | None = None
+    """How long whoever closes it waits for what is under way; None: until it is done."""
+
+    def keeps_copies(self, place: Place) -> bool:
+        if self.copies is None:
+            return False
+        path = self.copies.database(place.home, place.database)
         return path.exists() and not (self.name == "sql" and sql.is_of_another(path, place.home))
+
+    def hands_on(self, place: Place) -> bool:
+        return self.name == "lineage" and place.lineage is not None
+
+
+def _lineage(place: Place) -> Projection:
+    # Most processes hand nothing on, and start faster without it.
+    from tallystick.projections.lineage_emitter import LineageEmitter
+
+    if place.lineage is None:
+        raise ValueError("no place is named for events to go to")
+    return LineageEmitter(place.home / "_system", place.log, place.lineage)
 
 
 PROJECTIONS: dict[str, Registered] = {
@@ -54,26 +83,23 @@ PROJECTIONS: dict[str, Registered] = {
         Registered(
             "views",
             lambda place: views.Views(place.home, place.log.line, repairs=place.repairs),
-            lambda home, database: views.database_path(home),
-            views.POSITION,
-            views.ERASING,
+            Copies(lambda home, database: views.database_path(home), views.POSITION, views.ERASING),
         ),
         Registered(
             "sql",
             lambda place: sql.SqlProjection(place.database or sql.database_path(place.home), home=place.home),
-            lambda home, database: database or sql.database_path(home),
-            sql.POSITION,
-            sql.ERASING,
+            Copies(lambda home, database: database or sql.database_path(home), sql.POSITION, sql.ERASING),
         ),
         Registered(
             "text",
             lambda place: text.TextProjection(place.home),
-            lambda home, database: text.database_path(home),
-            text.POSITION,
-            text.ERASING,
+            Copies(lambda home, database: text.database_path(home), text.POSITION, text.ERASING),
         ),
+        Registered("lineage", _lineage, None, closing_seconds=3.0),
     )
 }
+
+COPIES = {name: each.copies for name, each in PROJECTIONS.items() if each.copies is not None}
 
 _VERBS = tuple(f'"operation":"{verb.value}"'.encode() for verb in DELETIONS | REDACTIONS)
 
@@ -91,24 +117,24 @@ class PendingErasure(msgspec.Struct, frozen=True):
 def pending_erasures(home: Path, *, database: Path | None = None) -> list[PendingErasure]:
     """Changes nothing. `database`: where `graph.db` lies, if elsewhere."""
     found = []
-    for each in PROJECTIONS.values():
-        path = each.database(home, database)
-        if path.exists() and (pending := _pending(each, path, home)) is not None:
+    for name, copies in COPIES.items():
+        path = copies.database(home, database)
+        if path.exists() and (pending := _pending(name, copies, path, home)) is not None:
             found.append(pending)
     return found
 
 
-def _pending(each: Registered, path: Path, home: Path) -> PendingErasure | None:
+def _pending(name: str, copies: Copies, path: Path, home: Path) -> PendingErasure | None:
     try:
         with closing(Reader(path)) as reader, reader.snapshot() as db:
-            row = db.execute(each.position).fetchone()
-            is_erasing = db.execute(each.erasing).fetchone() is not None
+            row = db.execute(copies.position).fetchone()
+            is_erasing = db.execute(copies.erasing).fetchone() is not None
         at = msgspec.json.decode(row[0], type=Head) if row else Head()
         commits = _unseen(home / "_system", at)
     except (Damaged, Corrupt, msgspec.MsgspecError):
         # It is built again from the log when it is next opened: what is in the old file goes then.
-        return PendingErasure(each.name, 0, [])
-    return PendingErasure(each.name, at.lamport, commits) if is_erasing or commits else None
+        return PendingErasure(name, 0, [])
+    return PendingErasure(name, at.lamport, commits) if is_erasing or commits else None
 
 
 def _unseen(system: Path, at: Head) -> list[int]:

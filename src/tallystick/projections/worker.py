@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -22,13 +23,14 @@ from tallystick.errors import TallystickError
 from tallystick.file_locks import open_lock, release, take
 from tallystick.log import Head, head_after
 from tallystick.private_files import make_directory, replace_file
-from tallystick.projections import Interrupted, Projection, Settling
+from tallystick.projections import Projection, Settling
 from tallystick.projections.log_reader import LogReader
 
 _PATIENCE_SECONDS = 30.0
 _LAST_PATIENCE_SECONDS = 2.0
 """When we are closed: whoever has the lock goes on for us."""
-_TRY_AGAIN_SECONDS = 5.0
+_FIRST_PAUSE_SECONDS = 1.0
+_PAUSE_SECONDS_MAX = 60.0
 _OTHERS_SECONDS = 1.0
 """How often the thread looks for what other processes committed."""
 _ERASE_AGAIN_SECONDS = 0.2
@@ -59,11 +61,40 @@ def _trouble_path(lock: Path) -> Path:
     return lock.with_suffix(".trouble")
 
 
-class ProjectionWorker:
-    """`lock` is the file to lock, or None for a projection that only this process has."""
+class Backoff:
+    """The pauses between tries: each twice as long as the one before, up to a minute, until one succeeds."""
 
-    def __init__(self, log: LogReader, projection: Projection, *, lock: Path | None = None) -> None:
+    def __init__(self) -> None:
+        self.failures = 0
+
+    def failed(self, wish: float = 0.0) -> float:
+        """For how many seconds to leave it alone, who wishes to be left alone for some."""
+        seconds = max(math.ldexp(_FIRST_PAUSE_SECONDS, min(self.failures, 10)), wish)
+        self.failures += 1
+        return min(seconds, _PAUSE_SECONDS_MAX)
+
+    def succeeded(self) -> bool:
+        """Whether it is the first time after a failure."""
+        failures, self.failures = self.failures, 0
+        return failures > 0
+
+
+class ProjectionWorker:
+    """`lock` is the file to lock, or None for a projection that only this process has.
+
+    `closing_seconds`: who closes it waits no longer than that; the thread ends by itself.
+    """
+
+    def __init__(
+        self,
+        log: LogReader,
+        projection: Projection,
+        *,
+        lock: Path | None = None,
+        closing_seconds: float | None = None,
+    ) -> None:
         self.projection = projection
+        self._closing_seconds = closing_seconds
         self._log = log
         self._was_used = False
         self._lock_path = lock
@@ -120,6 +151,7 @@ class ProjectionWorker:
 
     def start(self) -> None:
         if self._thread is None:
+            self._was_used = True
             self._thread = threading.Thread(target=self._follow, name=f"follow-{self.projection.name}", daemon=True)
             self._thread.start()
 
@@ -157,32 +189,38 @@ class ProjectionWorker:
         with self._wake:
             self._ending = True
             self._wake.notify()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        with self._turn:
-            if not self._closed:
-                self._closed = True
-                self._finish()
+        if self._thread is None:
+            self._finish()
+        else:
+            self._thread.join(self._closing_seconds)
 
     # -- the thread
 
     def _follow(self) -> None:
-        pause = 0.0
-        while self._wait(pause):
+        pause, rest, backoff = 0.0, _REST_SECONDS, Backoff()
+        while self._wait(pause, rest):
             try:
-                pause = self._follow_once()
-            except TallystickError as error:
-                logger.error("projection %s does not move on: %s", self.projection.name, error.message)
-                pause = _TRY_AGAIN_SECONDS
-            except Exception:
-                logger.exception("projection %s does not move on", self.projection.name)
-                pause = _TRY_AGAIN_SECONDS
+                pause, rest = self._follow_once(), _REST_SECONDS
+                if backoff.succeeded():
+                    logger.warning("projection %s moves on again: %s", self.projection.name, self._lock_path)
+            except Exception as error:
+                wish = error.details.get("retry_after", 0) if isinstance(error, TallystickError) else 0
+                # What is committed meanwhile is no reason to try earlier.
+                pause = rest = backoff.failed(wish)
+                self._tell(error, pause)
+        self._finish()
 
-    def _wait(self, seconds: float) -> bool:
-        """False when it is time to end."""
+    def _tell(self, error: Exception, pause: float) -> None:
+        said = "projection %s does not move on: %s; again in %.1f s: %s"
+        told = error.message if isinstance(error, TallystickError) else "a bug of ours"
+        is_bug = not isinstance(error, TallystickError)
+        if is_bug or pause < _PAUSE_SECONDS_MAX:
+            logger.error(said, self.projection.name, told, pause, self._lock_path, exc_info=error if is_bug else None)
+
+    def _wait(self, seconds: float, rest: float) -> bool:
+        """False when it is time to end. `rest`: so long only who waits for it, or the end, is a reason to go on."""
         with self._wake:
-            rest = min(seconds, _REST_SECONDS)
+            rest = min(seconds, rest)
             if not self._wake.wait_for(lambda: self._awaited or self._ending, timeout=rest):
                 self._wake.wait_for(lambda: self._notified or self._awaited or self._ending, timeout=seconds - rest)
             self._notified = self._awaited = False
@@ -198,8 +236,6 @@ class ProjectionWorker:
     def _apply_all(self) -> float | None:
         try:
             again = self._reach_head()
-        except Interrupted:
-            raise
         except Exception as error:
             self._note_trouble(error)
             raise
@@ -256,6 +292,12 @@ class ProjectionWorker:
                 _trouble_path(self._lock_path).unlink(missing_ok=True)
 
     def _finish(self) -> None:
+        with self._turn:
+            if not self._closed:
+                self._closed = True
+                self._bring_to_end()
+
+    def _bring_to_end(self) -> None:
         try:
             # One that was never used has nothing to finish.
             if self._was_used:

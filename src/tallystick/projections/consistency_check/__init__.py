@@ -30,7 +30,7 @@ from tallystick.projections.consistency_check.replay import (
 )
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.registry import PROJECTIONS, Place
+from tallystick.projections.registry import COPIES, Place
 
 NAMES: tuple[Name, ...] = ("views", "sql", "text")
 _FINDINGS: dict[Name, Callable[[Subject], Iterator[Finding]]] = {
@@ -80,7 +80,7 @@ def compare(
     with closing(open_log()) as log:
         size = log.head().end
         for number, name in enumerate(NAMES):
-            path = PROJECTIONS[name].database(home, database)
+            path = COPIES[name].database(home, database)
             with tempfile.TemporaryDirectory(prefix="tallystick-comparing-") as elsewhere:
                 one = Subject(home, path, log, Path(elsewhere), partial(_advanced, progress, number * size))
                 result = Compared(name)
@@ -94,7 +94,7 @@ def compare(
 
 def rebuild(home: Path, open_log: Callable[[], Log], name: Name, *, database: Path | None = None) -> None:
     """Throw a projection's database away and build it again from the log. Servers may go on: they notice."""
-    path = PROJECTIONS[name].database(home, database)
+    path = COPIES[name].database(home, database)
     with held(lock_of(home, name)):
         for ending in ("", "-wal", "-shm"):
             path.with_name(path.name + ending).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from tallystick.log import Entry, Head, Log, head_after
 from tallystick.projections import Projection
 from tallystick.projections.database import Connection, Damaged
 from tallystick.projections.log_reader import CHUNK_COMMITS
-from tallystick.projections.registry import PROJECTIONS
+from tallystick.projections.registry import COPIES
 from tallystick.projections.row_diff import differing_rows, doubted, shown
 from tallystick.projections.worker import trouble_of
 
@@ -99,7 +99,7 @@ def structure(name: Name, one: Subject, db: Connection) -> Iterator[Finding]:
 def unerased(name: Name, one: Subject) -> Iterator[Finding]:
     try:
         with doubted(), opened(one) as db:
-            is_erasing = db.execute(PROJECTIONS[name].erasing).fetchone() is not None
+            is_erasing = db.execute(COPIES[name].erasing).fetchone() is not None
     except Damaged:
         return
     if is_erasing:

@@ -17,7 +17,7 @@ from tallystick.projections.consistency_check.replay import (
     structure,
 )
 from tallystick.projections.database import Connection
-from tallystick.projections.registry import PROJECTIONS
+from tallystick.projections.registry import COPIES
 from tallystick.projections.row_diff import shown
 from tallystick.projections.sql import SqlProjection
 
@@ -29,7 +29,7 @@ def findings(one: Subject) -> Iterator[Finding]:
     with opened(one) as db:
         yield from structure("sql", one, db)
     expected = one.elsewhere / "graph.db"
-    yield from replayed("sql", one, PROJECTIONS["sql"].position, lambda: SqlProjection(expected))
+    yield from replayed("sql", one, COPIES["sql"].position, lambda: SqlProjection(expected))
     if one.position and not one.not_compared:
         with opened(one, expected) as db:
             yield from guarded("sql", one, _schema(one, db))

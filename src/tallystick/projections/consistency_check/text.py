@@ -21,7 +21,7 @@ from tallystick.projections.consistency_check.replay import (
 )
 from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged
-from tallystick.projections.registry import PROJECTIONS
+from tallystick.projections.registry import COPIES
 from tallystick.projections.row_diff import doubted, shown
 from tallystick.projections.text.projection import DATABASE, TextProjection
 from tallystick.projections.text.substring_index import LATE, ORDERED, TRAILER_BYTES, path_of, trailer
@@ -52,7 +52,7 @@ def findings(one: Subject) -> Iterator[Finding]:
     with opened(one) as db:
         yield from structure("text", one, db)
         yield from _words(one, db)
-    yield from replayed("text", one, PROJECTIONS["text"].position, lambda: _text_of(one))
+    yield from replayed("text", one, COPIES["text"].position, lambda: _text_of(one))
     if one.position and not one.not_compared:
         with opened(one, one.elsewhere / "_system" / "text" / DATABASE) as db:
             yield from differing("text", one, "texts", db, _TEXTS.format, ["node"])

@@ -25,7 +25,7 @@ from tallystick.projections.consistency_check.replay import (
     structure,
 )
 from tallystick.projections.database import Connection, Reader
-from tallystick.projections.registry import PROJECTIONS
+from tallystick.projections.registry import COPIES
 from tallystick.projections.row_diff import differing_rows, shown
 from tallystick.projections.sandboxed_files import SandboxedFiles
 from tallystick.projections.views import Views, ontology
@@ -57,7 +57,7 @@ def findings(one: Subject) -> Iterator[Finding]:
         return
     with opened(one) as db:
         yield from structure("views", one, db)
-    yield from replayed("views", one, PROJECTIONS["views"].position, lambda: _views_of(one))
+    yield from replayed("views", one, COPIES["views"].position, lambda: _views_of(one))
     if one.position and not one.not_compared:
         with opened(one, one.elsewhere / "_system" / "views.db") as db:
             for table, (select, key) in _VIEW_TABLES.items():
