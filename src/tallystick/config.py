@@ -69,7 +69,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     validation_errors: Annotated[
         Literal["auto", "rpc", "result"],
         _meaning(
-            "How malformed arguments are answered: JSON-RPC error, result, or (`auto`) as each toolset's spec says."
+            "How malformed arguments are answered: JSON-RPC error, result, or (`auto`) as the toolset and the"
+            " protocol's version say."
         ),
     ] = "auto"
     max_hops: Annotated[int, _meaning("The longest traversal; a longer one is cut short and says so.", ge=1, le=10)] = 3

@@ -28,6 +28,7 @@ _READ = "tests/toolsets/test_memory_read.py::"
 _SEARCH = "tests/toolsets/test_memory_search.py::"
 _LINEAGE = "tests/toolsets/test_memory_lineage.py::"
 _TOOLSET = "tests/toolsets/test_memory_toolset.py::"
+_FAULTS = "tests/server/test_argument_faults.py::"
 _ANYTHING = "tests/toolsets/test_memory_anything.py::"
 _STORIES = "tests/journeys/test_memory_stories.py::"
 
@@ -44,6 +45,16 @@ REQUIREMENTS: list[Requirement] = [
         ("FR-001, shown", "agents are shown the same rules, but for what the instructions tell once",
          "tests/server/test_listed_schemas.py::test_agents_are_shown_the_same_rules_but_for_what_is_told_once"),
         # -- refused before it is read
+        ("L23, stdio", "bad arguments are a JSON-RPC error up to 2025-06-18, and then a result that the model reads",
+         _FAULTS + "test_over_stdio_the_version_says_whether_the_model_reads_of_it"),
+        ("L23, HTTP", "over HTTP too, on the fast path and through the SDK",
+         _FAULTS + "test_over_http_the_version_says_whether_the_model_reads_of_it"),
+        ("L23, setting", "validation_errors says otherwise for every version",
+         _FAULTS + "test_the_setting_goes_first"),
+        ("L23, others", "the other vocabularies answer in their own shape",
+         _FAULTS + "test_other_vocabularies_keep_their_own_shape"),
+        ("L23, id, session", "whoever has no session is told so under the request's id",
+         _FAULTS + "test_whoever_has_no_session_is_told_so_under_the_requests_id"),
         ("L23, id", "a refusal carries the request's own id, wherever one can be found",
          "tests/server/test_request_id.py::test_the_id_is_the_requests_own_or_none"),
         ("L23, id, stdio", "a message that is refused for its size, depth, keys or numbers is answered under its id",
@@ -83,7 +94,7 @@ REQUIREMENTS: list[Requirement] = [
         ("FR-001, outputs", "what tools answer fits the schemas they show",
          _TOOLSET + "test_calls_and_answers_fit_the_schemas"),
         ("TC-001-01", "memory.write, .read, .search and .lineage are listed",
-         _TOOLSET + "test_the_four_tools_are_offered_and_their_faults_are_protocol_errors"),
+         _TOOLSET + "test_the_four_tools_are_offered_and_their_faults_are_answered_as_the_protocol_says"),
         ("TC-001-02", "a write without its node is told which field is required",
          _WRITE + "test_every_fault_of_a_call_is_named"),
         ("TC-001-02, for real", "a client is told -32602 and the field, and the server goes on",

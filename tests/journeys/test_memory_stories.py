@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp.shared.exceptions import MCPError
 
 from tests.mcp_client import TRANSPORTS, call, connect, refused, serving_http
 
@@ -47,10 +46,13 @@ async def test_a_plan_is_remembered_recalled_explained_and_survives_a_restart(tr
 @over_each_transport
 async def test_a_mistaken_call_is_told_every_fault_and_the_server_goes_on(transport: str, tmp_path: Path) -> None:
     async with connect(tmp_path, transport=transport) as client:
-        with pytest.raises(MCPError) as refusal:
-            await client.call_tool("memory.write", {"op": "UPSERT_NODE"})
-        assert (refusal.value.error.code, refusal.value.error.message) == (-32602, "Invalid params")
-        assert refusal.value.error.data == {"validation_errors": ["field 'node' is required"]}
+        said = await refused(client, "memory.write", op="UPSERT_NODE")
+        assert said == {
+            "error": "INVALID_PARAMS",
+            "code": -32602,
+            "message": "Invalid params: field 'node' is required",
+            "validation_errors": ["field 'node' is required"],
+        }
         nowhere = {"from": "a", "rel": "knows", "to": "b"}
         said = await refused(client, "memory.write", op="UPSERT_EDGE", edge=nowhere)
         assert (said["error"], said["missing"]) == ("ENTITY_NOT_FOUND", ["a", "b"])

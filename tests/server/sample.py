@@ -185,7 +185,7 @@ SAMPLE = Toolset(
         _tool("sample.session", Nothing, session),
         _tool("sample.mistyped", Nothing, mistyped),
     ),
-    faults="rpc",
+    faults="protocol",
     error_shape=lambda error: {"error": error.code, "message": error.message},
 )
 

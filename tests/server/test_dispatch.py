@@ -114,7 +114,9 @@ async def test_a_toolset_that_cannot_say_its_error_is_a_bug_too() -> None:
     def speechless(error: Exception) -> dict[str, Any]:
         raise KeyError("words")
 
-    toolset = type(entry.toolset)(name="s", summary="", tools=entry.toolset.tools, faults="rpc", error_shape=speechless)
+    toolset = type(entry.toolset)(
+        name="s", summary="", tools=entry.toolset.tools, faults="protocol", error_shape=speechless
+    )
     outcome = await call(
         type(entry)(toolset, entry.tool), {"kind": "NotFound"}, offer().store, lambda: principal_of(None)
     )

@@ -138,11 +138,8 @@ async def test_a_missing_version_is_named() -> None:
 async def test_a_missing_argument_is_named() -> None:
     async with greeted() as pipe:
         answer = await pipe.call("sample.write", op="UPSERT")
-    assert answer["error"] == {
-        "code": -32602,
-        "message": "Invalid params",
-        "data": {"validation_errors": ["field 'node' is required"]},
-    }
+    assert answer["result"]["isError"]
+    assert answer["result"]["content"] == [{"type": "text", "text": "Invalid params: field 'node' is required"}]
 
 
 async def test_a_call_without_a_name_is_told_what_is_missing() -> None:

@@ -17,9 +17,9 @@ from tests.toolsets.agent import TOOLS, Agent
 each_tool = pytest.mark.parametrize("tool", TOOLSET.tools, ids=lambda tool: tool.name)
 
 
-def test_the_four_tools_are_offered_and_their_faults_are_protocol_errors() -> None:
+def test_the_four_tools_are_offered_and_their_faults_are_answered_as_the_protocol_says() -> None:
     assert list(TOOLS) == ["memory.write", "memory.read", "memory.search", "memory.lineage"]
-    assert TOOLSET.faults == "rpc"
+    assert TOOLSET.faults == "protocol"
     assert [tool.name for tool in TOOLSET.tools if not tool.reads_only] == ["memory.write"]
 
 

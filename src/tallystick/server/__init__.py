@@ -59,7 +59,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """What a client's agent reads first; by default written from the toolsets."""
     tool_names: ToolNames = "auto"
     validation_errors: ValidationErrors = "auto"
-    """`auto` leaves it to each toolset whether bad arguments are a JSON-RPC error or a result (L23)."""
+    """`auto` leaves it to the toolset and the protocol whether bad arguments are a JSON-RPC error or a result (L23)."""
     body_bytes_max: int = BODY_BYTES_MAX
     line_bytes_max: int = BODY_BYTES_MAX
     """On stdio: whatever a tool would take must come through."""

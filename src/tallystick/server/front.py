@@ -160,7 +160,7 @@ class HttpFront:
             return await self._sdk(scope, _replay(body, receive), _adding(scope, send, more))
         if message.get("method") == "initialize":
             return await self._begin_session(scope, body, message, receive, send, more)
-        session = self._find_session(scope)
+        session = self._find_session(scope, message)
         if not isinstance(session, Session):
             return await _send_reply(send, session, more)
         named = (_SESSION_ID, find_header(scope["headers"], _SESSION_ID) or b"")
@@ -180,12 +180,13 @@ class HttpFront:
         if instead is not None:
             await _send_reply(send, instead, (named, *more))
 
-    def _find_session(self, scope: Scope) -> Session | Reply:
+    def _find_session(self, scope: Scope, message: dict[str, Any]) -> Session | Reply:
+        id = message.get("id") if "method" in message else None
         token = find_header(scope["headers"], _SESSION_ID)
         if not token:
-            return _rpc_refusal(400, "Bad Request: Missing session ID")
+            return _rpc_refusal(400, "Bad Request: Missing session ID", id)
         session = self.sessions.find(token, scope.get(SCOPE_KEY))
-        return session or _rpc_refusal(404, "Session not found")
+        return session or _rpc_refusal(404, "Session not found", id)
 
     async def _begin_session(
         self,
@@ -217,7 +218,7 @@ class HttpFront:
         await send_json(send, 200, orjson.dumps(answer), (_SESSION_ID, token), *more)
 
     def _end_session(self, scope: Scope) -> Reply:
-        session = self._find_session(scope)
+        session = self._find_session(scope, {})
         if not isinstance(session, Session):
             return session
         self.sessions.end(session, scope.get(SCOPE_KEY))
@@ -278,8 +279,8 @@ def _refusal(path: str, code: str, words: str, id: str | int | None = None) -> b
     return orjson.dumps({"error": code, "message": words})
 
 
-def _rpc_refusal(status: int, words: str) -> Reply:
-    return status, orjson.dumps(error_reply(None, INVALID_REQUEST, words)), ()
+def _rpc_refusal(status: int, words: str, id: str | int | None) -> Reply:
+    return status, orjson.dumps(error_reply(id, INVALID_REQUEST, words)), ()
 
 
 async def _read_body(scope: Scope, receive: Receive, bytes_max: int) -> bytes | Bounded:

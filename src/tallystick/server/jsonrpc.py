@@ -5,6 +5,7 @@ Shared by stdio and HTTP.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -38,6 +39,11 @@ class WireFault(Exception):
 def error_reply(id: str | int | None, code: int, message: str, data: Any = None) -> dict[str, Any]:
     error = {"code": code, "message": message}
     return {"jsonrpc": "2.0", "id": id, "error": error if data is None else {**error, "data": data}}
+
+
+def invalid_params(problems: Sequence[str]) -> str:
+    """The message of INVALID_PARAMS: it says it all, since clients show the message and hide the data."""
+    return f"Invalid params: {'; '.join(problems)}"
 
 
 def parse_message(data: bytes) -> dict[str, Any]:

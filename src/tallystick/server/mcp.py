@@ -37,11 +37,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tallystick.errors import NotFound
 from tallystick.server import Client, Offer
 from tallystick.server.dispatch import Done, OfferedTool, Outcome, Refused, broken, call
-from tallystick.server.fast_path import HANDSHAKE, Era, rpc_error
+from tallystick.server.fast_path import Era, handshake_era, has_faults_in_result, refused_result, rpc_error
 from tallystick.server.fast_path.http import Protocols
 from tallystick.server.fast_path.stdio import StdioFastPath
 from tallystick.server.http_sessions import SCOPE_SESSION, Session
-from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, invalid_params
 from tallystick.server.listing import FRESH_MILLISECONDS, TITLE, Listing
 from tallystick.server.oauth import SCOPE_KEY, Identity
 from tallystick.server.validation_messages import sentences
@@ -82,7 +82,7 @@ def mcp_server(
             offer.store,
             lambda: offer.caller(context.request, client_of(context), writes=writes),
         )
-        return _result(offer, entry, outcome)
+        return _result(offer, entry, outcome, _version(context))
 
     server: Server[Any] = Server(
         offer.name,
@@ -168,7 +168,7 @@ class Peer:
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             self._fast_path.introduced(self._modern, _client_name(context))
         elif context.session.client_params is not None:
-            self._fast_path.introduced(HANDSHAKE, _client_name(context))
+            self._fast_path.introduced(handshake_era(context.protocol_version), _client_name(context))
 
 
 class HttpTransports(msgspec.Struct, frozen=True):
@@ -215,7 +215,8 @@ def http_transports(offer: Offer, *, messages_path: str) -> HttpTransports:
 
 def _modern_era(server: Server[Any]) -> Era:
     stamp = orjson.dumps({types.SERVER_INFO_META_KEY: server.server_info_stamp})
-    return Era(is_modern=True, tail=b',"resultType":"complete","_meta":' + stamp, statuses=ERROR_CODE_HTTP_STATUS)
+    tail = b',"resultType":"complete","_meta":' + stamp
+    return Era(is_modern=True, faults_in_result=True, tail=tail, statuses=ERROR_CODE_HTTP_STATUS)
 
 
 @lru_cache(maxsize=1_000)
@@ -264,6 +265,12 @@ def _client_name(context: Context) -> str | None:
     return client.client_info.name if client is not None else None
 
 
+def _version(context: Context) -> str:
+    """As it was agreed on: a header of a later request may say another one."""
+    session = _session(context)
+    return context.protocol_version if session is None else session.version
+
+
 def _client_over_http(context: Context) -> Client:
     """In the modern era a client has a name and no session."""
     session = _session(context)
@@ -285,20 +292,20 @@ def _entry(offer: Offer, name: str) -> OfferedTool:
         raise MCPError(INVALID_PARAMS, f"Unknown tool: {error.message}", error.details) from None
 
 
-def _result(offer: Offer, entry: OfferedTool, outcome: Outcome) -> types.CallToolResult:
-    error = rpc_error(offer, entry, outcome)
+def _result(offer: Offer, entry: OfferedTool, outcome: Outcome, version: str) -> types.CallToolResult:
+    error = rpc_error(offer, entry, outcome, faults_in_result=has_faults_in_result(version))
     if error is not None:
         raise MCPError(error.code, error.message, error.data)
     if isinstance(outcome, Done):
         content = types.TextContent(text=outcome.text)
         return types.CallToolResult(content=[content], structured_content=outcome.data)
     assert isinstance(outcome, Refused)
-    content = types.TextContent(text=orjson.dumps(outcome.shape).decode())
-    return types.CallToolResult(content=[content], structured_content=outcome.shape, is_error=True)
+    text, shape = refused_result(entry, outcome)
+    return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=shape, is_error=True)
 
 
 def _invalid_params(problems: list[str]) -> MCPError:
-    return MCPError(INVALID_PARAMS, "Invalid params", {"validation_errors": problems})
+    return MCPError(INVALID_PARAMS, invalid_params(problems), {"validation_errors": problems})
 
 
 class _PlainErrors:

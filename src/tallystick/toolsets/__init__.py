@@ -51,8 +51,9 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     """One line for the server's instructions."""
     tools: tuple[Tool, ...]
-    faults: Literal["rpc", "result"] = "result"
-    """Where bad arguments are answered: as a JSON-RPC error, or as a result with isError."""
+    faults: Literal["protocol", "result"] = "result"
+    """Where bad arguments are answered: as the protocol that was agreed on says, in its words, or as every other
+    error of this vocabulary."""
     error_shape: Callable[[TallystickError], dict[str, Any]]
     """An error in this vocabulary's own shape: the structured content beside isError."""
 

@@ -8,6 +8,7 @@ the SDK gets it untouched: so the fast path can be switched off, and nobody but 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ import orjson
 
 from tallystick.server import Offer
 from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, Tools
-from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, invalid_params
 
 RESERVED = "io.modelcontextprotocol/"
 VERSION_KEY = RESERVED + "protocolVersion"
@@ -26,13 +27,25 @@ class Era(msgspec.Struct, frozen=True):
     """How an era of the protocol wraps an answer: by handshake, or each request for itself."""
 
     is_modern: bool = False
+    faults_in_result: bool = False
+    """Bad arguments are answered by a result, where the model reads them, not by an error of JSON-RPC."""
     tail: bytes = b""
     """Members that end every result, each with its leading comma."""
     statuses: Mapping[int, int] = {}
     """HTTP statuses of JSON-RPC errors; 200 where there is none."""
 
 
-HANDSHAKE = Era()
+FAULTS_IN_RESULT_SINCE = "2025-11-25"
+"""From this version on the protocol says that errors in a tool's arguments belong into the result."""
+
+
+@lru_cache(maxsize=16)
+def handshake_era(version: str) -> Era:
+    return Era(faults_in_result=has_faults_in_result(version))
+
+
+def has_faults_in_result(version: str) -> bool:
+    return version >= FAULTS_IN_RESULT_SINCE
 
 
 class PlainCall(msgspec.Struct, frozen=True):
@@ -105,14 +118,25 @@ def cancel_key(id: str | int) -> str | int:
         return id
 
 
-def rpc_error(offer: Offer, entry: OfferedTool, outcome: Outcome) -> RpcError | None:
-    """For both lanes: what is answered as an error of the protocol, not as a result."""
+def rpc_error(offer: Offer, entry: OfferedTool, outcome: Outcome, *, faults_in_result: bool) -> RpcError | None:
+    """For both paths: what is answered as an error of the protocol, not as a result."""
     match outcome:
-        case Refused() if outcome.problems and _faults_as_rpc(offer, entry):
-            return RpcError(INVALID_PARAMS, "Invalid params", {"validation_errors": outcome.problems})
+        case Refused() if outcome.problems and not _are_faults_in_result(offer, entry, faults_in_result):
+            problems = outcome.problems
+            return RpcError(INVALID_PARAMS, invalid_params(problems), {"validation_errors": problems})
         case Broken(error_id):
             return RpcError(INTERNAL_ERROR, "Internal error", {"error_id": error_id})
     return None
+
+
+def refused_result(entry: OfferedTool, outcome: Refused) -> tuple[str, dict[str, Any]]:
+    """For both paths: the text and the structured content beside isError."""
+    problems = outcome.problems
+    if not problems or entry.toolset.faults == "result":
+        return orjson.dumps(outcome.shape).decode(), outcome.shape
+    words = invalid_params(problems)
+    told = {"error": "INVALID_PARAMS", "code": INVALID_PARAMS, "message": words, "validation_errors": problems}
+    return words, {**outcome.shape, **told}
 
 
 def write_reply(offer: Offer, call: PlainCall, outcome: Outcome, era: Era) -> tuple[int, bytes]:
@@ -120,13 +144,13 @@ def write_reply(offer: Offer, call: PlainCall, outcome: Outcome, era: Era) -> tu
     id = orjson.dumps(call.id)
     if type(outcome) is Done:
         return 200, _result(id, outcome.text, outcome.encoded, b"false", era)
-    error = rpc_error(offer, call.entry, outcome)
+    error = rpc_error(offer, call.entry, outcome, faults_in_result=era.faults_in_result)
     if error is not None:
         status = era.statuses.get(error.code, 200)
         return status, b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id, _encoded(error))
     assert isinstance(outcome, Refused)
-    shape = orjson.dumps(outcome.shape)
-    return 200, _result(id, shape.decode(), shape, b"true", era)
+    text, shape = refused_result(call.entry, outcome)
+    return 200, _result(id, text, orjson.dumps(shape), b"true", era)
 
 
 def _result(id: bytes, text: str, data: bytes, is_error: bytes, era: Era) -> bytes:
@@ -146,6 +170,7 @@ def _encoded(error: RpcError) -> bytes:
     return orjson.dumps({"code": error.code, "message": error.message, "data": error.data})
 
 
-def _faults_as_rpc(offer: Offer, entry: OfferedTool) -> bool:
-    where = entry.toolset.faults if offer.validation_errors == "auto" else offer.validation_errors
-    return where == "rpc"
+def _are_faults_in_result(offer: Offer, entry: OfferedTool, by_protocol: bool) -> bool:
+    if offer.validation_errors != "auto":
+        return offer.validation_errors == "result"
+    return entry.toolset.faults == "result" or by_protocol

@@ -16,7 +16,7 @@ import msgspec
 import orjson
 
 from tallystick.server import Offer
-from tallystick.server.fast_path import HANDSHAKE, RESERVED, VERSION_KEY, Era
+from tallystick.server.fast_path import RESERVED, VERSION_KEY, Era, handshake_era
 from tallystick.server.fast_path.stdio import StdioFastPath
 from tallystick.server.listing import FRESH_MILLISECONDS, TITLE, Listing
 
@@ -82,7 +82,7 @@ class Handshake:
         result = hello_result(params, self._listing, self._server)
         if result is not None:
             self._client = params["clientInfo"]["name"]
-            self._begin(HANDSHAKE, message)
+            self._begin(handshake_era(params["protocolVersion"]), message)
         return result
 
     def _begin(self, era: Era, said: Message) -> None:
@@ -142,7 +142,8 @@ SERVER_KEY = RESERVED + "serverInfo"
 
 
 def _modern_era(server: dict[str, Any]) -> Era:
-    return Era(is_modern=True, tail=b',"resultType":"complete","_meta":' + orjson.dumps({SERVER_KEY: server}))
+    stamp = orjson.dumps({SERVER_KEY: server})
+    return Era(is_modern=True, faults_in_result=True, tail=b',"resultType":"complete","_meta":' + stamp)
 
 
 @lru_cache(maxsize=100)

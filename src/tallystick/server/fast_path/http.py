@@ -16,13 +16,13 @@ from tallystick.server import Client, Offer
 from tallystick.server.answers import Reply
 from tallystick.server.dispatch import call
 from tallystick.server.fast_path import (
-    HANDSHAKE,
     MESSAGE,
     VERSION_KEY,
     Era,
     PlainCall,
     cancel_key,
     find_call,
+    handshake_era,
     write_reply,
 )
 from tallystick.server.fast_path.handshake import hello_result, server_info
@@ -64,7 +64,7 @@ class FastPath:
         if len(given) != len(headers) or not _is_plain_json(given):
             return None
         plain = find_call(message, self._offer.tools, None)
-        return None if plain is None else self._run(plain, scope, HANDSHAKE, session.said())
+        return None if plain is None else self._run(plain, scope, handshake_era(session.version), session.said())
 
     def without_session(self, message: dict[str, Any], scope: Scope) -> Call | None:
         """In the modern era the headers repeat what the message says, for intermediaries that don't read bodies."""
@@ -159,7 +159,7 @@ class RunningRequests:
     def end(self, session: str) -> None:
         words = "Session terminated before the request completed"
         for running in self._sessions.get(session, {}).values():
-            running.end((500, orjson.dumps(error_reply(None, INTERNAL_ERROR, words)), ()))
+            running.end((500, orjson.dumps(error_reply(running.id, INTERNAL_ERROR, words)), ()))
 
 
 class _Begun(Generic[T]):

@@ -86,7 +86,7 @@ TOOLSET = Toolset(
     name="memory",
     summary="a versioned graph of entities: write nodes and edges, read and search them now or as of any"
     " past moment, and prove who changed what",
-    faults="rpc",
+    faults="protocol",
     error_shape=error_shape,
     tools=(
         Tool(
