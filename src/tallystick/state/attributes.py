@@ -7,7 +7,7 @@ value at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyroaring import BitMap
@@ -207,3 +207,30 @@ def at_path(members: dict[str, Any], path: str) -> Iterator[Any]:
             yield value
         elif isinstance(value, dict) and path.startswith(name + "."):
             yield from at_path(value, path[len(name) + 1 :])
+
+
+# -- one attribute, which may be anything at all: a redaction leaves words where numbers were
+
+
+def find_text(attrs: Mapping[str, Any], name: str) -> str | None:
+    found = attrs.get(name)
+    return found if isinstance(found, str) else None
+
+
+def text_of(attrs: Mapping[str, Any], name: str) -> str:
+    return find_text(attrs, name) or ""
+
+
+def integer_of(attrs: Mapping[str, Any], name: str, default: int) -> int:
+    found = attrs.get(name)
+    return found if isinstance(found, int) and not isinstance(found, bool) else default
+
+
+def list_of(attrs: Mapping[str, Any], name: str) -> list[Any]:
+    found = attrs.get(name)
+    return found if isinstance(found, list) else []
+
+
+def object_of(attrs: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = attrs.get(name)
+    return found if isinstance(found, dict) else {}

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from sortedcontainers import SortedList
 
+from tallystick.state.attributes import find_text, integer_of, list_of, object_of, text_of
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.work import NODE, PROJECT, attributes
 
@@ -168,7 +169,7 @@ class TaskCards:
             del self._roots[root]
 
     def _learn_template(self, version: NodeVersion) -> None:
-        self.templates[version.id] = _text(version.attrs.get("name")) or ""
+        self.templates[version.id] = text_of(version.attrs, "name")
 
     def _forget_template(self, version: NodeVersion) -> None:
         del self.templates[version.id]
@@ -211,12 +212,13 @@ class Sections:
 
     def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
         if before is not None:
-            entity = _entity(before)
-            self._by_entity[entity].remove((_ordinal(before), before.id))
+            entity = text_of(before.attrs, "entityId")
+            self._by_entity[entity].remove((integer_of(before.attrs, "ordinal", 0), before.id))
             if not self._by_entity[entity]:
                 del self._by_entity[entity]
         if after is not None:
-            insort(self._by_entity.setdefault(_entity(after), []), (_ordinal(after), after.id))
+            entity, place = text_of(after.attrs, "entityId"), integer_of(after.attrs, "ordinal", 0)
+            insort(self._by_entity.setdefault(entity, []), (place, after.id))
 
     def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None:
         """They are joined by ids."""
@@ -232,7 +234,7 @@ def read_card(node_id: str, node_type: str, attrs: dict[str, Any], created: int,
         kind = "project"
     elif said.get("kind") == "feature":
         kind = "feature"
-    project = _text(attrs.get("project"))
+    project = find_text(attrs, "project")
     return Card(
         node_id,
         kind,
@@ -240,7 +242,7 @@ def read_card(node_id: str, node_type: str, attrs: dict[str, Any], created: int,
         "" if kind == "project" else _status(kind, said.get("status"), attrs),
         _priority(attrs),
         _complexity(said.get("complexity")),
-        tuple(tag for tag in _list(said.get("tags")) if isinstance(tag, str)),
+        tuple(tag for tag in list_of(said, "tags") if isinstance(tag, str)),
         said.get("noOp") is True,
         created,
         updated,
@@ -249,8 +251,7 @@ def read_card(node_id: str, node_type: str, attrs: dict[str, Any], created: int,
 
 def said_of(attrs: dict[str, Any]) -> dict[str, Any]:
     """What tasks say of it, beyond the work graph."""
-    found = attrs.get("task")
-    return found if isinstance(found, dict) else {}
+    return object_of(attrs, "task")
 
 
 def _status(kind: str, said: Any, attrs: dict[str, Any]) -> str:
@@ -262,8 +263,7 @@ def _status(kind: str, said: Any, attrs: dict[str, Any]) -> str:
 
 def _priority(attrs: dict[str, Any]) -> str:
     """Kept where the work graph ranks by it: more than 0 is HIGH, less is LOW."""
-    properties = attrs.get("properties")
-    said = properties.get("priority") if isinstance(properties, dict) else None
+    said = object_of(attrs, "properties").get("priority")
     if isinstance(said, str) and said.strip().upper() in PRIORITIES:
         return said.strip().upper()
     try:
@@ -276,20 +276,3 @@ def _priority(attrs: dict[str, Any]) -> str:
 def _complexity(said: Any) -> int:
     fits = isinstance(said, int) and not isinstance(said, bool) and 1 <= said <= 10
     return said if fits else COMPLEXITY_DEFAULT
-
-
-def _entity(version: NodeVersion) -> str:
-    return _text(version.attrs.get("entityId")) or ""
-
-
-def _ordinal(version: NodeVersion) -> int:
-    said = version.attrs.get("ordinal")
-    return said if isinstance(said, int) and not isinstance(said, bool) else 0
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
 from tallystick.commits import Draft, Operation
-from tallystick.errors import Conflict
+from tallystick.errors import Conflict, Unsettled
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.projections.content import Prepared
+    from tallystick.store import Propose, Store
 
 T = TypeVar("T")
+_ATTEMPTS = 10
 
 
 class Drawn(msgspec.Struct, Generic[T], frozen=True):
@@ -61,7 +64,46 @@ async def write_drawn(
     return drawn[0].answer, receipt
 
 
+class Outdated(Exception):
+    """What was prepared outside does not fit the head any more: look again, and prepare anew."""
+
+
+async def repeated(attempt: Callable[[], Awaitable[T]]) -> T:
+    for _ in range(_ATTEMPTS):
+        try:
+            return await attempt()
+        except Outdated:
+            continue
+    raise Conflict("others changed it each time before this could be written", hint="try again")
+
+
+async def write_prepared(
+    store: Store,
+    principal: Principal,
+    action: Action,
+    propose: Propose,
+    prepared: Prepared | None,
+    *,
+    resource: str,
+    written_type: str | None = None,
+) -> Receipt:
+    """What was prepared on disk goes with the commit, or is taken back. Shielded: a caller that goes away must not
+    take back content that is being committed."""
+
+    async def write() -> Receipt:
+        try:
+            return await store.write(principal, action, propose, resource=resource, written_type=written_type)
+        except Unsettled:
+            raise  # Whether it was written is unknown: a commit in the log must not name a blob that is gone.
+        except BaseException:
+            if prepared is not None:
+                await asyncio.to_thread(prepared.discard)
+            raise
+
+    return await asyncio.shield(write())
+
+
 def check_unused(state: State, ids: Iterable[str]) -> None:
     """Of ids that were just made up. One that was ever used keeps its history, so it is not used again."""
-    if any(state.summary(entity_id) is not None for entity_id in ids):
+    if any(map(state.knows, ids)):
         raise Conflict("a new id turned out to be taken", hint="nothing was written: call again")

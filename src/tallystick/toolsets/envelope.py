@@ -18,6 +18,7 @@ from tallystick import strict_json
 from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
 from tallystick.toolsets import Answer, details_of
 from tallystick.toolsets.memory.arguments import TOLD_ONCE
+from tallystick.toolsets.truncation import cut_short
 
 PAGE_MAX = 100
 ID_CHARACTERS_MAX = 256
@@ -29,6 +30,13 @@ ID_CHARACTERS_MAX = 256
 def succeeded(data: dict[str, Any], message: str | None = None, *, exempt: bool = False) -> Answer:
     said = {"message": message} if message else {}
     return Answer({"success": True, **said, "data": data}, exempt=exempt)
+
+
+def page(key: str, items: list[Any], *, total: int, limit: int, offset: int) -> dict[str, Any]:
+    """Those that fit of the ones asked for; `nextOffset` where there are more."""
+    data: dict[str, Any] = {key: items, "count": len(items), "total": total, "limit": limit, "offset": offset}
+    data |= cut_short(len(items), limit=limit, left=total - offset)
+    return data | ({"nextOffset": offset + len(items)} if items and offset + len(items) < total else {})
 
 
 def error_shape(error: TallystickError) -> dict[str, Any]:
@@ -160,6 +168,16 @@ def read_array(value: Any) -> list[Any] | None:
     if not isinstance(found, list):
         raise PydanticCustomError("array", "must be a JSON array")
     return found
+
+
+def split_array(value: Any, refusal: str) -> list[str] | None:
+    """Texts separated by commas, or an array of them, or that in a string."""
+    if isinstance(value, str):
+        found = find_array(value) if value.lstrip().startswith("[") else None
+        value = value.split(",") if found is None else found
+    if value is not None and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        raise PydanticCustomError("texts", "{refusal}", {"refusal": refusal})
+    return value
 
 
 # Each may be left out, as null or as nothing: which operation needs which is checked by the tools.

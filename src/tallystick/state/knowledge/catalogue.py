@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import msgspec
 
 from tallystick.errors import InvalidArgument
+from tallystick.state.attributes import find_text, text_of
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
 from tallystick.state.knowledge.globs import Route, parse
@@ -88,8 +89,8 @@ class Knowledge:
         """Knowledge is joined by ids, not by edges."""
 
     def _learn_molecule(self, version: NodeVersion) -> None:
-        name = _text(version.attrs.get("name")) or ""
-        molecule = Molecule(version.id, _text(version.attrs.get("projectId")), name, (name.casefold(), version.id))
+        name = text_of(version.attrs, "name")
+        molecule = Molecule(version.id, find_text(version.attrs, "projectId"), name, (name.casefold(), version.id))
         self.molecules[molecule.id] = molecule
         if molecule.project is not None:
             self._open(molecule.project).molecules[molecule.id] = molecule
@@ -164,13 +165,13 @@ def in_order(entries: Iterable[E]) -> list[E]:
 
 def _read_atom(version: NodeVersion) -> Atom:
     attrs = version.attrs
-    name = _text(attrs.get("name")) or ""
+    name = text_of(attrs, "name")
     return Atom(
         version.id,
-        _text(attrs.get("projectId")),
+        find_text(attrs, "projectId"),
         name,
         (name.casefold(), version.id),
-        _text(attrs.get("moleculeId")),
+        find_text(attrs, "moleculeId"),
         isinstance(attrs.get("pin"), dict),
         routes_of(attrs.get("paths")),
     )
@@ -189,7 +190,3 @@ def routes_of(patterns: Any) -> tuple[Route, ...]:
 
 def _parent(version: NodeVersion) -> tuple[str, str]:
     return str(version.attrs.get("parentType")), str(version.attrs.get("parentId"))
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tallystick.clock import from_text
-from tallystick.state.attributes import TEXT_MAX, Scalar, scalar
+from tallystick.state.attributes import TEXT_MAX, Scalar, find_text, list_of, object_of, scalar, text_of
 from tallystick.state.work import CLAIMED_AT, CLAIMED_BY, CLAIMED_SESSION, DROPPED
 
 CLOSED, WILL_NOT_IMPLEMENT = "CLOSED", "WILL_NOT_IMPLEMENT"
@@ -44,22 +44,21 @@ class WorkAttributes(msgspec.Struct, frozen=True, gc=False):
 
 
 def read(attrs: dict[str, Any]) -> WorkAttributes:
-    properties = attrs.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
+    properties = object_of(attrs, "properties")
     owner, claimed = _claim(properties)
-    session = _text(properties.get(CLAIMED_SESSION))
+    session = find_text(properties, CLAIMED_SESSION)
     return WorkAttributes(
-        project=_text(attrs.get("project")),
-        parent=_text(attrs.get("parent")),
+        project=find_text(attrs, "project"),
+        parent=find_text(attrs, "parent"),
         resolved=attrs.get("resolved") is True,
         dropped=is_dropped(attrs),
         priority=priority_of(properties.get("priority")),
         owner=owner,
         claimed=claimed,
         session=session if owner is not None else None,
-        text=(_text(attrs.get("summary")) or "").casefold(),
-        links=tuple(dict.fromkeys(link for link in _list(attrs.get("context_links")) if isinstance(link, str))),
-        kinds=tuple(dict.fromkeys(kind for kind in map(_kind, _list(attrs.get("evidence"))) if kind is not None)),
+        text=text_of(attrs, "summary").casefold(),
+        links=tuple(dict.fromkeys(link for link in list_of(attrs, "context_links") if isinstance(link, str))),
+        kinds=tuple(dict.fromkeys(kind for kind in map(_kind, list_of(attrs, "evidence")) if kind is not None)),
         marks=tuple(_mark(key, value) for key, value in properties.items()),
     )
 
@@ -68,11 +67,10 @@ def is_dropped(attrs: dict[str, Any]) -> bool:
     """Its step says so; where that says nothing of an end, the newest evidence does."""
     if attrs.get("resolved") is not True:
         return False
-    task = attrs.get("task")
-    step = task.get("status") if isinstance(task, dict) else None
+    step = object_of(attrs, "task").get("status")
     if step in (CLOSED, WILL_NOT_IMPLEMENT):
         return bool(step == WILL_NOT_IMPLEMENT)
-    newest = _list(attrs.get("evidence"))[-1:]
+    newest = list_of(attrs, "evidence")[-1:]
     return bool(newest) and _kind(newest[0]) == DROPPED
 
 
@@ -80,9 +78,7 @@ def said_over(attrs: dict[str, Any], *, dropped: bool) -> dict[str, Any]:
     """What a resolved node must say besides, to count as dropped or as done whatever evidence it has."""
     if is_dropped(attrs) == dropped:
         return {}
-    task = attrs.get("task")
-    said = task if isinstance(task, dict) else {}
-    return {"task": {**said, "status": WILL_NOT_IMPLEMENT if dropped else CLOSED}}
+    return {"task": {**object_of(attrs, "task"), "status": WILL_NOT_IMPLEMENT if dropped else CLOSED}}
 
 
 def priority_of(value: Any) -> float:
@@ -113,12 +109,4 @@ def _mark(key: str, value: Any) -> PropertyKey:
 
 
 def _kind(entry: Any) -> str | None:
-    return _text(entry.get("type")) if isinstance(entry, dict) else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return find_text(entry, "type") if isinstance(entry, dict) else None

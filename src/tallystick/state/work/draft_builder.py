@@ -13,6 +13,7 @@ from typing import Any
 from tallystick.commits import Operation, Verb
 from tallystick.commits.payloads import edge_name, name_of_edge
 from tallystick.errors import LimitExceeded
+from tallystick.state.attributes import integer_of
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -186,8 +187,7 @@ class DraftBuilder:
 
 
 def revision(attrs: Attrs) -> int:
-    rev = attrs.get("rev")
-    return rev if isinstance(rev, int) and not isinstance(rev, bool) else 1
+    return integer_of(attrs, "rev", 1)
 
 
 def _link(source: str, rel: str, target: str, attrs: Attrs, content: Attrs | None, edge_id: str) -> Link:

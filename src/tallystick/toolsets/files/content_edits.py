@@ -8,20 +8,18 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from tallystick.commits import Draft, Operation, Verb
-from tallystick.errors import Conflict, InvalidArgument, NotFound, Unsettled
-from tallystick.partition import Receipt
+from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.policy import Action, Principal
-from tallystick.projections.content import Contents, Kind, Prepared
+from tallystick.projections.content import Contents, Kind
 from tallystick.projections.views import FILE_EDIT
 from tallystick.projections.views.content_files import Edit
 from tallystick.state import Edge, Node
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
+from tallystick.toolsets.drafts import Outdated, repeated, write_prepared
 
 if TYPE_CHECKING:
-    from tallystick.store import Propose, Store
-
-_ATTEMPTS = 10
+    from tallystick.store import Store
 
 
 async def adopt(store: Store, contents: Callable[[str], Contents], tenant: str, edit: Edit) -> None:
@@ -59,7 +57,8 @@ async def rewrite(
     reason: str | None = None,
 ) -> int | None:
     """Commit `change` of the content's text. Returns the position, or None when it changes nothing."""
-    for _ in range(_ATTEMPTS):
+
+    async def attempt() -> int | None:
         seen: Node | Edge = await store.read(
             principal,
             Action.WRITE,
@@ -75,36 +74,16 @@ async def rewrite(
             contents.prepare, kind, entity_id, content["format"], content["encoding"], new.encode()
         )
 
-        def propose(
-            state: State, read_filter: ReadFilter, content: dict[str, Any] = content, prepared: Prepared = prepared
-        ) -> Draft:
+        def propose(state: State, read_filter: ReadFilter) -> Draft:
             now = _get(state, read_filter, kind, entity_id)
             if now.content != content:
-                raise _Outdated
+                raise Outdated
             return Draft((_written(state, now, prepared.content),), actor=principal.actor, tool=tool, reason=reason)
 
-        try:
-            # Shielded: a caller that goes away must not take back content that is being committed.
-            receipt = await asyncio.shield(_commit(store, principal, propose, entity_id, prepared))
-        except _Outdated:
-            continue
+        receipt = await write_prepared(store, principal, Action.WRITE, propose, prepared, resource=entity_id)
         return receipt.commits[-1].lamport
-    raise Conflict("others changed it each time before this could be written", hint="try again")
 
-
-class _Outdated(Exception):
-    """The content is not the one any more that the change was made to."""
-
-
-async def _commit(store: Store, principal: Principal, propose: Propose, entity_id: str, prepared: Prepared) -> Receipt:
-    try:
-        return await store.write(principal, Action.WRITE, propose, resource=entity_id)
-    except Unsettled:
-        # It may be in the log all the same, and then its content is needed.
-        raise
-    except BaseException:
-        await asyncio.to_thread(prepared.discard)
-        raise
+    return await repeated(attempt)
 
 
 def _get(state: State, read_filter: ReadFilter, kind: Kind, entity_id: str) -> Node | Edge:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tallystick.state import Node
+from tallystick.state.attributes import list_of, text_of
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -31,8 +31,8 @@ def _atom(knowledge: Knowledge, read_filter: ReadFilter, attrs: JsonObject) -> J
         "projectId": read_filter.reference(attrs.get("projectId")),
         "moleculeId": read_filter.reference(attrs.get("moleculeId")),
         "name": attrs.get("name"),
-        "paths": listed(attrs, "paths"),
-        "knowledge": text(attrs, "knowledge"),
+        "paths": list_of(attrs, "paths"),
+        "knowledge": text_of(attrs, "knowledge"),
         "relatedAtoms": related_atoms(knowledge, read_filter, attrs),
         **_bookkeeping(read_filter, attrs),
     }
@@ -42,7 +42,7 @@ def _molecule(knowledge: Knowledge, read_filter: ReadFilter, attrs: JsonObject) 
     return {
         "projectId": read_filter.reference(attrs.get("projectId")),
         "name": attrs.get("name"),
-        "knowledge": text(attrs, "knowledge"),
+        "knowledge": text_of(attrs, "knowledge"),
         "relatedMolecules": related_molecules(knowledge, read_filter, attrs),
         **_bookkeeping(read_filter, attrs),
     }
@@ -69,7 +69,7 @@ def _related(
     def name_of(entry: JsonObject) -> str:
         return str(entry.get(key))
 
-    entries = (entry for entry in listed(attrs, field) if isinstance(entry, dict))
+    entries = (entry for entry in list_of(attrs, field) if isinstance(entry, dict))
     related = []
     for entry in entries:
         other = known.get(name_of(entry))
@@ -103,16 +103,6 @@ def entry_of(read_filter: ReadFilter, node: Node, fields: Sequence[str]) -> Json
     """Of a changelog."""
     said = {name: node.attrs.get(name) for name in fields} | {"taskId": read_filter.reference(node.attrs.get("taskId"))}
     return read_filter.warned(node.id, {"id": node.id, **said})
-
-
-def listed(attrs: JsonObject, field: str) -> list[Any]:
-    found = attrs.get(field)
-    return found if isinstance(found, list) else []
-
-
-def text(attrs: JsonObject, field: str) -> str:
-    found = attrs.get(field)
-    return found if isinstance(found, str) else ""
 
 
 # -- how much

@@ -19,9 +19,9 @@ from tallystick.toolsets.envelope import (
     Uuid,
     Whole,
     check,
-    find_array,
     find_uuid,
     read_array,
+    split_array,
     violated,
 )
 from tallystick.toolsets.memory.arguments import TOLD_ONCE, Arguments
@@ -42,20 +42,16 @@ EntityType = Literal["atom", "molecule"]
 
 
 def _read_paths(value: Any) -> list[str] | None:
-    """Separated by commas, or an array; each once, as it was spelt first."""
-    if value is None:
+    """Each once, as it was spelt first."""
+    paths = split_array(value, "must be file paths, separated by commas or as an array")
+    if paths is None:
         return None
-    if isinstance(value, str):
-        found = find_array(value) if value.lstrip().startswith("[") else None
-        value = value.split(",") if found is None else found
-    if not isinstance(value, list) or not all(isinstance(path, str) for path in value):
-        raise PydanticCustomError("paths", "must be file paths, separated by commas or as an array")
-    if any(len(path) > PATH_CHARACTERS_MAX for path in value):
+    if any(len(path) > PATH_CHARACTERS_MAX for path in paths):
         raise PydanticCustomError(
             "path", "must not hold a path of more than {most} characters", {"most": PATH_CHARACTERS_MAX}
         )
     each: dict[str, str] = {}
-    for path in map(str.strip, value):
+    for path in map(str.strip, paths):
         if path:
             each.setdefault(normalised(path), path)
     return list(each.values())

@@ -11,14 +11,14 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
-from tallystick.toolsets.envelope import clamped, succeeded
+from tallystick.toolsets.envelope import clamped, page, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, entry_of
 from tallystick.toolsets.knowledge.arguments import PAGE_DEFAULT, ChangelogArguments, check_changelog
 from tallystick.toolsets.knowledge.context import Call, Operations, put
 from tallystick.toolsets.knowledge.lookup import get_entity
 from tallystick.toolsets.knowledge.query import OFFSET_MAX
 from tallystick.toolsets.knowledge.task_reference import get_task
-from tallystick.toolsets.truncation import cut_short, room_for, within_budget
+from tallystick.toolsets.truncation import room_for, within_budget
 
 FIELDS = ("parentType", "parentId", "taskId", "summary", "createdAt")
 
@@ -61,8 +61,4 @@ def _page(state: State, read_filter: ReadFilter, asked: ChangelogArguments, byte
     ids = read_filter.readable(state.derived(Knowledge).changelog(asked.parentType, asked.parentId or ""))
     nodes = (node for node in map(state.node, ids[offset : offset + limit]) if node is not None)
     entries = within_budget((entry_of(read_filter, node, FIELDS) for node in nodes), bytes_max)
-    data: JsonObject = {"entries": entries, "count": len(entries), "total": len(ids), "limit": limit, "offset": offset}
-    data |= cut_short(len(entries), limit=limit, left=len(ids) - offset)
-    if entries and offset + len(entries) < len(ids):
-        data["nextOffset"] = offset + len(entries)
-    return data
+    return page("entries", entries, total=len(ids), limit=limit, offset=offset)

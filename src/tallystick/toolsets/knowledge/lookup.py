@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tallystick.state import Node
 from tallystick.state.knowledge import ATOM, MOLECULE
 from tallystick.state.read_filter import ReadFilter
@@ -44,11 +42,6 @@ def get_entity(state: State, read_filter: ReadFilter, kind: str, entity_id: str)
 def find_entity(state: State, kind: str, entity_id: str) -> Node | None:
     node = state.node(entity_id)
     return node if node is not None and node.type == TYPES[kind] else None
-
-
-def version_of(attrs: dict[str, Any]) -> int:
-    found = attrs.get("version")
-    return found if isinstance(found, int) and not isinstance(found, bool) else 1
 
 
 def _find(state: State, read_filter: ReadFilter, reference: str, node_type: str) -> str | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action
+from tallystick.state.attributes import integer_of, list_of, text_of
 from tallystick.state.conditions import is_same
 from tallystick.state.knowledge import ATOM
 from tallystick.state.knowledge.catalogue import Knowledge, Parent
@@ -21,7 +22,7 @@ from tallystick.state.state import State
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, check_version, succeeded, violated
-from tallystick.toolsets.knowledge.answers import entity_of, listed, text
+from tallystick.toolsets.knowledge.answers import entity_of
 from tallystick.toolsets.knowledge.arguments import ManageArguments, check_manage, knowledge_problems, related
 from tallystick.toolsets.knowledge.context import Call, Operations, ToolContext, deletion, put
 from tallystick.toolsets.knowledge.freshness import Pin, read_pin
@@ -30,7 +31,6 @@ from tallystick.toolsets.knowledge.lookup import (
     find_entity,
     get_entity,
     get_project,
-    version_of,
 )
 from tallystick.toolsets.knowledge.task_reference import get_task, task_of_creation
 
@@ -152,7 +152,7 @@ async def _update(call: Call, asked: ManageArguments) -> Answer:
             attrs.pop("pin", None)
         if is_same(attrs, before):
             return entity_of(state.derived(Knowledge), read_filter, asked.entityType, entity_id, before)
-        attrs |= {"version": version_of(attrs) + 1, "updatedAt": now}
+        attrs |= {"version": integer_of(attrs, "version", 1) + 1, "updatedAt": now}
         return _put(state, operations, read_filter, asked, entity_id, attrs)
 
     entity = await call.write(draw, resource=entity_id, task=lambda: asked.lastTaskId)
@@ -170,13 +170,13 @@ async def _pinned_at_head(call: Call, asked: ManageArguments) -> tuple[list[str]
     if given is not None and asked.pin:
         return given, None
     attrs = await call.store.read(call.principal, Action.READ, look, resource=asked.id)
-    return listed(attrs, "paths") if given is None else given, read_pin(attrs)
+    return list_of(attrs, "paths") if given is None else given, read_pin(attrs)
 
 
 def _checked(state: State, read_filter: ReadFilter, asked: ManageArguments) -> JsonObject:
     """A copy of what it is now, if it is there and as old as the caller believes."""
     attrs = get_entity(state, read_filter, asked.entityType, asked.id or "").attrs
-    check_version(asked.version or 0, version_of(attrs))
+    check_version(asked.version or 0, integer_of(attrs, "version", 1))
     return dict(attrs)
 
 
@@ -198,7 +198,7 @@ def _changes(
     if asked.name is not None:
         changes["name"] = asked.name.strip()
     if asked.knowledge is not None:
-        changes["knowledge"] = _knowledge(asked, text(attrs, "knowledge"), now, task)
+        changes["knowledge"] = _knowledge(asked, text_of(attrs, "knowledge"), now, task)
     if asked.paths is not None:
         changes["paths"] = _patterns(asked)
     if asked.entityType == "atom" and asked.has("moleculeId"):

@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from tallystick.state import Breathing
+from tallystick.state.attributes import list_of, text_of
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
 from tallystick.state.knowledge.globs import is_directory, segments_of
 from tallystick.state.knowledge.index import GlobIndex
@@ -24,11 +25,9 @@ from tallystick.toolsets.knowledge.answers import (
     LISTED_LEAST,
     changelog_of,
     cut_list,
-    listed,
     related_atoms,
     related_molecules,
     shorten,
-    text,
 )
 from tallystick.toolsets.knowledge.context import Pins, ToolContext
 from tallystick.toolsets.knowledge.context_files import files_in
@@ -225,11 +224,11 @@ class _ContextBuilder:
             return
         pin = read_pin(attrs) if atom.pinned else None
         if pin is not None:
-            self.pins[atom.id] = (listed(attrs, "paths"), pin)
+            self.pins[atom.id] = (list_of(attrs, "paths"), pin)
         entry: JsonObject = {
             "id": atom.id,
             "name": atom.name,
-            "knowledge": text(attrs, "knowledge"),
+            "knowledge": text_of(attrs, "knowledge"),
             "matchedPaths": paths,
             "relatedAtoms": related_atoms(self._knowledge, self._read_filter, attrs),
         }
@@ -244,7 +243,7 @@ class _ContextBuilder:
             document = {
                 "id": molecule.id,
                 "name": molecule.name,
-                "knowledge": text(attrs, "knowledge"),
+                "knowledge": text_of(attrs, "knowledge"),
                 "relatedMolecules": related_molecules(self._knowledge, self._read_filter, attrs),
                 **self._history("molecule", molecule.id),
                 "atoms": [],

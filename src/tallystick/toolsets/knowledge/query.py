@@ -6,19 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from tallystick.policy import Action
 from tallystick.state import Breathing, Node
+from tallystick.state.attributes import list_of, text_of
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer, JsonObject
-from tallystick.toolsets.envelope import clamped, succeeded
+from tallystick.toolsets.envelope import clamped, page, succeeded
 from tallystick.toolsets.knowledge.answers import (
     ANSWER_BYTES_MAX,
     changelog_of,
     cut_list,
     entity_of,
-    listed,
     shorten,
-    text,
 )
 from tallystick.toolsets.knowledge.arguments import INLINE_DEFAULT, PAGE_DEFAULT, QueryArguments, check_query
 from tallystick.toolsets.knowledge.context import Call, Pins, compact_freshness
@@ -26,7 +25,7 @@ from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity, get_project
 from tallystick.toolsets.knowledge.path_context import Context, add_freshness, context
 from tallystick.toolsets.knowledge.reverify import add_work
-from tallystick.toolsets.truncation import cut_short, room_for, size_of, within_budget
+from tallystick.toolsets.truncation import room_for, size_of, within_budget
 
 OFFSET_MAX = 1 << 53
 _BREATH = 50
@@ -123,7 +122,7 @@ def _whole(
 def _note_pin(node: Node, pins: Pins) -> None:
     pin = read_pin(node.attrs)
     if pin is not None:
-        pins[node.id] = (listed(node.attrs, "paths"), pin)
+        pins[node.id] = (list_of(node.attrs, "paths"), pin)
 
 
 # -- search
@@ -145,13 +144,9 @@ def _found(state: State, asked: QueryArguments, read_filter: ReadFilter, bytes_m
     hits = yield from _holding(state, at, _candidates(state, read_filter, asked), (asked.query or "").strip())
     if read_filter.narrows:
         hits = [entry for entry in hits if read_filter.allows(entry.id)]
-    page = (_listed(state, read_filter, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
-    items = within_budget(page, bytes_max)
-    data: JsonObject = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
-    data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
-    if items and offset + len(items) < len(hits):
-        data["nextOffset"] = offset + len(items)
-    return data
+    shown = (_listed(state, read_filter, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
+    items = within_budget(shown, bytes_max)
+    return page("items", items, total=len(hits), limit=limit, offset=offset)
 
 
 def _candidates(state: State, read_filter: ReadFilter, asked: QueryArguments) -> Sequence[Atom | Molecule]:
@@ -189,7 +184,7 @@ def _holding(
 
 def _knowledge(state: State, at: int, entry: Atom | Molecule) -> str:
     node = state.node(entry.id, at)
-    return text(node.attrs, "knowledge") if node is not None else ""
+    return text_of(node.attrs, "knowledge") if node is not None else ""
 
 
 def _listed(

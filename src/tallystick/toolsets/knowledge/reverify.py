@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.errors import TallystickError
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
+from tallystick.state.attributes import object_of
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -161,7 +162,7 @@ def _verified(state: State, receipt: Receipt, written: set[int]) -> Sequence[str
         before = state.node(after.get("id", ""), state.resolve(commit.lamport) - 1)
         attrs = after.get("attrs", {})
         was_open = before is None or before.attrs.get("resolved") is not True
-        atom_id = _properties(attrs).get(VERIFIES)
+        atom_id = object_of(attrs, "properties").get(VERIFIES)
         if was_open and attrs.get("resolved") is True and isinstance(atom_id, str) and not is_dropped(attrs):
             atoms[atom_id] = None
     known = state.derived(Knowledge).atoms
@@ -172,9 +173,4 @@ def _was_given_up(state: State, node_id: str, pinned_at: str) -> bool:
     """For this very pin: then nobody is asked again until it is pinned anew."""
     node = state.node(node_id)
     attrs = node.attrs if node is not None else {}
-    return _properties(attrs).get(PINNED_AT) == pinned_at and is_dropped(attrs)
-
-
-def _properties(attrs: JsonObject) -> JsonObject:
-    found = attrs.get("properties")
-    return found if isinstance(found, dict) else {}
+    return object_of(attrs, "properties").get(PINNED_AT) == pinned_at and is_dropped(attrs)

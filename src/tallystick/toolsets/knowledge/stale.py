@@ -12,12 +12,12 @@ import msgspec
 from tallystick.errors import Conflict
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
+from tallystick.state.attributes import list_of, text_of
 from tallystick.state.knowledge import ATOM
 from tallystick.state.knowledge.catalogue import Knowledge, in_order
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import JsonObject
-from tallystick.toolsets.knowledge.answers import listed, text
 from tallystick.toolsets.knowledge.context import Call, Operations, Pins, ToolContext, put
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity
@@ -57,14 +57,14 @@ async def repin(tool_context: ToolContext, store: Store, principal: Principal, a
         lambda state, read_filter: get_entity(state, read_filter, "atom", atom_id).attrs,
         resource=atom_id,
     )
-    patterns = listed(attrs, "paths")
+    patterns = list_of(attrs, "paths")
     pin = await tool_context.pin(patterns, instead_of=read_pin(attrs))
     if pin is None:
         return False
 
     def draw(state: State, operations: Operations, read_filter: ReadFilter) -> None:
         attrs = get_entity(state, read_filter, "atom", atom_id).attrs
-        if listed(attrs, "paths") != patterns:
+        if list_of(attrs, "paths") != patterns:
             raise Conflict(f"the paths of atom '{atom_id}' were changed meanwhile", hint="try again")
         operations.append(
             put(atom_id, ATOM, attrs | {"pin": msgspec.to_builtins(pin), "updatedAt": tool_context.now(state)})
@@ -85,8 +85,8 @@ def _pinned(state: State, read_filter: ReadFilter, project_id: str | None) -> Br
         attrs = node.attrs if node is not None else {}
         pin = read_pin(attrs)
         if pin is not None:
-            pins[row.id] = (listed(attrs, "paths"), pin)
-            last, project = (read_filter.reference(each) for each in (text(attrs, "lastTaskId"), row.project))
+            pins[row.id] = (list_of(attrs, "paths"), pin)
+            last, project = (read_filter.reference(each) for each in (text_of(attrs, "lastTaskId"), row.project))
             atom = {"id": row.id, "name": row.name, "projectId": project, "lastTaskId": last}
             atoms.append(read_filter.warned(row.id, atom))
         if number % _BREATH == 0:

@@ -14,12 +14,12 @@ from tallystick.state.ontology import check_connection, check_properties
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
+from tallystick.toolsets.drafts import Outdated, repeated
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import CreateConnection, DeleteConnection, GetConnection, UpdateConnection
 from tallystick.toolsets.ontology.context import (
     DEFAULT_FORMAT,
     Call,
-    Outdated,
     Writing,
     check_free,
     check_size,
@@ -27,7 +27,6 @@ from tallystick.toolsets.ontology.context import (
     done,
     encoded,
     fresh_id,
-    repeated,
 )
 
 _STEPS = 100

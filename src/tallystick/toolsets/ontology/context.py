@@ -13,14 +13,14 @@ import msgspec
 
 from tallystick.commits import Draft, Operation
 from tallystick.commits.canonical import canonical_bytes
-from tallystick.errors import Conflict, InvalidArgument, Unsettled
-from tallystick.partition import Receipt
+from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Principal
 from tallystick.projections.content import Contents, Kind, Prepared
 from tallystick.projections.text import TextIndex
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
+from tallystick.toolsets.drafts import Outdated, write_prepared
 
 if TYPE_CHECKING:
     from tallystick.store import Look, Store
@@ -31,7 +31,6 @@ PROPERTIES_BYTES_MAX = 1 << 20
 ENCODINGS = ("utf-8", "base64")
 DEFAULT_FORMAT = "markdown"
 
-_ATTEMPTS = 10
 
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _AT_ONCE = 64 << 10
@@ -86,10 +85,6 @@ class Call(msgspec.Struct, frozen=True):
 # -- writing
 
 
-class Outdated(Exception):
-    """What was prepared outside does not fit the head any more: look again, and prepare anew."""
-
-
 class Writing(msgspec.Struct, frozen=True):
     """One tool call that writes."""
 
@@ -119,33 +114,17 @@ class Writing(msgspec.Struct, frozen=True):
         def draft(state: State, read_filter: ReadFilter) -> Draft:
             return Draft(propose(state, read_filter), actor=self.call.principal.actor, tool=self.call.tool)
 
-        # Shielded: a caller that goes away must not take back content that is being committed.
-        receipt = await asyncio.shield(self._commit(draft, resource, prepared))
+        receipt = await write_prepared(
+            self.call.store,
+            self.call.principal,
+            self.action,
+            draft,
+            prepared,
+            resource=resource,
+            written_type=self.written_type,
+        )
         if self.call.context.published is not None:
             await self.call.context.published(self.call.principal.tenant, receipt.commits[-1].lamport)
-
-    async def _commit(
-        self, draft: Callable[[State, ReadFilter], Draft], resource: str, prepared: Prepared | None
-    ) -> Receipt:
-        try:
-            return await self.call.store.write(
-                self.call.principal, self.action, draft, resource=resource, written_type=self.written_type
-            )
-        except Unsettled:
-            raise  # Whether it was written is unknown: a commit in the log must not name a blob that is gone.
-        except BaseException:
-            if prepared is not None:
-                await asyncio.to_thread(prepared.discard)
-            raise
-
-
-async def repeated(attempt: Callable[[], Awaitable[Answer]]) -> Answer:
-    for _ in range(_ATTEMPTS):
-        try:
-            return await attempt()
-        except Outdated:
-            continue
-    raise Conflict("others changed it each time before this could be written", hint="try again")
 
 
 def done(call: Call) -> Answer:
@@ -158,7 +137,7 @@ def fresh_id(prefix: Literal["mem", "conn"]) -> str:
 
 
 def check_free(state: State, entity_id: str) -> None:
-    if state.summary(entity_id) is not None:
+    if state.knows(entity_id):
         raise Outdated
 
 

@@ -17,7 +17,7 @@ from tallystick.toolsets.envelope import (
     Objects,
     Reference,
     Whole,
-    find_array,
+    split_array,
 )
 from tallystick.toolsets.memory.arguments import TOLD_ONCE, Arguments
 from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
@@ -52,15 +52,11 @@ def _required(value: Any) -> Any:
 
 
 def _read_words(value: Any) -> list[str] | None:
-    """Separated by commas, or an array, or that in a string; blanks are nothing, and "" empties a list."""
-    if value is None:
+    """Blanks are nothing, and "" empties a list."""
+    said = split_array(value, "must be texts, separated by commas or as an array")
+    if said is None:
         return None
-    if isinstance(value, str):
-        found = find_array(value) if value.lstrip().startswith("[") else None
-        value = value.split(",") if found is None else found
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise PydanticCustomError("words", "must be texts, separated by commas or as an array")
-    words = list(dict.fromkeys(each.strip() for each in value if each.strip()))
+    words = list(dict.fromkeys(each.strip() for each in said if each.strip()))
     if len(words) > LISTED_MAX or any(len(each) > ID_CHARACTERS_MAX for each in words):
         raise PydanticCustomError("words", "must not be so many or so long")
     return words
@@ -89,12 +85,9 @@ def _read_content(value: Any) -> str | None:
     return value
 
 
-def read_tags(words: list[str] | None) -> list[str] | None:
-    return None if words is None else list(dict.fromkeys(word.lower() for word in words))
-
-
 def _read_tags(value: Any) -> list[str] | None:
-    tags = read_tags(_read_words(value))
+    words = _read_words(value)
+    tags = None if words is None else list(dict.fromkeys(word.lower() for word in words))
     if tags is not None and (len(tags) > TAGS_MAX or any(len(tag) > TAG_CHARACTERS_MAX for tag in tags)):
         raise PydanticCustomError(
             "tags",

@@ -8,6 +8,7 @@ from typing import Any
 from tallystick.commits import Operation, Verb
 from tallystick.errors import Conflict, TallystickError
 from tallystick.policy import Action
+from tallystick.state.attributes import object_of
 from tallystick.state.tasks import LOOSE, WEIGHTS, Card
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
@@ -215,9 +216,7 @@ def _given(**fields: Any) -> JsonObject:
 def _changes(view: View, asked: ManageContainer, card: Card) -> JsonObject:
     changes: JsonObject = {"summary": asked.summary} if asked.summary else {}
     if asked.priority is not None and asked.priority != card.priority:
-        properties = view.attrs(card.id).get("properties")
-        kept = properties if isinstance(properties, dict) else {}
-        changes["properties"] = {**kept, "priority": WEIGHTS[asked.priority]}
+        changes["properties"] = {**object_of(view.attrs(card.id), "properties"), "priority": WEIGHTS[asked.priority]}
     return changes
 
 

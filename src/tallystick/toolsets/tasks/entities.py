@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from tallystick.state.attributes import list_of, text_of
 from tallystick.state.tasks import Card
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
@@ -21,7 +22,7 @@ def entity_of(view: View, card: Card) -> JsonObject:
 
 def _project(view: View, card: Card) -> JsonObject:
     attrs = view.attrs(card.id)
-    return _framed(view, card, {"id": card.id, "name": text(attrs, "name")}, attrs)
+    return _framed(view, card, {"id": card.id, "name": text_of(attrs, "name")}, attrs)
 
 
 def _feature(view: View, card: Card) -> JsonObject:
@@ -49,7 +50,7 @@ _SHAPES = {"project": _project, "feature": _feature, "task": _task}
 
 
 def _framed(view: View, card: Card, answer: JsonObject, attrs: JsonObject, **more: Any) -> JsonObject:
-    answer |= {"summary": text(attrs, "summary"), "description": view.said(card.id).get("description")}
+    answer |= {"summary": text_of(attrs, "summary"), "description": view.said(card.id).get("description")}
     answer |= more | {"tags": list(card.tags), "version": view.version(card)}
     return stamped(view, card.id, answer)
 
@@ -73,13 +74,8 @@ def title_of(view: View, card: Card) -> str:
     """A node that was planned as work is called by its summary."""
     attrs = view.attrs(card.id)
     if card.kind == "project":
-        return text(attrs, "name")
-    return text(view.said(card.id), "title") or text(attrs, "summary")
-
-
-def text(attrs: JsonObject, name: str) -> str:
-    found = attrs.get(name)
-    return found if isinstance(found, str) else ""
+        return text_of(attrs, "name")
+    return text_of(view.said(card.id), "title") or text_of(attrs, "summary")
 
 
 def named(view: View, cards: Iterable[Card]) -> list[JsonObject]:
@@ -100,7 +96,7 @@ def section_of(view: View, section_id: str, *, with_content: bool = True) -> Jso
     answer: JsonObject = {
         "id": section_id,
         **{name: attrs.get(name) for name in ("entityType", "entityId", "title", "usageDescription")},
-        "content": text(attrs, "content") if with_content else "",
+        "content": text_of(attrs, "content") if with_content else "",
         **{name: attrs.get(name) for name in ("contentFormat", "ordinal", "tags", "version")},
     }
     return stamped(view, section_id, answer)
@@ -126,11 +122,10 @@ def sections_of(view: View, section_ids: Iterable[str], *, with_content: bool = 
 
 def files_of(view: View, card: Card) -> list[str]:
     """What its Context Files section names, and what its links point to in the repository."""
-    links = view.attrs(card.id).get("context_links")
-    linked = [link for link in links if isinstance(link, str)] if isinstance(links, list) else []
+    linked = [link for link in list_of(view.attrs(card.id), "context_links") if isinstance(link, str)]
     return list(dict.fromkeys([*_written(view, card), *repository_paths(linked)]))
 
 
 def _written(view: View, card: Card) -> list[str]:
     sections = map(view.attrs, view.sections(card.id))
-    return files_in((text(attrs, "title"), text(attrs, "content")) for attrs in sections)
+    return files_in((text_of(attrs, "title"), text_of(attrs, "content")) for attrs in sections)

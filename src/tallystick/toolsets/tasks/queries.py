@@ -7,16 +7,17 @@ from typing import Any
 
 from tallystick.policy import Action
 from tallystick.state import Breathing
+from tallystick.state.attributes import text_of
 from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer, JsonObject
-from tallystick.toolsets.envelope import check, clamped, succeeded
+from tallystick.toolsets.envelope import check, clamped, page, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.path_context import Context, add_freshness, context
 from tallystick.toolsets.tasks.arguments import KNOWN, PAGE_DEFAULT, QueryContainer, missing, split_words
 from tallystick.toolsets.tasks.context import Call
-from tallystick.toolsets.tasks.entities import counts_of, entity_of, files_of, sections_of, text, title_of
+from tallystick.toolsets.tasks.entities import counts_of, entity_of, files_of, sections_of, title_of
 from tallystick.toolsets.tasks.view import View
-from tallystick.toolsets.truncation import cut_short, listing, room_for, within_budget
+from tallystick.toolsets.truncation import listing, room_for, within_budget
 
 OFFSET_MAX = 1 << 53
 _BREATH = 50
@@ -105,11 +106,7 @@ def _found(view: View, asked: QueryContainer, bytes_max: int) -> Breathing[JsonO
     holding = yield from _holding(view, fitting_cards, (asked.query or "").strip().casefold())
     hits = view.readable(holding)
     items = within_budget((entity_of(view, card) for card in hits[offset : offset + limit]), bytes_max)
-    data: JsonObject = {"items": items, "count": len(items), "total": len(hits), "limit": limit, "offset": offset}
-    data |= cut_short(len(items), limit=limit, left=len(hits) - offset)
-    if items and offset + len(items) < len(hits):
-        data["nextOffset"] = offset + len(items)
-    return data
+    return page("items", items, total=len(hits), limit=limit, offset=offset)
 
 
 def _candidates(view: View, asked: QueryContainer) -> Iterable[Card]:
@@ -155,4 +152,4 @@ def _holding(view: View, cards: list[Card], sought: str) -> Breathing[list[Card]
 
 def _words(view: View, card: Card) -> str:
     described: Any = view.said(card.id)
-    return "\n".join((title_of(view, card), text(view.attrs(card.id), "summary"), text(described, "description")))
+    return "\n".join((title_of(view, card), text_of(view.attrs(card.id), "summary"), text_of(described, "description")))

@@ -8,11 +8,11 @@ from pydantic import ValidationError
 
 from tallystick.errors import Conflict
 from tallystick.policy import Action
+from tallystick.state.attributes import integer_of, text_of
 from tallystick.state.tasks import SECTION, Card
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, check_version, find_uuid, not_found, succeeded
-from tallystick.toolsets.knowledge.lookup import version_of
 from tallystick.toolsets.tasks.arguments import (
     ManageSections,
     QuerySections,
@@ -22,7 +22,7 @@ from tallystick.toolsets.tasks.arguments import (
     unchanging,
 )
 from tallystick.toolsets.tasks.context import Call
-from tallystick.toolsets.tasks.entities import section_of, sections_of, text
+from tallystick.toolsets.tasks.entities import section_of, sections_of
 from tallystick.toolsets.tasks.view import View, invalid
 
 FORMAT_DEFAULT = "MARKDOWN"
@@ -53,7 +53,7 @@ def get_entity(view: View, entity_type: str | None, reference: str | None) -> Ca
 
 
 def _tags(view: View, section_id: str) -> list[str]:
-    return [tag for tag in text(view.attrs(section_id), "tags").split(",") if tag]
+    return [tag for tag in text_of(view.attrs(section_id), "tags").split(",") if tag]
 
 
 # -- manage
@@ -157,19 +157,18 @@ def _check_free(ordinal: int, taken: set[int]) -> None:
 
 
 def _ordinal(view: View, section_id: str) -> int:
-    found = view.attrs(section_id).get("ordinal")
-    return found if isinstance(found, int) else 0
+    return integer_of(view.attrs(section_id), "ordinal", 0)
 
 
 def _update(view: View, asked: ManageSections, ids: list[str]) -> JsonObject:
     section_id, attrs = _get(view, asked.sectionId)
-    check_version(asked.version or 0, version_of(attrs))
+    check_version(asked.version or 0, integer_of(attrs, "version", 1))
     changes = {name: getattr(asked, name) for name in _WRITTEN if getattr(asked, name) is not None}
     check(f"{name} must not be blank" for name in ("title", "usageDescription") if changes.get(name) == "")
     if asked.tags is not None:
         changes["tags"] = ",".join(asked.tags)
     if asked.ordinal is not None:
-        others = [each for each in view.sections(text(attrs, "entityId")) if each != section_id]
+        others = [each for each in view.sections(text_of(attrs, "entityId")) if each != section_id]
         _check_free(asked.ordinal, {_ordinal(view, each) for each in others})
         changes["ordinal"] = asked.ordinal
     _put(view, section_id, attrs, changes)
@@ -178,7 +177,7 @@ def _update(view: View, asked: ManageSections, ids: list[str]) -> JsonObject:
 
 def _put(view: View, section_id: str, attrs: JsonObject, changes: JsonObject) -> None:
     if differing(attrs, changes):
-        view.put_other(section_id, SECTION, {**attrs, **changes, "version": version_of(attrs) + 1})
+        view.put_other(section_id, SECTION, {**attrs, **changes, "version": integer_of(attrs, "version", 1) + 1})
 
 
 def _get(view: View, reference: str | None) -> tuple[str, JsonObject]:
@@ -199,7 +198,7 @@ def _find(view: View, reference: str) -> tuple[str, JsonObject] | None:
 def _delete(view: View, asked: ManageSections, ids: list[str]) -> JsonObject:
     section_id, attrs = _get(view, asked.sectionId)
     if asked.version is not None:
-        check_version(asked.version, version_of(attrs))
+        check_version(asked.version, integer_of(attrs, "version", 1))
     view.delete_other(section_id)
     return {"deleted": True, "id": section_id}
 

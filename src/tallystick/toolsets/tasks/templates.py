@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from tallystick.errors import Conflict
 from tallystick.policy import Action
+from tallystick.state.attributes import integer_of, list_of, text_of
 from tallystick.state.tasks import TEMPLATE
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, find_uuid, not_found, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
-from tallystick.toolsets.knowledge.lookup import version_of
 from tallystick.toolsets.tasks.arguments import (
     ApplyTemplate,
     ManageTemplate,
@@ -22,7 +22,7 @@ from tallystick.toolsets.tasks.arguments import (
     unchanging,
 )
 from tallystick.toolsets.tasks.context import Call
-from tallystick.toolsets.tasks.entities import sections_of, stamped, text
+from tallystick.toolsets.tasks.entities import sections_of, stamped
 from tallystick.toolsets.tasks.sections import FORMAT_DEFAULT, get_entity, put_sections
 from tallystick.toolsets.tasks.view import View, invalid
 from tallystick.toolsets.truncation import listing
@@ -62,15 +62,14 @@ def template_of(view: View, template_id: str, *, with_sections: bool = False) ->
     attrs = view.attrs(template_id)
     names = ("name", "description", "targetEntityType", "isBuiltIn", "isProtected", "isEnabled", "createdBy", "tags")
     answer: JsonObject = {"id": template_id, **{name: attrs.get(name) for name in names}}
-    answer["version"] = version_of(attrs)
+    answer["version"] = integer_of(attrs, "version", 1)
     sections = _sections(attrs)
     answer |= {"sections": sections} if with_sections else {"sectionCount": len(sections)}
     return stamped(view, template_id, answer)
 
 
 def _sections(attrs: JsonObject) -> list[JsonObject]:
-    found = attrs.get("sections")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return [each for each in list_of(attrs, "sections") if isinstance(each, dict)]
 
 
 def _get(view: View, reference: str | None) -> tuple[str, JsonObject]:
@@ -142,7 +141,7 @@ def _changeable(view: View, asked: ManageTemplate) -> tuple[str, JsonObject]:
     template_id, attrs = _get(view, asked.id)
     if attrs.get("isProtected") is True:
         raise Conflict(
-            f"template '{text(attrs, 'name')}' is protected", code="PROTECTED_TEMPLATE", details={"id": template_id}
+            f"template '{text_of(attrs, 'name')}' is protected", code="PROTECTED_TEMPLATE", details={"id": template_id}
         )
     return template_id, attrs
 
@@ -157,7 +156,7 @@ def _update(view: View, asked: ManageTemplate, new: str) -> JsonObject:
 
 def _put(view: View, template_id: str, attrs: JsonObject, changes: JsonObject) -> JsonObject:
     if differing(attrs, changes):
-        view.put_other(template_id, TEMPLATE, {**attrs, **changes, "version": version_of(attrs) + 1})
+        view.put_other(template_id, TEMPLATE, {**attrs, **changes, "version": integer_of(attrs, "version", 1) + 1})
     return {"template": template_of(view, template_id, with_sections=True)}
 
 
@@ -187,7 +186,7 @@ def _add_section(view: View, asked: ManageTemplate, new: str) -> JsonObject:
         "isRequired": asked.isRequired is True,
         "tags": ",".join(asked.tags or ()),
     }
-    size = sum(len(text(each, "contentSample").encode()) for each in (*sections, added))
+    size = sum(len(text_of(each, "contentSample").encode()) for each in (*sections, added))
     if len(sections) == SECTIONS_MAX or size > TEMPLATE_BYTES_MAX:
         raise invalid(f"a template has at most {SECTIONS_MAX} sections and {TEMPLATE_BYTES_MAX:,} bytes")
     return _put(view, template_id, attrs, {"sections": sorted([*sections, added], key=lambda s: s["ordinal"])})
@@ -212,7 +211,7 @@ async def apply_template(call: Call, asked: ApplyTemplate) -> Answer:
     def draw(view: View) -> JsonObject:
         template_id, attrs = _get(view, asked.templateId)
         card = get_entity(view, asked.entityType, asked.entityId)
-        name = text(attrs, "name")
+        name = text_of(attrs, "name")
         if attrs.get("isEnabled") is not True:
             raise Conflict(f"template '{name}' is disabled", code="TEMPLATE_DISABLED", details={"id": template_id})
         if attrs.get("targetEntityType") != card.kind.upper():
@@ -238,6 +237,6 @@ def _copy(section: JsonObject) -> Section:
         usageDescription=section.get("usageDescription"),
         content=section.get("contentSample"),
         contentFormat=section.get("contentFormat"),
-        tags=[tag for tag in text(section, "tags").split(",") if tag],
+        tags=[tag for tag in text_of(section, "tags").split(",") if tag],
         ordinal=None,
     )

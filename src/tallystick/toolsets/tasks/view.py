@@ -11,6 +11,7 @@ from typing import Any
 from tallystick.clock import to_text
 from tallystick.commits import Operation, Verb
 from tallystick.errors import Conflict, InvalidArgument, TallystickError
+from tallystick.state.attributes import object_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.tasks import (
@@ -250,17 +251,13 @@ class View:
                 hint="get_next_task finds what is free",
                 details={"claimedBy": by, "claimedAt": since},
             )
-        return {"properties": self.claimant.take(self._properties(card))}
+        return {"properties": self.claimant.take(object_of(self.attrs(card.id), "properties"))}
 
     def released(self, card: Card) -> JsonObject:
         """The change that frees it, if there is one to make."""
-        properties = self._properties(card)
+        properties = object_of(self.attrs(card.id), "properties")
         left = released(properties)
         return {"properties": left or None} if left != properties else {}
-
-    def _properties(self, card: Card) -> JsonObject:
-        found = self.attrs(card.id).get("properties")
-        return found if isinstance(found, dict) else {}
 
     def block(self, card: Card, blocker_id: str) -> None:
         self.builder.link({"from": card.id, "rel": DEPENDS_ON, "to": blocker_id})

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from tallystick.clock import to_text
 from tallystick.state import Node
+from tallystick.state.attributes import list_of, object_of, text_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.attributes import is_dropped
@@ -16,7 +17,7 @@ from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import readable, readiness
 from tallystick.toolsets import JsonObject
-from tallystick.toolsets.truncation import within_budget
+from tallystick.toolsets.truncation import listing, within_budget
 
 T = TypeVar("T")
 
@@ -43,10 +44,10 @@ def node_of(state: State, node: Node, read_filter: ReadFilter) -> JsonObject:
         answer["dropped"] = True
     if said.get("state") is not None:
         answer["state"] = said["state"]
-    evidence, omitted = newest_fitting(entries(said, "evidence"), PART_BYTES_MAX)
+    evidence, omitted = newest_fitting(list_of(said, "evidence"), PART_BYTES_MAX)
     answer |= {
-        "properties": properties_of(said),
-        "context_links": entries(said, "context_links"),
+        "properties": object_of(said, "properties"),
+        "context_links": list_of(said, "context_links"),
         "evidence": evidence,
     }
     if omitted:
@@ -57,6 +58,10 @@ def node_of(state: State, node: Node, read_filter: ReadFilter) -> JsonObject:
         "created_by": node.provenance.created_by,
     }
     return read_filter.warned(node.id, answer)
+
+
+def line_of(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
+    return read_filter.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
 
 
 def standing(row: Row) -> JsonObject:
@@ -73,18 +78,7 @@ def get_node(state: State, node_id: str) -> Node:
 
 
 def summary_of(state: State, row: Row) -> str:
-    found = get_node(state, row.id).attrs.get("summary")
-    return found if isinstance(found, str) else ""
-
-
-def entries(attrs: JsonObject, name: str) -> list[Any]:
-    found = attrs.get(name)
-    return found if isinstance(found, list) else []
-
-
-def properties_of(attrs: JsonObject) -> JsonObject:
-    found = attrs.get("properties")
-    return found if isinstance(found, dict) else {}
+    return text_of(get_node(state, row.id).attrs, "summary")
 
 
 def ancestors_of(row: Row, read_filter: ReadFilter) -> tuple[list[Row], int]:
@@ -144,9 +138,7 @@ def newly_actionable(builder: DraftBuilder, read_filter: ReadFilter) -> JsonObje
     summaries = (
         read_filter.warned(row.id, {"id": row.id, "summary": builder.attrs(row.id).get("summary")}) for row in rows
     )
-    shown = within_budget(summaries, PART_BYTES_MAX * 2)
-    omitted = len(rows) - len(shown)
-    return {"newly_actionable": shown} | ({"newly_actionable_omitted": omitted} if omitted else {})
+    return listing("newly_actionable", summaries, len(rows), 2 * PART_BYTES_MAX, note="newly_actionable_omitted")
 
 
 # -- how much

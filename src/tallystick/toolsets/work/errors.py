@@ -102,7 +102,7 @@ def cross_project(what: str) -> Conflict:
 
 def check_unused(state: State, ids: Sequence[str]) -> None:
     """`drafts.check_unused` with the code of this vocabulary."""
-    if any(state.summary(node_id) is not None for node_id in ids):
+    if any(map(state.knows, ids)):
         raise Conflict("a new id turned out to be taken", code="id_taken", hint="nothing was written: call again")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from tallystick.commits import EDGE_VERBS, Verb
 from tallystick.policy import Action, Principal
 from tallystick.state import Step
+from tallystick.state.attributes import list_of
 from tallystick.state.conditions import is_same
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -22,7 +23,7 @@ from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import fair_share, room_for, shortened, size_of
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX, entries
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX
 from tallystick.toolsets.work.arguments import LIMIT_MAX, HistoryArguments
 from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import invalid, unknown_node
@@ -144,7 +145,7 @@ def _readable(attrs: JsonObject, read_filter: ReadFilter) -> JsonObject:
     named: JsonObject = {
         name: read_filter.reference(attrs[name]) for name in ("parent", "merged_into") if name in attrs
     }
-    return {**attrs, **named, "merged": read_filter.readable(entries(attrs, "merged"), str)}
+    return {**attrs, **named, "merged": read_filter.readable(list_of(attrs, "merged"), str)}
 
 
 def _action(tool: str, before: JsonObject, after: JsonObject) -> str:
@@ -164,7 +165,7 @@ def _merged(
     """What the node became part of; or what it absorbed, as that was last."""
     if after.get("merged_into") is not None and before.get("merged_into") is None:
         return [_change("merged_into", None, after["merged_into"])]
-    absorbed = entries(after, "merged")[len(entries(before, "merged")) :]
+    absorbed = list_of(after, "merged")[len(list_of(before, "merged")) :]
     if not absorbed:
         return None
     return [

@@ -8,6 +8,7 @@ import msgspec
 
 from tallystick.policy import Action
 from tallystick.state import Node
+from tallystick.state.attributes import list_of, object_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
@@ -22,12 +23,10 @@ from tallystick.toolsets.work.answers import (
     ANSWER_BYTES_MAX,
     PART_BYTES_MAX,
     ancestors_of,
-    entries,
     first,
     get_node,
     newest_fitting,
     node_of,
-    properties_of,
     summary_of,
 )
 from tallystick.toolsets.work.arguments import COUNT_MAX, NextArguments
@@ -78,7 +77,7 @@ def _claim(builder: DraftBuilder, node_id: str, claimant: Claimant) -> JsonObjec
     """What there is to say of it."""
     row = builder.graph.find(node_id)
     over = claimant.takes_over(row) if row is not None else None
-    builder.revise(node_id, properties=claimant.take(properties_of(builder.attrs(node_id))))
+    builder.revise(node_id, properties=claimant.take(object_of(builder.attrs(node_id), "properties")))
     return {} if over is None else {"taken_over": over}
 
 
@@ -116,7 +115,7 @@ def _candidates(
             graph,
             board.members if hits is None else hits,
             asked.filter,
-            lambda node_id: properties_of(get_node(state, node_id).attrs),
+            lambda node_id: object_of(get_node(state, node_id).attrs, "properties"),
         )
     return ranked_among(graph, board, hits, read_filter) if read_filter.narrows else ranked(graph, board, hits)
 
@@ -189,7 +188,7 @@ def _dependencies(state: State, row: Row, read_filter: ReadFilter) -> JsonObject
 
 def _dependency(state: State, row: Row) -> JsonObject:
     attrs = get_node(state, row.id).attrs
-    evidence, omitted = newest_fitting(entries(attrs, "evidence"), PART_BYTES_MAX // 4)
+    evidence, omitted = newest_fitting(list_of(attrs, "evidence"), PART_BYTES_MAX // 4)
     answer: JsonObject = {"id": row.id, "summary": attrs.get("summary"), **({"dropped": True} if row.dropped else {})}
     answer["evidence"] = evidence
     return answer | ({"evidence_omitted": omitted} if omitted else {})

@@ -12,16 +12,16 @@ from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer, JsonObject
-from tallystick.toolsets.truncation import size_of, within_budget
+from tallystick.toolsets.truncation import listing, size_of, within_budget
 from tallystick.toolsets.work.answers import (
     PART_BYTES_MAX,
     ancestors_of,
     children_of,
     first,
     get_node,
+    line_of,
     node_of,
     standing,
-    summary_of,
 )
 from tallystick.toolsets.work.arguments import DEPTH_MAX, ContextArguments
 from tallystick.toolsets.work.context import Call
@@ -50,7 +50,7 @@ def _seen(call: Call, state: State, graph: WorkGraph, asked: ContextArguments, r
     answer: JsonObject = {
         "node": node_of(state, node, read_filter),
         **task_of(node, sections, read_filter),
-        "ancestors": [_ancestor(state, each, read_filter) for each in line],
+        "ancestors": [line_of(state, each, read_filter) for each in line],
         "children": tree_of(state, row, min(asked.depth, DEPTH_MAX), read_filter),
     }
     if omitted:
@@ -60,10 +60,6 @@ def _seen(call: Call, state: State, graph: WorkGraph, asked: ContextArguments, r
     answer |= _edges(state, row, read_filter)
     known = known_of(call, state, row.board, row, sections, read_filter) if row.board is not None else None
     return Seen(answer | {"knowledge": known.data}, [known]) if known is not None else Seen(answer)
-
-
-def _ancestor(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
-    return read_filter.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
 
 
 def tree_of(state: State, row: Row, depth: int, read_filter: ReadFilter, bytes_max: int = TREE_BYTES_MAX) -> JsonObject:
@@ -102,18 +98,14 @@ def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None,
     unique = [each for each in dict.fromkeys(rows) if each.board is not None]
     if read_filter.narrows:
         unique = first(read_filter, unique, _NEIGHBOURS_SHOWN + 1)
-    shown = within_budget(
-        (
-            {
-                "node": node_of(state, get_node(state, each.id), read_filter),
-                "satisfied": each.resolved if satisfied is None else satisfied,
-            }
-            for each in unique[:_NEIGHBOURS_SHOWN]
-        ),
-        PART_BYTES_MAX,
+    entries = (
+        {
+            "node": node_of(state, get_node(state, each.id), read_filter),
+            "satisfied": each.resolved if satisfied is None else satisfied,
+        }
+        for each in unique[:_NEIGHBOURS_SHOWN]
     )
-    omitted = len(unique) - len(shown)
-    return {key: shown} | ({f"{key}_omitted": omitted} if omitted else {})
+    return listing(key, entries, len(unique), PART_BYTES_MAX, note=f"{key}_omitted")
 
 
 def _edges(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:

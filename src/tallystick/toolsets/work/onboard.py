@@ -14,6 +14,7 @@ import msgspec
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
 from tallystick.state import Node
+from tallystick.state.attributes import list_of, object_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
@@ -26,11 +27,9 @@ from tallystick.toolsets.work.answers import (
     children_of,
     counts_of,
     cut,
-    entries,
     first,
     get_node,
-    properties_of,
-    standing,
+    line_of,
     summary_of,
 )
 from tallystick.toolsets.work.arguments import OnboardArguments
@@ -184,7 +183,7 @@ def _tree(state: State, root: Row | None, read_filter: ReadFilter) -> _Part:
     children, count = children_of(root, read_filter, _ROWS_READ) if root is not None else ([], 0)
     below = {child: children_of(child, read_filter, _ROWS_READ) for child in children}
     rows = [*children, *(each for found, _ in below.values() for each in found)][:_ROWS_READ]
-    leaves = {row: _leaf(state, row, read_filter) for row in rows}
+    leaves = {row: line_of(state, row, read_filter) for row in rows}
     twigs = {row: {"child_count": n} for row in rows[len(children) :] if (n := children_of(row, read_filter, 0)[1])}
 
     @cache
@@ -205,10 +204,6 @@ def _tree(state: State, root: Row | None, read_filter: ReadFilter) -> _Part:
     if root is not None and not read_filter.narrows:
         total = count + sum(len(child.children) for child in root.children)
     return _Part("tree", 4, total, len(rows), shown)
-
-
-def _leaf(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
-    return read_filter.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
 
 
 def _evidence(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter, limit: int) -> list[JsonObject]:
@@ -243,7 +238,7 @@ def _told(node: Node, read_filter: ReadFilter) -> list[JsonObject]:
                 "timestamp": str(entry.get("timestamp")),
             },
         )
-        for entry in reversed(entries(node.attrs, "evidence"))
+        for entry in reversed(list_of(node.attrs, "evidence"))
         if isinstance(entry, dict)
     ]
 
@@ -268,5 +263,5 @@ def _actionable(call: Call, state: State, graph: WorkGraph, board: Board, read_f
 
 def _open(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
     attrs = get_node(state, row.id).attrs
-    answer = {"id": row.id, "summary": attrs.get("summary"), "properties": properties_of(attrs)}
+    answer = {"id": row.id, "summary": attrs.get("summary"), "properties": object_of(attrs, "properties")}
     return read_filter.warned(row.id, answer)

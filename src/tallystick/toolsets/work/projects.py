@@ -14,7 +14,7 @@ from tallystick.state.work.board import Board
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer, JsonObject
-from tallystick.toolsets.truncation import within_budget
+from tallystick.toolsets.truncation import listing
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, counts_of, first, get_node, node_of
 from tallystick.toolsets.work.arguments import OpenArguments
 from tallystick.toolsets.work.context import Call
@@ -86,9 +86,8 @@ def _seen(state: State, graph: WorkGraph, read_filter: ReadFilter, name: str) ->
 
 def _listed(state: State, graph: WorkGraph, read_filter: ReadFilter) -> JsonObject:
     boards = projects_of(graph, read_filter)
-    shown = within_budget((_line(state, graph, board, read_filter) for board in boards), ANSWER_BYTES_MAX)
-    omitted = len(boards) - len(shown)
-    return {"projects": shown} | ({"omitted": omitted} if omitted else {})
+    lines = (_line(state, graph, board, read_filter) for board in boards)
+    return listing("projects", lines, len(boards), ANSWER_BYTES_MAX)
 
 
 def _line(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter) -> JsonObject:

@@ -11,6 +11,7 @@ import msgspec
 import orjson
 
 from tallystick.policy import Action
+from tallystick.state.attributes import object_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
@@ -18,7 +19,7 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import KEY_LENGTHS, Filter, Key, matching, page, readable, readiness
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import cut_short, room_for, within_budget
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, get_node, properties_of, standing
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, get_node, standing
 from tallystick.toolsets.work.arguments import LIMIT_MAX, QueryArguments, QueryFilter
 from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import cross_project, get_project, get_row, invalid
@@ -50,7 +51,7 @@ def _found(
         board,
         wanted,
         call.context.moment(),
-        lambda node_id: properties_of(get_node(state, node_id).attrs),
+        lambda node_id: object_of(get_node(state, node_id).attrs, "properties"),
         stands,
     )
     if read_filter.narrows:
@@ -89,7 +90,7 @@ def _line(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
     answer |= {
         "parent": read_filter.reference(attrs.get("parent")),
         "depth": row.depth,
-        "properties": properties_of(attrs),
+        "properties": object_of(attrs, "properties"),
     }
     return read_filter.warned(row.id, answer)
 

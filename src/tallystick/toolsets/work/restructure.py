@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tallystick.errors import TallystickError
 from tallystick.policy import Action
+from tallystick.state.attributes import list_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import DEPENDS_ON, DROPPED
 from tallystick.state.work.attributes import is_dropped, said_over
@@ -13,7 +14,7 @@ from tallystick.state.work.board import Row
 from tallystick.state.work.cycles import find_way
 from tallystick.state.work.draft_builder import DraftBuilder, Link
 from tallystick.toolsets import Answer, JsonObject
-from tallystick.toolsets.work.answers import entries, evidence_entry, newly_actionable, oldest
+from tallystick.toolsets.work.answers import evidence_entry, newly_actionable, oldest
 from tallystick.toolsets.work.arguments import Operation, RestructureArguments
 from tallystick.toolsets.work.context import AnswerBuilder, Call
 from tallystick.toolsets.work.errors import cross_project, cycle, get_row, invalid
@@ -122,8 +123,8 @@ class _Work:
 
     def _absorb(self, source_id: str, target_id: str) -> None:
         given, kept = self._builder.attrs(source_id), self._builder.attrs(target_id)
-        evidence = [*entries(kept, "evidence"), *entries(given, "evidence")]
-        changes: JsonObject = {"evidence": evidence or None, "merged": [*entries(kept, "merged"), source_id]}
+        evidence = [*list_of(kept, "evidence"), *list_of(given, "evidence")]
+        changes: JsonObject = {"evidence": evidence or None, "merged": [*list_of(kept, "merged"), source_id]}
         if kept.get("resolved") is True:
             changes |= said_over({**kept, **changes}, dropped=is_dropped(kept))
         self._builder.revise(target_id, **changes)
@@ -155,7 +156,7 @@ class _Work:
         entry = evidence_entry(DROPPED, reason, self._agent, self._call.context.clock())
         for each in sorted(dropped, key=lambda each: (each.depth, each.created)):
             attrs = self._builder.attrs(each.id)
-            over: JsonObject = {"resolved": True, "evidence": [*entries(attrs, "evidence"), entry]}
+            over: JsonObject = {"resolved": True, "evidence": [*list_of(attrs, "evidence"), entry]}
             self._builder.revise(each.id, **over, **said_over({**attrs, **over}, dropped=True))
         count = len(self._read_filter.readable(dropped, lambda row: row.id))
         return node_id, f"dropped {count} node{'' if count == 1 else 's'}" if count else "was resolved already"

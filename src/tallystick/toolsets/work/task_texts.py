@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tallystick.state import Node
+from tallystick.state.attributes import integer_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.tasks import SECTION, Sections, said_of
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.toolsets import JsonObject
-from tallystick.toolsets.knowledge.lookup import version_of
 from tallystick.toolsets.truncation import within_budget
 from tallystick.toolsets.work.answers import PART_BYTES_MAX, get_node
 
@@ -68,10 +68,15 @@ class SectionMoves:
         """How many there were."""
         moving, there = self._of(source_id), self._of(target_id)
         kind = "FEATURE" if said_of(self._builder.attrs(target_id)).get("kind") == "feature" else "TASK"
-        last = max((_ordinal(self._said(each)) for each in there), default=-1)
+        last = max((integer_of(self._said(each), "ordinal", 0) for each in there), default=-1)
         for ordinal, section_id in enumerate(moving, last + 1):
             attrs = self._said(section_id)
-            place = {"entityType": kind, "entityId": target_id, "ordinal": ordinal, "version": version_of(attrs) + 1}
+            place = {
+                "entityType": kind,
+                "entityId": target_id,
+                "ordinal": ordinal,
+                "version": integer_of(attrs, "version", 1) + 1,
+            }
             self._attrs[section_id] = {**attrs, **place}
             self._builder.put_beside(section_id, SECTION, self._attrs[section_id])
         self._moved[source_id], self._moved[target_id] = [], [*there, *moving]
@@ -88,8 +93,3 @@ class SectionMoves:
     @property
     def _state(self) -> State:
         return self._builder.state
-
-
-def _ordinal(attrs: JsonObject) -> int:
-    said = attrs.get("ordinal")
-    return said if isinstance(said, int) and not isinstance(said, bool) else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tallystick.state.attributes import list_of, object_of
 from tallystick.state.conditions import is_same
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import CLAIMED_BY, CLAIMED_SESSION, DROPPED
@@ -11,10 +12,8 @@ from tallystick.state.work.attributes import is_dropped, said_over
 from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.work.answers import (
-    entries,
     evidence_entry,
     newly_actionable,
-    properties_of,
 )
 from tallystick.toolsets.work.arguments import UpdateArgument, UpdateArguments
 from tallystick.toolsets.work.context import AnswerBuilder, Call
@@ -46,7 +45,7 @@ async def graph_update(call: Call, asked: UpdateArguments) -> Answer:
 
 
 def _check_evidence(call: Call, answer: AnswerBuilder, node_id: str, attrs: JsonObject) -> None:
-    if entries(attrs, "evidence"):
+    if list_of(attrs, "evidence"):
         return
     if call.context.settings.require_evidence:
         raise invalid(f"'{node_id}' cannot be resolved without evidence: say what shows that it is done")
@@ -59,7 +58,7 @@ def _apply(call: Call, builder: DraftBuilder, agent: str, asked: UpdateArgument)
     if asked.add_evidence:
         now = call.context.clock()
         added = [evidence_entry(each.type, each.ref, agent, now) for each in asked.add_evidence]
-        changes["evidence"] = [*entries(before, "evidence"), *added]
+        changes["evidence"] = [*list_of(before, "evidence"), *added]
     if changes:
         changes |= _over(before, {**before, **changes}, asked)
         check_node_size({**before, **changes}, asked.node_id)
@@ -88,10 +87,10 @@ def _changes(before: JsonObject, asked: UpdateArgument) -> JsonObject:
     if asked.properties is not None:
         # A claim is one thing: who names another owner does not speak of the old one's session.
         unsaid = {CLAIMED_SESSION: None} if CLAIMED_BY in asked.properties else {}
-        merged = {**properties_of(before), **unsaid, **asked.properties}
+        merged = {**object_of(before, "properties"), **unsaid, **asked.properties}
         wanted["properties"] = {key: value for key, value in merged.items() if value is not None} or None
     if asked.add_context_links or asked.remove_context_links:
         removed = set(asked.remove_context_links or ())
-        kept = [link for link in entries(before, "context_links") if link not in removed]
+        kept = [link for link in list_of(before, "context_links") if link not in removed]
         wanted["context_links"] = list(dict.fromkeys([*kept, *(asked.add_context_links or ())])) or None
     return {name: value for name, value in wanted.items() if not is_same(before.get(name), value)}
