@@ -19,7 +19,7 @@ A bug of ours is not in this tree: `server` and `cli` log it once and answer wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 
 class TallystickError(Exception):
@@ -42,6 +42,13 @@ class TallystickError(Exception):
         if code is not None:
             self.code = code
 
+    def at(self, place: str | None) -> Self:
+        """The same error, naming the operation of a call that it is about (`ops[3]`)."""
+        if place is not None and "at" not in self.details:
+            self.message = f"{place}: {self.message}"
+            self.details = {**self.details, "at": place}
+        return self
+
 
 class InvalidArgument(TallystickError):
     """The call itself is malformed; `problems` lists every fault found, one sentence each."""
@@ -51,6 +58,11 @@ class InvalidArgument(TallystickError):
     def __init__(self, message: str, *, problems: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(message, **kwargs)
         self.problems = list(problems) or [message]
+
+    def at(self, place: str | None) -> Self:
+        if place is not None and "at" not in self.details:
+            self.problems = [f"{place}: {problem}" for problem in self.problems]
+        return super().at(place)
 
 
 class NotFound(TallystickError):

@@ -60,6 +60,20 @@ class CitedFiles(Protocol):
         ...
 
 
+class Target(msgspec.Struct, frozen=True):
+    """One operation of a call: what it does, and to what."""
+
+    action: Action
+    resource: str | None = None
+    written_type: str | None = None
+    """That of the resource, where it is known before the draft."""
+    blindly: bool = False
+    """A call shows something of its resource, if only by its refusals, so it must be allowed to READ that too;
+    this is one that shows nothing."""
+    place: str | None = None
+    """To be named in refusals."""
+
+
 class Store:
     def __init__(
         self,
@@ -99,6 +113,7 @@ class Store:
         deciding on all that the look reads takes too long.
         """
         authorization = Authorization(self._gate, principal, action, resource, written_type)
+        target = Target(action, resource)
         async with self.tenants.using(principal.tenant) as partition:
             foreign = await self._foreign(partition, principal, action, resource) if is_entity else None
             read_filter: ReadFilter | None = None
@@ -111,7 +126,7 @@ class Store:
             def decided(state: State) -> object:
                 nonlocal read_filter
                 make = partial(ReadFilter, clock=partition.clock, changed_files=changed_files)
-                read_filter = _decide(authorization, state, foreign, principal, action, resource, make).read_filter
+                read_filter = _decide(authorization, state, foreign, principal, target, make).read_filter
                 return look(state, read_filter)
 
             async def attempt() -> T:
@@ -149,36 +164,38 @@ class Store:
         resource: str | None = None,
         written_type: str | None = None,
         blindly: bool = False,
+        place: str | None = None,
+        more: Sequence[Target] = (),
         restoring: bool = False,
     ) -> Receipt:
         """Commit what `propose` drafts at the head, if the policy allows it there.
 
-        Whatever else the draft would change is asked about too, and one denial refuses it whole. `written_type` is
-        that of the resource, where it is known before the draft. A call shows something of its resource, if only by
-        its refusals, so it must be allowed to READ that too; `blindly` is for one that shows nothing. `restoring` is
-        for what was written once and is written again as it was: who verified it, and when, stays.
+        Whatever else the draft would change is asked about too, and one denial refuses it whole. The arguments are
+        those of a `Target`; `more` are for a call that does several things, each of which is asked about. `restoring`
+        is for what was written once and is written again as it was: who verified it, and when, stays.
         """
+        targets = (Target(action, resource, written_type, blindly, place), *more)
         authorization = Authorization(self._gate, principal, action, resource, written_type)
         async with self.tenants.using(principal.tenant) as partition:
-            foreign = await self._foreign(partition, principal, action, resource)
+            foreigners = [await self._foreign(partition, principal, each.action, each.resource) for each in targets]
+            foreign = foreigners[0]
             pins: Pins | None = None if self._files is not None and not restoring else {}
 
             def decided(state: State) -> Draft | Commit:
                 make = partial(ReadFilter, clock=partition.clock, changed_files=self._changed_files)
-                found = _decide(authorization, state, foreign, principal, action, resource, make, blindly=blindly)
-                decision, read_filter = found.decision, found.read_filter
+                found = _decide_targets(authorization, state, foreigners, principal, targets, make)
                 now = partial(_now, partition, state)
-                fill = None if restoring else partial(settle, state, now=now, read_filter=read_filter, pins=pins)
-                proposed = _checked(propose, state, authorization, read_filter, fill)
+                fill = None if restoring else partial(settle, state, now=now, read_filter=found.read_filter, pins=pins)
+                proposed = _checked(propose, state, authorization, found.read_filter, fill)
                 if isinstance(proposed, Commit):
                     return proposed
-                if decision.narrows:
-                    if found.is_hidden:
-                        raise _absent(resource)
-                    authorization.decide_all(_touched(state, proposed, principal, action, resource, written_type))
+                if found.read_filter.narrows:
+                    if found.hidden:
+                        raise _absent(found.hidden[0].resource).at(found.hidden[0].place)
+                    authorization.decide_all(_touched(state, proposed, principal, targets))
                 return msgspec.structs.replace(
                     proposed,
-                    policy_version=decision.policy_version,
+                    policy_version=found.decision.policy_version,
                     run_context=_in_session(proposed.run_context, principal.session),
                 )
 
@@ -348,8 +365,68 @@ def _checked(
 class _Found(msgspec.Struct, frozen=True):
     decision: Decision
     read_filter: ReadFilter
-    is_hidden: bool = False
-    """Whether the policy was asked about the resource as one that is not there."""
+    hidden: Sequence[Target] = ()
+    """About whose resources the policy was asked as if they were not there."""
+
+
+def _decide_targets(
+    authorization: Authorization,
+    state: State,
+    foreigners: Sequence[ResourceFacts | None],
+    principal: Principal,
+    targets: Sequence[Target],
+    make: Callable[..., ReadFilter],
+) -> _Found:
+    """The decision on the first, what the answer may read, and no denial of any other. Raises as `_decide` does."""
+    first = targets[0]
+    try:
+        found = _decide(authorization, state, foreigners[0], principal, first, make)
+    except Denied as error:
+        raise error.at(first.place) from None
+    if len(targets) == 1:
+        return found
+    return _decide_others(authorization, state, foreigners, principal, targets, make, found)
+
+
+def _decide_others(
+    authorization: Authorization,
+    state: State,
+    foreigners: Sequence[ResourceFacts | None],
+    principal: Principal,
+    targets: Sequence[Target],
+    make: Callable[..., ReadFilter],
+    found: _Found,
+) -> _Found:
+    others = targets[1:]
+    facts = [
+        foreign or _facts(state, each.resource, principal, each.action)
+        for each, foreign in zip(others, foreigners[1:], strict=True)
+    ]
+    questions = list(map(_question, others, facts))
+    decisions = authorization.decisions(questions)
+    read_filter = found.read_filter
+    if not read_filter.narrows and any(each.narrows or not each.allowed for each in decisions):
+        read_filter = make(state, authorization.may_read)
+    hidden = list(found.hidden)
+    if read_filter.narrows:
+        shown = [_shows(state, read_filter, *each) for each in zip(others, facts, strict=True)]
+        _raise_pending(authorization, read_filter)
+        hidden += [each for each, is_shown in zip(others, shown, strict=True) if not is_shown]
+        questions = [
+            question if is_shown else _question(each, NO_FACTS)
+            for question, each, is_shown in zip(questions, others, shown, strict=True)
+        ]
+        authorization.decisions(questions)
+    for each, question in zip(others, questions, strict=True):
+        try:
+            authorization.require(question)
+        except Denied as error:
+            raise error.at(each.place) from None
+    return _Found(found.decision, read_filter, hidden)
+
+
+def _question(target: Target, facts: ResourceFacts) -> Question:
+    return target.action, target.resource, facts, target.written_type
 
 
 def _decide(
@@ -357,14 +434,11 @@ def _decide(
     state: State,
     foreign: ResourceFacts | None,
     principal: Principal,
-    action: Action,
-    resource: str | None,
+    target: Target,
     make: Callable[..., ReadFilter],
-    *,
-    blindly: bool = False,
 ) -> _Found:
     """The decision on the call itself, and what its answer may read. Raises Denied, DecisionPending."""
-    facts = foreign or _facts(state, resource, principal, action)
+    facts = foreign or _facts(state, target.resource, principal, target.action)
     try:
         decision = authorization.decide(facts)
         if not decision.narrows:
@@ -373,20 +447,22 @@ def _decide(
     except Denied as error:
         denial = error
     read_filter = make(state, authorization.may_read)
-    itself = not blindly and action in (Action.WRITE, Action.DELETE)
-    if facts.owner is not None and resource is not None:
-        shown = _is_shown(state, read_filter, resource, facts, itself=itself)
-        _raise_pending(authorization, read_filter)
-        if not shown:
-            return _Found(authorization.decide(NO_FACTS), read_filter, is_hidden=True)
+    shown = _shows(state, read_filter, target, facts)
+    _raise_pending(authorization, read_filter)
+    if not shown:
+        return _Found(authorization.decide(NO_FACTS), read_filter, [target])
     if denial is not None:
         raise denial
     return _Found(decision, read_filter)
 
 
-def _is_shown(state: State, read_filter: ReadFilter, resource: str, facts: ResourceFacts, *, itself: bool) -> bool:
+def _shows(state: State, read_filter: ReadFilter, target: Target, facts: ResourceFacts) -> bool:
     """False where the call must be answered as if its resource were not there: an edge to what may not be read; and,
-    with `itself`, whatever may not be read."""
+    unless it changes it blindly, whatever may not be read."""
+    resource = target.resource
+    if facts.owner is None or resource is None:
+        return True
+    itself = not target.blindly and target.action in (Action.WRITE, Action.DELETE)
     is_node = state.last_owner(resource) is not None
     if is_node and not itself:
         return True
@@ -405,14 +481,14 @@ def _facts(state: State, resource: str | None, principal: Principal, action: Act
     return ResourceFacts(*known, principal.tenant) if known else NO_FACTS
 
 
-def _touched(
-    state: State, draft: Draft, principal: Principal, action: Action, resource: str | None, written_type: str | None
-) -> list[Question]:
+def _touched(state: State, draft: Draft, principal: Principal, targets: Sequence[Target]) -> list[Question]:
     """What a draft would change besides what was asked about. What it makes is nobody's yet: of that, each type.
 
     An edge goes with a node that is deleted or redacted (L20); any other is written on its source, or redacted by
     itself, unless the question was about the edge.
     """
+    asked = {(each.resource, each.action): each.written_type for each in targets}
+    resources = {each.resource for each in targets}
     actions: dict[str, Action] = {}
     types: dict[str, str] = {}
     edges: list[tuple[Verb, str, str, str]] = []
@@ -423,7 +499,7 @@ def _touched(
             types[said["id"]] = said["type"]
         elif "node_id" in said:
             actions[said["node_id"]] = Action.DELETE
-        elif (name := name_of_edge(said)) != resource:
+        elif (name := name_of_edge(said)) not in resources:
             edges.append((operation.verb, name, said["from"], said["to"]))
     for verb, name, source, target in edges:
         if Action.DELETE in (actions.get(source), actions.get(target)):
@@ -440,7 +516,7 @@ def _touched(
             made[gives] = None
         if facts.owner is None:
             continue
-        keeps = each is Action.DELETE or gives in (None, facts.type, written_type)
-        if (node_id, each) != (resource, action) or not keeps:
+        keeps = each is Action.DELETE or gives in (None, facts.type, asked.get((node_id, each)))
+        if (node_id, each) not in asked or not keeps:
             questions.append((each, node_id, facts, gives if each is Action.WRITE else None))
-    return questions + [(Action.WRITE, None, NO_FACTS, gives) for gives in made if gives != written_type]
+    return questions + [(Action.WRITE, None, NO_FACTS, gives) for gives in made if gives not in asked.values()]

@@ -258,25 +258,38 @@ class Authorization:
         if made is None:
             raise DecisionPending(facts=facts)
         self._answers[facts] = self._made = made
+        self._touched = []
         if not made.decision.allowed:
             raise denied(made.request, made.decision, owned=self._tells_owner(facts))
         return made.decision
+
+    def decisions(self, questions: Sequence[Question]) -> list[Decision]:
+        """What the policy says of each, allowed or not. Raises DecisionPending, LimitExceeded."""
+        if len(questions) > TOUCHED_MAX:
+            raise _too_many(len(questions))
+        unknown = [question for question in questions if self._find(question) is None]
+        if unknown:
+            raise DecisionPending(unknown)
+        return [self._more[question].decision for question in questions]
+
+    def require(self, question: Question) -> None:
+        """Of what the caller named itself, after `decisions` told of it. Raises Denied."""
+        made = self._more[question]
+        if not made.decision.allowed:
+            self._touched = [made]
+            owned = question[1] is not None and question[2].owner is not None and self._reads(question[1], question[2])
+            raise denied(made.request, made.decision, owned=owned)
+        self._touched.append(made)
 
     def decide_all(self, touched: Sequence[Question]) -> None:
         """Everything else that a draft would change; one denial refuses it whole.
 
         Raises Denied, DecisionPending, LimitExceeded.
         """
-        self._touched = []
-        if len(touched) > TOUCHED_MAX:
-            raise _too_many(len(touched))
-        unknown = [question for question in touched if self._find(question) is None]
-        if unknown:
-            raise DecisionPending(unknown)
-        for question in touched:
-            if not self._more[question].decision.allowed:
+        for question, decision in zip(touched, self.decisions(touched), strict=True):
+            if not decision.allowed:
                 raise self._refused(question)
-        self._touched = [self._more[question] for question in touched]
+        self._touched += [self._more[question] for question in touched]
 
     def may_read(self, resource: str, owner: tuple[str, str] | None) -> bool | None:
         """Whether it may be READ (L33), by its type and owner; None where the policy has to be asked first."""
