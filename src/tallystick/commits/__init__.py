@@ -43,6 +43,12 @@ class Operation(msgspec.Struct, frozen=True):
     nonce: str | None = None
     redacts: dict[str, str] | None = None
     """Of a redaction only: decimal lamport of each masked commit → SHA-256 of what is left of its payload."""
+    request: str | None = None
+    """SHA-256 of the request that the nonce stands for, where the payload alone does not tell it."""
+    reason: str | None = None
+    """Of this operation, where it is not that of the draft."""
+    place: str | None = None
+    """Where in its call it stands (`ops[3]`), to be named in refusals. Not stored."""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -83,6 +89,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     run_context: dict[str, str] | None = None
     reason: str | None = None
     redacts: dict[str, str] | None = None
+    request: str | None = None
     group: int | None = None
     """Lamport of the first commit that was written and synced together with this one, where that is an
     earlier draft's: it tells a torn end of the log from damage."""

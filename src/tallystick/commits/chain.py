@@ -73,8 +73,9 @@ def seal_line(
         nonce=operation.nonce,
         batch=batch,
         run_context=draft.run_context,
-        reason=draft.reason,
+        reason=operation.reason or draft.reason,
         redacts=operation.redacts,
+        request=operation.request,
         group=group,
     )
     # Nobody has seen this commit yet: still ours to finish.
@@ -133,6 +134,7 @@ def decode(line: bytes) -> Commit:
         run_context=record.run_context,
         reason=record.reason,
         redacts=record.redacts,
+        request=record.request,
         group=record.group,
     )
 
@@ -359,6 +361,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     run_context: dict[str, str] | None = None
     reason: str | None = None
     redacts: dict[str, str] | None = None
+    request: _Hash | None = None
     group: _Count | None = None
 
 
@@ -398,7 +401,7 @@ def _head(commit: Commit) -> bytes:
     return canonical_bytes(record)
 
 
-_OPTIONAL = ("nonce", "batch", "group", "run_context", "reason", "redacts")
+_OPTIONAL = ("nonce", "batch", "group", "run_context", "reason", "redacts", "request")
 
 
 def _record_hash(previous: str, head: bytes) -> str:

@@ -15,7 +15,7 @@ import msgspec
 
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.commits.canonical import INTEGER_MAX
-from tallystick.errors import Conflict, InvalidArgument
+from tallystick.errors import Conflict, InvalidArgument, TallystickError
 from tallystick.state import staleness
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.read_filter import ReadFilter
@@ -221,7 +221,10 @@ def check(state: State, draft: Draft, read_filter: ReadFilter | None = None) -> 
     author may not read, no more than that there is one."""
     judged = _Judged(state, state.derived(Ontology), read_filter)
     for operation in draft.operations:
-        _CHECKS[operation.verb](judged, operation.payload)
+        try:
+            _CHECKS[operation.verb](judged, operation.payload)
+        except TallystickError as error:
+            raise error.at(operation.place) from None
     judged.check_retyped()
 
 
