@@ -81,10 +81,12 @@ USES: dict[str, dict[str, str]] = {
         "addSection": "id title usageDescription contentSample contentFormat ordinal isRequired tags",
     },
     "memory.write": {
-        "UPSERT_NODE": "node reason nonce actor run_context",
-        "UPSERT_EDGE": "edge reason nonce actor run_context",
-        "DELETE_NODE": "node_id reason nonce actor run_context",
-        "DELETE_EDGE": "edge edge_id reason nonce actor run_context",
+        "UPSERT_NODE": "node if_commit reason nonce actor run_context",
+        "UPSERT_EDGE": "edge if_commit reason nonce actor run_context",
+        "PATCH_NODE": "node if_commit reason nonce actor run_context",
+        "PATCH_EDGE": "edge if_commit reason nonce actor run_context",
+        "DELETE_NODE": "node_id if_commit reason nonce actor run_context",
+        "DELETE_EDGE": "edge edge_id if_commit reason nonce actor run_context",
         "REDACT_NODE": "node_id redacted_fields original_commit_id reason nonce actor run_context",
         "REDACT_EDGE": "edge edge_id redacted_fields original_commit_id reason nonce actor run_context",
     },
@@ -98,7 +100,8 @@ VALUES: dict[str, Any] = {
     "complexity": 1, "ordinal": 1, "priority": "LOW", "paths": ["a"], "relatedAtoms": [], "relatedMolecules": [],
     "sections": [], "knowledgeMode": "overwrite", "contentFormat": "JSON", "type": "BLOCKS",
     "node": {"id": "n", "type": "T", "attrs": {}}, "edge": {"from": "a", "rel": "r", "to": "b"},
-    "redacted_fields": ["attrs"], "original_commit_id": "0" * 64, "run_context": {"run_id": "r"},
+    "redacted_fields": ["attrs"], "original_commit_id": "0" * 64, "if_commit": "0" * 12,
+    "ops": [{"op": "DELETE_NODE", "node_id": "n"}], "run_context": {"run_id": "r"},
 }  # fmt: skip
 NEEDED = {
     "manage_changelog": {"parentType": "atom", "parentId": HEX},
@@ -173,8 +176,43 @@ def test_every_tool_with_operations_goes_by_this_rule() -> None:
     assert with_operations == USES.keys()
     for tool, cases in USES.items():
         model = model_of(tool)
-        operations = get_args(model.model_fields[model.operation_field].annotation)
+        operations = operations_of(model)
         assert set(operations) == {case.split()[0] for case in cases}
+
+
+def operations_of(model: type[OperationArguments]) -> tuple[str, ...]:
+    found = get_args(model.model_fields[model.operation_field].annotation)
+    return get_args(found[0]) or found
+
+
+SINGLE = [(tool, case) for tool, case in CASES if tool == "memory.write"]
+
+
+@pytest.mark.parametrize(("tool", "case"), SINGLE)
+def test_each_of_several_operations_is_held_to_the_same(tool: str, case: str) -> None:
+    used = USES[tool][case].split()
+    for name in memory.arguments.WriteArguments.model_fields:
+        if name == "op":
+            continue
+        said = {"ops": [{"op": "DELETE_NODE", "node_id": "n"}, {"op": case, name: value_of(tool, name)}]}
+        if name in used and name not in ("nonce", "actor", "run_context"):
+            prepare(TOOLS[tool], said)
+            continue
+        with pytest.raises(InvalidArgument) as refused:
+            prepare(TOOLS[tool], said)
+        assert refused.value.problems[0].startswith(f"field 'ops[1].{name}' ")
+        assert refused.value.problems[0].endswith((f"does not belong to {case}", "is not allowed"))
+
+
+def test_several_operations_take_nothing_that_belongs_to_one() -> None:
+    several = {"ops": VALUES["ops"]}
+    for name in ("node", "edge", "node_id", "edge_id", "if_commit", "redacted_fields", "original_commit_id"):
+        with pytest.raises(InvalidArgument) as refused:
+            prepare(TOOLS["memory.write"], several | {name: value_of("memory.write", name)})
+        assert refused.value.problems == [
+            f"field '{name}' does not belong to ops",
+            "ops takes reason, ops, nonce, actor, run_context",
+        ]
 
 
 def all_tools() -> Iterator[Tool]:

@@ -17,8 +17,10 @@ from tallystick.toolsets import Tool, Toolset
 Schema = dict[str, Any]
 
 TOLD_ONCE = "x-told-once"
-"""Marks a name, a list of names or a time: the server's instructions say for all of them alike what they may be."""
+"""Marks a name, a list of names or a time: the server's instructions say for all of them alike what they may be. And an
+object whose members are those that the schema shows already, elsewhere."""
 _BOUNDS = frozenset({"minLength", "maxLength", "pattern", "format", "minItems", "maxItems"})
+_MEMBERS = frozenset({"properties", "required", "additionalProperties"})
 
 SMALL_CHARACTERS = 250
 """Twice as much costs a reader about as many tokens as a definition and two references."""
@@ -28,13 +30,12 @@ _NAMES_TO_SCHEMAS = ("properties", "$defs", "patternProperties", "dependentSchem
 
 def input_schema(tool: Tool) -> Schema:
     """Whatever is refused for its form alone is refused by this."""
-    schema: Schema = _settled(_marked_schema(tool), _unmarked)
-    return schema
+    return _settled_schema(tool, _unmarked)
 
 
 def shown_schema(tool: Tool) -> Schema:
     """What agents read in every session: the same rules, without saying at each name what names may be."""
-    shown: Schema = _without_flags(_settled(_marked_schema(tool), _unbounded))
+    shown: Schema = _without_flags(_settled_schema(tool, _unbounded))
     return shown
 
 
@@ -88,10 +89,11 @@ def with_references(schema: Any, replace: Callable[[str], Schema]) -> Any:
     return {**replace(schema["$ref"]), **rest} if isinstance(schema.get("$ref"), str) else rest
 
 
-def _marked_schema(tool: Tool) -> Schema:
+def _settled_schema(tool: Tool, settle: Callable[[Schema], Schema]) -> Schema:
     schema = tool.input.model_json_schema()
     schema.pop("description", None)
-    return {**_inlined(compact(schema)), "type": "object"}
+    # Settled before it is inlined: what is not shown is no second use of a definition.
+    return {**_inlined(_settled(compact(schema), settle)), "type": "object"}
 
 
 def _settled(schema: Any, settle: Callable[[Schema], Schema]) -> Any:
@@ -109,7 +111,7 @@ def _unmarked(schema: Schema) -> Schema:
 
 
 def _unbounded(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if key != TOLD_ONCE and key not in _BOUNDS}
+    return {key: value for key, value in schema.items() if key not in (TOLD_ONCE, *_BOUNDS, *_MEMBERS)}
 
 
 def _without_flags(schema: Any) -> Any:

@@ -73,6 +73,16 @@ def summary(columns: Columns, entity_id: str) -> Summary | None:
     )
 
 
+def newest_commit_id(columns: Columns, entity_id: str) -> str | None:
+    """None when it is not there; nodes go first, as in `find`."""
+    nodes, edges = columns.nodes, columns.edges
+    handle = nodes.handles.get(entity_id)
+    if handle is not None:
+        return columns.line(nodes.last[handle]).commit_id if handle in nodes.alive else None
+    edge = find_edge(columns, entity_id)
+    return columns.line(edges.last[edge]).commit_id if edge is not None and edges.alive[edge] else None
+
+
 def may_read_edge(columns: Columns, edge: int, read_filter: ReadFilter | None) -> bool:
     """Whether both its ends may be read."""
     if read_filter is None or not read_filter.narrows:
@@ -114,13 +124,13 @@ def _step(columns: Columns, seq: int) -> Step:
     verb, _, kind = commit.operation.partition("_")
     if verb != "UPSERT":
         return Step(commit, commit.operation.value, None)
-    before = _version_before(columns, seq)
+    before = version_before(columns, seq)
     if before is None:
         return Step(commit, f"CREATE_{kind}", None)
     return Step(commit, f"UPDATE_{kind}", difference(before, commit.document()))
 
 
-def _version_before(columns: Columns, seq: int) -> dict[str, Any] | None:
+def version_before(columns: Columns, seq: int) -> dict[str, Any] | None:
     """What the entity was before an upsert; None if it was not there."""
     while seq := columns.history.prev[seq]:
         commit = columns.commit(seq)

@@ -318,9 +318,9 @@ def _change(
     for name, value in changed.items():
         problem = None if value is None else _CHECKS[name](value)
         if problem is not None:
-            raise _refusal(name, problem, value)
+            raise _refusal(name, problem, value).at(operation.place)
     if entity_id in superseded_by_it(changed):
-        raise _refusal(SUPERSEDES, "must not name the entity itself", entity_id)
+        raise _refusal(SUPERSEDES, "must not name the entity itself", entity_id).at(operation.place)
     is_verified = changed.get(VERIFIED) is True
     if is_verified:
         changed[VERIFIED] = {"by": actor, "at": now()}

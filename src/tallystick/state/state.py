@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tallystick.commits import Commit
 from tallystick.errors import Corrupt, NotFound
@@ -154,6 +154,20 @@ class State:
     def timestamp(self, at: int) -> str:
         """Of the commit with this sequence number. Reads a line."""
         return self._columns.timestamp(at)
+
+    def newest_commit_id(self, entity_id: str) -> str | None:
+        """Of the newest commit on a living node or edge."""
+        return lineage.newest_commit_id(self._columns, entity_id)
+
+    def draft_of(self, commit: Commit) -> list[Commit]:
+        """All commits of the draft that it belongs to."""
+        columns = self._columns
+        seqs = (columns.history.lamports.seq(lamport, self.count) for lamport in commit.draft_lamports)
+        return [columns.commit(seq) for seq in seqs]
+
+    def document_before(self, commit: Commit) -> dict[str, Any] | None:
+        """What the entity of an upsert said before it; None if it was not there."""
+        return lineage.version_before(self._columns, self._columns.history.lamports.seq(commit.lamport, self.count))
 
     # -- what is there
 

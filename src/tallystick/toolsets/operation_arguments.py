@@ -41,20 +41,20 @@ class OperationArguments(BaseModel):
     kind_field: ClassVar[str | None] = None
     """The parameter that says which kind of entity is meant, where what is used depends on it."""
 
-    def effective_operation(self) -> str:
-        """Overridden where one operation turns into another by what is left out."""
-        operation: str = getattr(self, self.operation_field)
+    def effective_operation(self) -> str | None:
+        """Overridden where one operation turns into another by what is left out. None while none is chosen."""
+        operation: str | None = getattr(self, self.operation_field)
         return operation
 
     def taken(self) -> list[str]:
         """The parameters that this operation uses, besides those that say which it is."""
-        unused = unused_by(type(self), self.effective_operation(), self._kind())
+        unused = self._unused()
         chosen = (self.operation_field, self.kind_field)
         return [name for name in type(self).model_fields if name not in chosen and name not in unused]
 
     @model_validator(mode="after")
     def _refuse_unused(self) -> Self:
-        unused = unused_by(type(self), self.effective_operation(), self._kind())
+        unused = self._unused()
         if not unused.isdisjoint(self.model_fields_set):
             problems = "\n".join(self._refusals(unused))
             if problems:
@@ -63,12 +63,18 @@ class OperationArguments(BaseModel):
 
     def _refusals(self, unused: frozenset[str]) -> Iterator[str]:
         kind = self._kind()
-        called = getattr(self, self.operation_field) + (f" of {kind}" if kind else "")
+        called = f"{getattr(self, self.operation_field) or self.effective_operation()}" + (
+            f" of {kind}" if kind else ""
+        )
         said = [name for name in type(self).model_fields if name in unused and self._says(name)]
         for name in said:
             yield f"field '{name}' does not belong to {called}"
         if said:
             yield f"{called} takes {', '.join(self.taken()) or 'nothing else'}"
+
+    def _unused(self) -> frozenset[str]:
+        operation = self.effective_operation()
+        return frozenset() if operation is None else unused_by(type(self), operation, self._kind())
 
     def _says(self, name: str) -> bool:
         """Null and a blank are how clients leave something out."""

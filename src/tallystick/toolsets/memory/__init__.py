@@ -41,6 +41,8 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "content_hash": _TEXT,
     "csv": _TEXT,
     "delegated_to": _TEXT_OR_NULL,
+    "dropped": {"type": "array", "items": _TEXT},
+    "dropped_total": _COUNT,
     "duplicate": _FLAG,
     "edges": _OBJECTS,
     "edges_traversed": _COUNT,
@@ -59,6 +61,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "provenance": _OBJECT_OR_NULL,
     "query_latency_ms": {"type": "number"},
     "redacted_commits": _COUNT,
+    "results": _OBJECTS,
     "summary": _OBJECT,
     "timestamp": _TEXT,
     "truncated": _FLAG,
@@ -92,12 +95,12 @@ TOOLSET = Toolset(
         Tool(
             name="memory.write",
             title="Write to memory",
-            description="Write or delete a ledger entity (node) or edge. UPSERT replaces it whole; DELETE keeps"
-            " history; REDACT erases values.",
+            description="Write or delete a ledger entity (node) or edge. UPSERT replaces it whole; PATCH merges attrs"
+            " (null removes); DELETE keeps history; REDACT erases values.",
             input=WriteArguments,
             output=_answer(
                 "commit_id lamport timestamp content_hash prev duplicate",
-                "batch redacted_commits erasure",
+                "dropped dropped_total batch results redacted_commits erasure",
             ),
             call=write.write,
             reads_only=False,

@@ -8,6 +8,7 @@ two places) is judged by the tools, which then list every problem at once.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, PlainValidator, WithJsonSchema
@@ -121,13 +122,29 @@ IF_POSITION_HELP = "an earlier answer's; unchanged: true if it holds"
 
 # -- memory.write
 
-Op = Literal["UPSERT_NODE", "UPSERT_EDGE", "DELETE_NODE", "DELETE_EDGE", "REDACT_NODE", "REDACT_EDGE"]
+Op = Literal[
+    "UPSERT_NODE",
+    "UPSERT_EDGE",
+    "PATCH_NODE",
+    "PATCH_EDGE",
+    "DELETE_NODE",
+    "DELETE_EDGE",
+    "REDACT_NODE",
+    "REDACT_EDGE",
+]
+OPS_MAX = 1000
+SEVERAL = "ops"
+"""What a call with several operations is called where rules name an operation."""
 
 
 class NodeArgument(Arguments):
+    """What is required of it depends on the operation, and is judged by the tool, with all other faults."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["id", "attrs"]})
+
     id: Id
-    type: Name
-    attrs: dict[str, Any]
+    type: Name | None = None
+    attrs: dict[str, Any] | None = None
 
 
 class EdgeArgument(Arguments):
@@ -144,16 +161,21 @@ class RunContext(Arguments):
     dataset_id: Id | None = None
 
 
-class WriteArguments(OperationArguments, Arguments):
+class WriteOperation(OperationArguments, Arguments):
+    # Its fields are those of the call, and shown there.
+    model_config = ConfigDict(json_schema_extra=TOLD_ONCE)
     operation_field = "op"
 
     op: Op
-    node: Annotated[NodeArgument | None, UsedBy("UPSERT_NODE")] = None
-    edge: Annotated[EdgeArgument | None, UsedBy("UPSERT_EDGE DELETE_EDGE REDACT_EDGE")] = Field(
-        default=None, description="UPSERT; DELETE, REDACT by its ends"
+    node: Annotated[NodeArgument | None, UsedBy("UPSERT_NODE PATCH_NODE")] = None
+    edge: Annotated[EdgeArgument | None, UsedBy("UPSERT_EDGE PATCH_EDGE DELETE_EDGE REDACT_EDGE")] = Field(
+        default=None, description="UPSERT, PATCH; DELETE, REDACT by its ends"
     )
     node_id: Annotated[Id | None, UsedBy("DELETE_NODE REDACT_NODE")] = Field(default=None, description="DELETE, REDACT")
     edge_id: Annotated[Id | None, UsedBy("DELETE_EDGE REDACT_EDGE")] = Field(default=None, description="DELETE, REDACT")
+    if_commit: Annotated[
+        CommitId | None, UsedBy("UPSERT_NODE UPSERT_EDGE PATCH_NODE PATCH_EDGE DELETE_NODE DELETE_EDGE")
+    ] = Field(default=None, description="commit_id last seen, else CONFLICT")
     reason: Annotated[str, Field(min_length=1, max_length=REASON_CHARACTERS_MAX)] | None = Field(
         default=None, description="why; required by REDACT"
     )
@@ -163,9 +185,25 @@ class WriteArguments(OperationArguments, Arguments):
     original_commit_id: Annotated[CommitId | None, UsedBy("REDACT_NODE REDACT_EDGE")] = Field(
         default=None, description="REDACT"
     )
+
+
+class WriteArguments(WriteOperation):
+    model_config = ConfigDict(json_schema_extra=None)
+
+    op: Op | None = None  # type: ignore[assignment]  # either this or ops
+    ops: Annotated[list[WriteOperation] | None, Field(min_length=1, max_length=OPS_MAX), UsedBy(SEVERAL)] = Field(
+        default=None, description="instead: several of {op, its fields}, all or none; edges may name new nodes"
+    )
     nonce: Id | None = Field(default=None, description="makes a retry safe")
     actor: Id | None = None
     run_context: RunContext | None = None
+
+    def effective_operation(self) -> str | None:
+        return SEVERAL if self.op is None and self.ops is not None else super().effective_operation()
+
+    @property
+    def operations(self) -> Sequence[WriteOperation]:
+        return [self] if self.ops is None else self.ops
 
 
 # -- memory.read
