@@ -289,7 +289,7 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     """Until SIGINT or SIGTERM. `announce` is called with the address once clients can connect."""
     import uvloop
 
-    from tallystick.server.bounded_protocol import Bounds
+    from tallystick.server.connections import Bounds
     from tallystick.server.http import http_app, run_http
     from tallystick.server.metrics import PATH as METRICS_PATH
     from tallystick.server.metrics import metrics_routes

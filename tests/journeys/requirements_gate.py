@@ -220,7 +220,7 @@ GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("sessions, processes", "a session goes on in every process of a base, and ends for all of them",
      "tests/server/test_http_sessions.py::test_a_session_goes_on_in_another_server_and_ends_there_for_both"),
     ("trailers", "what comes behind a body is no header",
-     "tests/server/test_bounded_protocol.py::test_trailers_are_no_headers"),
+     "tests/server/test_http_protocol.py::test_trailers_are_no_headers"),
     ("files, settings", "nothing that settings name is in reach of an agent, wherever it lies",
      "tests/journeys/test_files_stories.py::test_nothing_that_settings_name_is_in_reach_of_an_agent"),
     ("files, directories", "a directory is renamed or deleted if the policy agrees to everything in it",

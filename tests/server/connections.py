@@ -6,28 +6,33 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from functools import partial
+from typing import Any, Literal, cast
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from tallystick.server.bounded_protocol import BoundedProtocol, Bounds, Connections, counted
+from tallystick.server.connections import Bounds, Connections
 from tallystick.server.front import HttpFront
+from tallystick.server.http_protocol import HttpProtocol
 
 
 class Served:
-    def __init__(self, app: HttpFront, bounds: Bounds) -> None:
-        self._config = uvicorn.Config(counted(app), ws="none", log_config=None, access_log=False)
+    def __init__(self, app: ASGIApp, bounds: Bounds, *, http: Literal["httptools"] | None = None) -> None:
+        """With `http` the protocol is uvicorn's own, to compare with."""
+        self._config = uvicorn.Config(app, http=http or "auto", ws="none", log_config=None, access_log=False)
         self._config.load()
+        self._is_ours = http is None
         self.state = ServerState()
         self.state.default_headers = [(b"date", b"today")]
         self.connections = Connections(bounds)
         self.opened: list[Connection] = []
 
     def connect(self) -> Connection:
-        protocol = self.connections.protocol(
-            config=self._config, server_state=self.state, app_state={}, _loop=asyncio.get_running_loop()
-        )
+        given: dict[str, Any] = {"config": self._config, "server_state": self.state, "app_state": {}}
+        kind: Any = partial(HttpProtocol, self.connections) if self._is_ours else self._config.http_protocol_class
+        protocol = kind(**given)
         self.opened.append(Connection(protocol))
         return self.opened[-1]
 
@@ -44,9 +49,9 @@ async def running(app: HttpFront, bounds: Bounds | None = None) -> AsyncIterator
 class Connection:
     """The client's end, and the transport of the server's."""
 
-    def __init__(self, protocol: BoundedProtocol) -> None:
+    def __init__(self, protocol: HttpProtocol) -> None:
         self.protocol = protocol
-        self.heard = b""
+        self.packets: list[bytes] = []
         self.is_closed = False
         self.unread: list[bytes] = []
         self._is_paused = False
@@ -54,6 +59,10 @@ class Connection:
         protocol.connection_made(cast(asyncio.Transport, self))
 
     # -- for tests
+
+    @property
+    def heard(self) -> bytes:
+        return b"".join(self.packets)
 
     def say(self, *packets: bytes) -> None:
         for packet in packets:
@@ -78,7 +87,7 @@ class Connection:
 
     def write(self, data: bytes) -> None:
         assert not self.is_closed
-        self.heard += data
+        self.packets.append(data)
         self._change.set()
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
@@ -17,9 +18,10 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from tallystick.server import Offer
-from tallystick.server.bounded_protocol import Bounds, Connections, counted
+from tallystick.server.connections import Bounds, Connections
 from tallystick.server.front import MCP_PATH, MESSAGES_PATH, SSE_PATH, HttpFront, tend
 from tallystick.server.guards import Names
+from tallystick.server.http_protocol import HttpProtocol
 from tallystick.server.http_sessions import HttpSessions
 from tallystick.server.mcp import http_transports
 from tallystick.server.rest import not_served, rest_calls, rest_routes
@@ -90,7 +92,6 @@ async def run_http(
     host: str,
     port: int,
     announce: Callable[[str, int], None],
-    access_log: bool = False,
     tls: ssl.SSLContext | None = None,
     bounds: Bounds | None = None,
 ) -> None:
@@ -100,13 +101,13 @@ async def run_http(
     """
     connections = Connections(bounds or Bounds())
     config = uvicorn.Config(
-        counted(app),
-        http=cast(type[asyncio.Protocol], connections.protocol),
+        app,
+        http=cast(type[asyncio.Protocol], partial(HttpProtocol, connections)),
         ws="none",
         proxy_headers=False,
         lifespan="on",
         log_config=None,
-        access_log=access_log,
+        access_log=False,
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
         ssl_context_factory=None if tls is None else lambda config, default: tls,

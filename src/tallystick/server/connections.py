@@ -1,0 +1,75 @@
+"""All connections of one server, and what each of them may cost."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import IntEnum
+from typing import Protocol
+
+import msgspec
+
+_TURNS_PER_DEADLINE = 10
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    head_bytes: int = 64 * 1024
+    head_seconds: float = 10.0
+    body_seconds: float = 60.0
+    """For a body to arrive, and for a client to take what it is answered."""
+    rest_seconds: float = 5.0
+    """Between an answer and the next request."""
+    connections: int = 512
+
+
+class Doing(IntEnum):
+    """What a connection does; when there are too many, the first of these goes first."""
+
+    NOTHING_YET = 0
+    RESTING = 1
+    SENDING = 2
+    WORKING = 3
+
+
+class Connection(Protocol):
+    def doing(self) -> Doing: ...
+
+    def check(self, now: float) -> None:
+        """End it if it is late."""
+        ...
+
+    def abort(self) -> None: ...
+
+
+class Connections:
+    """A connection too many takes the place of another that waits for its client."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self._open: dict[Connection, None] = {}
+        """The longest unused first."""
+
+    def add(self, connection: Connection) -> None:
+        if len(self._open) >= self.bounds.connections:
+            self._choose(connection).abort()
+        self._open[connection] = None
+
+    def _choose(self, last: Connection) -> Connection:
+        """The oldest of those that go first; who works for its client stays."""
+        found = min(self._open, key=lambda each: each.doing())
+        return last if found.doing() is Doing.WORKING else found
+
+    def use(self, connection: Connection) -> None:
+        if self._open.pop(connection, self) is None:
+            self._open[connection] = None
+
+    def remove(self, connection: Connection) -> None:
+        self._open.pop(connection, None)
+
+    async def watch(self) -> None:
+        """One task for all, since a timer for each request costs more than the bounds."""
+        seconds = min(self.bounds.head_seconds, self.bounds.body_seconds) / _TURNS_PER_DEADLINE
+        while True:
+            await asyncio.sleep(seconds)
+            now = asyncio.get_running_loop().time()
+            for connection in list(self._open):
+                connection.check(now)

@@ -1,0 +1,445 @@
+"""HTTP/1.1 on one connection: what it may cost before anybody knows who is behind it, and requests turned into calls.
+
+llhttp parses; uvicorn's server listens, and makes one of these for each connection (its setting `http`). Its own
+protocol has no bound on a head and no deadline for it, and of requests that come one behind the other it reads on and
+on while nobody takes the answers. Here nothing of a next request is parsed before the last is answered, but for what
+stands in the same few bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from http import HTTPStatus
+from typing import Any, cast
+from urllib.parse import unquote
+
+import httptools
+import uvicorn
+from starlette.types import ASGIApp, Message
+from uvicorn.server import ServerState
+
+from tallystick.server.connections import Connections, Doing
+
+SLICE_BYTES = 4 * 1024
+"""So much is parsed at a time: what is in it of further requests waits there, small."""
+BODY_BYTES_WAITING = 64 * 1024
+"""Of a body that the application has yet to take; past that nothing is read."""
+
+logger = logging.getLogger(__name__)
+
+_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+_CLOSING = b"connection: close\r\n"
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+
+
+class HttpProtocol(asyncio.Protocol):
+    def __init__(
+        self,
+        connections: Connections,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """All but `connections` as uvicorn gives it."""
+        self._connections = connections
+        self._bounds = connections.bounds
+        self._app = cast(ASGIApp, config.loaded_app)
+        self._server_state = server_state
+        self._app_state = app_state
+        self._loop = _loop or asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_bytes = 0
+        self._is_new, self._is_in_head = True, False
+        self._arriving: _Exchange | None = None
+        """The request whose body is not complete."""
+        self._running: _Exchange | None = None
+        self._waiting: deque[_Exchange] = deque()
+        """Requests that came in the same few bytes as the one that runs."""
+        self.unanswered = 0
+        """Requests whose head is read and whose answer is not complete."""
+        self._held = b""
+        """What came behind a request that is not answered yet."""
+        self._is_deaf = False
+        """What came last is no HTTP: nothing is read behind that."""
+        self._since = self._loop.time()
+        """When this head, this body, or the waiting for the first of them or the next began."""
+        self._stuck_since: float | None = None
+        """Since when the client takes no more of what it is answered."""
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+
+    # -- of the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._client = transport.get_extra_info("peername")
+        self._server = transport.get_extra_info("sockname")
+        self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
+        self._connections.add(self)
+        self._server_state.connections.add(self)  # type: ignore[arg-type]  # it lists its own protocols only
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.remove(self)
+        self._server_state.connections.discard(self)
+        self._held = b""
+        self._waiting.clear()
+        self._can_write.set()
+        for exchange in (self._running, self._arriving):
+            if exchange is not None:
+                exchange.leave()
+
+    def data_received(self, data: bytes) -> None:
+        if self._held or (self.unanswered and self._arriving is None):
+            self._hold(data)
+        elif len(data) <= SLICE_BYTES:
+            self._feed(data)
+        else:
+            self._feed_slices(data)
+
+    def eof_received(self) -> None:
+        """The transport closes itself."""
+
+    def pause_writing(self) -> None:
+        self._stuck_since = self._loop.time()
+        self._can_write.clear()
+
+    def resume_writing(self) -> None:
+        self._stuck_since = None
+        self._can_write.set()
+
+    # -- of the parser
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers, self._head_bytes = b"", [], 0
+        self._is_in_head, self._is_new = True, False
+        self._since = self._loop.time()
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers are told the same way, behind the body: what stands there no guard has seen.
+        if self._is_in_head:
+            # Blanks around a value are no part of it, but the parser leaves the trailing ones.
+            self._headers.append((name.lower(), value.strip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        self._since = self._loop.time()
+        version = self._parser.get_http_version()
+        raw_path, query = _split(self._url)
+        path = raw_path.decode("ascii")
+        scope = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "method": self._parser.get_method().decode(),
+            "scheme": self._scheme,
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": "",
+            "headers": self._headers,
+            "client": self._client,
+            "server": self._server,
+            "state": self._app_state.copy(),
+        }
+        exchange = _Exchange(self, scope, keeps_alive=version != "1.0" and self._parser.should_keep_alive())
+        self._arriving = exchange
+        self.unanswered += 1
+        if self._running is None:
+            self._begin(exchange)
+        else:
+            self._waiting.append(exchange)
+
+    def on_body(self, body: bytes) -> None:
+        if self._arriving is not None:
+            self._arriving.add(body)
+            if self._arriving.is_full:
+                self.transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self._arriving is not None:
+            self._arriving.complete()
+            self._arriving = None
+
+    # -- of the exchanges
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        return self._server_state.default_headers
+
+    async def writable(self) -> None:
+        if self._stuck_since is not None:
+            await self._can_write.wait()
+
+    def read_on(self) -> None:
+        """If nothing else is in the way."""
+        is_full = self._arriving is not None and self._arriving.is_full
+        if not (self._held or is_full or self.transport.is_closing()):
+            self.transport.resume_reading()
+
+    def answered(self, exchange: _Exchange) -> None:
+        self.unanswered -= 1
+        self._running = None
+        self._since = self._loop.time()
+        if not exchange.keeps_alive:
+            self.transport.close()
+        elif self._waiting:
+            self._begin(self._waiting.popleft())
+        elif not self.transport.is_closing():
+            self._connections.use(self)
+            if self._held:
+                held, self._held = self._held, b""
+                self._feed_slices(held)
+                self.read_on()
+
+    # -- of the server and of all connections
+
+    def shutdown(self) -> None:
+        """By uvicorn: what runs is answered, nothing else."""
+        self._waiting.clear()
+        if self._running is None:
+            self.transport.close()
+        else:
+            self._running.keeps_alive = False
+
+    def doing(self) -> Doing:
+        if self._is_new or (self._is_in_head and not self.unanswered):
+            return Doing.NOTHING_YET
+        if not self.unanswered:
+            return Doing.RESTING
+        return Doing.WORKING if self._arriving is None else Doing.SENDING
+
+    def check(self, now: float) -> None:
+        bounds = self._bounds
+        if self._arriving is not None or self._stuck_since is not None:
+            since = self._since if self._stuck_since is None else self._stuck_since
+            if now - since >= bounds.body_seconds:
+                self.abort()
+        elif self._is_in_head or self._is_new:
+            if now - self._since >= bounds.head_seconds:
+                self._refuse(408)
+        elif not self.unanswered and now - self._since >= bounds.rest_seconds:
+            self.transport.close()
+
+    def abort(self) -> None:
+        self._connections.remove(self)
+        self.transport.abort()
+
+    # -- below
+
+    def _begin(self, exchange: _Exchange) -> None:
+        self._running = exchange
+        task = self._loop.create_task(exchange.run(self._app))
+        self._server_state.tasks.add(task)
+        task.add_done_callback(self._server_state.tasks.discard)
+
+    def _feed_slices(self, data: bytes) -> None:
+        """Piece by piece, until there is a whole request in it: the rest is held until that is answered."""
+        at = 0
+        while at < len(data) and not self.transport.is_closing():
+            if self.unanswered and self._arriving is None:
+                self._hold(data[at:])
+                return
+            self._feed(data[at : at + SLICE_BYTES])
+            at += SLICE_BYTES
+
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+        self.transport.pause_reading()
+
+    def _feed(self, data: bytes) -> None:
+        if self._is_deaf:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Nobody has to take that up. But the parser takes what follows for another protocol, and leaves out the
+            # body: so it is not taken for a request either.
+            self._is_deaf = True
+            self._end_after_answers()
+            return
+        except httptools.HttpParserError:
+            self._is_deaf = True
+            self._refuse(400)
+            return
+        if self._is_in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > self._bounds.head_bytes:
+                self._refuse(431)
+
+    def _refuse(self, status: int) -> None:
+        """What is no request has no answer of the application; what came before it is answered first."""
+        arriving = self._arriving
+        if arriving is not None and arriving is self._running and not arriving.is_begun:
+            arriving.leave()
+        elif self._running is not None:
+            self._end_after_answers()
+            return
+        if not self.transport.is_closing():
+            self.transport.write(_refusal(status))
+            self.transport.close()
+
+    def _end_after_answers(self) -> None:
+        last = self._waiting[-1] if self._waiting else self._running
+        if last is not None:
+            last.keeps_alive = False
+
+
+class _Exchange:
+    """One request and its answer: `receive` and `send` of ASGI."""
+
+    def __init__(self, protocol: HttpProtocol, scope: dict[str, Any], *, keeps_alive: bool) -> None:
+        self._protocol = protocol
+        self._scope = scope
+        self.keeps_alive = keeps_alive
+        self._parts: list[bytes] = []
+        self._waiting_bytes = 0
+        self._is_complete = self._is_taken = False
+        """Whether the body is there, and whether the application knows."""
+        self._expects = (b"expect", b"100-continue") in scope["headers"]
+        """Whether the client waits for a word before it sends the body."""
+        self._is_over = False
+        """Answered, or its client left."""
+        self.is_begun = False
+        self._head = b""
+        """Of the answer, until there is something of its body: they leave together."""
+        self._left: int | None = None
+        """How many bytes of the answer there must still be; None where it is sent in chunks."""
+        self._change: asyncio.Event | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._waiting_bytes > BODY_BYTES_WAITING and not self._is_over
+
+    async def run(self, app: ASGIApp) -> None:
+        try:
+            await app(self._scope, self.receive, self.send)
+            if not self._is_over:
+                logger.error("%s was not answered to its end", self._scope["path"])
+        except Exception:
+            logger.exception("%s could not be answered", self._scope["path"])
+        finally:
+            if not self._is_over:
+                self._fail()
+            self._protocol.answered(self)
+
+    # -- what arrives
+
+    def add(self, body: bytes) -> None:
+        if not self._is_over:
+            self._parts.append(body)
+            self._waiting_bytes += len(body)
+            self._wake()
+
+    def complete(self) -> None:
+        self._is_complete = True
+        self._wake()
+
+    def leave(self) -> None:
+        self._is_over = True
+        self._wake()
+
+    async def receive(self) -> Message:
+        if self._expects and not self.is_begun and not self._is_over:
+            self._expects = False
+            self._protocol.transport.write(_CONTINUE)
+        while not (self._parts or self._is_over or (self._is_complete and not self._is_taken)):
+            self._change = self._change or asyncio.Event()
+            self._change.clear()
+            await self._change.wait()
+        if self._is_over:
+            return {"type": "http.disconnect"}
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        was_full, self._waiting_bytes = self.is_full, 0
+        self._parts.clear()
+        self._is_taken = self._is_complete
+        if was_full:
+            self._protocol.read_on()
+        return {"type": "http.request", "body": body, "more_body": not self._is_complete}
+
+    # -- what is answered
+
+    async def send(self, message: Message) -> None:
+        await self._protocol.writable()
+        if self._is_over:
+            return
+        if not self.is_begun:
+            self._start(message)
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        data = self._head + self._framed(body, more=more)
+        if data:
+            self._protocol.transport.write(data)
+        self._head = b""
+        if not more:
+            if self._left:
+                raise RuntimeError("the answer is shorter than its Content-Length")
+            # Who waited to be asked for a body may send it now or not: what comes next has no one meaning.
+            self.keeps_alive = self.keeps_alive and not self._expects
+            self._is_over = True
+            self._wake()
+
+    def _start(self, message: Message) -> None:
+        status, headers = message["status"], [*self._protocol.default_headers, *message.get("headers", ())]
+        given = dict(headers)
+        length = given.get(b"content-length")
+        has_body = self._scope["method"] != "HEAD" and status not in (204, 304)
+        lines = [_STATUS_LINES[status], *(b"%b: %b\r\n" % header for header in headers)]
+        if b"close" in given.get(b"connection", b"").lower():
+            self.keeps_alive = False
+        elif not self.keeps_alive:
+            lines.append(_CLOSING)
+        if not has_body:
+            self._left = 0
+        elif length is not None:
+            self._left = int(length)
+        else:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        head = b"".join(lines)
+        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
+            raise RuntimeError("a header of the answer has more than one line")
+        self.is_begun = True
+        self._head = head + b"\r\n"
+
+    def _framed(self, body: bytes, *, more: bool) -> bytes:
+        if self._left is None:
+            chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            return chunk if more else chunk + b"0\r\n\r\n"
+        if self._scope["method"] == "HEAD":
+            return b""
+        if len(body) > self._left:
+            raise RuntimeError("the answer is longer than its Content-Length")
+        self._left -= len(body)
+        return body
+
+    def _fail(self) -> None:
+        self.keeps_alive = False
+        if not self.is_begun:
+            self._protocol.transport.write(_refusal(HTTPStatus.INTERNAL_SERVER_ERROR))
+        self._is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._change is not None:
+            self._change.set()
+
+
+def _refusal(status: int) -> bytes:
+    return b"%b%bcontent-length: 0\r\n\r\n" % (_STATUS_LINES[status], _CLOSING)
+
+
+def _split(url: bytes) -> tuple[bytes, bytes]:
+    """Path and query, of what clients send to proxies, too."""
+    if not url.startswith(b"/"):
+        found = httptools.parse_url(url)
+        return found.path or b"/", found.query or b""
+    path, _, query = url.partition(b"?")
+    return path, query
