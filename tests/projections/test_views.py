@@ -689,6 +689,15 @@ def test_views_that_hear_late_of_two_redactions_of_one_version_go_on(workspace: 
         assert shown["properties"] == {"mail": "[REDACTED]", "name": "[REDACTED]"}
 
 
+def test_a_redaction_of_content_that_no_file_ever_held_is_done(workspace: Workspace) -> None:
+    """Written, taken away and redacted before the views looked: there is no directory for its file either."""
+    workspace.append(memory("n", "Project", text("a secret")), memory("n"))
+    redact(workspace, "n")
+    assert not workspace.path("_content").exists()
+    assert workspace.follower.erase()
+    assert workspace.views.problems() == []
+
+
 def test_a_redaction_takes_the_blob_unless_another_node_has_it_too(workspace: Workspace) -> None:
     for node, data in (("n", PNG), ("m", PNG), ("n", b"\x00only here")):
         workspace.write(

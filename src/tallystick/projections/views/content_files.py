@@ -257,13 +257,17 @@ class ContentFiles:
 
     def _erase_beside(self, row: FileRow) -> None:
         """Edits that were kept beside may hold what has to be forgotten."""
-        for seen in self._files.list(row.parts[:-1]):
+        try:
+            beside = self._files.list(row.parts[:-1])
+        except NotFound:
+            return  # The directory is made with the first file in it.
+        for seen in beside:
             if seen.name.startswith(f"{row.parts[-1]}.edited-"):
-                self._files.remove((*row.parts[:-1], seen.name))
+                self._drop((*row.parts[:-1], seen.name))
 
-    def _drop(self, unfinished: Parts) -> None:
+    def _drop(self, parts: Parts) -> None:
         with suppress(NotFound):
-            self._files.remove(unfinished)
+            self._files.remove(parts)
 
     def _content(self, row: FileRow) -> dict[str, Any]:
         payload = msgspec.json.decode(unabridged(chain.payload_of(self._line(row.offset))))
