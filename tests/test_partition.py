@@ -365,3 +365,19 @@ async def test_catching_up_lets_others_run_and_reads_see_all_of_it_or_nothing(mo
     ticking.cancel()
     assert counts == [100] * 3
     assert turns >= 100
+
+
+async def test_what_other_processes_wrote_is_handed_on_as_it_is_read_whole_drafts_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tallystick.partition._BREATH_SECONDS", 0.0)
+    handed: list[list[Entry]] = []
+    ours = Partition(FilesLog(tmp_path), appended=lambda tenant, group: handed.append(list(group)))
+    theirs = Partition(FilesLog(tmp_path))
+    await ours.commit(writing("a"))
+    await theirs.commit(writing("b"))
+    await theirs.commit(lambda state: draft(node("c"), node("d"), node("e")))
+    assert await ours.look(ids) == {"a", "b", "c", "d"}
+    assert [[entry.commit.lamport for entry in group] for group in handed] == [[1], [2], [3, 4, 5]]
+    await ours.close()
+    await theirs.close()

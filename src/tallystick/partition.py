@@ -102,7 +102,7 @@ class Partition:
         limits: Limits | None = None,
         appended: Callable[[str, Sequence[Entry]], None] | None = None,
     ) -> None:
-        """`appended` is told after each group: the tenant, and what is in the log now. It does not raise."""
+        """`appended` is told what is in the log now, of each group and of what others appended. It does not raise."""
         self.tenant = tenant
         self._appended = appended
         self._log = log
@@ -241,15 +241,26 @@ class Partition:
         if self._log.head() == self._state.head:
             return
         breath = time.monotonic()
+        followed: list[Entry] = []
         try:
             for entry in self._log.read(self._state.head):
                 self._follow(entry)
+                followed.append(entry)
                 if time.monotonic() - breath > _BREATH_SECONDS:
+                    if entry.commit.ends_draft:
+                        self._hand_over(followed)
+                        followed = []
                     self._moving = self._moving or []
                     await asyncio.sleep(0)
                     breath = time.monotonic()
+            self._hand_over(followed)
         finally:
             self._moved()
+
+    def _hand_over(self, entries: list[Entry]) -> None:
+        """Whole drafts: nobody here need read them again."""
+        if self._appended is not None and entries:
+            self._appended(self.tenant, entries)
 
     def _follow(self, entry: Entry) -> None:
         self._state.apply(entry.commit, entry.offset, entry.end)
@@ -324,8 +335,8 @@ class Partition:
             # callers repeat them with the same nonce and get these.
             for waiting, receipt in group.receipts:
                 _settle(waiting, receipt)
-            if self._appended is not None and group.entries and group.receipts:
-                self._appended(self.tenant, group.entries)
+            if group.receipts:
+                self._hand_over(group.entries)
         except Exception as error:
             self._refuse_queue(error)
         finally:

@@ -59,6 +59,31 @@ def test_a_redaction_leaves_nothing_to_give() -> None:
     assert recent.recent(Head()) == []
 
 
+def test_what_follows_a_redaction_is_given() -> None:
+    recent = LogReader(MemoryLog)
+    made = entries(Head(), A)
+    redaction = Operation(Verb.REDACT_NODE, {"node_id": "a", "reason": "gdpr"}, redacts={"1": "0" * 64})
+    more = entries(head_after(made, Head()), draft(redaction), B, C)
+    recent.keep([*made, *more])
+    assert recent.recent(Head()) == []
+    assert recent.recent(head_after(made, Head())) == more
+
+
+def test_what_one_has_read_the_others_at_that_place_get_without_reading_it_again(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path / "_system")
+    long = [append(log, draft(node(f"n{number}", text="x" * 1000)))[0] for number in range(10)]
+    reader = LogReader(lambda: FilesLog(tmp_path / "_system"), bytes_max=sum(len(each.line) for each in long) // 2)
+    at, parts = Head(), []
+    while first := reader.drafts(at):
+        assert reader.recent(at) == first
+        parts.append(len(first))
+        at = head_after(first, at)
+    assert (sum(parts), at) == (10, log.head())
+    assert len(parts) > 1
+    reader.close()
+    log.close()
+
+
 def test_a_follower_takes_what_is_fresh_and_reads_the_rest(tmp_path: Path) -> None:
     log = FilesLog(tmp_path / "_system")
     recent = LogReader(lambda: FilesLog(tmp_path / "_system"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 
 from tallystick.errors import Corrupt
 from tallystick.log import Entry, Head, Log
@@ -34,11 +33,10 @@ class LogReader:
     def keep(self, entries: Sequence[Entry]) -> None:
         """Whole drafts that are durable. After a redaction nothing is kept of what it may have masked. Never waits."""
         with self._memory:
-            if any(entry.commit.redacts is not None for entry in entries):
-                self._recent.clear()
-                self._bytes = 0
-                return
             for entry in entries:
+                if entry.commit.redacts is not None:
+                    self._recent.clear()
+                    self._bytes = 0
                 if entry.offset not in self._recent:
                     self._bytes += len(entry.line)
                 self._recent[entry.offset] = entry
@@ -56,7 +54,8 @@ class LogReader:
             # Whoever had the handle before may have read it.
             found = self.recent(at)
             if not found:
-                found = _whole_drafts(self._opened().read(at))
+                # No more than is kept for the others, who may be at the same place.
+                found = _whole_drafts(self._opened().read(at), self._bytes_max // 2)
                 self.keep(found)
             return found
 
@@ -96,11 +95,15 @@ class LogReader:
         return self._log
 
 
-def _whole_drafts(reading: Iterator[Entry]) -> list[Entry]:
+def _whole_drafts(reading: Iterator[Entry], bytes_max: int) -> list[Entry]:
     """The log's durable head never stands inside a draft."""
-    entries = list(islice(reading, CHUNK_COMMITS))
-    while entries and not entries[-1].commit.ends_draft:
-        entries.append(next(reading))
+    entries: list[Entry] = []
+    size = 0
+    for entry in reading:
+        entries.append(entry)
+        size += len(entry.line)
+        if (len(entries) >= CHUNK_COMMITS or size >= bytes_max) and entry.commit.ends_draft:
+            break
     return entries
 
 
