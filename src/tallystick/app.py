@@ -41,6 +41,7 @@ from tallystick.snapshots import Snapshots
 from tallystick.state.derived_index import DerivedIndex
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.ontology import Ontology
+from tallystick.state.staleness import Stale
 from tallystick.state.tasks import Sections, TaskCards
 from tallystick.state.trust import Trust
 from tallystick.state.work.graph import WorkGraph
@@ -149,7 +150,10 @@ async def opened(
     tool_context = _knowledge_context(settings)
 
     async def written(principal: Principal, receipt: Receipt) -> None:
-        await reverify.pin_resolved(tool_context, store, principal, receipt)
+        await reverify.follow_up(tool_context, store, principal, receipt)
+
+    async def noticed(principal: Principal, stale: Mapping[str, Stale]) -> None:
+        await reverify.notice(tool_context, store, principal, stale)
 
     async def erase_copies(tenant: str, receipt: Receipt) -> Sequence[str]:
         if projections is None:
@@ -170,7 +174,8 @@ async def opened(
         open_max=settings.tenants_open_max,
     )
     cited = CitedFiles(tool_context.repository)
-    store = _store_class()(tenants, gate, written=written, erase=erase_copies, files=cited)
+    makes_work = noticed if tool_context.stale_makes_work else None
+    store = _store_class()(tenants, gate, written=written, erase=erase_copies, files=cited, noticed=makes_work)
     tending = asyncio.create_task(tenants.tend())
     metrics.AUDIT.reading = lambda: [((), float(audit.healthy))]
     try:

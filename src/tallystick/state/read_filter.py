@@ -30,6 +30,10 @@ ChangedFiles = Callable[[Citations], tuple[str, ...] | None]
 """Which of these files are not as they were; None where it must be waited for."""
 
 
+VERIFIES = "verifies"
+VERIFIES_ATOM = "verifies_atom"
+"""Properties of work nodes that name what is to be looked at again."""
+_NAMING = (f"properties.{VERIFIES}", f"properties.{VERIFIES_ATOM}")
 _PENDING_MAX = 1_000
 _PENDING_LEAST = 16
 
@@ -65,8 +69,16 @@ class ReadFilter:
         self._changed_files = changed_files
 
     def allows(self, node_id: str) -> bool:
-        """Judged by what the node is now, or was last."""
-        return self._may_read is None or self.allows_resource(node_id, self._state.last_owner(node_id))
+        """Judged by what the node is now, or was last; work that was made of an entity, by that too."""
+        if self._may_read is None:
+            return True
+        subjects = self._state.named_by(node_id, _NAMING)
+        # Both, even when one is denied: so a distant policy is asked about all at once.
+        readable = [self._state.knows(each) and self._allows(each) for each in subjects]
+        return self._allows(node_id) and all(readable)
+
+    def _allows(self, node_id: str) -> bool:
+        return self.allows_resource(node_id, self._state.last_owner(node_id))
 
     def allows_resource(self, name: str, owner: Owner | None = None) -> bool:
         """Without an owner: what is in nobody's log, even if a node has such an id."""

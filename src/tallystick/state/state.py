@@ -35,6 +35,7 @@ from tallystick.state import (
     staleness,
     walk,
 )
+from tallystick.state.attributes import at_path
 from tallystick.state.columns import Columns, Lines
 from tallystick.state.derived_index import A, DerivedIndex, DerivedIndexes
 from tallystick.state.graph import linked
@@ -300,6 +301,18 @@ class State:
             found = redaction.plan_edge(self._columns, edge, None)
             if found:
                 yield self._edge_name(edge), found
+
+    def named_by(self, node_id: str, keys: Sequence[str]) -> list[str]:
+        """What these attributes of a living node hold, as dotted keys; a lookup each for whatever has none of them."""
+        attributes, nodes = self._columns.attributes, self._columns.nodes
+        found: list[str] = []
+        for key in keys:
+            postings = attributes.keys.get(key)
+            if postings is not None and nodes.handles.get(node_id, -1) in postings.present:
+                node = self.node(node_id)
+                values = at_path(node.attrs, key) if node is not None else ()
+                found += [value for value in values if isinstance(value, str)]
+        return found
 
     @property
     def dates_any(self) -> bool:

@@ -14,7 +14,7 @@ from tallystick.server.dispatch import prepare
 from tallystick.store import Store
 from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
-from tallystick.toolsets.knowledge.reverify import NODES_MAX, pin_resolved
+from tallystick.toolsets.knowledge.reverify import NODES_MAX, follow_up
 from tallystick.toolsets.tasks import toolset as tasks_toolset
 from tallystick.toolsets.work import toolset as work_toolset
 from tests.toolsets.agent import Agent, working
@@ -44,7 +44,7 @@ class ReverifySetup:
         )
 
         async def written(principal: Principal, receipt: Receipt) -> None:
-            await pin_resolved(tool_context, agent.store, principal, receipt)
+            await follow_up(tool_context, agent.store, principal, receipt)
 
         agent.store = Store(agent._open, self.policy, written=written)
         toolsets = (
