@@ -275,3 +275,29 @@ def test_without_a_repository_files_are_only_named(agent: Agent) -> None:
     agent.node("fact", cites=["./README.md"])
     assert agent.read("fact")["entity"]["attrs"]["cites"] == ["README.md"]
     assert stale_of(agent, "fact") is None
+
+
+def test_a_write_that_is_retried_finds_itself_though_the_file_changed_meanwhile(
+    citing: Agent, checkout: Checkout
+) -> None:
+    node = {"id": "fact", "type": "note", "attrs": {"cites": ["README.md"]}}
+    first = citing.write(op="UPSERT_NODE", node=node, nonce="n")
+    checkout.write("README.md", "otherwise")
+    again = citing.write(op="UPSERT_NODE", node=node, nonce="n")
+    assert (again["commit_id"], again["duplicate"]) == (first["commit_id"], True)
+
+
+def test_one_call_refreshes_a_fact_with_all_it_rests_on(citing: Agent, checkout: Checkout) -> None:
+    citing.node("fact", cites=["README.md"], stale_after=PAST, text="kept")
+    citing.now += 2 * HOUR
+    checkout.write("README.md", "otherwise")
+    assert stale_of(citing, "fact")["why"] == "past its time, cited files changed"
+    citing.write(op="PATCH_NODE", node={"id": "fact", "attrs": {"verified": True}}, nonce="n")
+    entity = citing.read("fact")["entity"]
+    assert "stale" not in entity
+    assert entity["attrs"]["text"] == "kept"
+    assert entity["attrs"]["verified"] == {"by": "agent_alpha", "at": "2025-01-04T14:00:00.000Z"}
+    again = citing.write(op="PATCH_NODE", node={"id": "fact", "attrs": {"verified": True}}, nonce="n")
+    assert again["duplicate"] is True
+    citing.write(op="PATCH_NODE", node={"id": "fact", "attrs": {"stale_after": None, "cites": None}})
+    assert citing.read("fact")["entity"]["attrs"].keys() == {"text", "verified"}

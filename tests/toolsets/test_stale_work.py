@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tallystick.errors import TallystickError
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.server.dispatch import prepare
@@ -211,3 +212,74 @@ def test_a_look_into_the_past_makes_no_work(setup: StaleSetup) -> None:
     stale_fact(setup)
     setup.call("memory.read", entity_id="port", as_of="2025-01-04T13:30:00Z")
     assert setup.projects() == []
+
+
+# -- facts of every vocabulary
+
+
+def patch(setup: StaleSetup, node_id: str, **attrs: Any) -> None:
+    setup.call("memory.write", op="PATCH_NODE", node={"id": node_id, "attrs": attrs})
+
+
+def test_a_work_node_may_run_out_and_keeps_that_through_its_own_tools(setup: StaleSetup) -> None:
+    root = setup.call("graph_open", project="shop", goal="sell")["root"]["id"]
+    planned = setup.call("graph_plan", nodes=[{"ref": "a", "parent_ref": root, "summary": "a plan"}])
+    task = planned["created"][0]["id"]
+    patch(setup, task, stale_after=PAST, supersedes=["old plan"])
+    setup.call("graph_update", updates=[{"node_id": task, "summary": "another plan", "properties": {"verified": True}}])
+    attrs = setup.read(task)["attrs"]
+    assert (attrs["stale_after"], attrs["supersedes"], attrs["properties"]) == (PAST, ["old plan"], {"verified": True})
+    setup.agent.now += 2 * HOUR
+    told = {"why": "past its time", "since": PAST}
+    assert setup.call("graph_context", node_id=task)["node"]["stale"] == told
+    assert setup.call("graph_query", project="shop")["nodes"][0].get("stale") == told
+    (next_,) = setup.call("graph_next", project="shop", count=1)["nodes"]
+    assert next_["node"]["stale"] == told
+    patch(setup, task, verified=True)
+    assert "stale" not in setup.call("graph_context", node_id=task)["node"]
+
+
+def test_knowledge_and_tasks_may_run_out(setup: StaleSetup) -> None:
+    root = setup.call("graph_open", project="shop", goal="sell")["root"]["id"]
+    atom = setup.call(
+        "manage_graph",
+        operation="create",
+        entityType="atom",
+        projectId="shop",
+        name="Cart",
+        paths=["src/**"],
+        createdByTaskId=root,
+    )["data"]["atom"]
+    project = atom["projectId"]
+    task = setup.call(
+        "manage_container",
+        operation="create",
+        containerType="task",
+        projectId=project,
+        title="Form",
+        summary="make a form",
+        priority="HIGH",
+        complexity=3,
+    )["data"]["task"]
+    for each in (atom["id"], task["id"]):
+        patch(setup, each, stale_after=PAST)
+    setup.call(
+        "manage_graph", operation="update", entityType="atom", id=atom["id"], version=atom["version"], name="Carts"
+    )
+    setup.agent.now += 2 * HOUR
+    told = {"why": "past its time", "since": PAST}
+    got = setup.call("query_graph", operation="get", entityType="atom", id=atom["id"])["data"]["atom"]
+    assert (got["name"], got["stale"]) == ("Carts", told)
+    got = setup.call("query_container", operation="get", containerType="task", id=task["id"])["data"]["task"]
+    assert got["stale"] == told
+    named = {each["properties"]["verifies"] for each in setup.work("shop")}
+    assert named == {atom["id"], task["id"]}
+
+
+def test_nothing_else_of_another_vocabulary_is_patched(setup: StaleSetup) -> None:
+    root = setup.call("graph_open", project="shop", goal="sell")["root"]["id"]
+    for attrs in ({"resolved": True}, {"verified": True, "resolved": True}, {}):
+        with pytest.raises(TallystickError):
+            patch(setup, root, **attrs)
+    with pytest.raises(TallystickError, match="stale_after"):
+        patch(setup, root, stale_after="soon")
