@@ -18,9 +18,10 @@ from tallystick.log.files import FilesLog
 from tallystick.partition import Limits, Partition
 from tallystick.policy import Action, Principal
 from tallystick.policy.embedded import Embedded
-from tallystick.projections import views
 from tallystick.projections.content import Contents
+from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
+from tallystick.projections.registry import Place
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.worker import ProjectionWorker
@@ -143,7 +144,7 @@ async def _serving(home: Path) -> AsyncIterator[_Desk]:
         await partition.open()
         return partition
 
-    _, follower = views.follow(home, LogReader(open_log))
+    follower = Follower(Place(home, LogReader(open_log))).worker("views")
     texts = TextProjection(home)
     reader = ProjectionWorker(LogReader(open_log), texts, lock=home / "_system" / "text.lock")
     index = TextIndex(texts, reader.catch_up)

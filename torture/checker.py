@@ -32,11 +32,12 @@ from tallystick.policy import Action
 from tallystick.projections.blobs import prove_blobs
 from tallystick.projections.consistency_check import compare
 from tallystick.projections.content import Contents
+from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
+from tallystick.projections.registry import Place
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
-from tallystick.projections.views import follow
 from tallystick.projections.worker import ProjectionWorker
 from tallystick.state.state import State
 from tests.state.state_dump import dump_state
@@ -264,7 +265,7 @@ def _followed(home: Path) -> tuple[TextProjection, list[ProjectionWorker]]:
 
     text = TextProjection(home)
     return text, [
-        follow(home, LogReader(open_log))[1],
+        Follower(Place(home, LogReader(open_log))).worker("views"),
         ProjectionWorker(
             LogReader(open_log), SqlProjection(home / "graph.db", home=home), lock=home / "_system" / "sql.lock"
         ),

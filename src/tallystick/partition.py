@@ -299,7 +299,7 @@ class Partition:
     def _reported(self, error: Corrupt) -> Corrupt:
         """Log it for the operator, and make the caller's answer of it. Other entities can be read as before."""
         logger.error("the log of %s is damaged: %s %s", self.tenant, error.message, error.details)
-        metrics.damage_met()
+        metrics.DAMAGE.add()
         # Callers are not shown paths of this machine.
         details = {name: Path(value).name if name == "file" else value for name, value in error.details.items()}
         return Corrupt(error.message, hint=error.hint or _VERIFY, details=details)
@@ -519,7 +519,7 @@ def _settle(waiting: _Waiting, outcome: Receipt | Exception) -> None:
 
 def _count(group: _Group, started: float) -> None:
     for waiting, _ in group.receipts:
-        metrics.waited(started - waiting.since)
+        metrics.WAIT_SECONDS.observe(started - waiting.since)
     metrics.appended(
         (entry.commit.operation.value for entry in group.entries),
         drafts=len(group.receipts),

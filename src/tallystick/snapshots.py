@@ -55,7 +55,7 @@ class Snapshots:
     def grown(self, count: int) -> None:
         if self._every and count - self._newest >= self._every:
             self._newest = count
-            metrics.snapshot_begun()
+            metrics.SNAPSHOTS.add()
             self._take()
 
     def save(self, state: State) -> Path:

@@ -29,6 +29,7 @@ from tallystick.cli import (
     transfer,
     work,
 )
+from tallystick.cli.options import HELP
 from tallystick.cli.output import Styled, say
 from tallystick.errors import TallystickError
 
@@ -112,7 +113,7 @@ def _command_line(names: Iterable[str]) -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+        context_settings=HELP,
     )
     made.callback()(_root)
     for name in names:

@@ -11,7 +11,7 @@ import msgspec
 import orjson
 import typer
 
-from tallystick.cli.options import Base, EveryTenant, Json, Tenant, existing, settled
+from tallystick.cli.options import Base, EveryTenant, Json, Tenant, command_group, existing, settled
 from tallystick.cli.output import emit, note, progress, table
 from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
 from tallystick.operations import counted
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from tallystick.projections.registry import PendingErasure
 
 
-subject_commands = typer.Typer(
-    help="What names a person, for that person.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
-)
+subject_commands = command_group("What names a person, for that person.")
 SubjectTexts = Annotated[
     list[str],
     typer.Option("--subject", metavar="TEXT", help="A name, an address, a number; may be given several times."),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from tallystick.cli.options import Base, Json, Tenant, existing
+from tallystick.cli.options import Base, Json, Tenant, command_group, existing
 from tallystick.cli.output import Styled, emit, note, say, table, visible
 from tallystick.cli.tool_client import principal
 from tallystick.config import Settings
@@ -26,12 +26,7 @@ Projects = dict[str, str]
 """Id → name, oldest first."""
 _NODES_AT_ONCE = 500
 
-commands = typer.Typer(
-    help="What agents know of the code: by file, and what is out of date.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-)
+commands = command_group("What agents know of the code: by file, and what is out of date.")
 
 Project = Annotated[
     str | None,

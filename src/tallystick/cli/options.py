@@ -11,6 +11,8 @@ from tallystick.config import Settings, load
 from tallystick.errors import NotFound
 from tallystick.telemetry.logs import log_to_stderr
 
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
 Base = Annotated[
     Path | None,
     typer.Option(
@@ -48,3 +50,10 @@ def existing(**flags: Any) -> Settings:
             hint="name another place with --base, or begin one: an agent's first write does, or 'tallystick import'",
         )
     return settings
+
+
+def command_group(about: str) -> typer.Typer:
+    """For commands with a word in front of them: `tallystick work next`."""
+    return typer.Typer(
+        help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False, context_settings=HELP
+    )

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallystick.cli.options import Base, Json, Tenant, settled
+from tallystick.cli.options import Base, Json, Tenant, command_group, settled
 from tallystick.cli.output import Styled, emit, say, table, write
 from tallystick.operations import counted
 
 if TYPE_CHECKING:
     from tallystick.policy.policy_tests import Tested
 
-commands = typer.Typer(
-    help="Check, test, explain and try out policies.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
-)
+commands = command_group("Check, test, explain and try out policies.")
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A .rego file, a directory of them, or a shipped policy.")]
 Since = Annotated[

@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tallystick.cli.options import Base, Json, settled
+from tallystick.cli.options import Base, Json, command_group, settled
 from tallystick.cli.output import emit, note, say, table
 from tallystick.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tallystick.operations.tenants import Tenant
 
-commands = typer.Typer(
-    help="List, look at and delete the memories of tenants.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
+commands = command_group("List, look at and delete the memories of tenants.")
 Name = Annotated[str, typer.Argument(metavar="TENANT", help="Its name; 'tallystick tenants list' tells them.")]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallystick.cli.options import Base, Json, Tenant, existing
+from tallystick.cli.options import Base, Json, Tenant, command_group, existing
 from tallystick.cli.output import Styled, console, drawn, emit, note, say, table, visible
 from tallystick.cli.tool_client import ask, principal
 from tallystick.config import Settings
@@ -29,12 +29,7 @@ if TYPE_CHECKING:
 _REFRESH_SECONDS = 1.0
 _DEPTH = 50
 
-commands = typer.Typer(
-    help="See and do work: the tree of a project, what comes next, who works on what.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-)
+commands = command_group("See and do work: the tree of a project, what comes next, who works on what.")
 
 Project = Annotated[
     str | None, typer.Argument(metavar="[PROJECT]", help="Its name; may be left out when there is only one.")

@@ -250,7 +250,7 @@ class FilesLog:
             # Never tried again: the kernel may have dropped the dirty pages and would say yes.
             self._cut_back_to(expected, error)
             raise self._close_writer(f"the log could not be synced: {error.strerror}") from error
-        metrics.synced(time.perf_counter() - started)
+        metrics.SYNC_SECONDS.observe(time.perf_counter() - started)
 
     def _ready_segment(self, lamport: int, expected: Head) -> None:
         """Have the segment open that the next group goes to; start another when the last is full."""

@@ -148,7 +148,7 @@ class Contents:
             raise _not_read(f"blob {blob} cannot be read: {error}") from error
         if sha256(data).hexdigest() != blob:
             logger.error("blob %s is damaged", blob)
-            metrics.damage_met()
+            metrics.DAMAGE.add()
             raise _not_read(f"blob {blob} is damaged: its bytes are not the ones that were written")
         return data
 

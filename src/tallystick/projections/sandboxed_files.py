@@ -13,7 +13,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Protocol
 import msgspec
 
 from tallystick.errors import Conflict, InvalidArgument, LimitExceeded, NotFound
+from tallystick.log.segments import write_all
 from tallystick.private_files import make_directory
 
 NAME_BYTES_MAX = 255
@@ -161,29 +162,20 @@ class SandboxedFiles:
         self._guard.check_change(parts)
         with self.directory(parts[:-1], make=True) as fd:
             self._check_there(fd, parts)
-            fresh = f".{secrets.token_hex(8)}{UNFINISHED}"
-            try:
-                found = _write_new(fd, fresh, data, sync=sync)
+            with _unfinished(fd, lambda file: write_all(file, data), sync=sync) as (fresh, found):
                 self._place(fd, fresh, fd, parts, overwrite=overwrite)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(fresh, dir_fd=fd)
-                raise
             if sync_name:
                 os.fsync(fd)
             return found
 
     def copy(self, source: Parts, target: Parts, *, sync: bool = False) -> os.stat_result:
         """Within the kernel: a large file is not read into memory, and shares blocks where it can."""
-        with self._opened(source) as origin, self.directory(target[:-1], make=True) as fd:
-            fresh = f".{secrets.token_hex(8)}{UNFINISHED}"
-            try:
-                found = _copy_new(origin, fd, fresh, sync=sync)
-                os.rename(fresh, target[-1], src_dir_fd=fd, dst_dir_fd=fd)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(fresh, dir_fd=fd)
-                raise
+        with (
+            self._opened(source) as origin,
+            self.directory(target[:-1], make=True) as fd,
+            _unfinished(fd, lambda file: _copy(origin, file), sync=sync) as (fresh, found),
+        ):
+            os.rename(fresh, target[-1], src_dir_fd=fd, dst_dir_fd=fd)
             return found
 
     def rename(self, source: Parts, target: Parts, *, overwrite: bool = False, make: bool = True) -> None:
@@ -298,30 +290,30 @@ def _enter(fd: int, name: str, parts: Parts, *, make: bool) -> int:
     raise AssertionError("unreachable")
 
 
-def _write_new(fd: int, name: str, data: bytes, *, sync: bool) -> os.stat_result:
-    file = os.open(name, _CREATE, 0o600, dir_fd=fd)
+@contextmanager
+def _unfinished(fd: int, fill: Callable[[int], None], *, sync: bool) -> Iterator[tuple[str, os.stat_result]]:
+    """A new file under a hidden name, to be given its own inside; where that fails it is gone."""
+    name = f".{secrets.token_hex(8)}{UNFINISHED}"
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
-        if sync:
-            os.fsync(file)
-        return os.fstat(file)
-    finally:
-        os.close(file)
+        file = os.open(name, _CREATE, 0o600, dir_fd=fd)
+        try:
+            fill(file)
+            if sync:
+                os.fsync(file)
+            found = os.fstat(file)
+        finally:
+            os.close(file)
+        yield name, found
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=fd)
+        raise
 
 
-def _copy_new(origin: int, fd: int, name: str, *, sync: bool) -> os.stat_result:
-    file = os.open(name, _CREATE, 0o600, dir_fd=fd)
-    try:
-        os.lseek(origin, 0, os.SEEK_SET)
-        while _copy_some(origin, file):
-            pass
-        if sync:
-            os.fsync(file)
-        return os.fstat(file)
-    finally:
-        os.close(file)
+def _copy(origin: int, file: int) -> None:
+    os.lseek(origin, 0, os.SEEK_SET)
+    while _copy_some(origin, file):
+        pass
 
 
 def _copy_some(origin: int, file: int) -> int:
@@ -331,11 +323,9 @@ def _copy_some(origin: int, file: int) -> int:
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise
-    view = memoryview(os.read(origin, _CHUNK_BYTES))
-    size = len(view)
-    while view:
-        view = view[os.write(file, view) :]
-    return size
+    piece = os.read(origin, _CHUNK_BYTES)
+    write_all(file, piece)
+    return len(piece)
 
 
 def _read_all(fd: int, size: int) -> bytes:

@@ -136,9 +136,9 @@ class TaskCards:
 
     def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
         if before is not None:
-            _FORGET[before.type](self, before)
+            _CHANGES[before.type][1](self, before)
         if after is not None:
-            _LEARN[after.type](self, after)
+            _CHANGES[after.type][0](self, after)
 
     def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None:
         """Who waits for whom is the work graph's to know."""
@@ -184,18 +184,13 @@ class TaskCards:
             self.pipelines = None
 
 
-_LEARN = {
-    PROJECT: TaskCards._learn_card,
-    NODE: TaskCards._learn_card,
-    TEMPLATE: TaskCards._learn_template,
-    PIPELINES: TaskCards._learn_pipelines,
+_CHANGES = {
+    PROJECT: (TaskCards._learn_card, TaskCards._forget_card),
+    NODE: (TaskCards._learn_card, TaskCards._forget_card),
+    TEMPLATE: (TaskCards._learn_template, TaskCards._forget_template),
+    PIPELINES: (TaskCards._learn_pipelines, TaskCards._forget_pipelines),
 }
-_FORGET = {
-    PROJECT: TaskCards._forget_card,
-    NODE: TaskCards._forget_card,
-    TEMPLATE: TaskCards._forget_template,
-    PIPELINES: TaskCards._forget_pipelines,
-}
+"""By type: how a version is learnt, and how it is forgotten."""
 
 
 class Sections:

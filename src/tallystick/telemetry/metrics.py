@@ -114,12 +114,12 @@ _DECISIONS = Histogram(
 _FAULTS = Counter("tallystick_policy_faults", "Denials because the policy engine gave no answer.", "fault")
 _COMMITS = Counter("tallystick_commits", "Commits appended by this process.", "operation")
 _COMMIT_BYTES = Counter("tallystick_commit_bytes", "Their bytes in the log.")
-_WAIT_SECONDS = Histogram("tallystick_commit_wait_seconds", "How long drafts waited for their group to begin.")
+WAIT_SECONDS = Histogram("tallystick_commit_wait_seconds", "How long drafts waited for their group to begin.")
 _GROUP_DRAFTS = Histogram("tallystick_group_drafts", "Drafts appended together.", bounds=_SIZES)
 _APPEND_SECONDS = Histogram("tallystick_append_duration_seconds", "How long groups took to append and sync.")
-_SYNC_SECONDS = Histogram("tallystick_log_sync_duration_seconds", "How long fdatasync took.")
-_DAMAGE = Counter("tallystick_log_damage", "Reads that met a line or a blob that is not what its hashes say.")
-_SNAPSHOTS = Counter("tallystick_snapshots_begun", "Snapshots that this process had made.")
+SYNC_SECONDS = Histogram("tallystick_log_sync_duration_seconds", "How long fdatasync took.")
+DAMAGE = Counter("tallystick_log_damage", "Reads that met a line or a blob that is not what its hashes say.")
+SNAPSHOTS = Counter("tallystick_snapshots_begun", "Snapshots that this process had made.")
 _REFUSED = Counter("tallystick_authentication_failures", "Requests without a token that is good here.", "code")
 
 QUEUE = Gauge("tallystick_queue_drafts", "Drafts that wait to be appended now.")
@@ -134,8 +134,8 @@ METRICS: tuple[Metric, ...] = (
     *(_CALLS, _DECISIONS, _FAULTS),
     _counted("tallystick_tool_calls", "Calls of tools.", _CALLS),
     _counted("tallystick_policy_decisions", "Decisions of the policy.", _DECISIONS),
-    *(_COMMITS, _COMMIT_BYTES, _WAIT_SECONDS, _GROUP_DRAFTS, _APPEND_SECONDS, _SYNC_SECONDS),
-    *(_DAMAGE, _SNAPSHOTS, _REFUSED),
+    *(_COMMITS, _COMMIT_BYTES, WAIT_SECONDS, _GROUP_DRAFTS, _APPEND_SECONDS, SYNC_SECONDS),
+    *(DAMAGE, SNAPSHOTS, _REFUSED),
     *(QUEUE, TENANTS_OPEN, LOG_BYTES, POSITION, LAG, AUDIT, BUILD),
 )
 
@@ -152,28 +152,12 @@ def decided(decisions: Iterable[tuple[str, float, bool, str, str | None]]) -> No
             _FAULTS.add((fault,))
 
 
-def waited(seconds: float) -> None:
-    _WAIT_SECONDS.observe(seconds)
-
-
 def appended(operations: Iterable[str], *, drafts: int, size: int, seconds: float) -> None:
     for operation in operations:
         _COMMITS.add((operation,))
     _COMMIT_BYTES.add(by=size)
     _GROUP_DRAFTS.observe(drafts)
     _APPEND_SECONDS.observe(seconds)
-
-
-def synced(seconds: float) -> None:
-    _SYNC_SECONDS.observe(seconds)
-
-
-def damage_met() -> None:
-    _DAMAGE.add()
-
-
-def snapshot_begun() -> None:
-    _SNAPSHOTS.add()
 
 
 def refused(code: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -19,8 +19,10 @@ from tallystick.policy import Action, Policy, Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.projections.content import Contents
 from tallystick.projections.file_edits import FileEdits
+from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.views import follow
+from tallystick.projections.registry import Place
+from tallystick.projections.views import Views
 from tallystick.projections.views.content_files import Edit
 from tallystick.server.dispatch import prepare
 from tallystick.store import Store
@@ -43,7 +45,9 @@ class FilesAgent:
         self.partition = Partition(self.log)
         self.store = Store(self._open, policy)
         self.contents = Contents(home)
-        self.views, self.follower = follow(home, LogReader(lambda: FilesLog(home / "_system")))
+        log = LogReader(lambda: FilesLog(home / "_system"))
+        self.follower = Follower(Place(home, log)).worker("views")
+        self.views = cast(Views, self.follower.projection)
         self.edits = FileEdits(self.views, self.follower, self._adopt)
         toolset = make_toolset(
             lambda tenant: home if tenant == "default" else home / "tenants" / tenant,

@@ -27,12 +27,10 @@ from tallystick.commits.payloads import EdgePayload, NodePayload, read_edge, rea
 from tallystick.log import Entry, Head
 from tallystick.projections.content import Contents, Kind, is_blob, path_of
 from tallystick.projections.database import Damaged, Database, Reader
-from tallystick.projections.log_reader import LogReader
 from tallystick.projections.views import ontology
 from tallystick.projections.views.content_files import MASKED, ContentFiles, Edit
 from tallystick.projections.views.published import Published
 from tallystick.projections.views.views_db import ConnectionRow, FileRow, ViewsDb, prepare
-from tallystick.projections.worker import ProjectionWorker
 
 T = TypeVar("T")
 
@@ -56,12 +54,6 @@ def database_path(home: Path) -> Path:
 class Problem(msgspec.Struct, frozen=True):
     path: str
     problem: str
-
-
-def follow(home: Path, log: LogReader, *, repairs: bool = False) -> tuple[Views, ProjectionWorker]:
-    """The views of a tenant's home and what keeps them up to date; closing the worker closes both."""
-    views = Views(home, log.line, repairs=repairs)
-    return views, ProjectionWorker(log, views, lock=home / "_system" / "views.lock")
 
 
 class Views:

@@ -81,9 +81,9 @@ class Knowledge:
 
     def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
         if before is not None:
-            _FORGET[before.type](self, before)
+            _CHANGES[before.type][1](self, before)
         if after is not None:
-            _LEARN[after.type](self, after)
+            _CHANGES[after.type][0](self, after)
 
     def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None:
         """Knowledge is joined by ids, not by edges."""
@@ -145,16 +145,12 @@ class Knowledge:
             del self._by_project[project_id]
 
 
-_LEARN = {
-    MOLECULE: Knowledge._learn_molecule,
-    ATOM: Knowledge._learn_atom,
-    CHANGELOG: Knowledge._learn_entry,
+_CHANGES = {
+    MOLECULE: (Knowledge._learn_molecule, Knowledge._forget_molecule),
+    ATOM: (Knowledge._learn_atom, Knowledge._forget_atom),
+    CHANGELOG: (Knowledge._learn_entry, Knowledge._forget_entry),
 }
-_FORGET = {
-    MOLECULE: Knowledge._forget_molecule,
-    ATOM: Knowledge._forget_atom,
-    CHANGELOG: Knowledge._forget_entry,
-}
+"""By type: how a version is learnt, and how it is forgotten."""
 
 E = TypeVar("E", Atom, Molecule)
 
