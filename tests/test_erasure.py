@@ -7,6 +7,7 @@ import fcntl
 import gzip
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -16,10 +17,12 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 import pytest
+from pydantic import BaseModel
 
 from tallystick import app
 from tallystick.commits import Commit, Draft, Operation, Verb
@@ -39,6 +42,7 @@ from tests.command_line import CommandLine, edge, node
 from tests.commits_by_hand import append, draft, entries
 
 WORD = "Qz7731Xyzzy"
+TAG = WORD.lower()
 SECRET = f'Zsófia "Zsó" {WORD}'
 """With letters and signs that JSON, paths and base64 spell otherwise."""
 
@@ -98,10 +102,16 @@ async def _memory(call: Call) -> None:
             joined: dict[str, Any] = {"from": "person", "rel": "knows", "to": "long", "attrs": attrs, **named}
             await call("memory.write", op="UPSERT_EDGE", edge=joined)
     await call("memory.write", op="DELETE_EDGE", edge_id="chosen")
+    several = (
+        {"op": "UPSERT_NODE", "node": {"id": "one", "type": "note", "attrs": {"text": SECRET}}},
+        {"op": "PATCH_NODE", "node": {"id": "kept", "attrs": {"more": SECRET}}},
+        {"op": "UPSERT_EDGE", "edge": {"from": "one", "rel": "knows", "to": "kept", "attrs": {"note": SECRET}}},
+    )
+    await call("memory.write", ops=list(several))
 
 
 async def _work(call: Call) -> None:
-    opened = await call("graph_open", project="shop", goal="sell things")
+    opened = await call("graph_open", project="shop", goal=f"sell things to {SECRET}")
     planned = await call(
         "graph_plan",
         nodes=[
@@ -110,14 +120,16 @@ async def _work(call: Call) -> None:
                 "parent_ref": opened["root"]["id"],
                 "summary": f"call {SECRET}",
                 "properties": {"who": SECRET},
+                "context_links": [f"notes/{WORD}.md"],
             },
             {"ref": "b", "parent_ref": opened["root"]["id"], "summary": "nothing", "depends_on": ["a"]},
         ],
     )
     node_id = planned["created"][0]["id"]
-    evidence = [{"type": "note", "ref": f"{SECRET} said yes"}]
+    evidence = [{"type": f"note of {WORD}", "ref": f"{SECRET} said yes"}]
     update = {"node_id": node_id, "resolved": True, "state": {"said": SECRET}, "add_evidence": evidence}
-    await call("graph_update", updates=[update | {"add_context_links": [f"letters/{WORD}.md"]}])
+    more = {"summary": f"called {SECRET}", "properties": {"whom": SECRET}}
+    await call("graph_update", updates=[update | more | {"add_context_links": [f"letters/{WORD}.md"]}])
 
 
 async def _ontology(call: Call) -> None:
@@ -140,6 +152,10 @@ async def _ontology(call: Call) -> None:
         )
         if format_ == "markdown":
             await call("update_node", node_id=made["node_id"], content="Dear nobody,", encoding="utf-8")
+    again = {"content": f"Dear {SECRET} again,", "properties": {"to": f"again {SECRET}"}}
+    await call("update_node", node_id=made["node_id"], encoding="utf-8", format="text", **again)
+    made = await call("create_connection", type="Answers", from_node_id=ends[1], to_node_id=ends[0])
+    await call("update_connection", connection_id=made["connection_id"], **again)
     await call("search_content", query=WORD)
 
 
@@ -153,17 +169,32 @@ async def _knowledge(call: Call) -> None:
     made = await call("manage_graph", operation="create", entityType="molecule", **about)
     molecule = made["data"]["molecule"]["id"]
     atom = {"paths": [f"src/{WORD}/**"], "moleculeId": molecule}
-    await call("manage_graph", operation="create", entityType="atom", **about, **atom)
+    made = await call("manage_graph", operation="create", entityType="atom", **about, **atom)
+    related = {"relatedAtoms": [{"atomId": made["data"]["atom"]["id"], "reason": SECRET}]}
+    await call("manage_graph", operation="create", entityType="atom", **about, **atom, **related)
+    related = {"relatedMolecules": [{"moleculeId": molecule, "reason": SECRET}]}
+    await call("manage_graph", operation="create", entityType="molecule", **about, **related)
     entry = {"parentType": "molecule", "parentId": molecule, "taskId": task, "summary": SECRET}
     await call("manage_changelog", operation="append", **entry)
 
 
 async def _tasks(call: Call) -> None:
     project = (await call("memory.search", type="work/project", limit=1, fields=["type"]))["entities"][0]["id"]
-    said = {"title": SECRET, "summary": SECRET, "description": SECRET, "priority": "HIGH", "complexity": 3}
-    made = await call("manage_container", operation="create", containerType="task", projectId=project, **said)
-    section = {"title": SECRET, "usageDescription": SECRET, "content": SECRET}
-    await call("manage_sections", operation="add", entityType="TASK", entityId=made["data"]["task"]["id"], **section)
+    said = {"summary": SECRET, "description": SECRET, "tags": [TAG]}
+    await call("manage_container", operation="create", containerType="project", name=SECRET, **said)
+    about = {**said, "title": SECRET, "priority": "HIGH", "complexity": 3, "projectId": project}
+    made = await call("manage_container", operation="create", containerType="task", **about)
+    task = made["data"]["task"]["id"]
+    section = {"title": SECRET, "usageDescription": SECRET, "content": SECRET, "tags": [TAG]}
+    of_task = {"entityType": "TASK", "entityId": task}
+    await call("manage_sections", operation="add", **of_task, **section)
+    await call("manage_sections", operation="bulkCreate", **of_task, sections=[section])
+    await call("block", id=task, containerType="task", version=1, blockedBy=["NO_OP"], blockedReason=SECRET)
+    template = {"name": SECRET, "description": SECRET, "createdBy": SECRET, "targetEntityType": "TASK", "tags": [TAG]}
+    made = await call("manage_template", operation="create", **template)
+    sample = {"title": SECRET, "usageDescription": SECRET, "contentSample": SECRET}
+    await call("manage_template", operation="addSection", id=made["data"]["template"]["id"], **sample)
+    await call("rename_tag", oldTag=TAG, newTag=f"{TAG}-too")
 
 
 async def _files(call: Call) -> None:
@@ -185,20 +216,100 @@ WRITERS: dict[str, Callable[[Call], Awaitable[None]]] = {
 }
 
 
-def _caller(offer: Offer) -> Call:
+NOT_FORGOTTEN: dict[str, tuple[str, ...]] = {
+    "it names an entity, and a redaction keeps names; `forget` says which": (
+        r".*\b(id|edge_id|node_id|connection_id|from_node_id|to_node_id|from|to|project|parent_ref|scope)",
+        r"graph_plan nodes\[\]\.ref",
+        r".*\b(source|target|new_parent|[a-zA-Z]+Id|(depends_on|relatedTo|blockedBy|[a-z]+Ids)\[\])",
+    ),
+    "it names a type or a relation": (
+        r"memory.write (ops\[\]\.)?(node\.type|edge\.rel)",
+        r"graph_connect edges\[\]\.type",
+        r"(create_ontology|add_\w+_type) .*",
+        r"(create|update)_(node|connection) (type|format|encoding)",
+    ),
+    "it is said of the commit, which stays as it is; `forget` says which": (
+        r"memory.write (ops\[\]\.)?(reason|actor|nonce|run_context\.\w+)",
+        r"graph_restructure operations\[\]\.reason",
+        r"terminate reason",
+    ),
+    "it must be there already, or is looked for": (
+        r"memory.write (ops\[\]\.)?(if_commit|original_commit_id|redacted_fields\[\])",
+        r"graph_next filter{}",
+        r"graph_update updates\[\]\.remove_context_links\[\]",
+        r"manage_container status",
+    ),
+    "plain files are not in the log; `forget` says which": (
+        r"create (file_text|path)",
+        r"(str_replace|insert|delete) path",
+        r"rename (old|new)_path",
+    ),
+}
+"""Fields of tools that write, for which there is a reason not to have the secret written through them."""
+
+
+def _takes_words(kind: Any, path: str = "") -> Iterator[str]:
+    """Every field of an argument model, or below one, into which words can be written."""
+    said = get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            yield from _takes_words(field.annotation, f"{path}.{field.alias or name}".lstrip("."))
+    elif get_origin(kind) in (Annotated, Union, UnionType):
+        for each in said[:1] if get_origin(kind) is Annotated else said:
+            yield from _takes_words(each, path)
+    elif get_origin(kind) in (list, tuple):
+        yield from _takes_words(said[0], f"{path}[]")
+    elif get_origin(kind) is dict:
+        yield f"{path}{{}}"
+    elif kind not in (int, float, bool, NoneType) and get_origin(kind) is not Literal:
+        yield path
+
+
+def _holding_word(value: Any, path: str) -> Iterator[str]:
+    """The fields of a call that have the word in them; as deep as argument models know."""
+    if isinstance(value, str) and WORD.lower() in value.lower():
+        yield path
+    for each in value if isinstance(value, list) else ():
+        yield from _holding_word(each, f"{path}[]")
+    for name, each in value.items() if isinstance(value, dict) else ():
+        if WORD in json.dumps(each):
+            yield from (path, f"{path}{{}}", *_holding_word(each, f"{path}.{name}"))
+
+
+def test_the_secret_is_written_through_every_field_that_takes_words(settings: Settings) -> None:
+    """A new field of a tool is written through in `WRITERS`, or `NOT_FORGOTTEN` says why it cannot be."""
+    written: set[str] = set()
+
+    async def story() -> None:
+        async with app.served(settings) as offer:
+            await _write_everywhere(offer, written)
+
+    asyncio.run(story())
+    tools = [tool for toolset in app.toolsets(settings) for tool in toolset.tools if not tool.reads_only]
+    fields = {f"{tool.name} {field}" for tool in tools for field in _takes_words(tool.input)}
+    reasons = [re.compile(each) for patterns in NOT_FORGOTTEN.values() for each in patterns]
+    excepted = {field for field in fields if any(each.fullmatch(field) for each in reasons)}
+    assert sorted(fields - excepted - written) == []
+    assert sorted(excepted & written) == []
+    assert [each.pattern for each in reasons if not any(map(each.fullmatch, fields))] == []
+
+
+def _caller(offer: Offer, written: set[str] | None = None) -> Call:
     known = {"knowledge": knowledge.make_toolset(), **{toolset.name: toolset for toolset in offer.tools.known}}
     assert known.keys() <= WRITERS.keys(), "a new vocabulary: write the secret through it too"
     tools = {tool.name: tool for toolset in known.values() for tool in toolset.tools}
 
     async def call(name: str, /, **arguments: Any) -> dict[str, Any]:
         prepared = prepare(tools[name], arguments)
+        if written is not None:
+            written.update(f"{name} {path}" for key, value in arguments.items() for path in _holding_word(value, key))
         return (await tools[name].call(offer.store, offer.principal_of(None), prepared)).data
 
     return call
 
 
-async def _write_everywhere(offer: Offer) -> None:
-    call = _caller(offer)
+async def _write_everywhere(offer: Offer, written: set[str] | None = None) -> None:
+    call = _caller(offer, written)
     for writer in WRITERS.values():
         await writer(call)
 

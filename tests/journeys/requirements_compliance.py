@@ -39,6 +39,8 @@ COMPLIANCE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _STORY + "test_a_person_is_forgotten_and_the_chain_still_proves_everything_else"),
     ("L51, everywhere", "what is forgotten is in no byte below the base, whichever vocabulary wrote it",
      _ERASURE + "test_what_is_forgotten_is_in_no_byte_below_the_base"),
+    ("L51, every field", "whichever field of a tool it was written through, or it is said why not",
+     _ERASURE + "test_the_secret_is_written_through_every_field_that_takes_words"),
     ("L51, idle tenants", "the copies of a tenant that nobody serves go before a redaction is answered",
      _ERASURE + "test_the_copies_of_a_tenant_that_nobody_serves_go_too"),
     ("L51, pending", "what another program keeps is said, listed, and finished by the next start",
