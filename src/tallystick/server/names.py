@@ -10,7 +10,16 @@ from __future__ import annotations
 from tallystick.server import ToolNames
 from tallystick.server.dispatch import OfferedTool
 
+FRAMEWORKS = {
+    "mcp": "the Python SDK's own name, which agent frameworks leave as it is: LangChain, openai-agents, pydantic-ai,"
+    " fastmcp, smolagents and llama-index pass names on to whatever provider is selected",
+}
+"""A client's whole name, lower-cased, and who is behind it. As part of a name it would be found in too many."""
+
 CLIENTS_WITHOUT_DOTS = {
+    "ai-sdk-mcp-client": "the AI SDK passes names on to the provider that is selected",
+    "langchain": "the adapters for JavaScript do the same",
+    "pydantic-ai": "the same, where it is told to name itself",
     "claude-ai": "Claude Desktop checks names against its provider's pattern and shows no tools",
     "claude desktop": "the same program under its plain name",
     "cursor": "passes names on to the provider that is selected",
@@ -34,5 +43,5 @@ def listed_name(entry: OfferedTool, tool_names: ToolNames, client: str | None) -
 
 
 def _refuses_dots(client: str | None) -> bool:
-    name = (client or "").lower()
-    return any(part in name for part in CLIENTS_WITHOUT_DOTS)
+    name = (client or "").strip().lower()
+    return name in FRAMEWORKS or any(part in name for part in CLIENTS_WITHOUT_DOTS)
