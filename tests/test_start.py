@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tallystick.app import toolsets
 from tallystick.config import Settings
 from tallystick.server.dispatch import choose
 from tallystick.server.listing import Listing
 from tests.server import sample
+from tests.tokens import IS_INSTALLED, count_tokens
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
 FIRST_WORDS: list[dict[str, Any]] = [
@@ -62,15 +67,30 @@ def test_the_first_answers_need_nothing_that_takes_long_to_load(tmp_path: Path) 
 
 # -- what an agent reads
 
-TOKENS_MAX = 3_800
-BYTES_PER_TOKEN = 4.17
-"""Of this list, by o200k_base: `bench/start.py` counts it."""
+TOOLS_TOKENS_MAX = 3_800
+INSTRUCTIONS_TOKENS_MAX = 350
+
+counted = pytest.mark.skipif(not IS_INSTALLED, reason="npm packages not installed: run make test")
 
 
+def listing(names: Sequence[str], base: Path) -> Listing:
+    return Listing(sample.offer(tools=choose(toolsets(Settings(base=base)), names=names)))
+
+
+@counted
 def test_the_tools_that_are_on_by_default_are_shown_in_few_tokens(tmp_path: Path) -> None:
-    settings = Settings(base=tmp_path)
-    offer = sample.offer(tools=choose(toolsets(settings), names=settings.toolsets))
-    tools = Listing(offer).tools(None)
+    tools = listing(Settings(base=tmp_path).toolsets, tmp_path).tools(None)
     shown = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in tools]
     assert len(tools) == 17
-    assert len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode()) / BYTES_PER_TOKEN < TOKENS_MAX
+    assert sum(count_tokens([json.dumps(tool, separators=(",", ":"), ensure_ascii=False) for tool in shown])) < (
+        TOOLS_TOKENS_MAX
+    )
+
+
+@counted
+def test_whatever_is_on_the_instructions_are_read_in_few_tokens(tmp_path: Path) -> None:
+    every = [toolset.name for toolset in toolsets(Settings(base=tmp_path))]
+    chosen = [on for size in range(1, len(every) + 1) for on in combinations(every, size)]
+    counts = count_tokens([listing(on, tmp_path).instructions for on in chosen])
+    too_long = {on: count for on, count in zip(chosen, counts, strict=True) if count >= INSTRUCTIONS_TOKENS_MAX}
+    assert too_long == {}

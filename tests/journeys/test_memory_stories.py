@@ -23,7 +23,7 @@ PLAN: dict[str, Any] = {
 async def test_a_plan_is_remembered_recalled_explained_and_survives_a_restart(transport: str, tmp_path: Path) -> None:
     async with connect(tmp_path, transport=transport, agent="planner_agent") as planner:
         tools = {tool.name for tool in (await planner.list_tools()).tools}
-        assert {"memory.write", "memory.read", "memory.search", "memory.lineage"} <= tools
+        assert {"memory_write", "memory_read", "memory_search", "memory_lineage"} <= tools
         written = await call(planner, "memory.write", op="UPSERT_NODE", node=PLAN, nonce="abc123")
         again = await call(planner, "memory.write", op="UPSERT_NODE", node=PLAN, nonce="abc123")
         assert again == written | {"duplicate": True}

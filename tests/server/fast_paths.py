@@ -48,9 +48,9 @@ def rpc(id: Any, method: str, params: Any = None) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
 
 
-def hello(version: str) -> bytes:
-    client = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
-    return rpc(0, "initialize", client)
+def hello(version: str, client: str = "raw") -> bytes:
+    said = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": client, "version": "1"}}
+    return rpc(0, "initialize", said)
 
 
 INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
@@ -66,8 +66,8 @@ class Application:
         async with self._app.run():
             yield
 
-    async def open_session(self, name: str, version: str, *more: Header) -> None:
-        _, headers, _ = await self._send(HttpRequest(hello(version), (*JSON_HEADERS, *more)))
+    async def open_session(self, name: str, version: str, *more: Header, client: str = "raw") -> None:
+        _, headers, _ = await self._send(HttpRequest(hello(version, client), (*JSON_HEADERS, *more)))
         self.sessions[name] = dict(headers)["mcp-session-id"]
         await self._send(HttpRequest(INITIALIZED, (*JSON_HEADERS, *more, ("mcp-session-id", f"session:{name}"))))
 

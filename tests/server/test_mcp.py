@@ -50,7 +50,7 @@ async def test_every_door_lists_calls_refuses_and_keeps_its_secrets(
 ) -> None:
     async with door(address) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {entry.dotted for entry in choose(TOOLSETS)}
+        assert set(tools) == {entry.underscored for entry in choose(TOOLSETS)}, "the SDK's own name is one without dots"
 
         answer = await client.call_tool("sample_echo", {"text": "hé"})
         assert (answer.structured_content, answer.is_error) == ({"said": "hé"}, False)
@@ -126,7 +126,13 @@ async def connected(client_name: str = "someone", *, mode: Any = "legacy", **set
 NAMES: list[tuple[str, str, str]] = [
     ("claude-code", "auto", "sample.echo"),
     ("mcp-inspector", "auto", "sample.echo"),
+    ("mcp-client", "auto", "sample.echo"),
     ("claude-ai", "auto", "sample_echo"),
+    ("mcp", "auto", "sample_echo"),
+    ("MCP", "auto", "sample_echo"),
+    ("ai-sdk-mcp-client", "auto", "sample_echo"),
+    ("langchain-mcp-adapter", "auto", "sample_echo"),
+    ("mcp", "dotted", "sample.echo"),
     ("cursor-vscode", "auto", "sample_echo"),
     ("Visual Studio Code", "auto", "sample_echo"),
     ("Visual Studio Code - Insiders", "auto", "sample_echo"),
@@ -222,7 +228,7 @@ async def test_a_tool_that_is_off_is_neither_listed_nor_called() -> None:
 async def test_instructions_name_the_toolsets_that_are_off() -> None:
     async with connected(tools=choose(TOOLSETS, names=["sample"])) as client:
         assert client.instructions is not None
-        assert "off, turned on by starting the server with --toolsets: plain (one tool" in client.instructions
+        assert "Off until the server is started with --toolsets NAMES or all: plain (one tool" in client.instructions
     async with connected(instructions="do as you like") as client:
         assert client.instructions == "do as you like"
 

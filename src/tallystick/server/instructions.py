@@ -1,23 +1,19 @@
-"""The server's instructions: what a client's agent reads first, in about ten lines."""
+"""The server's instructions: what a client's agent reads first, and with some clients all it reads before it asks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tallystick.server import ToolNames
 from tallystick.server.dispatch import Tools
-from tallystick.server.names import listed_name
 from tallystick.toolsets import Toolset
 
 
 def write_instructions(tools: Tools, tool_names: ToolNames = "auto") -> str:
     lines = [
-        "A memory that outlives the conversation: every write is a commit in an append-only, hash-chained log,"
-        " with its author and reason.",
-        "Toolsets that are on:",
-        *(
-            f"- {toolset.name}: {toolset.summary} ({_names(tools, toolset, tool_names)})"
-            for toolset in tools.toolsets_on
-        ),
-        "Look before you write: what you need may already be known.",
+        "A memory that outlives the conversation, shared by agents; every write is a commit with author, time and"
+        " reason.",
+        *(line for toolset in tools.toolsets_on for line in _guide(tools, toolset)),
         "Ids and names have 1 to 256 characters (types, relations and fields 128, links 1,000), none of them control"
         " characters; lists of them 100 at most (links and dependencies 1,000). Times are ISO 8601.",
         "Errors name the field or the rule; mend the call and try again. Long answers are paged.",
@@ -25,9 +21,19 @@ def write_instructions(tools: Tools, tool_names: ToolNames = "auto") -> str:
     off = tools.toolsets_off
     if off:
         described = "; ".join(f"{toolset.name} ({toolset.summary})" for toolset in off)
-        lines.append(f"Toolsets that are off, turned on by starting the server with --toolsets: {described}.")
-    return "\n".join(lines)
+        lines.append(f"Off until the server is started with --toolsets NAMES or all: {described}.")
+    return _named("\n".join(lines), tools, tool_names)
 
 
-def _names(tools: Tools, toolset: Toolset, tool_names: ToolNames) -> str:
-    return ", ".join(listed_name(entry, tool_names, None) for entry in tools if entry.toolset.name == toolset.name)
+def _guide(tools: Tools, toolset: Toolset) -> Iterator[str]:
+    on = {entry.dotted for entry in tools if entry.toolset.name == toolset.name}
+    lines = [line for name, line in toolset.guide.items() if name in on]
+    yield from (f"- {line}" for line in lines or [f"{toolset.name}: {toolset.summary}"])
+
+
+def _named(text: str, tools: Tools, tool_names: ToolNames) -> str:
+    """Without dots unless they are insisted on: most clients show the model their tools with underscores."""
+    if tool_names != "dotted":
+        for entry in tools:
+            text = text.replace(entry.dotted, entry.underscored)
+    return text

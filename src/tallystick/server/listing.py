@@ -12,6 +12,7 @@ from tallystick.server.names import listed_name
 from tallystick.server.schemas import output_schema, shown_schema
 
 TITLE = "Tallystick"
+SEARCH_HINT, ALWAYS_LOAD = "anthropic/searchHint", "anthropic/alwaysLoad"
 FRESH_MILLISECONDS = 300_000
 """How long a client may keep the list of tools."""
 
@@ -49,7 +50,19 @@ def _described(entry: OfferedTool) -> dict[str, Any]:
         "inputSchema": shown_schema(tool),
         "outputSchema": output_schema(entry),
         "annotations": _annotations(entry),
+        **_for_lookup(entry),
     }
+
+
+def _for_lookup(entry: OfferedTool) -> dict[str, Any]:
+    """For clients that defer tools: the words a tool is found by, and which one is never deferred."""
+    toolset, name = entry.toolset, entry.tool.name
+    meta: dict[str, Any] = {}
+    if name in toolset.keywords:
+        meta[SEARCH_HINT] = toolset.keywords[name]
+    if name == toolset.always_loaded:
+        meta[ALWAYS_LOAD] = True
+    return {"_meta": meta} if meta else {}
 
 
 def _annotations(entry: OfferedTool) -> dict[str, bool]:

@@ -49,7 +49,13 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     summary: str
-    """One line for the server's instructions."""
+    """One line for the server's instructions, where the guide says nothing."""
+    guide: Mapping[str, str] = {}
+    """When to use which tool, by its name: lines of the server's instructions, each shown while its tool is on."""
+    keywords: Mapping[str, str] = {}
+    """What people say who need a tool, by its name: for clients that look tools up instead of showing all."""
+    always_loaded: str = ""
+    """The tool that such clients should show from the start."""
     tools: tuple[Tool, ...]
     faults: Literal["protocol", "result"] = "result"
     """Where bad arguments are answered: as the protocol that was agreed on says, in its words, or as every other

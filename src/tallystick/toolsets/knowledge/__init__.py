@@ -51,6 +51,12 @@ def make_toolset(tool_context: ToolContext | None = None) -> Toolset:
     return Toolset(
         name="knowledge",
         summary="what to know before touching files: knowledge tied to glob patterns, with its history",
+        guide={"query_graph": "Before you touch files: query_graph context with their paths."},
+        keywords={
+            "query_graph": "before editing files what to know about this code path conventions pitfalls",
+            "manage_graph": "document how code works convention pitfall knowledge atom molecule files",
+            "manage_changelog": "changelog what changed in this code and why",
+        },
         faults="result",
         error_shape=error_shape,
         tools=tuple(make_tool(begin, *row, OUTPUT) for row in _TABLE),
@@ -59,8 +65,8 @@ def make_toolset(tool_context: ToolContext | None = None) -> Toolset:
 
 _TABLE: tuple[tuple[Any, type[Any], str, str, str], ...] = (
     (query_graph, QueryArguments, "ri", "Know these files",
-     "What to know before touching files: context gives the knowledge of their paths (atoms, by glob patterns, in"
-     " molecules); get and search find one."),
+     "What to know before touching files: context gives the knowledge tied to their paths (atoms, by glob patterns,"
+     " in molecules); get and search find one atom."),
     (manage_graph, ManageArguments, "d", "Keep knowledge",
      "Create, update or delete knowledge: an atom says how the files of its patterns work; a molecule groups atoms."),
     (manage_changelog, ChangelogArguments, "", "History of knowledge",

@@ -89,14 +89,27 @@ TOOLSET = Toolset(
     name="memory",
     summary="a versioned graph of entities: write nodes and edges, read and search them now or as of any"
     " past moment, and prove who changed what",
+    guide={
+        "memory.search": "Look before you answer, decide or begin: memory.search with `query` in plain words recalls"
+        " facts, notes, decisions, work and knowledge alike; `facets: true` shows the types and attributes in use.",
+        "memory.write": "Write when you learn or decide what should outlive this conversation: memory.write, a fact a"
+        " node, with a `reason`. PATCH what is already there rather than saying it twice.",
+    },
+    keywords={
+        "memory.write": "remember save note store fact decision preference update forget delete memory",
+        "memory.read": "recall open get fact note by id memory",
+        "memory.search": "recall remember find search look up what do we know memory notes decisions facts todos",
+        "memory.lineage": "history who changed why when audit provenance versions memory",
+    },
+    always_loaded="memory.search",
     faults="protocol",
     error_shape=error_shape,
     tools=(
         Tool(
             name="memory.write",
             title="Write to memory",
-            description="Write or delete a ledger entity (node) or edge. UPSERT replaces it whole; PATCH merges attrs"
-            " (null removes); DELETE keeps history; REDACT erases values.",
+            description="Remember a fact, note or decision: write or delete a ledger entity (node) or edge. UPSERT"
+            " replaces it whole; PATCH merges attrs (null removes); DELETE keeps history; REDACT erases values.",
             input=WriteArguments,
             output=_answer(
                 "commit_id lamport timestamp content_hash prev duplicate",
@@ -122,7 +135,8 @@ TOOLSET = Toolset(
         Tool(
             name="memory.search",
             title="Search entities",
-            description="Find ledger entities by type, attributes or time, or by walking edges from one (traversal).",
+            description="Recall anything, from every toolset: by words (query), type, attributes or time, or by"
+            " walking edges from an entity (traversal).",
             input=SearchArguments,
             output=_answer(
                 "position",
