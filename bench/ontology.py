@@ -144,9 +144,10 @@ async def _serving(home: Path) -> AsyncIterator[_Desk]:
         await partition.open()
         return partition
 
-    follower = Follower(Place(home, LogReader(open_log))).worker("views")
-    texts = TextProjection(home)
-    reader = ProjectionWorker(LogReader(open_log), texts, lock=home / "_system" / "text.lock")
+    log = LogReader(open_log)
+    follower = Follower(Place(home, log)).worker("views")
+    texts = TextProjection(home, log.line)
+    reader = ProjectionWorker(log, texts, lock=home / "_system" / "text.lock")
     index = TextIndex(texts, reader.catch_up)
     contents = Contents(home)
 

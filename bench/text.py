@@ -113,17 +113,17 @@ class Workspace:
 
     def __init__(self, home: Path) -> None:
         self.log = FilesLog(home / "_system")
-        self._projection = TextProjection(home)
-        lock = home / "_system" / "text.lock"
-        self.follower = ProjectionWorker(LogReader(lambda: FilesLog(home / "_system")), self._projection, lock=lock)
+        log = LogReader(lambda: FilesLog(home / "_system"))
+        self._projection = TextProjection(home, log.line)
+        self.follower = ProjectionWorker(log, self._projection, lock=home / "_system" / "text.lock")
         self._index = TextIndex(self._projection, self.follower.catch_up)
         self._runner = asyncio.Runner()
 
     def search(self, query: str, limit: int | None = None, mode: Mode = "substring") -> float:
-        return timed(lambda: self._runner.run(self._index.search(query, limit=limit, mode=mode)))
+        return timed(lambda: self._runner.run(self._index.contents(query, limit=limit, mode=mode)))
 
     def found(self, query: str, expected: Sequence[str]) -> None:
-        found = self._runner.run(self._index.search(query))
+        found = self._runner.run(self._index.contents(query))
         assert [hit.node_id for hit in found.hits] == expected
 
     def write_many(self, texts: int) -> None:

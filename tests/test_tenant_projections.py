@@ -13,7 +13,7 @@ import pytest
 from tallystick import app
 from tallystick.config import Settings, load
 from tallystick.log.files import FilesLog
-from tallystick.projections.text import TextMatches
+from tallystick.projections.text import ContentMatches
 from tallystick.tenant_projections import AllProjections
 from tests.commits_by_hand import append, draft
 from tests.projections.workspace import DEFINITIONS, memory, text
@@ -39,7 +39,7 @@ def threads() -> list[str]:
     return [each.name for each in threading.enumerate() if each.name.startswith(("follow-", "text"))]
 
 
-async def nodes(searching: Awaitable[TextMatches]) -> list[str]:
+async def nodes(searching: Awaitable[ContentMatches]) -> list[str]:
     return [hit.node_id for hit in (await searching).hits]
 
 
@@ -47,7 +47,7 @@ def test_a_home_that_was_left_ends_its_threads_and_answers_again_when_asked(sett
     async def story() -> None:
         projections = AllProjections(settings, open_log=app.open_log)
         for _ in range(2):
-            assert await nodes(projections.text(TENANT).search("xylophone")) == ["n"]
+            assert await nodes(projections.text(TENANT).contents("xylophone")) == ["n"]
             await projections.published(TENANT, log.head().lamport)
             assert threads() != []
             await projections.leave(TENANT)
@@ -67,19 +67,19 @@ def test_a_home_is_not_closed_while_a_search_is_under_way(
     async def story() -> None:
         projections = AllProjections(settings, open_log=app.open_log)
         index = projections.text(TENANT)
-        looked = index._search
+        looked = index._answer
 
         def waits(*asked: Any) -> Any:
             begun.set()
             go_on.wait()
             return looked(*asked)
 
-        monkeypatch.setattr(index, "_search", waits)
-        searching = asyncio.create_task(index.search("xylophone"))
+        monkeypatch.setattr(index, "_answer", waits)
+        searching = asyncio.create_task(index.contents("xylophone"))
         await asyncio.to_thread(begun.wait)
         await projections.leave(TENANT)
         assert projections.text(TENANT) is not index
-        again = asyncio.create_task(index.search("a xylo"))
+        again = asyncio.create_task(index.contents("a xylo"))
         await asyncio.sleep(0)
         go_on.set()
         assert [await nodes(found) for found in (searching, again)] == [["n"], ["n"]]

@@ -263,13 +263,14 @@ def _followed(home: Path) -> tuple[TextProjection, list[ProjectionWorker]]:
     def open_log() -> FilesLog:
         return FilesLog(home / "_system")
 
-    text = TextProjection(home)
+    log = LogReader(open_log)
+    text = TextProjection(home, log.line)
     return text, [
         Follower(Place(home, LogReader(open_log))).worker("views"),
         ProjectionWorker(
             LogReader(open_log), SqlProjection(home / "graph.db", home=home), lock=home / "_system" / "sql.lock"
         ),
-        ProjectionWorker(LogReader(open_log), text, lock=home / "_system" / "text.lock"),
+        ProjectionWorker(log, text, lock=home / "_system" / "text.lock"),
     ]
 
 
@@ -287,8 +288,8 @@ def _searched(text: TextProjection) -> list[Any]:
     index = TextIndex(text, lambda: True)
 
     async def search() -> list[Any]:
-        plain = [await index.search(word) for word in ("word", "page", "life")]
-        ranked = await index.search("word", mode="ranked", limit=100_000)
+        plain = [await index.contents(word) for word in ("word", "page", "life")]
+        ranked = await index.contents("word", mode="ranked", limit=100_000)
         return [[hit.node_id for hit in found.hits] for found in plain] + [sorted(hit.node_id for hit in ranked.hits)]
 
     try:

@@ -22,7 +22,7 @@ from tallystick.projections.content import Contents, Kind
 from tallystick.projections.file_edits import FileEdits
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.registry import Place
+from tallystick.projections.registry import COPIES, Place
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.views import Views
@@ -243,7 +243,7 @@ class TenantProjections:
 
     def serve(self) -> None:
         """Follow all the time, from now on."""
-        for worker in {self.follower.worker("views"), self.follower.worker("sql"), *self.follower.with_copies()}:
+        for worker in map(self.follower.worker, COPIES):
             worker.start()
         if self._adopt is not None:
             self._looking = asyncio.create_task(self._edits.run())

@@ -180,13 +180,17 @@ HARMS: dict[str, tuple[Callable[[Path], object], Name, str, str, str]] = {
         lambda home: [path.rename(f"{path}.away") for path in (home / "_system" / "text").glob("*.folded")], "text",
         "_system/text/ordered-", "", "is missing",
     ),
-    "a letter in a ranked text": (
-        _changed("_system/text/text.db", b"Wanderlust roof", b"Wanderlost roof"), "text",
-        "_system/text/text.db, table ranked", "", "its words are not those of its texts",
+    "a letter in a word": (
+        _told("_system/text/text.db", "UPDATE terms SET word = 'wanderlost' WHERE word = 'wanderlust'"), "text",
+        "_system/text/text.db, table entities", "roof 0", "differs in words",
+    ),
+    "the places of a word": (
+        _told("_system/text/text.db", "DELETE FROM postings WHERE term = 1"), "text",
+        "_system/text/text.db, table postings", "", "its words are not those of its entities",
     ),
     "a text under another name": (
-        _told("_system/text/text.db", "UPDATE texts SET node = 'root' WHERE node = 'roof'"), "text",
-        "_system/text/text.db, table texts", "roof", "is missing",
+        _told("_system/text/text.db", "UPDATE entities SET id = 'root' WHERE id = 'roof'"), "text",
+        "_system/text/text.db, table entities", "roof 0", "is missing",
     ),
     "where the texts end": (
         _told("_system/text/text.db", "UPDATE place SET ordered_end = 30"), "text", "_system/text/text.db, table place",
@@ -392,7 +396,7 @@ def test_what_followed_the_log_step_by_step_is_what_a_replay_gives(story: list[t
         workspace = Workspace(home)
         others = [
             ProjectionWorker(LogReader(lambda: FilesLog(home / "_system")), projection)
-            for projection in (SqlProjection(home / "graph.db"), TextProjection(home))
+            for projection in (SqlProjection(home / "graph.db"), TextProjection(home, workspace.log.line))
         ]
         definitions, alive = list(DEFINITIONS), set()
         for word, *about in [*story, ("follow",)]:

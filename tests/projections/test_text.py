@@ -21,7 +21,7 @@ from tallystick.log import Entry, Head, head_after
 from tallystick.log.files import FilesLog
 from tallystick.projections.content import Contents
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.text import Mode, TextIndex, TextMatches, projection, ranking
+from tallystick.projections.text import ContentMatches, Mode, TextIndex, projection, ranking
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.text.substring_index import SubstringWriter
 from tallystick.projections.worker import ProjectionWorker
@@ -40,9 +40,9 @@ class TextSetup:
         self.open()
 
     def open(self) -> None:
-        self.projection = TextProjection(self.home)
-        lock = self.home / "_system" / "text.lock"
-        self.follower = ProjectionWorker(LogReader(lambda: FilesLog(self.home / "_system")), self.projection, lock=lock)
+        log = LogReader(lambda: FilesLog(self.home / "_system"))
+        self.projection = TextProjection(self.home, log.line)
+        self.follower = ProjectionWorker(log, self.projection, lock=self.home / "_system" / "text.lock")
         self.index = TextIndex(self.projection, self.follower.catch_up)
 
     def write(self, *operations: Operation) -> None:
@@ -59,8 +59,8 @@ class TextSetup:
 
     def search(
         self, query: str, *, node_type: str | None = None, limit: int | None = None, mode: Mode = "substring"
-    ) -> TextMatches:
-        return asyncio.run(self.index.search(query, node_type=node_type, limit=limit, mode=mode))
+    ) -> ContentMatches:
+        return asyncio.run(self.index.contents(query, node_type=node_type, limit=limit, mode=mode))
 
     def kept_bytes(self) -> bytes:
         """Everything the index has on disk. Closed first, so that nothing hides in a write-ahead log."""
@@ -135,7 +135,7 @@ def test_only_texts_are_searched_not_ids_types_or_attributes(setup: TextSetup) -
 def test_binary_content_is_not_searched(setup: TextSetup) -> None:
     binary = {"format": "png", "encoding": "base64", "text": b64encode(b"hello").decode()}
     setup.write(memory("binary", "Note", binary), memory("none", "Note"))
-    assert setup.search(b64encode(b"hello").decode()) == TextMatches([], [])
+    assert setup.search(b64encode(b"hello").decode()) == ContentMatches([], [])
 
 
 def test_nodes_come_in_the_order_in_which_they_were_made_however_they_changed(setup: TextSetup) -> None:
@@ -246,7 +246,7 @@ def test_the_rarer_word_weighs_more(setup: TextSetup) -> None:
 def test_a_word_that_very_many_have_does_not_hide_the_rare_one(
     setup: TextSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranking, "SCORED_MAX", 3)
+    monkeypatch.setattr(ranking, "CANDIDATES_MAX", 3)
     setup.write(memory("rare", "Note", text("a rare and common thing")))
     setup.write(*(memory(f"n{number}", "Note", text("common")) for number in range(9)))
     assert setup.ranked("common rare thing")[0] == "rare"
@@ -312,7 +312,7 @@ def test_scrubbing_waits_for_a_reader_and_is_done_when_it_has_left(setup: TextSe
     setup.found("x")
     with setup.database() as reader:
         reader.execute("BEGIN")
-        reader.execute("SELECT * FROM texts").fetchall()
+        reader.execute("SELECT * FROM entities").fetchall()
         setup.redact("it")
         assert setup.found("xylo") == []
         assert setup.projection.settle() is not None
@@ -380,11 +380,11 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "database garbled": lambda folder: _garble(folder / "text.db"),
     "database empty": lambda folder: (folder / "text.db").write_bytes(b""),
     "database gone": lambda folder: (folder / "text.db").unlink(),
-    "table gone": lambda folder: _execute(folder, "DROP TABLE texts"),
+    "table gone": lambda folder: _execute(folder, "DROP TABLE entities"),
     "position gone": lambda folder: _execute(folder, "DELETE FROM place"),
     "position garbled": lambda folder: _execute(folder, "UPDATE place SET head = '{'"),
     "other version": lambda folder: _execute(folder, "UPDATE place SET version = 0"),
-    "ranked gone": lambda folder: _execute(folder, "DROP TABLE ranked"),
+    "words gone": lambda folder: _execute(folder, "DROP TABLE postings"),
     "files gone": lambda folder: _remove(folder, "*.folded"),
     "everything gone": lambda folder: _remove(folder, "*"),
 }
@@ -497,8 +497,8 @@ def test_an_index_that_followed_finds_what_a_replayed_one_and_a_plain_reader_fin
     story: list[Step], chunk: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        live, replayed = TextProjection(Path(folder, "live")), TextProjection(Path(folder, "replayed"))
         logged = LoggedState()
+        live, replayed = (TextProjection(Path(folder, name), logged.lines.__getitem__) for name in ("live", "replayed"))
         for number, step in enumerate(story):
             step(logged)
             if number % chunk == 0:
@@ -509,8 +509,8 @@ def test_an_index_that_followed_finds_what_a_replayed_one_and_a_plain_reader_fin
             expected = _plainly(logged, query)
             for followed in (live, replayed):
                 index = TextIndex(followed, lambda: None)
-                assert [hit.node_id for hit in asyncio.run(index.search(query)).hits] == expected
-                ranked = asyncio.run(index.search(query, mode="ranked")).hits
+                assert [hit.node_id for hit in asyncio.run(index.contents(query)).hits] == expected
+                ranked = asyncio.run(index.contents(query, mode="ranked")).hits
                 assert {hit.node_id for hit in ranked} <= set(_plainly(logged, ""))
                 index.close()
         live.close()

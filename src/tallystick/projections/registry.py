@@ -92,7 +92,7 @@ PROJECTIONS: dict[str, Registered] = {
         ),
         Registered(
             "text",
-            lambda place: text.TextProjection(place.home),
+            lambda place: text.TextProjection(place.home, place.log.line),
             Copies(lambda home, database: text.database_path(home), text.POSITION, text.ERASING),
         ),
         Registered("lineage", _lineage, None, closing_seconds=3.0),

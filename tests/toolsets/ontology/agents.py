@@ -47,8 +47,9 @@ class OntologyAgent(Agent):
         super().__init__(runner, policy)
         self.home = home
         self.contents = Contents(home)
-        texts = TextProjection(home)
-        self.follower = ProjectionWorker(LogReader(lambda: self.log), texts)
+        log = LogReader(lambda: self.log)
+        texts = TextProjection(home, log.line)
+        self.follower = ProjectionWorker(log, texts)
         self.text = TextIndex(texts, self.follower.catch_up)
         self.use(make_toolset(lambda tenant: self.contents, lambda tenant: self.text))
 

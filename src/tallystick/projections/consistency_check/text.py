@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
+
+import msgspec
+from pyroaring import BitMap
 
 from tallystick.projections.consistency_check.replay import (
     Finding,
@@ -12,6 +16,7 @@ from tallystick.projections.consistency_check.replay import (
     copy_database,
     damage,
     differing,
+    guarded,
     held,
     lock_of,
     opened,
@@ -22,17 +27,17 @@ from tallystick.projections.consistency_check.replay import (
 from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged
 from tallystick.projections.registry import COPIES
-from tallystick.projections.row_diff import doubted, shown
+from tallystick.projections.row_diff import shown
+from tallystick.projections.text.postings import all_terms, decode_levels, decode_slots
 from tallystick.projections.text.projection import DATABASE, TextProjection
 from tallystick.projections.text.substring_index import LATE, ORDERED, TRAILER_BYTES, path_of, trailer
 
 _CHUNK_BYTES = 1 << 20
-_TEXTS = """SELECT texts.number AS number, node, name AS type, digest, bytes, crc, unread FROM {0}.texts
-LEFT JOIN {0}.types ON types.number = texts.type
-WHERE texts.number NOT IN (SELECT number FROM expected.texts WHERE unread IS NOT NULL)"""
+_READABLE = "NOT EXISTS (SELECT 1 FROM expected.entities AS e WHERE e.id = o.id AND e.is_edge = o.is_edge AND unread)"
 """Without those whose content cannot be read now: whoever proves the blobs names it."""
-_RANKED = """SELECT id AS number, c0 AS text FROM {0}.ranked_content
-WHERE id NOT IN (SELECT number FROM expected.texts WHERE unread IS NOT NULL)"""
+_ENTITIES = f"""SELECT id, is_edge, name AS type, log_offset, digest, bytes, crc, unread FROM {{0}}.entities AS o
+LEFT JOIN {{0}}.types ON number = type WHERE {_READABLE}"""
+_WORDS = f"""SELECT id, is_edge, words_in('{{0}}', words) AS words FROM {{0}}.entities AS o WHERE {_READABLE}"""
 
 
 def findings(one: Subject) -> Iterator[Finding]:
@@ -51,26 +56,48 @@ def findings(one: Subject) -> Iterator[Finding]:
     yield from unsound
     with opened(one) as db:
         yield from structure("text", one, db)
-        yield from _words(one, db)
+        yield from guarded("text", one, _postings(one, db))
     yield from replayed("text", one, COPIES["text"].position, lambda: _text_of(one))
     if one.position and not one.not_compared:
         with opened(one, one.elsewhere / "_system" / "text" / DATABASE) as db:
-            yield from differing("text", one, "texts", db, _TEXTS.format, ["node"])
-            yield from differing("text", one, "ranked", db, _RANKED.format, ["number"])
+            yield from differing("text", one, "entities", db, _ENTITIES.format, ["id", "is_edge"])
+            yield from guarded("text", one, _differing_words(one, db))
     yield from standing("text", one, lambda: _text_of(one))
 
 
 def _text_of(one: Subject) -> TextProjection:
-    return TextProjection(one.elsewhere, contents=Contents(one.home))
+    return TextProjection(one.elsewhere, one.log.line, contents=Contents(one.home))
 
 
-def _words(one: Subject, db: Connection) -> Iterator[Finding]:
+def _differing_words(one: Subject, db: Connection) -> Iterator[Finding]:
+    terms = {schema: dict(all_terms(db, schema)) for schema in ("main", "expected")}
+
+    def words_in(schema: str, data: bytes) -> str:
+        named = terms[schema]
+        levels = [sorted(named.get(term, b"?") for term in level) for level in decode_levels(data)]
+        return "\n".join(b" ".join(words).decode("utf-8", "replace") for words in levels)
+
+    db.create_function("words_in", 2, words_in, deterministic=True)
+    yield from differing("text", one, "entities", db, _WORDS.format, ["id", "is_edge"])
+
+
+def _postings(one: Subject, db: Connection) -> Iterator[Finding]:
+    """Whether they say the words that stand with the entities."""
+    expected: dict[tuple[int, int], BitMap] = defaultdict(BitMap)
+    (merged,) = db.execute("SELECT merged FROM place").fetchone() or (0,)
     try:
-        with doubted():
-            db.execute("INSERT INTO ranked (ranked) VALUES ('integrity-check')")
-    except Damaged as error:
-        where = f"{one.where}, table ranked"
-        yield Finding("text", where, "", f"its words are not those of its texts: {error.message}")
+        for slot, words in db.execute("SELECT slot, words FROM entities WHERE slot < ?", (merged,)):
+            for level, terms in enumerate(decode_levels(words)):
+                for term in terms:
+                    expected[term, level].add(slot)
+        found: dict[tuple[int, int], BitMap] = defaultdict(BitMap)
+        for term, level, slots in db.execute("SELECT term, level, slots FROM postings"):
+            found[term, level] |= decode_slots(slots)
+        counted = dict(db.execute("SELECT id, slots FROM terms WHERE slots > 0"))
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+        raise Damaged(f"its words cannot be read: {error}") from error
+    if found != expected or counted != {term: len(slots) for (term, level), slots in expected.items() if level == 0}:
+        yield Finding("text", f"{one.where}, table postings", "", "its words are not those of its entities")
 
 
 def _folded(one: Subject, db: Connection) -> Iterator[Finding]:
@@ -78,15 +105,15 @@ def _folded(one: Subject, db: Connection) -> Iterator[Finding]:
     for file in (ORDERED, LATE):
         path = path_of(one.path.parent, generation, file)
         where = str(path.relative_to(one.home))
-        rows = db.execute("SELECT number, node, type, start, bytes, crc FROM texts WHERE file = ?", (file,)).fetchall()
+        rows = db.execute("SELECT slot, id, type, start, bytes, crc FROM entities WHERE file = ?", (file,)).fetchall()
         if not rows:
             continue
         try:
             with path.open("rb") as texts:
-                for number, node, kind, start, size, crc in rows:
-                    if start + size + TRAILER_BYTES > ends[file] or (file == ORDERED and number > newest):
+                for slot, node, kind, start, size, crc in rows:
+                    if start + size + TRAILER_BYTES > ends[file] or (file == ORDERED and slot > newest):
                         yield Finding("text", f"{one.where}, table place", shown(node), "lies behind the last text")
-                    elif not _is_whole(texts.fileno(), start, size, crc, trailer(number, kind)):
+                    elif not _is_whole(texts.fileno(), start, size, crc, trailer(slot, kind)):
                         yield Finding("text", where, shown(node), "its text is not what was written")
         except FileNotFoundError:
             yield Finding("text", where, "", "is missing")

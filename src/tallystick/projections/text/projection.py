@@ -1,8 +1,8 @@
-"""The text index on disk: which node has which text, and where it stands.
+"""The text index on disk: which entity has which words, and where the contents of nodes stand.
 
-`_system/text/`: a small database and the folded files beside it. The database decides: a text
-in the files that no row points to is debris. Files are written before the transaction that
-points to them, and wiped after the one that lets go of them, from a note it left.
+`_system/text/`: a database with the words of every node and edge, and beside it the folded files with the contents
+of nodes. The database decides: a text in the files that no row points to is debris. Files are written before the
+transaction that points to them, and wiped after the one that lets go of them, from a note it left.
 The files are not synced. A power cut can take pages from them that the database counts on,
 so the checksums are compared once after each boot.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from hashlib import blake2b
@@ -20,12 +20,17 @@ from typing import Any
 
 import msgspec
 
-from tallystick.commits import Verb
-from tallystick.commits.payloads import NodePayload, read_extent, read_node, read_target
+from tallystick.commits import DELETIONS, EDGE_VERBS, REDACTIONS, Commit, Verb, chain
+from tallystick.commits.mask import REDACTED, redact
+from tallystick.commits.payloads import read_edge, read_extent, read_node, read_target
 from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
 from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged, Database, check_follows
+from tallystick.projections.text import postings, slots
+from tallystick.projections.text.entity_words import Entity, words_of_entity
+from tallystick.projections.text.postings import Changes, TermIds, decode_levels, encode_levels, levels_of
+from tallystick.projections.text.slots import SlotWriter
 from tallystick.projections.text.substring_index import (
     LATE,
     ORDERED,
@@ -42,26 +47,32 @@ ERASING = "SELECT 1 FROM place WHERE scrub"
 RANKED_CHARACTERS_MAX = 1 << 20
 """Of a longer text only the beginning is ranked; all of it is found by substring."""
 
-_VERSION = 2
+MERGED_AT = 1_024
+"""So many entities whose words are not in the postings yet."""
+
+_VERSION = 3
 _SPARE_BYTES = 8 << 20
 """Wiped or late texts of at least so much before moving to new files is worth it."""
-_STALE_MAX = 10_000
 _SCRUB_AGAIN_SECONDS = 5.0
 _READ_AGAIN_SECONDS = 10.0
 _REDACTED, _DELETED = 1, 2
 """Why copies of texts have to go: the first is waited for."""
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE place (
   one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER, head TEXT, boot TEXT, generation INTEGER,
-  ordered_end INTEGER, late_end INTEGER, newest INTEGER, wiped INTEGER, rewrites INTEGER, stale INTEGER, scrub INTEGER);
+  ordered_end INTEGER, late_end INTEGER, newest INTEGER, wiped INTEGER, rewrites INTEGER, scrub INTEGER,
+  next_slot INTEGER, merged INTEGER, entities INTEGER, length INTEGER, change INTEGER, epoch INTEGER);
 CREATE TABLE types (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE texts (
-  number INTEGER PRIMARY KEY, node TEXT NOT NULL UNIQUE, type INTEGER NOT NULL, digest BLOB,
-  file INTEGER, start INTEGER, bytes INTEGER, crc INTEGER, unread TEXT);
-CREATE INDEX texts_unread ON texts (number) WHERE unread IS NOT NULL;
+CREATE TABLE entities (
+  slot INTEGER PRIMARY KEY, id TEXT NOT NULL, is_edge INTEGER NOT NULL, type INTEGER NOT NULL, log_offset INTEGER,
+  words BLOB, digest BLOB, file INTEGER, start INTEGER, bytes INTEGER, crc INTEGER, unread INTEGER);
+CREATE UNIQUE INDEX entities_id ON entities (id, is_edge);
+CREATE INDEX entities_unread ON entities (slot) WHERE unread IS NOT NULL;
 CREATE TABLE wipes (file INTEGER, start INTEGER, bytes INTEGER);
-CREATE VIRTUAL TABLE ranked USING fts5 (text, tokenize = 'porter unicode61');
+{postings.SCHEMA.strip()}
+{slots.SCHEMA.strip()}
 """
+_TABLES = ("place", "types", "entities", "wipes", "terms", "postings", "blocks", "chains")
 
 logger = logging.getLogger(__name__)
 
@@ -76,17 +87,25 @@ class At(msgspec.Struct, array_like=True):
     head: str
     boot: str
     generation: int
-    ordered_end: int
-    late_end: int
-    newest: int
-    """The largest number in the ordered file."""
-    wiped: int
-    rewrites: int
+    ordered_end: int = 0
+    late_end: int = 0
+    newest: int = 0
+    """The largest slot in the ordered file."""
+    wiped: int = 0
+    rewrites: int = 0
     """Counts transactions that let go of texts: a reader that sees it change looks again."""
-    stale: int
-    """Texts deleted from the ranked index since its last optimize: their words are still in its pages."""
-    scrub: int
+    scrub: int = 0
     """Why copies of texts have to go, or 0."""
+    next_slot: int = 1
+    merged: int = 1
+    """The words of slots from here on are not in the postings yet."""
+    entities: int = 0
+    length: int = 0
+    """Words of all entities together."""
+    change: int = 0
+    """Counts transactions."""
+    epoch: int = 0
+    """Counts how often words were taken out, from a number that no other index began with."""
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -94,8 +113,9 @@ class At(msgspec.Struct, array_like=True):
 
 
 class _Row(msgspec.Struct, array_like=True, frozen=True):
-    number: int
+    slot: int
     type: int
+    words: bytes
     digest: bytes | None
     file: int | None
     start: int | None
@@ -109,22 +129,45 @@ class _Row(msgspec.Struct, array_like=True, frozen=True):
         return Place(self.file, self.start, self.bytes, self.crc)
 
 
-class _Node(msgspec.Struct, frozen=True):
-    """A node as the commits at hand leave it; `number` is the commit that made it."""
+Key = tuple[str, bool]
+"""Its id, and whether it is an edge."""
 
-    number: int
-    type: str
-    content: dict[str, Any] | None
+
+class _Change:
+    """A transaction over rows and files."""
+
+    def __init__(self, db: Connection, at: At, substrings: SubstringWriter) -> None:
+        at.change += 1
+        self.db, self.at, self.substrings = db, at, substrings
+        self.slots = SlotWriter(db, at.change)
+        self.postings = Changes()
+
+    def finish(self, *, purge: bool) -> None:
+        at = self.at
+        if purge or at.next_slot - at.merged >= MERGED_AT:
+            for slot, words in self.db.execute("SELECT slot, words FROM entities WHERE slot >= ?", (at.merged,)):
+                self.postings.add(slot, decode_levels(words))
+            at.merged = at.next_slot
+        self.postings.write(self.db)
+        if purge:
+            postings.drop_unused(self.db)
+            at.epoch += 1
+        self.slots.write()
+        at.ordered_end, at.late_end = self.substrings.ends
+        _write_place(self.db, at)
 
 
 class TextProjection:
     name = "text"
 
-    def __init__(self, home: Path, *, contents: Contents | None = None) -> None:
-        """`contents`: where the blobs are, if not in the home."""
+    def __init__(self, home: Path, line: Callable[[int], bytes], *, contents: Contents | None = None) -> None:
+        """`line` reads the log: of what was redacted in part, the rest. `contents`: where the blobs are, if not in
+        the home."""
         self.directory = home / "_system" / "text"
+        self._line = line
         self._contents = contents or Contents(home)
         self._database = Database(self.directory / DATABASE, _prepare, keeps_rejected=False)
+        self._term_ids = TermIds()
         self._checked = False
         self._read_again = 0.0
 
@@ -134,13 +177,13 @@ class TextProjection:
         return self._database.position(self._checked_head)
 
     def apply(self, entries: Sequence[Entry], head: Head) -> None:
-        with self._changing() as (db, at, substrings):
-            check_follows(at.head, entries, head)
-            nodes, due = _outcome(db, entries, head.count - len(entries))
-            for node_id, node in sorted(nodes.items(), key=lambda item: item[1].number if item[1] else 0):
-                self._put(db, at, substrings, node_id, node)
-            at.head = msgspec.json.encode(head).decode()
-            at.scrub = min(at.scrub or due, due or at.scrub)
+        with self._changing() as change:
+            check_follows(change.at.head, entries, head)
+            for key, (is_new, entity) in self._outcome(change.db, entries).items():
+                self._put(change, key, is_new, entity)
+            due = min((_DUE[each.commit.operation] for each in entries if each.commit.operation in _DUE), default=0)
+            change.at.head = msgspec.json.encode(head).decode()
+            change.at.scrub = min(change.at.scrub or due, due or change.at.scrub)
 
     def settle(self, *, final: bool = False) -> float | None:
         with self._database.guarded() as db:
@@ -152,8 +195,6 @@ class TextProjection:
         if at.scrub:
             rest = 0.0 if final or at.scrub == _REDACTED else self._database.rest_seconds
             return rest or (None if self.erase() else _SCRUB_AGAIN_SECONDS)
-        if at.stale > _STALE_MAX:
-            self._optimize()
         if max(at.wiped, at.late_end) > max(_SPARE_BYTES, at.ordered_end // 2):
             self._move()
         return None
@@ -168,7 +209,7 @@ class TextProjection:
 
     def reset(self) -> None:
         with self._database.transaction() as db:
-            for table in ("place", "types", "texts", "wipes", "ranked"):
+            for table in _TABLES:
                 db.execute(f"DROP TABLE {table}")
             _make_tables(db)
             db.execute("UPDATE place SET scrub = 1")
@@ -178,52 +219,103 @@ class TextProjection:
     def close(self) -> None:
         self._database.close()
 
+    def content(self, log_offset: int) -> str:
+        """That the line there says; empty where there is none or it cannot be read. For any thread."""
+        try:
+            text = self._text(_read(chain.decode(self._line(log_offset)), log_offset).content)
+            return text.decode("utf-8", "ignore")
+        except TallystickError:
+            return ""
+
     def distrust(self, why: str) -> None:
         """A reader met damage."""
         self._database.distrust(why)
 
-    # -- one text
+    # -- one entity
 
-    def _put(self, db: Connection, at: At, substrings: SubstringWriter, node_id: str, node: _Node | None) -> None:
-        row = _find(db, node_id)
-        if node is None:
-            if row is not None:
-                _let_go(db, at, row)
-                db.execute("DELETE FROM texts WHERE number = ?", (row.number,))
-            return
-        type_number = _type_number(db, node.type)
-        if row is not None:
-            if (row.number, row.type, row.digest) == (node.number, type_number, _digest(node.content)):
-                return
-            _let_go(db, at, row)
-            db.execute("DELETE FROM texts WHERE number = ?", (row.number,))
-        self._add(db, at, substrings, node_id, node, type_number)
+    def _outcome(self, db: Connection, entries: Sequence[Entry]) -> dict[Key, tuple[bool, Entity | None]]:
+        """What the commits make of each entity they are about, and whether the one before it is gone; in the order
+        in which they were made."""
+        found: dict[Key, tuple[bool, Entity | None]] = {}
+        for entry in entries:
+            commit = entry.commit
+            key = _key(commit)
+            is_new, before = found.get(key, (False, None))
+            if commit.operation in REDACTIONS:
+                before = before if key in found else self._stored(db, key)
+                if before is not None:
+                    found[key] = (is_new, _redacted(before, read_extent(commit.payload).redacted_fields))
+            elif commit.operation in DELETIONS:
+                found[key] = (True, None)
+            else:
+                if before is None:
+                    found.pop(key, None)
+                found[key] = (is_new, _read(commit, entry.offset))
+        return found
 
-    def _add(
-        self, db: Connection, at: At, substrings: SubstringWriter, node_id: str, node: _Node, type_number: int
-    ) -> None:
-        place = unread = None
-        file = ORDERED if node.number > at.newest else LATE
+    def _stored(self, db: Connection, key: Key) -> Entity | None:
+        row = db.execute("SELECT log_offset FROM entities WHERE id = ? AND is_edge = ?", key).fetchone()
+        return None if row is None else _read(chain.decode(self._line(row[0])), row[0])
+
+    def _put(self, change: _Change, key: Key, is_new: bool, entity: Entity | None) -> None:
+        row = _find(change.db, key)
+        if row is not None and (is_new or entity is None):
+            _remove(change, row)
+            row = None
+        if entity is not None:
+            self._write(change, row or _make(change, entity), entity)
+
+    def _write(self, change: _Change, row: _Row, entity: Entity) -> None:
+        db, at = change.db, change.at
+        text, unread = b"", None
         try:
-            text = self._text(node.content)
-            if text:
-                place = substrings.put(file, folded_pieces(text), node.number, type_number)
+            text = self._text(entity.content)
+            beginning = text[: 4 * RANKED_CHARACTERS_MAX].decode("utf-8", "ignore")[:RANKED_CHARACTERS_MAX]
+            place = self._placed(change, row, entity, text)
         except (TallystickError, UnicodeDecodeError) as error:
-            logger.warning("the content of '%s' cannot be searched: %s", node_id, error)
-            unread = msgspec.json.encode(node.content).decode()
-        if place is not None:
-            at.newest = max(at.newest, node.number if file == ORDERED else 0)
-            ranked = text[: 4 * RANKED_CHARACTERS_MAX].decode("utf-8", "ignore")[:RANKED_CHARACTERS_MAX]
-            db.execute("INSERT INTO ranked (rowid, text) VALUES (?, ?)", (node.number, ranked))
+            logger.warning("the content of '%s' cannot be searched: %s", entity.id, error)
+            beginning, place, unread = "", None, 1
+            _let_go(change, row)
+        said = words_of_entity(entity, beginning)
+        levels = levels_of(db, self._term_ids, said.counts)
+        words = encode_levels(levels)
+        if words != row.words:
+            if row.slot < at.merged:
+                change.postings.replace(row.slot, decode_levels(row.words), levels)
+            at.length += said.length - change.slots.length(row.slot)
+            change.slots.set_length(row.slot, said.length)
         where = (place.file, place.start, place.bytes, place.crc) if place else (None,) * 4
         db.execute(
-            "INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (node.number, node_id, type_number, _digest(node.content), *where, unread),
+            "INSERT OR REPLACE INTO entities VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                row.slot,
+                entity.id,
+                entity.is_edge,
+                _type_number(db, entity.type),
+                entity.offset,
+                words,
+                _digest(entity.content),
+                *where,
+                unread,
+            ),
         )
+
+    def _placed(self, change: _Change, row: _Row, entity: Entity, text: bytes) -> Place | None:
+        """Where the content stands, for those who look for substrings of it: now, if it does not yet."""
+        type_number = _type_number(change.db, entity.type)
+        if row.place is not None and (row.type, row.digest) == (type_number, _digest(entity.content)):
+            return row.place
+        _let_go(change, row)
+        if not text or entity.is_edge:
+            return None
+        file = ORDERED if row.slot > change.at.newest else LATE
+        place = change.substrings.put(file, folded_pieces(text), row.slot, type_number)
+        change.at.newest = max(change.at.newest, row.slot if file == ORDERED else 0)
+        return place
 
     def _text(self, content: dict[str, Any] | None) -> bytes:
         """Raises with code CONTENT_READ_FAILED."""
-        if content is None or content.get("encoding") != "utf-8":
+        if content is None or content.get("encoding") != "utf-8" or content.get("text") == REDACTED:
             return b""
         return self._contents.read(content)
 
@@ -232,27 +324,31 @@ class TextProjection:
         if time.monotonic() < self._read_again:
             return
         self._read_again = time.monotonic() + _READ_AGAIN_SECONDS
-        rows = db.execute("SELECT number, node, type, unread FROM texts WHERE unread IS NOT NULL").fetchall()
-        for number, node_id, type_number, unread in rows:
-            content = msgspec.json.decode(unread)
+        for key in db.execute("SELECT id, is_edge FROM entities WHERE unread IS NOT NULL").fetchall():
+            entity = self._stored(db, key)
             try:
-                self._text(content).decode()
+                self._text(entity.content if entity else None).decode()
             except (TallystickError, UnicodeDecodeError):
                 continue
-            with self._changing() as (db, at, substrings):
-                db.execute("DELETE FROM texts WHERE number = ?", (number,))
-                self._add(db, at, substrings, node_id, _Node(number, "", content), type_number)
+            with self._changing() as change:
+                self._put(change, key, False, entity)
 
     # -- files and transactions
 
     @contextmanager
-    def _changing(self) -> Iterator[tuple[Connection, At, SubstringWriter]]:
-        """A transaction over rows and files. What the rows let go of is wiped when it is committed."""
+    def _changing(self, *, purge: bool = False) -> Iterator[_Change]:
+        """A transaction over rows and files. What the rows let go of is wiped when it is committed. `purge`: words
+        that nobody has any more go too."""
         with self._database.guarded() as db, self._substrings(at := read_place(db)) as substrings:
-            with self._database.transaction():
-                yield db, at, substrings
-                at.ordered_end, at.late_end = substrings.ends
-                _write_place(db, at)
+            self._term_ids.begin(at.epoch)
+            try:
+                with self._database.transaction():
+                    change = _Change(db, at, substrings)
+                    yield change
+                    change.finish(purge=purge)
+            except BaseException:
+                self._term_ids.forget()
+                raise
             self._wipe(db, substrings)
 
     @contextmanager
@@ -282,17 +378,13 @@ class TextProjection:
             substrings.wipe_debris()
             substrings.sync()
         self._drop_others(at.generation)
-        self._optimize()
+        with self._changing(purge=True):
+            pass
         if not self._database.scrub():
             return False
         with self._database.transaction() as db:
             db.execute("UPDATE place SET scrub = 0")
         return True
-
-    def _optimize(self) -> None:
-        with self._database.transaction() as db:
-            db.execute("INSERT INTO ranked (ranked) VALUES ('optimize')")
-            db.execute("UPDATE place SET stale = 0")
 
     def _move(self) -> None:
         """All texts to a new pair of files, in order. Readers keep the old pair mapped for as long as they need it."""
@@ -300,14 +392,14 @@ class TextProjection:
             at = read_place(db)
         fresh = msgspec.structs.replace(at, generation=at.generation + 1, ordered_end=0, late_end=0, newest=0, wiped=0)
         with self._substrings(at) as old, self._substrings(fresh) as new, self._database.transaction():
-            for number, type_number, *where in db.execute(
-                "SELECT number, type, file, start, bytes, crc FROM texts WHERE file IS NOT NULL ORDER BY number"
+            for slot, type_number, *where in db.execute(
+                "SELECT slot, type, file, start, bytes, crc FROM entities WHERE file IS NOT NULL ORDER BY slot"
             ).fetchall():
-                place = new.put(ORDERED, old.pieces(Place(*where)), number, type_number)
+                place = new.put(ORDERED, old.pieces(Place(*where)), slot, type_number)
                 if place.crc != where[3]:
-                    raise Damaged(f"the text of node number {number} is not what it was")
-                fresh.newest = number
-                db.execute("UPDATE texts SET file = ?, start = ? WHERE number = ?", (ORDERED, place.start, number))
+                    raise Damaged(f"the text in slot {slot} is not what it was")
+                fresh.newest = slot
+                db.execute("UPDATE entities SET file = ?, start = ? WHERE slot = ?", (ORDERED, place.start, slot))
             db.execute("DELETE FROM wipes")
             fresh.ordered_end, fresh.late_end = new.ends
             _write_place(db, fresh)
@@ -335,11 +427,9 @@ class TextProjection:
         self._drop_others(at.generation)
         with self._substrings(at) as substrings:
             self._wipe(db, substrings)
-            for number, *where in db.execute(
-                "SELECT number, file, start, bytes, crc FROM texts WHERE file IS NOT NULL"
-            ):
-                if not substrings.is_sound(Place(*where), number):
-                    raise Damaged(f"the text of node number {number} is not what it was")
+            for slot, *where in db.execute("SELECT slot, file, start, bytes, crc FROM entities WHERE file IS NOT NULL"):
+                if not substrings.is_sound(Place(*where), slot):
+                    raise Damaged(f"the text in slot {slot} is not what it was")
         db.execute("UPDATE place SET boot = ?", (_boot(),))
 
 
@@ -370,60 +460,75 @@ def _make_tables(db: Connection) -> None:
         db.execute(statement)
     # A generation that never was: readers may still have files of an index mapped that was given up.
     generation = time.time_ns() // 1000
-    db.execute("INSERT INTO place VALUES (1, ?, '', ?, ?, 0, 0, 0, 0, 0, 0, 0)", (_VERSION, _boot(), generation))
+    db.execute("INSERT INTO place (one, version) VALUES (1, ?)", (_VERSION,))
+    _write_place(db, At(head="", boot=_boot(), generation=generation, epoch=generation))
 
 
-def _outcome(db: Connection, entries: Sequence[Entry], seen: int) -> tuple[dict[str, _Node | None], int]:
-    """What the commits make of each node they are about, None for one that is gone; and why copies have to go."""
-    nodes: dict[str, _Node | None] = {}
-    due = 0
-    for seq, entry in enumerate(entries, seen + 1):
-        verb = entry.commit.operation
-        if verb is Verb.UPSERT_NODE:
-            payload = read_node(entry.commit.payload)
-            before = nodes[payload.id] if payload.id in nodes else _kept(db, payload.id)
-            nodes[payload.id] = _Node(before.number if before else seq, payload.type, _content(payload))
-        elif verb is Verb.DELETE_NODE:
-            nodes[read_target(entry.commit.payload).node_id] = None
-            due = due or _DELETED
-        elif verb is Verb.REDACT_NODE:
-            if not read_extent(entry.commit.payload).takes_content:
-                continue
-            due = _REDACTED
-            node_id = read_target(entry.commit.payload).node_id
-            before = nodes[node_id] if node_id in nodes else _kept(db, node_id)
-            nodes[node_id] = _Node(before.number, before.type, None) if before else None
-    return nodes, due
+_DUE = dict.fromkeys(REDACTIONS, _REDACTED) | dict.fromkeys(DELETIONS, _DELETED)
 
 
-def _content(payload: NodePayload) -> dict[str, Any] | None:
-    content = payload.content
+def _key(commit: Commit) -> Key:
+    if commit.operation in EDGE_VERBS:
+        return read_edge(commit.payload).name, True
+    if commit.operation is Verb.UPSERT_NODE:
+        return read_node(commit.payload).id, False
+    return read_target(commit.payload).node_id, False
+
+
+def _read(commit: Commit, offset: int) -> Entity:
+    run_id = (commit.run_context or {}).get("run_id")
+    said = (offset, commit.actor, f"by {commit.actor}" if run_id is None else f"run {run_id}")
+    if commit.operation is Verb.UPSERT_NODE:
+        node = read_node(commit.payload)
+        return Entity(node.id, False, node.type, node.attrs, _content(node.content), *said)
+    edge = read_edge(commit.payload)
+    return Entity(edge.name, True, edge.rel, edge.attrs, _content(edge.content), *said)
+
+
+def _content(content: dict[str, Any] | None) -> dict[str, Any] | None:
     return content if content and ("text" in content or "blob" in content) else None
 
 
-def _kept(db: Connection, node_id: str) -> _Node | None:
-    row = db.execute(
-        "SELECT texts.number, types.name FROM texts JOIN types ON types.number = type WHERE node = ?", (node_id,)
-    ).fetchone()
-    return None if row is None else _Node(row[0], row[1], None)
+def _redacted(entity: Entity, fields: list[str] | None) -> Entity:
+    """Again, if its line was masked by now."""
+    left = redact({"attrs": entity.attrs, "content": entity.content}, fields)
+    return msgspec.structs.replace(entity, attrs=left["attrs"], content=left["content"])
 
 
-def _find(db: Connection, node_id: str) -> _Row | None:
+def _make(change: _Change, entity: Entity) -> _Row:
+    slot = change.at.next_slot
+    change.at.next_slot += 1
+    change.at.entities += 1
+    if not entity.is_edge:
+        change.slots.link(slot, entity.chain)
+    return _Row(slot, 0, b"", None, None, None, None, None)
+
+
+def _remove(change: _Change, row: _Row) -> None:
+    _let_go(change, row)
+    if row.slot < change.at.merged:
+        change.postings.remove(row.slot, decode_levels(row.words))
+    change.at.entities -= 1
+    change.at.length -= change.slots.length(row.slot)
+    change.slots.unlink(row.slot)
+    change.db.execute("DELETE FROM entities WHERE slot = ?", (row.slot,))
+
+
+def _find(db: Connection, key: Key) -> _Row | None:
     row = db.execute(
-        "SELECT number, type, digest, file, start, bytes, crc FROM texts WHERE node = ?", (node_id,)
+        "SELECT slot, type, words, digest, file, start, bytes, crc FROM entities WHERE id = ? AND is_edge = ?", key
     ).fetchone()
     return None if row is None else _Row(*row)
 
 
-def _let_go(db: Connection, at: At, row: _Row) -> None:
+def _let_go(change: _Change, row: _Row) -> None:
+    """Of the content as it stood."""
     place = row.place
     if place is None:
         return
-    db.execute("DELETE FROM ranked WHERE rowid = ?", (row.number,))
-    db.execute("INSERT INTO wipes VALUES (?, ?, ?)", (place.file, place.start, place.bytes))
-    at.wiped += place.bytes + TRAILER_BYTES
-    at.rewrites += 1
-    at.stale += 1
+    change.db.execute("INSERT INTO wipes VALUES (?, ?, ?)", (place.file, place.start, place.bytes))
+    change.at.wiped += place.bytes + TRAILER_BYTES
+    change.at.rewrites += 1
 
 
 def _type_number(db: Connection, name: str) -> int:

@@ -1,111 +1,228 @@
-"""The order of what words find: BM25 over stemmed words, all words first, then any.
+"""The order of what words find.
 
-BM25 is a sum over words, so words are scored one by one and added up. A word that very many
-texts have is scored in the newest of them only: it says little about any one of them, and
-the cost of a search stays bounded however many there are.
+BM25 over the stems of the words that say what a question is about. Each word also counts, less, for what was written
+just before and after an entity that has it: what is said in one breath belongs together. An entity whose name or
+author the question says counts more.
+
+A word that very many have says little about any of them: the rarest words decide who is looked at, and the common ones
+only score them. So the cost of a search stays bounded however many entities there are.
 """
 
 from __future__ import annotations
 
-import re
+import math
+from array import array
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
 from heapq import nsmallest
 
+import msgspec
+from pyroaring import BitMap
+
 from tallystick.projections.database import Connection
+from tallystick.projections.text.entity_words import IS_EDGE, NAME_WORDS_MAX, name_mark, type_mark
+from tallystick.projections.text.postings import LEVELS, decode_levels, slots_with, terms_of_stem
+from tallystick.projections.text.slots import length_of, neighbours
+from tallystick.projections.text.words import STOP_WORDS, stem, words_of
 
-SCORED_MAX = 3_000
 WORDS_MAX = 32
-_WORD = re.compile(r"\w+")
-_PARTIAL_HEAD = re.compile(r"^\S{0,39}\s")
-_PARTIAL_TAIL = re.compile(r"\s\S{0,39}$")
-_SNIPPET_CHARACTERS = 200
-_SNIPPET_LEAD = 40
-"""Characters before the first word that is shown."""
-_SNIPPET_WORDS = 8
-_SNIPPET_WITHIN = 256 << 10
-"""Characters in which the words are looked for."""
-_SCORED = """
-SELECT number, score FROM (
-  SELECT ranked.rowid AS number, -bm25(ranked) AS score FROM ranked{join}
-  WHERE ranked MATCH :words{only} ORDER BY ranked.rowid DESC LIMIT {most})
-"""
+CANDIDATES_MAX = 6_000
+SPREADING_MAX = 1_500
+"""So many of the best give some of their score to their neighbours."""
+SPREAD = (0.6, 0.4, 0.25)
+"""How much of a word's score goes to the next, to the one after that, …"""
+NAMED = 1.5
+EDGE = 0.5
+"""An edge mostly says the names of the two that it connects."""
+_SATURATION, _LENGTH_WEIGHT = 1.2, 0.5
 
 
-def best(db: Connection, query: str, type_number: int | None, limit: int) -> list[tuple[int, float]]:
-    """Number and score, best first."""
-    words = _words(query)
-    if not words:
-        return []
-    found = _top(_scored(db, _all_of(words), type_number), limit)
-    if len(found) < limit and len(words) > 1:
-        known = {number for number, _ in found}
-        scores = {number: score for number, score in _any_scores(db, words, type_number).items() if number not in known}
-        found += _top(scores, limit - len(found))
-    return found
+class Collected(msgspec.Struct, frozen=True):
+    """What the whole index says about itself."""
+
+    entities: int
+    length: int
+    merged: int
+    """Slots from here on are not in the postings yet."""
+    fields: array[int]
 
 
-def snippet(db: Connection, query: str, number: int) -> str:
-    """Some of the text around the words that were found, on one line.
-
-    Ours, since SQLite's own takes minutes for a long text that repeats a word.
-    """
-    row = db.execute("SELECT substr(text, 1, ?) FROM ranked WHERE rowid = ?", (_SNIPPET_WITHIN, number)).fetchone()
-    text: str = row[0]
-    words = [word[:_SNIPPET_LEAD] for word in _words(query)[:_SNIPPET_WORDS]]
-    places = sorted(place for word in words if (place := _place_of(word, text)) is not None)
-    start = max(places, key=lambda place: _shown_with(place, places), default=0)
-    return _cut(text, max(0, start - _SNIPPET_LEAD))
+class Scores(msgspec.Struct, frozen=True):
+    by_slot: dict[int, float]
+    all_words: BitMap
+    """Those that have every word of the question."""
+    is_partial: bool
 
 
-def _shown_with(place: int, places: Sequence[int]) -> int:
-    return sum(place <= other < place + _SNIPPET_CHARACTERS - _SNIPPET_LEAD for other in places)
+class Filter(msgspec.Struct, frozen=True):
+    types: Collection[str] | None = None
+    is_edge: bool | None = None
+    among: BitMap | None = None
 
 
-def _place_of(word: str, text: str) -> int | None:
-    """Where it or another form of it begins: one that shares at least its first half."""
-    for length in (len(word), len(word) * 3 // 4, len(word) // 2):
-        found = re.search(rf"\b{re.escape(word[: max(1, length)])}", text, re.IGNORECASE)
-        if found:
-            return found.start()
-    return None
+def asked_words(query: str) -> list[str]:
+    """Those that say what it is about, each once; all of them where none does."""
+    words = list(dict.fromkeys(words_of(query.casefold())))
+    return ([word for word in words if word not in STOP_WORDS] or words)[:WORDS_MAX]
 
 
-def _cut(text: str, start: int) -> str:
-    """Between words where there are any near."""
-    end = start + _SNIPPET_CHARACTERS
-    shown = text[start:end]
-    if start:
-        shown = _PARTIAL_HEAD.sub("", shown, count=1)
-    if end < len(text):
-        shown = _PARTIAL_TAIL.sub("", shown, count=1)
-    return f"{'…' if start else ''}{' '.join(shown.split())}{'…' if end < len(text) else ''}"
+class Ranking:
+    """One question, asked of one snapshot."""
+
+    def __init__(self, db: Connection, collected: Collected) -> None:
+        self._db = db
+        self._all = collected
+        self._recent: dict[int, list[list[int]]] | None = None
+
+    def scores(self, query: str, filter: Filter, *, spreads: bool = True) -> Scores:
+        postings = self._postings(map(stem, asked_words(query)))
+        if not postings:
+            return Scores({}, BitMap(), False)
+        wanted = self._wanted(filter)
+        all_words = BitMap.intersection(*(levels[0] for levels in postings))
+        candidates, is_partial = _candidates([levels[0] for levels in postings], all_words, wanted)
+        by_word = [self._score_word(levels, candidates) for levels in postings]
+        if spreads:
+            by_word = self._spread(by_word)
+        totals: dict[int, float] = defaultdict(float)
+        for scores in by_word:
+            for slot, score in scores.items():
+                totals[slot] += score
+        self._weigh(totals, query)
+        if wanted is not None:
+            totals = {slot: score for slot, score in totals.items() if slot in wanted}
+            all_words &= wanted
+        return Scores(totals, all_words, is_partial)
+
+    def recent_terms(self) -> Collection[int]:
+        """Those of the newest entities, which are not counted with the words yet."""
+        return self._unmerged().keys()
+
+    def sharing(self, stems: Collection[str], count: int, node_type: str) -> BitMap:
+        """Nodes of the type that have all but one of the rarest `count` of the stems."""
+        rarest = [levels[0] for levels in self._postings(stems)[:count]]
+        typed = self._slots(type_mark(node_type, is_edge=False))[0]
+        if len(rarest) < 2:
+            return BitMap.intersection(typed, *rarest) if rarest else BitMap()
+        missing = (rarest[:at] + rarest[at + 1 :] for at in range(len(rarest)))
+        return BitMap.union(*(BitMap.intersection(typed, *others) for others in missing))
+
+    # -- which
+
+    def _postings(self, stems: Iterable[str]) -> list[list[BitMap]]:
+        """Of each stem that somebody has, the rarest first: by level, the slots."""
+        found = [self._slots(each) for each in dict.fromkeys(stems)]
+        return sorted((levels for levels in found if levels[0]), key=lambda levels: len(levels[0]))
+
+    def _slots(self, root: str) -> list[BitMap]:
+        terms = [term.id for term in terms_of_stem(self._db, root)]
+        if not terms:
+            return [BitMap() for _ in LEVELS]
+        levels = slots_with(self._db, terms)
+        for term in terms:
+            for level, slots in enumerate(self._unmerged().get(term, ())):
+                levels[level].update(slots)
+        return levels
+
+    def _unmerged(self) -> dict[int, list[list[int]]]:
+        """By term, by level: slots of the newest entities."""
+        if self._recent is None:
+            recent: dict[int, list[list[int]]] = {}
+            rows = self._db.execute("SELECT slot, words FROM entities WHERE slot >= ?", (self._all.merged,))
+            for slot, words in rows:
+                for level, terms in enumerate(decode_levels(words)):
+                    for term in terms:
+                        recent.setdefault(term, [[], [], []])[level].append(slot)
+            self._recent = recent
+        return self._recent
+
+    def _wanted(self, filter: Filter) -> BitMap | None:
+        """None for any."""
+        wanted = filter.among
+        if filter.types is not None:
+            kinds = (False, True) if filter.is_edge is None else (filter.is_edge,)
+            marks = [type_mark(name, is_edge=is_edge) for name in filter.types for is_edge in kinds]
+            typed = BitMap.union(BitMap(), *(self._slots(mark)[0] for mark in marks))
+            return typed if wanted is None else wanted & typed
+        if filter.is_edge is None:
+            return wanted
+        edges = self._slots(IS_EDGE)[0]
+        everything = BitMap(range(len(self._all.fields) // 3)) if wanted is None else wanted
+        return everything & edges if filter.is_edge else everything - edges
+
+    # -- how much
+
+    def _score_word(self, levels: list[BitMap], candidates: BitMap) -> dict[int, float]:
+        found = len(levels[0])
+        weight = math.log(1 + (max(self._all.entities - found, 0) + 0.5) / (found + 0.5)) * (_SATURATION + 1)
+        mean = self._all.length / max(self._all.entities, 1)
+        fields = self._all.fields
+        scores = {}
+        for level, times in enumerate(LEVELS):
+            for slot in levels[level] & candidates:
+                long = 1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * length_of(fields, slot) / mean
+                scores[slot] = weight * times / (times + _SATURATION * long)
+        return scores
+
+    def _spread(self, by_word: list[dict[int, float]]) -> list[dict[int, float]]:
+        """Each word's score to the neighbours of the best: the largest that reaches an entity counts."""
+        best = _best(by_word, SPREADING_MAX)
+        near = {slot: neighbours(self._all.fields, slot, len(SPREAD)) for slot in best}
+        spread = []
+        for scores in by_word:
+            reached = dict(scores)
+            for slot in best:
+                score = scores.get(slot)
+                if score is None:
+                    continue
+                for other, distance in near[slot]:
+                    given = score * SPREAD[distance - 1]
+                    if given > reached.get(other, 0.0):
+                        reached[other] = given
+            spread.append(reached)
+        return spread
+
+    def _weigh(self, totals: dict[int, float], query: str) -> None:
+        scored = BitMap(totals)
+        for slot in self._named(query) & scored:
+            totals[slot] *= NAMED
+        for slot in self._slots(IS_EDGE)[0] & scored:
+            totals[slot] *= EDGE
+
+    def _named(self, query: str) -> BitMap:
+        """The slots of what the question calls by its name."""
+        words = words_of(query.casefold())[: 2 * WORDS_MAX]
+        marks = {
+            name_mark(words[start : start + size])
+            for size in range(1, NAME_WORDS_MAX + 1)
+            for start in range(len(words) - size + 1)
+        }
+        return BitMap.union(BitMap(), *(self._slots(mark)[0] for mark in marks))
 
 
-def _any_scores(db: Connection, words: Sequence[str], type_number: int | None) -> dict[int, float]:
-    scores: dict[int, float] = defaultdict(float)
-    for word in words:
-        for number, score in _scored(db, _all_of([word]), type_number).items():
-            scores[number] += score
-    return scores
+def _candidates(words: list[BitMap], all_words: BitMap, wanted: BitMap | None) -> tuple[BitMap, bool]:
+    """Who is looked at: whoever has all words, and whoever has one of the rarest. Also whether that is not everybody
+    who has one."""
+    chosen = BitMap()
+    is_partial = False
+    for slots in (all_words, *([words[0] & words[1]] if len(words) > 1 else []), *words):
+        # What is wanted comes first; the others may be neighbours of it.
+        for some in (slots,) if wanted is None else (slots & wanted, slots):
+            room = CANDIDATES_MAX - len(chosen)
+            is_partial |= len(some) > room
+            chosen |= _newest(some, room)
+    return chosen, is_partial
 
 
-def _scored(db: Connection, words: str, type_number: int | None) -> dict[int, float]:
-    join = " JOIN texts ON texts.number = ranked.rowid" if type_number is not None else ""
-    only = " AND texts.type = :type" if type_number is not None else ""
-    statement = _SCORED.format(join=join, only=only, most=SCORED_MAX)
-    return dict(db.execute(statement, {"words": words, "type": type_number}).fetchall())
+def _newest(slots: BitMap, count: int) -> BitMap:
+    if count >= len(slots):
+        return slots
+    return slots[-count:] if count > 0 else BitMap()
 
 
-def _top(scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
-    return nsmallest(limit, scores.items(), key=lambda item: (-item[1], item[0]))
-
-
-def _words(query: str) -> list[str]:
-    """Those that the index could have, each once. A quoted word is never taken for an operator."""
-    found = (word for word in _WORD.findall(query.casefold()) if any(letter.isalnum() for letter in word))
-    return list(dict.fromkeys(found))[:WORDS_MAX]
-
-
-def _all_of(words: Sequence[str]) -> str:
-    return " AND ".join(f'"{word}"' for word in words)
+def _best(by_word: list[dict[int, float]], count: int) -> list[int]:
+    totals: dict[int, float] = defaultdict(float)
+    for scores in by_word:
+        for slot, score in scores.items():
+            totals[slot] += score
+    return list(totals) if len(totals) <= count else nsmallest(count, totals, key=lambda slot: -totals[slot])

@@ -12,7 +12,7 @@ from functools import cache, partial
 import msgspec
 
 from tallystick.policy import Action, Principal
-from tallystick.projections.text import RANKED_LIMIT, Hit
+from tallystick.projections.text import RANKED_LIMIT, ContentHit
 from tallystick.state import Breathing
 from tallystick.state.ontology import ConnectionType, Ontology, check_properties
 from tallystick.state.read_filter import ReadFilter
@@ -83,7 +83,7 @@ async def search_content(call: Call, asked: SearchContent) -> Answer:
     # Who may not search does not reach the index.
     await call.read(Action.SEARCH, lambda state, read_filter: None)
     while True:
-        found = await call.text().search(asked.query, node_type=asked.node_type, limit=most, mode=asked.mode)
+        found = await call.text().contents(asked.query, node_type=asked.node_type, limit=most, mode=asked.mode)
         look = partial(_typed, hits=found.hits, ranked=ranked, start=offset, stop=offset + limit)
         typed, recalled, settled = await call.read(Action.SEARCH, look)
         if settled or len(found.hits) < most:
@@ -107,14 +107,14 @@ async def search_content(call: Call, asked: SearchContent) -> Answer:
     return Answer(answer)
 
 
-def _hit(hit: Hit) -> JsonObject:
+def _hit(hit: ContentHit) -> JsonObject:
     score = {} if hit.score is None else {"score": hit.score}
     return {"node_id": hit.node_id, **score, "snippet": hit.snippet}
 
 
 def _typed(
-    state: State, read_filter: ReadFilter, *, hits: list[Hit], ranked: bool, start: int, stop: int
-) -> tuple[list[Hit], list[str], bool]:
+    state: State, read_filter: ReadFilter, *, hits: list[ContentHit], ranked: bool, start: int, stop: int
+) -> tuple[list[ContentHit], list[str], bool]:
     """Those that are typed memories and may be read; which of them were recalled; whether the page would be the
     same if there were more hits behind these."""
     ontology = state.derived(Ontology)
@@ -130,7 +130,7 @@ def _typed(
     return seen, read_filter.untrusted(hit.node_id for hit in seen), end < len(seen)
 
 
-def _by_creation(state: State, hits: list[Hit], start: int, stop: int) -> tuple[list[Hit], int]:
+def _by_creation(state: State, hits: list[ContentHit], start: int, stop: int) -> tuple[list[ContentHit], int]:
     """The index gives hits in commit order. From `start` to `stop`, those created at the same time now go by
     id; also where those end that were created together with the last of them."""
     created = cache(lambda at: state.created_at(hits[at].node_id))
@@ -162,7 +162,7 @@ def _readable(
         taken *= 4
 
 
-def _fitting_hits(hits: list[Hit], bytes_max: int, *, ranked: bool) -> list[Hit]:
+def _fitting_hits(hits: list[ContentHit], bytes_max: int, *, ranked: bool) -> list[ContentHit]:
     said = [f"{hit.node_id}{hit.node_id}{hit.snippet or ''}{' ' * 50}" if ranked else hit.node_id for hit in hits]
     return hits[: len(_fitting(said, bytes_max))]
 

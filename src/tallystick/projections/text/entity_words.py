@@ -1,0 +1,86 @@
+"""What counts as the text of an entity: its id, its type or relation, the values of its attributes, its content."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tallystick.commits.mask import REDACTED
+from tallystick.projections.text.words import words_of
+
+NAME_WORDS_MAX = 4
+_NAME_KEYS = """
+    name title speaker author owner assignee user username nickname alias person customer client company team
+    project created_by written_by by from to who"""
+NAME_KEYS = frozenset(_NAME_KEYS.split())
+"""Attributes whose short values are names: a question that says one means the entities that have it."""
+NAMED, OF_TYPE, IS_EDGE = "=", "@", "@@edge"
+"""No word begins like these: they stand in the index beside the words, and are found by nobody's question."""
+
+
+class Entity(msgspec.Struct, frozen=True):
+    """A node or an edge as a commit leaves it."""
+
+    id: str
+    is_edge: bool
+    type: str
+    """Of an edge: its relation."""
+    attrs: dict[str, Any]
+    content: dict[str, Any] | None
+    offset: int
+    """Of the line that says so."""
+    author: str
+    chain: str
+    """What was written one after the other has the same: the run, or who wrote it."""
+
+
+class EntityWords(msgspec.Struct, frozen=True):
+    counts: dict[str, int]
+    """How often each word stands there; and once each, what the entity is and how it is called."""
+    length: int
+    """Words in all."""
+
+
+def words_of_entity(entity: Entity, content: str) -> EntityWords:
+    said = [entity.id, entity.type, *values(entity.attrs), content]
+    words = words_of("\n".join(said).casefold())
+    counts = Counter(words)
+    for mark in _marks(entity):
+        counts[mark] = 1
+    return EntityWords(counts, len(words))
+
+
+def values(attrs: Any) -> Iterator[str]:
+    """Texts and numbers at any depth; what was redacted is none."""
+    if isinstance(attrs, str):
+        if attrs != REDACTED:
+            yield attrs
+    elif isinstance(attrs, dict):
+        for value in attrs.values():
+            yield from values(value)
+    elif isinstance(attrs, list):
+        for value in attrs:
+            yield from values(value)
+    elif isinstance(attrs, (int, float)) and not isinstance(attrs, bool):
+        yield str(attrs)
+
+
+def type_mark(name: str, *, is_edge: bool) -> str:
+    return f"{OF_TYPE}{'edge' if is_edge else 'node'} {name}"
+
+
+def name_mark(words: list[str]) -> str:
+    return NAMED + " ".join(words)
+
+
+def _marks(entity: Entity) -> Iterator[str]:
+    yield type_mark(entity.type, is_edge=entity.is_edge)
+    if entity.is_edge:
+        yield IS_EDGE
+    names = [value for key, value in entity.attrs.items() if key in NAME_KEYS and isinstance(value, str)]
+    for name in (entity.author, *names):
+        if name != REDACTED and len(name) < 100 and 0 < len(said := words_of(name.casefold())) <= NAME_WORDS_MAX:
+            yield name_mark(said)

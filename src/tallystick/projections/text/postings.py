@@ -1,0 +1,175 @@
+"""The postings: which words there are, and which entities have each of them.
+
+Entities are numbered by slots. The slots that have a word are bitmaps in three levels, for once, twice and four times
+or more, cut into blocks of 65,536 slots so that a change rewrites little. The words of the newest entities are not in
+the bitmaps yet: they stand with the entities themselves, and are merged when there are enough of them. So
+writing one entity writes one row.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, pairwise
+
+import msgspec
+from pyroaring import BitMap
+
+from tallystick.projections.database import Connection
+from tallystick.projections.text.entity_words import NAMED, OF_TYPE
+from tallystick.projections.text.words import stem
+
+SCHEMA = """
+CREATE TABLE terms (id INTEGER PRIMARY KEY, stem TEXT NOT NULL, word TEXT NOT NULL, slots INTEGER NOT NULL);
+CREATE INDEX terms_stem ON terms (stem);
+CREATE INDEX terms_unused ON terms (id) WHERE slots = 0;
+CREATE TABLE postings (
+  term INTEGER, level INTEGER, block INTEGER, slots BLOB, PRIMARY KEY (term, level, block)) WITHOUT ROWID;
+"""
+LEVELS = (1, 2, 4)
+_BLOCK_BITS = 16
+_FEW = 8
+_PLAIN, _BITMAP = b"\0", b"\1"
+_CACHED_MAX = 200_000
+
+TermLevels = list[list[int]]
+"""The terms of one entity: those that it has at all, at least twice, at least four times. Each in order."""
+
+
+class Term(msgspec.Struct, frozen=True):
+    id: int
+    word: str
+    slots: int
+    """How many entities have it; without those that are not merged yet."""
+
+
+def stem_of(word: str) -> str:
+    return word if word[0] in (NAMED, OF_TYPE) else stem(word)
+
+
+def terms_of_stem(db: Connection, stem: str) -> list[Term]:
+    rows = db.execute("SELECT id, word, slots FROM terms WHERE stem = ?", (stem,))
+    return [Term(*row) for row in rows]
+
+
+class TermIds:
+    """The writer's: numbers words, and remembers some. What was numbered in a transaction that failed must be
+    forgotten."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self._epoch = -1
+
+    def of(self, db: Connection, word: str) -> int:
+        found = self._known.get(word)
+        if found is None:
+            found = self._known[word] = self._find_or_add(db, word)
+        return found
+
+    def begin(self, epoch: int) -> None:
+        """`epoch` changes when words were taken out of the index, by whichever process."""
+        if epoch != self._epoch or len(self._known) > _CACHED_MAX:
+            self.forget()
+            self._epoch = epoch
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def _find_or_add(self, db: Connection, word: str) -> int:
+        root = stem_of(word)
+        row = db.execute("SELECT id FROM terms WHERE stem = ? AND word = ?", (root, word)).fetchone()
+        if row is not None:
+            return int(row[0])
+        return int(db.execute("INSERT INTO terms VALUES (NULL, ?, ?, 0)", (root, word)).lastrowid or 0)
+
+
+def levels_of(db: Connection, ids: TermIds, counts: dict[str, int]) -> TermLevels:
+    numbered = sorted((ids.of(db, word), count) for word, count in counts.items())
+    return [[term for term, count in numbered if count >= least] for least in LEVELS]
+
+
+def encode_levels(levels: TermLevels) -> bytes:
+    return msgspec.msgpack.encode([_deltas(terms) for terms in levels])
+
+
+def decode_levels(data: bytes) -> TermLevels:
+    """Of nothing: nothing at any level."""
+    if not data:
+        return [[] for _ in LEVELS]
+    return [list(accumulate(terms)) for terms in _decode(data)]
+
+
+_decode = msgspec.msgpack.Decoder(list[list[int]]).decode
+
+
+def _deltas(terms: list[int]) -> list[int]:
+    return [*terms[:1], *(after - before for before, after in pairwise(terms))]
+
+
+class Changes:
+    """What a transaction does to the bitmaps; written at its end, each block once."""
+
+    def __init__(self) -> None:
+        self._changed: dict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+
+    def add(self, slot: int, levels: TermLevels) -> None:
+        self._note(slot, levels, 0)
+
+    def remove(self, slot: int, levels: TermLevels) -> None:
+        self._note(slot, levels, 1)
+
+    def replace(self, slot: int, before: TermLevels, after: TermLevels) -> None:
+        pairs = [(set(old), set(new)) for old, new in zip(before, after, strict=True)]
+        self.remove(slot, [sorted(old - new) for old, new in pairs])
+        self.add(slot, [sorted(new - old) for old, new in pairs])
+
+    def write(self, db: Connection) -> None:
+        for (term, level, block), (added, removed) in sorted(self._changed.items()):
+            key = (term, level, block)
+            row = db.execute("SELECT slots FROM postings WHERE term = ? AND level = ? AND block = ?", key).fetchone()
+            slots = decode_slots(row[0]) if row is not None else BitMap()
+            before = len(slots)
+            slots -= BitMap(removed)
+            slots.update(added)
+            if slots:
+                db.execute("INSERT OR REPLACE INTO postings VALUES (?, ?, ?, ?)", (*key, encode_slots(slots)))
+            elif row is not None:
+                db.execute("DELETE FROM postings WHERE term = ? AND level = ? AND block = ?", key)
+            if level == 0 and len(slots) != before:
+                db.execute("UPDATE terms SET slots = slots + ? WHERE id = ?", (len(slots) - before, term))
+        self._changed.clear()
+
+    def _note(self, slot: int, levels: TermLevels, which: int) -> None:
+        block = slot >> _BLOCK_BITS
+        for level, terms in enumerate(levels):
+            for term in terms:
+                self._changed[term, level, block][which].append(slot)
+
+
+def encode_slots(slots: BitMap) -> bytes:
+    """A few as they are; many as a bitmap, compressed."""
+    return _PLAIN + array("I", slots).tobytes() if len(slots) < _FEW else _BITMAP + slots.serialize()
+
+
+def decode_slots(data: bytes) -> BitMap:
+    return BitMap(array("I", data[1:])) if data[:1] == _PLAIN else BitMap.deserialize(data[1:])
+
+
+def slots_with(db: Connection, terms: Iterable[int]) -> list[BitMap]:
+    """By level: the merged slots that have any of the terms."""
+    found = [BitMap() for _ in LEVELS]
+    for term in terms:
+        for level, data in db.execute("SELECT level, slots FROM postings WHERE term = ?", (term,)):
+            found[level] |= decode_slots(data)
+    return found
+
+
+def drop_unused(db: Connection) -> None:
+    """Words that no entity has any more; everything must be merged."""
+    db.execute("DELETE FROM terms WHERE slots = 0")
+
+
+def all_terms(db: Connection, schema: str) -> Iterator[tuple[int, bytes]]:
+    """For a connection to which text is bytes."""
+    yield from db.execute(f"SELECT id, word FROM {schema}.terms")

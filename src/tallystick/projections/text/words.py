@@ -1,0 +1,188 @@
+"""The words of a text, and what makes two of them one: case, endings, irregular forms.
+
+Words are runs of letters and digits of the casefolded text. Scripts that do not put spaces between words give
+pairs of neighbouring characters instead. What the index keeps are the words as they stand; `stem` says which
+of them a question means too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+WORD_CHARACTERS_MAX = 48
+"""A longer run is kept in parts: it is a key or a hash, and nobody says it whole."""
+
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029"
+    "\u3038-\u303b\u3041-\u30ff\u3105-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Han, kana, hangul, bopomofo, Thai, Lao, Myanmar, Khmer and their like."""
+_RUN = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")
+_PART = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+_HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+
+
+def words_of(folded: str) -> list[str]:
+    """Of a casefolded text, in its order."""
+    runs = _RUN.findall(folded)
+    if folded.isascii():
+        return runs if len(max(runs, key=len, default="")) <= WORD_CHARACTERS_MAX else list(_parts(runs))
+    return list(_parts(runs))
+
+
+def _parts(runs: Iterable[str]) -> Iterable[str]:
+    for run in runs:
+        if len(run) <= WORD_CHARACTERS_MAX and (run.isascii() or not _HAS_UNSPACED.search(run)):
+            yield run
+            continue
+        for part in _PART.findall(run):
+            if _HAS_UNSPACED.match(part):
+                yield from pairs(part)
+            else:
+                yield from (part[at : at + WORD_CHARACTERS_MAX] for at in range(0, len(part), WORD_CHARACTERS_MAX))
+
+
+def pairs(run: str) -> list[str]:
+    """Of a script without spaces: neighbouring characters; a character that stands alone is a word."""
+    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+_STOP_WORDS = """
+    a about above after again against ain all also am an and any are aren as at be because been before being below
+    between both but by can could couldn d did didn do does doesn doing don down during each few for from further
+    had hadn has hasn have haven having he her here hers herself him himself his how i if in into is isn it its itself
+    just ll m ma may me might mightn more most much must mustn my myself needn no nor not now o of off on once only or
+    other our ours ourselves out over own re s same shall shan she should shouldn so some such t than that the their
+    theirs them themselves then there these they this those through to too under until up upon us ve very was wasn we
+    were weren what when where whether which while who whom whose why will with won would wouldn y you your yours
+    yourself yourselves"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""Words that say how a question is put, not what it is about."""
+
+_IRREGULAR = """
+be am is are was were been being|begin began begun|bite bit bitten|blow blew blown|break broke broken|bring brought
+build built|buy bought|catch caught|choose chose chosen|come came|do did done does|draw drew drawn|drink drank drunk
+drive drove driven|eat ate eaten|fall fell fallen|feed fed|feel felt|fight fought|find found|flee fled|fly flew flown
+forget forgot forgotten|forgive forgave forgiven|freeze froze frozen|get got gotten|give gave given|go went gone goes
+grow grew grown|hang hung|have had has|hear heard|hide hid hidden|hold held|keep kept|know knew known|lay laid
+lead led|lend lent|lie lay lain|light lit|lose lost|make made|mean meant|meet met|pay paid|ride rode ridden
+ring rang rung|rise rose risen|run ran|say said|see saw seen|seek sought|sell sold|send sent|shake shook shaken
+shine shone|shoot shot|show shown|shrink shrank shrunk|sing sang sung|sink sank sunk|sit sat|sleep slept
+slide slid|speak spoke spoken|spend spent|spin spun|stand stood|steal stole stolen|stick stuck|strike struck
+swear swore sworn|sweep swept|swim swam swum|take took taken|teach taught|tear tore torn|tell told|think thought
+throw threw thrown|understand understood|wake woke woken|wear wore worn|win won|wind wound|withdraw withdrew withdrawn
+write wrote written|bend bent|bind bound|bleed bled|breed bred|burn burnt|deal dealt|dig dug|dream dreamt|learn learnt
+leave left|overcome overcame|rebuild rebuilt|redo redid redone|rewrite rewrote rewritten|undo undid undone
+become became|arise arose arisen|awake awoke awoken|bear bore born borne|beat beaten|foresee foresaw foreseen
+spring sprang sprung|sting stung|string strung|swing swung|weave wove woven|weep wept|creep crept|spell spelt
+spill spilt|shear shorn|sew sewn|sow sown|prove proven|bid bade|cling clung|forbid forbade forbidden
+child children|man men|woman women|person people|foot feet|tooth teeth|goose geese|mouse mice|ox oxen
+wife wives|life lives|knife knives|half halves|leaf leaves|loaf loaves|shelf shelves|thief thieves|wolf wolves
+calf calves|elf elves|self selves|scarf scarves|wharf wharves|hoof hooves
+analysis analyses|basis bases|crisis crises|thesis theses|hypothesis hypotheses|axis axes|diagnosis diagnoses
+datum data|medium media|criterion criteria|phenomenon phenomena|index indices|matrix matrices|vertex vertices
+appendix appendices|schema schemata|good better best|bad worse worst|far farther farthest further furthest"""
+"""Of each group the first is the form that the others stand for."""
+
+
+def _forms() -> dict[str, str]:
+    forms: dict[str, str] = {}
+    for group in re.split(r"[|\n]", _IRREGULAR.strip()):
+        first, *others = group.split()
+        for other in others:
+            forms.setdefault(other, first)
+    return forms
+
+
+_FORMS = _forms()
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """What all forms of an English word have in common: Porter's algorithm, after the irregular forms. Other words
+    are left alone."""
+    word = _FORMS.get(word, word)
+    if len(word) < 3 or not word.isascii() or not word.isalpha():
+        return word
+    return _porter(word)
+
+
+_VOWEL = re.compile(r"[aeiou]|(?<=[^aeiou])y")
+_MEASURE = re.compile(r"[aeiouy]+[^aeiouy]+")
+_SHORT = re.compile(r"[^aeiou][aeiouy][^aeiouwxy]$")
+_DOUBLED = re.compile(r"([^aeiouylsz])\1$")
+
+_STEP_2 = {
+    "ational": "ate", "tional": "tion", "enci": "ence", "anci": "ance", "izer": "ize", "bli": "ble", "alli": "al",
+    "entli": "ent", "eli": "e", "ousli": "ous", "ization": "ize", "ation": "ate", "ator": "ate", "alism": "al",
+    "iveness": "ive", "fulness": "ful", "ousness": "ous", "aliti": "al", "iviti": "ive", "biliti": "ble", "logi": "log",
+}  # fmt: skip
+_STEP_3 = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ful": "", "ness": ""}
+_STEP_4 = (
+    "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize", "ion",
+    "al", "er", "ic", "ou",
+)  # fmt: skip
+
+
+def _porter(word: str) -> str:
+    word = _past_and_plural(word)
+    if word.endswith("y") and _has_vowel(word[:-1]):
+        word = word[:-1] + "i"
+    word = _replaced(word, _STEP_2)
+    word = _replaced(word, _STEP_3)
+    word = _without_ending(word)
+    if word.endswith("e"):
+        rest = word[:-1]
+        if _measure(rest) > 1 or (_measure(rest) == 1 and not _SHORT.search(rest)):
+            word = rest
+    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
+
+
+def _past_and_plural(word: str) -> str:
+    if word.endswith(("sses", "ies")):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith("ss"):
+        word = word[:-1]
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    for ending in ("ed", "ing"):
+        if word.endswith(ending) and _has_vowel(word[: -len(ending)]):
+            return _mended(word[: -len(ending)])
+    return word
+
+
+def _mended(word: str) -> str:
+    """What is left when `ed` or `ing` was taken away."""
+    if word.endswith(("at", "bl", "iz")):
+        return word + "e"
+    if _DOUBLED.search(word):
+        return word[:-1]
+    return word + "e" if _measure(word) == 1 and _SHORT.search(word) else word
+
+
+def _replaced(word: str, endings: dict[str, str]) -> str:
+    for ending, instead in endings.items():
+        if word.endswith(ending):
+            rest = word[: -len(ending)]
+            return rest + instead if _measure(rest) > 0 else word
+    return word
+
+
+def _without_ending(word: str) -> str:
+    for ending in _STEP_4:
+        if word.endswith(ending):
+            rest = word[: -len(ending)]
+            return rest if _measure(rest) > 1 and (ending != "ion" or rest.endswith(("s", "t"))) else word
+    return word
+
+
+def _has_vowel(word: str) -> bool:
+    return _VOWEL.search(word) is not None
+
+
+def _measure(word: str) -> int:
+    """How many times vowels are followed by consonants."""
+    return len(_MEASURE.findall(re.sub(r"^y|(?<=[aeiou])y", "j", word)))
