@@ -107,11 +107,7 @@ def _edit_plain(call: Call, place: Place, change: Callable[[str], Edited]) -> Ed
     return edited
 
 
-async def _edit_content(
-    call: Call,
-    place: Place,
-    change: Callable[[str], Edited],
-) -> Edited:
+async def _edit_content(call: Call, place: Place, change: Callable[[str], Edited]) -> Edited:
     """Not through the file: the new content is committed, and the view follows."""
     if place.entity is None:
         raise no_content(place)

@@ -37,6 +37,7 @@ from tallystick.toolsets.knowledge.stale import repin
 from tallystick.toolsets.work.answers import evidence_entry
 from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.projects import found as found_project
+from tallystick.toolsets.work.view import View
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -129,17 +130,17 @@ async def _write(
     ids = [tool_context.work.ids() for _ in wanted]
     new_root, new_project = tool_context.work.ids(), uuid.uuid4().hex
 
-    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> int:
+    def draw(builder: DraftBuilder, view: View) -> int:
         added = 0
         for node_id, subject in zip(ids, wanted, strict=True):
             # Asked again here, at the head: another process may have been first.
             if builder.state.summary(node_id) is None and _is_wanted(
-                builder.state, builder.graph, read_filter, subject
+                builder.state, builder.graph, view.read_filter, subject
             ):
-                board = _board(builder.state, builder.graph, read_filter, subject)
+                board = _board(builder.state, builder.graph, view.read_filter, subject)
                 if board is None and not builder.graph.namesakes(MAINTENANCE):
                     found_project(builder, project_id=new_project, root_id=new_root, name=MAINTENANCE, goal=None)
-                    board = _board(builder.state, builder.graph, read_filter, subject, new_project)
+                    board = _board(builder.state, builder.graph, view.read_filter, subject, new_project)
                 added += board is not None and _draw(builder, node_id, subject, board)
         return added
 
@@ -332,7 +333,7 @@ async def _verify(store: Store, principal: Principal, entity_id: str, tool: str)
 async def _resolve(
     tool_context: ToolContext, store: Store, principal: Principal, nodes: Mapping[str, str], tool: str
 ) -> None:
-    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> None:
+    def draw(builder: DraftBuilder, view: View) -> None:
         for node_id, commit_id in nodes.items():
             attrs = builder.find(node_id)
             if attrs is not None and attrs.get("resolved") is not True:

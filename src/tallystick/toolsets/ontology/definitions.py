@@ -126,10 +126,7 @@ async def _commit(writing: Writing, propose: Propose) -> dict[str, Any]:
 
 
 def described(ontology: Ontology) -> dict[str, Any]:
-    return {
-        "node_types": ontology.node_types,
-        "connection_types": [kind.attrs() for kind in ontology.connection_types],
-    }
+    return {"node_types": ontology.node_types, "connection_types": [kind.attrs() for kind in ontology.connection_types]}
 
 
 def connection_type(

@@ -65,9 +65,7 @@ def _wait(view: View, card: Card, blocker_id: str) -> None:
     if way is not None:
         path = shortened(view.read_filter.readable([card.id, *(row.id for row in way)]))
         raise Conflict(
-            f"this would close a circle: {' waits for '.join(path)}",
-            code="CIRCULAR_DEPENDENCY",
-            details={"path": path},
+            f"this would close a circle: {' waits for '.join(path)}", code="CIRCULAR_DEPENDENCY", details={"path": path}
         )
     view.block(card, blocker_id)
 

@@ -76,13 +76,7 @@ class Call(msgspec.Struct, frozen=True):
             view.stamp(receipt.commits[0].timestamp, self.principal.actor)
         return answer
 
-    async def read(
-        self,
-        action: Action,
-        look: Callable[[View], T | Breathing[T]],
-        *,
-        resource: str | None = None,
-    ) -> T:
+    async def read(self, action: Action, look: Callable[[View], T | Breathing[T]], *, resource: str | None = None) -> T:
         """What `look` finds of what the principal may read."""
 
         def prepared(state: State, read_filter: ReadFilter) -> T | Breathing[T]:

@@ -16,10 +16,7 @@ from tallystick.toolsets.tasks.entities import entity_of, title_of
 from tallystick.toolsets.tasks.view import View, invalid
 from tallystick.toolsets.truncation import listing
 
-NULLABLE: dict[str, Any] = {
-    **OUTPUT,
-    "properties": {**OUTPUT["properties"], "data": {"type": ["object", "null"]}},
-}
+NULLABLE: dict[str, Any] = {**OUTPUT, "properties": {**OUTPUT["properties"], "data": {"type": ["object", "null"]}}}
 """Where there may be nothing to hand out."""
 
 

@@ -13,14 +13,7 @@ from tallystick.state.tasks import SECTION, Card
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, check_version, find_uuid, not_found, succeeded
-from tallystick.toolsets.tasks.arguments import (
-    ManageSections,
-    QuerySections,
-    Section,
-    differing,
-    missing,
-    unchanging,
-)
+from tallystick.toolsets.tasks.arguments import ManageSections, QuerySections, Section, differing, missing, unchanging
 from tallystick.toolsets.tasks.context import Call
 from tallystick.toolsets.tasks.entities import section_of, sections_of
 from tallystick.toolsets.tasks.view import View, invalid
@@ -64,9 +57,7 @@ async def manage_sections(call: Call, asked: ManageSections) -> Answer:
     draw, message, action = _OPERATIONS[asked.operation]
     ids = [call.context.ids() for _ in (asked.sections if asked.operation == "bulkCreate" else None) or (1,)]
     data = await call.write(
-        lambda view: draw(view, asked, ids),
-        action=action,
-        resource=asked.sectionId or asked.entityId,
+        lambda view: draw(view, asked, ids), action=action, resource=asked.sectionId or asked.entityId
     )
     return succeeded(data, message, exempt=True)
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Any, TypeVar
 
 from tallystick.clock import to_text
 from tallystick.state import Node
-from tallystick.state.attributes import list_of, object_of, text_of
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
+from tallystick.state.attributes import list_of, object_of
 from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.draft_builder import DraftBuilder, revision
-from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import readable, readiness
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.truncation import listing, within_budget
+from tallystick.toolsets.work.view import View
 
 T = TypeVar("T")
 
@@ -29,14 +27,14 @@ _MEMBERS_COUNTED = 1_000
 _NEWLY_COUNTED = 500
 
 
-def node_of(state: State, node: Node, read_filter: ReadFilter) -> JsonObject:
+def node_of(view: View, node: Node) -> JsonObject:
     """A work node as the spec draws it."""
     said = node.attrs
-    lived = state.summary(node.id)
+    lived = view.state.summary(node.id)
     answer: JsonObject = {
         "id": node.id,
         "rev": revision(said),
-        "parent": read_filter.reference(said.get("parent")),
+        "parent": view.reference(said.get("parent")),
         "summary": said.get("summary"),
         "resolved": said.get("resolved") is True,
     }
@@ -57,55 +55,34 @@ def node_of(state: State, node: Node, read_filter: ReadFilter) -> JsonObject:
         "updated_at": node.provenance.timestamp,
         "created_by": node.provenance.created_by,
     }
-    return read_filter.warned(node.id, answer)
+    return view.warned(node.id, answer)
 
 
-def line_of(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
-    return read_filter.warned(row.id, {"id": row.id, "summary": summary_of(state, row), **standing(row)})
-
-
-def standing(row: Row) -> JsonObject:
-    """Whether it is done, or only over."""
-    return {"resolved": row.resolved, "dropped": True} if row.dropped else {"resolved": row.resolved}
-
-
-def get_node(state: State, node_id: str) -> Node:
-    """Of a row of the graph, which is always there."""
-    node = state.node(node_id)
-    if node is None:
-        raise KeyError(node_id)
-    return node
-
-
-def summary_of(state: State, row: Row) -> str:
-    return text_of(get_node(state, row.id).attrs, "summary")
-
-
-def ancestors_of(row: Row, read_filter: ReadFilter) -> tuple[list[Row], int]:
+def ancestors_of(view: View, row: Row) -> tuple[list[Row], int]:
     """Root first, down to the parent; of a very long line the root and the nearest, and how many were left out."""
-    line = [each for each in row.above() if read_filter.allows(each.id)]
+    line = [each for each in row.above() if view.allows(each.id)]
     line.reverse()
     if len(line) <= ANCESTORS_SHOWN:
         return line, 0
     return [line[0], *line[-ANCESTORS_SHOWN + 1 :]], len(line) - ANCESTORS_SHOWN
 
 
-def children_of(row: Row, read_filter: ReadFilter, most: int) -> tuple[list[Row], int]:
+def children_of(view: View, row: Row, most: int) -> tuple[list[Row], int]:
     """The oldest, and how many there are in all; where some may be withheld, no more are counted than are shown."""
-    if not read_filter.narrows:
+    if not view.narrows:
         return oldest(row.children, most), len(row.children)
-    found = first(read_filter, sorted(row.children, key=lambda each: each.created), max(most, _CHILDREN_COUNTED) + 1)
+    found = view.first(sorted(row.children, key=lambda each: each.created), max(most, _CHILDREN_COUNTED) + 1)
     return found[:most], len(found)
 
 
-def counts_of(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> JsonObject:
+def counts_of(view: View, board: Board) -> JsonObject:
     """Of the nodes that may be read. Of many only the first are asked about, and `partial` says so."""
-    if not read_filter.narrows:
+    if not view.narrows:
         return dict(board.counts())
     members = board.members[:_MEMBERS_COUNTED]
-    seen = readable(graph, members, read_filter)
+    seen = readable(view.graph, members, view.read_filter)
     resolved, dropped = len(seen & board.resolved), len(seen & board.dropped)
-    stands = readiness(graph, board, read_filter, seen)
+    stands = readiness(view.graph, board, view.read_filter, seen)
     counts: JsonObject = {
         "total": len(seen),
         "resolved": resolved,
@@ -117,11 +94,6 @@ def counts_of(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> JsonOb
     return counts | ({"partial": True} if len(members) < len(board.members) else {})
 
 
-def first(read_filter: ReadFilter, rows: Iterable[Row], count: int) -> list[Row]:
-    """The first so many that may be read."""
-    return read_filter.first(rows, lambda row: read_filter.allows(row.id), count)
-
-
 def oldest(rows: Sequence[Row], count: int) -> list[Row]:
     return nsmallest(count, rows, key=lambda row: row.created)
 
@@ -130,14 +102,12 @@ def evidence_entry(kind: str, ref: str, agent: str, milliseconds: int) -> JsonOb
     return {"type": kind, "ref": ref, "agent": agent, "timestamp": to_text(milliseconds)}
 
 
-def newly_actionable(builder: DraftBuilder, read_filter: ReadFilter) -> JsonObject:
+def newly_actionable(builder: DraftBuilder, view: View) -> JsonObject:
     """The key and, when there are too many, how many were left out."""
     rows = builder.newly_actionable()
-    if read_filter.narrows:
-        rows = first(read_filter, rows, _NEWLY_COUNTED)
-    summaries = (
-        read_filter.warned(row.id, {"id": row.id, "summary": builder.attrs(row.id).get("summary")}) for row in rows
-    )
+    if view.narrows:
+        rows = view.first(rows, _NEWLY_COUNTED)
+    summaries = (view.warned(row.id, {"id": row.id, "summary": builder.attrs(row.id).get("summary")}) for row in rows)
     return listing("newly_actionable", summaries, len(rows), 2 * PART_BYTES_MAX, note="newly_actionable_omitted")
 
 

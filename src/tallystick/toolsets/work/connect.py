@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row
 from tallystick.state.work.cycles import find_way
@@ -13,6 +12,7 @@ from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, newly_actionable
 from tallystick.toolsets.work.arguments import ConnectArguments, EdgeArgument
 from tallystick.toolsets.work.context import AnswerBuilder, Call
 from tallystick.toolsets.work.errors import shortened, unknown_node
+from tallystick.toolsets.work.view import View
 
 PARENTAL = frozenset({"parent", "child"})
 
@@ -21,11 +21,11 @@ Rejection = tuple[str, str]
 
 
 async def graph_connect(call: Call, asked: ConnectArguments) -> Answer:
-    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
+    def draw(builder: DraftBuilder, view: View) -> AnswerBuilder:
         rejected: list[JsonObject] = []
         answer = AnswerBuilder({"applied": 0})
         for edge in asked.edges:
-            refusal = _apply(builder, edge, answer.warnings, read_filter)
+            refusal = _apply(builder, view, edge, answer.warnings)
             if refusal is None:
                 answer.data["applied"] += 1
             else:
@@ -33,7 +33,7 @@ async def graph_connect(call: Call, asked: ConnectArguments) -> Answer:
                 rejected.append({"from": edge.source, "to": edge.to, "reason": reason, "detail": detail})
         if rejected:
             answer.data |= _shown(rejected)
-        newly = newly_actionable(builder, read_filter)
+        newly = newly_actionable(builder, view)
         return AnswerBuilder(answer.data | (newly if newly["newly_actionable"] else {}), answer.warnings)
 
     sources = {edge.source for edge in asked.edges}
@@ -42,16 +42,14 @@ async def graph_connect(call: Call, asked: ConnectArguments) -> Answer:
     return Answer(answer.complete())
 
 
-def _apply(
-    builder: DraftBuilder, asked: EdgeArgument, warnings: list[str], read_filter: ReadFilter
-) -> Rejection | None:
+def _apply(builder: DraftBuilder, view: View, asked: EdgeArgument, warnings: list[str]) -> Rejection | None:
     if asked.type in PARENTAL:
         return "parent_edges_not_allowed", "the tree is changed by graph_restructure, op move"
     source, target = builder.graph.find(asked.source), builder.graph.find(asked.to)
-    if source is None or target is None or not all([read_filter.allows(source.id), read_filter.allows(target.id)]):
-        missing = asked.source if source is None or not read_filter.allows(source.id) else asked.to
-        return "node_not_found", unknown_node(builder.state, read_filter, missing).message
-    return _remove(builder, asked) if asked.remove else _add(builder, asked, source, target, warnings, read_filter)
+    if source is None or target is None or not all([view.allows(source.id), view.allows(target.id)]):
+        missing = asked.source if source is None or not view.allows(source.id) else asked.to
+        return "node_not_found", unknown_node(view, missing).message
+    return _remove(builder, asked) if asked.remove else _add(builder, view, asked, source, target, warnings)
 
 
 def _remove(builder: DraftBuilder, asked: EdgeArgument) -> Rejection | None:
@@ -63,7 +61,7 @@ def _remove(builder: DraftBuilder, asked: EdgeArgument) -> Rejection | None:
 
 
 def _add(
-    builder: DraftBuilder, asked: EdgeArgument, source: Row, target: Row, warnings: list[str], read_filter: ReadFilter
+    builder: DraftBuilder, view: View, asked: EdgeArgument, source: Row, target: Row, warnings: list[str]
 ) -> Rejection | None:
     if source.board is not target.board:
         return "cross_project", f"'{source.id}' and '{target.id}' are in different projects"
@@ -72,7 +70,7 @@ def _add(
     if asked.type == DEPENDS_ON:
         way = find_way(builder.graph, target, source)
         if way is not None:
-            path = shortened([source.id, *(row.id for row in way)], read_filter)
+            path = shortened([source.id, *(row.id for row in way)], view.read_filter)
             return "cycle_detected", f"Dependency cycle detected: {' -> '.join(path)}"
         warnings += deadlocks(source, target)
     builder.link({"from": source.id, "rel": asked.type, "to": target.id})

@@ -12,6 +12,7 @@ import msgspec
 from tallystick.clock import Clock, to_text, wall_clock
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
+from tallystick.state import Breathing
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import CLAIMED_BY
@@ -23,6 +24,7 @@ from tallystick.toolsets.claims import Claimant, Claims
 from tallystick.toolsets.drafts import Drawn, write_drawn
 from tallystick.toolsets.truncation import within_budget
 from tallystick.toolsets.work.settings import WorkSettings
+from tallystick.toolsets.work.view import View
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -130,7 +132,7 @@ class Call(msgspec.Struct, frozen=True):
 
     async def write(
         self,
-        draw: Callable[[DraftBuilder, ReadFilter], T],
+        draw: Callable[[DraftBuilder, View], T],
         *,
         action: Action = Action.WRITE,
         resource: str | None = None,
@@ -140,20 +142,18 @@ class Call(msgspec.Struct, frozen=True):
 
         def drawn(state: State, read_filter: ReadFilter) -> Drawn[T]:
             with DraftBuilder(state, read_filter) as builder:
-                return Drawn(draw(builder, read_filter), builder.operations)
+                return Drawn(draw(builder, View(state, builder.graph, read_filter)), builder.operations)
 
         return await write_drawn(
             self.store, self.principal, self.tool, drawn, action=action, resource=resource, reason=reason
         )
 
-    async def read(
-        self, action: Action, look: Callable[[State, WorkGraph, ReadFilter], T], *, resource: str | None = None
-    ) -> T:
+    async def read(self, action: Action, look: Callable[[View], T | Breathing[T]], *, resource: str | None = None) -> T:
         """`look` may be called several times."""
         return await self.store.read(
             self.principal,
             action,
-            lambda state, read_filter: look(state, state.derived(WorkGraph), read_filter),
+            lambda state, read_filter: look(View(state, state.derived(WorkGraph), read_filter)),
             resource=resource,
         )
 

@@ -9,8 +9,8 @@ from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
-from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.truncation import listing
+from tallystick.toolsets.work.view import View
 
 _NAMES_SHOWN = 50
 _NAMES_BYTES_MAX = 8_000
@@ -18,17 +18,17 @@ _PATH_SHOWN = 40
 _WITHHELD = "(withheld)"
 
 
-def get_row(state: State, graph: WorkGraph, read_filter: ReadFilter, node_id: str, role: str | None = None) -> Row:
+def get_row(view: View, node_id: str, role: str | None = None) -> Row:
     """Raises NotFound, also for what may not be read; `role` is what the id was given as."""
-    row = graph.find(node_id)
-    if row is None or not read_filter.allows(node_id):
-        raise unknown_node(state, read_filter, node_id, role)
+    row = view.graph.find(node_id)
+    if row is None or not view.allows(node_id):
+        raise unknown_node(view, node_id, role)
     return row
 
 
-def unknown_node(state: State, read_filter: ReadFilter, node_id: str, role: str | None = None) -> NotFound:
-    survivor = merged_into(state, node_id)
-    if survivor is not None and not all([read_filter.allows(node_id), read_filter.allows(survivor)]):
+def unknown_node(view: View, node_id: str, role: str | None = None) -> NotFound:
+    survivor = merged_into(view.state, node_id)
+    if survivor is not None and not all([view.allows(node_id), view.allows(survivor)]):
         survivor = None
     called = f"'{node_id}'" + (f" ({role})" if role else "")
     return NotFound(
@@ -50,11 +50,11 @@ def merged_into(state: State, node_id: str) -> str | None:
     return survivor if isinstance(survivor, str) else None
 
 
-def get_project(graph: WorkGraph, read_filter: ReadFilter, name: str) -> Board:
+def get_project(view: View, name: str) -> Board:
     """By its name or its root's id. Raises NotFound, naming those there are, also for what may not be read."""
-    board = find_project(graph, read_filter, name)
-    if board is None or not read_filter.allows(board.id):
-        known = projects_of(graph, read_filter)
+    board = find_project(view, name)
+    if board is None or not view.allows(board.id):
+        known = projects_of(view)
         raise NotFound(
             f"there is no project '{name}'",
             code="project_not_found",
@@ -64,13 +64,13 @@ def get_project(graph: WorkGraph, read_filter: ReadFilter, name: str) -> Board:
     return board
 
 
-def find_project(graph: WorkGraph, read_filter: ReadFilter, name: str) -> Board | None:
+def find_project(view: View, name: str) -> Board | None:
     """Also what may not be read. Raises Conflict where several are called so in other spellings, and none in this."""
-    board = graph.project(name)
+    board = view.graph.project(name)
     if board is not None:
         return board
-    namesakes = graph.namesakes(name)
-    spellings = read_filter.readable(namesakes, lambda board: board.id)
+    namesakes = view.graph.namesakes(name)
+    spellings = view.readable(namesakes, lambda board: board.id)
     if len(spellings) > 1:
         raise Conflict(
             f"there are {len(spellings)} projects that '{name}' could mean",
@@ -87,9 +87,9 @@ def named(boards: list[Board]) -> dict[str, Any]:
     return listing("projects", names, len(boards), _NAMES_BYTES_MAX, note="projects_omitted")
 
 
-def projects_of(graph: WorkGraph, read_filter: ReadFilter) -> list[Board]:
+def projects_of(view: View) -> list[Board]:
     """Those that may be read, oldest first."""
-    return read_filter.readable(graph.projects(), lambda board: board.id)
+    return view.readable(view.graph.projects(), lambda board: board.id)
 
 
 def invalid(*problems: str) -> InvalidArgument:

@@ -7,26 +7,23 @@ loses nothing and shows nothing twice, whatever happens between two pages.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from tallystick.commits import EDGE_VERBS, Verb
 from tallystick.policy import Action, Principal
-from tallystick.state import Step
+from tallystick.state import Breathing, Step
 from tallystick.state.attributes import list_of
 from tallystick.state.conditions import is_same
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 from tallystick.state.tasks import read_card, said_of
 from tallystick.state.work import NODE
 from tallystick.state.work.attributes import is_dropped
-from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import fair_share, room_for, shortened, size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX
 from tallystick.toolsets.work.arguments import LIMIT_MAX, HistoryArguments
 from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import invalid, unknown_node
+from tallystick.toolsets.work.view import View
 
 _STEPS_READ = 500
 _ABSENT: JsonObject = {"resolved": False, "properties": {}, "context_links": [], "evidence": []}
@@ -39,26 +36,23 @@ _PREFIX = "h"
 async def graph_history(call: Call, asked: HistoryArguments) -> Answer:
     end = _place(asked.cursor) if asked.cursor is not None else None
 
-    def look(state: State, read_filter: ReadFilter) -> Generator[None, None, JsonObject]:
-        state.derived(WorkGraph)
-        return (yield from _told(state, asked, end, read_filter, call.principal))
+    found: JsonObject = await call.read(
+        Action.READ, lambda view: _told(view, asked, end, call.principal), resource=asked.node_id
+    )
+    return Answer(found)
 
-    return Answer(await call.store.read(call.principal, Action.READ, look, resource=asked.node_id))
 
-
-def _told(
-    state: State, asked: HistoryArguments, end: int | None, read_filter: ReadFilter, reader: Principal
-) -> Generator[None, None, JsonObject]:
-    found = state.lineage(asked.node_id, "full", 0, 0, read_filter)
+def _told(view: View, asked: HistoryArguments, end: int | None, reader: Principal) -> Breathing[JsonObject]:
+    found = view.state.lineage(asked.node_id, "full", 0, 0, view.read_filter)
     if found is None or found.type != NODE:
-        raise unknown_node(state, read_filter, asked.node_id)
+        raise unknown_node(view, asked.node_id)
     place = found.total if end is None else min(end, found.total)
     start = max(place - _STEPS_READ, 0)
-    part = state.lineage(asked.node_id, "full", start, place - start, read_filter)
+    part = view.state.lineage(asked.node_id, "full", start, place - start, view.read_filter)
     events: list[JsonObject] = []
     left, event_bytes_max = room_for(reader, ANSWER_BYTES_MAX), room_for(reader, PART_BYTES_MAX)
     for step in reversed(part.steps if part is not None else []):
-        event = _event(state, asked.node_id, step, read_filter)
+        event = _event(view, asked.node_id, step)
         if event is not None:
             event["changes"] = _fitted(event["changes"], event_bytes_max)
             left -= size_of(event) + 1
@@ -80,16 +74,16 @@ def _place(cursor: str) -> int:
 # -- events
 
 
-def _event(state: State, node_id: str, step: Step, read_filter: ReadFilter) -> JsonObject | None:
+def _event(view: View, node_id: str, step: Step) -> JsonObject | None:
     """None for what is no event of this node: the far end of an edge, and the grave of a merged one."""
     if step.commit.operation in EDGE_VERBS:
         event_kind = _edge_event(node_id, step)
     elif step.commit.operation is Verb.UPSERT_NODE:
-        event_kind = _node_event(state, node_id, step, read_filter)
+        event_kind = _node_event(view, node_id, step)
     elif step.commit.operation is Verb.REDACT_NODE:
         event_kind = "redacted", []
     else:
-        event_kind = None if _was_merged(state, node_id, step) else ("deleted", [])
+        event_kind = None if _was_merged(view, node_id, step) else ("deleted", [])
     if event_kind is None:
         return None
     action, changes = event_kind
@@ -111,19 +105,19 @@ def _edge_event(node_id: str, step: Step) -> Event | None:
     return "edge_removed", [_change(edge["rel"], edge["to"], None)]
 
 
-def _node_event(state: State, node_id: str, step: Step, read_filter: ReadFilter) -> Event:
-    after = _readable(step.commit.document()["attrs"], read_filter)
+def _node_event(view: View, node_id: str, step: Step) -> Event:
+    after = _readable(view, step.commit.document()["attrs"])
     now = _fields(after)
     if step.action == "CREATE_NODE":
         return "created", [_change(name, None, value) for name, value in now.items() if value != _ABSENT.get(name)]
-    before = _readable(_before(state, node_id, step), read_filter)
+    before = _readable(view, _before(view, node_id, step))
     was = _fields(before)
     changes = [
         _change(name, was.get(name), now.get(name))
         for name in (*_OF_WORK, *_OF_TASKS)
         if not is_same(was.get(name), now.get(name))
     ]
-    merged = _merged(state, before, after, step, read_filter)
+    merged = _merged(view, before, after, step)
     if merged is not None:
         return "merged", [*changes, *merged]
     return _action(step.commit.tool, before, after), changes
@@ -138,14 +132,12 @@ def _fields(attrs: JsonObject) -> JsonObject:
     return fields
 
 
-def _readable(attrs: JsonObject, read_filter: ReadFilter) -> JsonObject:
+def _readable(view: View, attrs: JsonObject) -> JsonObject:
     """Without the names of nodes that may not be read."""
-    if not read_filter.narrows:
+    if not view.narrows:
         return attrs
-    named: JsonObject = {
-        name: read_filter.reference(attrs[name]) for name in ("parent", "merged_into") if name in attrs
-    }
-    return {**attrs, **named, "merged": read_filter.readable(list_of(attrs, "merged"), str)}
+    named: JsonObject = {name: view.reference(attrs[name]) for name in ("parent", "merged_into") if name in attrs}
+    return {**attrs, **named, "merged": view.readable(list_of(attrs, "merged"), str)}
 
 
 def _action(tool: str, before: JsonObject, after: JsonObject) -> str:
@@ -159,34 +151,30 @@ def _action(tool: str, before: JsonObject, after: JsonObject) -> str:
     return "moved" if before.get("parent") != after.get("parent") else "updated"
 
 
-def _merged(
-    state: State, before: JsonObject, after: JsonObject, step: Step, read_filter: ReadFilter
-) -> list[JsonObject] | None:
+def _merged(view: View, before: JsonObject, after: JsonObject, step: Step) -> list[JsonObject] | None:
     """What the node became part of; or what it absorbed, as that was last."""
     if after.get("merged_into") is not None and before.get("merged_into") is None:
         return [_change("merged_into", None, after["merged_into"])]
     absorbed = list_of(after, "merged")[len(list_of(before, "merged")) :]
     if not absorbed:
         return None
-    return [
-        _change("merged", None, read_filter.warned(source, _last_words(state, source, step))) for source in absorbed
-    ]
+    return [_change("merged", None, view.warned(source, _last_words(view, source, step))) for source in absorbed]
 
 
-def _last_words(state: State, source: str, step: Step) -> JsonObject:
-    node = state.node(source, at=state.resolve(step.commit.lamport))
+def _last_words(view: View, source: str, step: Step) -> JsonObject:
+    node = view.state.node(source, at=view.state.resolve(step.commit.lamport))
     attrs = node.attrs if node is not None else {}
     kept = ("summary", "resolved", "state", "properties", "context_links", "task")
     return {"id": source} | {name: attrs[name] for name in kept if name in attrs}
 
 
-def _before(state: State, node_id: str, step: Step) -> JsonObject:
-    node = state.node(node_id, at=state.resolve(step.commit.lamport) - 1)
+def _before(view: View, node_id: str, step: Step) -> JsonObject:
+    node = view.state.node(node_id, at=view.state.resolve(step.commit.lamport) - 1)
     return node.attrs if node is not None else {}
 
 
-def _was_merged(state: State, node_id: str, step: Step) -> bool:
-    return "merged_into" in _before(state, node_id, step)
+def _was_merged(view: View, node_id: str, step: Step) -> bool:
+    return "merged_into" in _before(view, node_id, step)
 
 
 def _change(field: str, before: Any, after: Any) -> JsonObject:

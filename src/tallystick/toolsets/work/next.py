@@ -9,30 +9,19 @@ import msgspec
 from tallystick.policy import Action
 from tallystick.state import Node
 from tallystick.state.attributes import list_of, object_of
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.claims import ClaimTime
 from tallystick.state.work.draft_builder import DraftBuilder
-from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import ranked, ranked_among, with_properties
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.claims import Claimant
 from tallystick.toolsets.truncation import listing, size_of, within_budget
-from tallystick.toolsets.work.answers import (
-    ANSWER_BYTES_MAX,
-    PART_BYTES_MAX,
-    ancestors_of,
-    first,
-    get_node,
-    newest_fitting,
-    node_of,
-    summary_of,
-)
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX, ancestors_of, newest_fitting, node_of
 from tallystick.toolsets.work.arguments import COUNT_MAX, NextArguments
 from tallystick.toolsets.work.context import Call, FileKnowledge
 from tallystick.toolsets.work.errors import cross_project, get_project, get_row
 from tallystick.toolsets.work.task_texts import sections_of, task_of
+from tallystick.toolsets.work.view import View
 
 _DEPENDENCIES_SHOWN = 20
 
@@ -45,15 +34,12 @@ class Seen(msgspec.Struct):
 
 async def graph_next(call: Call, asked: NextArguments) -> Answer:
     if not asked.claim:
-        seen = await call.read(
-            Action.READ,
-            lambda state, graph, read_filter: _seen(call, state, graph, call.claimant(), asked, read_filter),
-        )
+        seen = await call.read(Action.READ, lambda view: _seen(call, view, call.claimant(), asked))
         return await freshened(call, seen)
 
-    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> Seen:
+    def draw(builder: DraftBuilder, view: View) -> Seen:
         claimant = call.claimant()
-        seen = _seen(call, builder.state, builder.graph, claimant, asked, read_filter)
+        seen = _seen(call, view, claimant, asked)
         for entry in seen.answer["nodes"]:
             node = entry["node"]
             entry |= _claim(builder, node["id"], claimant)
@@ -81,54 +67,43 @@ def _claim(builder: DraftBuilder, node_id: str, claimant: Claimant) -> JsonObjec
     return {} if over is None else {"taken_over": over}
 
 
-def _seen(
-    call: Call,
-    state: State,
-    graph: WorkGraph,
-    claimant: Claimant,
-    asked: NextArguments,
-    read_filter: ReadFilter,
-) -> Seen:
-    board = get_project(graph, read_filter, asked.project)
-    free = (row for row in _candidates(state, graph, board, asked, read_filter) if not claimant.is_kept_from(row))
-    rows = first(read_filter, free, min(max(asked.count, 1), COUNT_MAX))
+def _seen(call: Call, view: View, claimant: Claimant, asked: NextArguments) -> Seen:
+    board = get_project(view, asked.project)
+    free = (row for row in _candidates(view, board, asked) if not claimant.is_kept_from(row))
+    rows = view.first(free, min(max(asked.count, 1), COUNT_MAX))
     known: dict[str, FileKnowledge] = {}
-    nodes = within_budget((_entry(call, state, board, row, read_filter, known) for row in rows), ANSWER_BYTES_MAX)
+    nodes = within_budget((_entry(call, view, board, row, known) for row in rows), ANSWER_BYTES_MAX)
     if not nodes:
-        return Seen({"nodes": [], "hint": _why_nothing(graph, board, asked, read_filter, claimant.moment)})
+        return Seen({"nodes": [], "hint": _why_nothing(view, board, asked, claimant.moment)})
     ids = [entry["node"]["id"] for entry in nodes]
     omitted = {"nodes_omitted": len(rows) - len(nodes)} if len(nodes) < len(rows) else {}
     return Seen({"nodes": nodes, **omitted}, [known[each] for each in ids if each in known])
 
 
-def _candidates(
-    state: State, graph: WorkGraph, board: Board, asked: NextArguments, read_filter: ReadFilter
-) -> Iterator[Row]:
+def _candidates(view: View, board: Board, asked: NextArguments) -> Iterator[Row]:
     hits = None
     if asked.scope is not None:
-        scope = get_row(state, graph, read_filter, asked.scope, "scope")
+        scope = get_row(view, asked.scope, "scope")
         if scope.board is not board:
             raise cross_project(f"the scope '{scope.id}' and '{board.name}'")
         hits = board.members & board.below(scope)
     if asked.filter:
         hits = with_properties(
-            graph,
+            view.graph,
             board.members if hits is None else hits,
             asked.filter,
-            lambda node_id: object_of(get_node(state, node_id).attrs, "properties"),
+            lambda node_id: object_of(view.node(node_id).attrs, "properties"),
         )
-    return ranked_among(graph, board, hits, read_filter) if read_filter.narrows else ranked(graph, board, hits)
+    return ranked_among(view.graph, board, hits, view.read_filter) if view.narrows else ranked(view.graph, board, hits)
 
 
-def _why_nothing(
-    graph: WorkGraph, board: Board, asked: NextArguments, read_filter: ReadFilter, moment: ClaimTime
-) -> str:
-    if read_filter.narrows:
+def _why_nothing(view: View, board: Board, asked: NextArguments, moment: ClaimTime) -> str:
+    if view.narrows:
         return "nothing to hand out among the nodes that you may read"
     counts = board.counts()
     if not counts["unresolved"]:
         return "everything is resolved"
-    held = sum(moment.is_claimed(graph.by_number[number]) for number in board.actionable)
+    held = sum(moment.is_claimed(view.graph.by_number[number]) for number in board.actionable)
     narrowed = " in this scope or with these properties" if asked.scope is not None or asked.filter else ""
     return (
         f"nothing to hand out{narrowed}: of {counts['unresolved']} unresolved nodes {counts['blocked']} are blocked,"
@@ -136,78 +111,64 @@ def _why_nothing(
     )
 
 
-def _entry(
-    call: Call,
-    state: State,
-    board: Board,
-    row: Row,
-    read_filter: ReadFilter,
-    known: dict[str, FileKnowledge],
-) -> JsonObject:
+def _entry(call: Call, view: View, board: Board, row: Row, known: dict[str, FileKnowledge]) -> JsonObject:
     """What is known of its files is noted in `known` too."""
-    node, sections = get_node(state, row.id), sections_of(state, row.id, read_filter)
-    line, omitted = ancestors_of(row, read_filter)
+    node, sections = view.node(row.id), sections_of(view, row.id)
+    line, omitted = ancestors_of(view, row)
     answer: JsonObject = {
-        "node": node_of(state, node, read_filter),
-        **task_of(node, sections, read_filter),
-        "ancestors": [
-            read_filter.warned(each.id, {"id": each.id, "summary": summary_of(state, each)}) for each in line
-        ],
-        "context_links": links_of(row, read_filter),
-        **_dependencies(state, row, read_filter),
+        "node": node_of(view, node),
+        **task_of(view, node, sections),
+        "ancestors": [view.warned(each.id, {"id": each.id, "summary": view.summary(each)}) for each in line],
+        "context_links": links_of(view, row),
+        **_dependencies(view, row),
     }
     if omitted:
         answer["ancestors_omitted"] = omitted
-    found = known_of(call, state, board, row, sections, read_filter)
+    found = known_of(call, view, board, row, sections)
     if found is not None:
         known[row.id] = found
         answer["knowledge"] = found.data
     return answer
 
 
-def links_of(row: Row, read_filter: ReadFilter) -> JsonObject:
+def links_of(view: View, row: Row) -> JsonObject:
     """Its own, and what it inherits from above: root first, the nearest kept when they are too many."""
-    inherited = [{"node_id": each.id, "links": list(each.links)} for each in _linked(row, read_filter)]
+    inherited = [{"node_id": each.id, "links": list(each.links)} for each in _linked(view, row)]
     answer = listing("inherited", inherited, len(inherited), PART_BYTES_MAX, note="inherited_omitted")
     answer["inherited"].reverse()
     return {"self": list(row.links), **answer}
 
 
-def _linked(row: Row, read_filter: ReadFilter) -> list[Row]:
+def _linked(view: View, row: Row) -> list[Row]:
     """Those above it that have links."""
-    return [each for each in row.above() if each.links and read_filter.allows(each.id)]
+    return [each for each in row.above() if each.links and view.allows(each.id)]
 
 
-def _dependencies(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
+def _dependencies(view: View, row: Row) -> JsonObject:
     unique = list(dict.fromkeys(each for each in row.depends_on if each.board is not None))
-    if read_filter.narrows:
-        unique = first(read_filter, unique, _DEPENDENCIES_SHOWN + 1)
-    entries = (read_filter.warned(each.id, _dependency(state, each)) for each in unique[:_DEPENDENCIES_SHOWN])
+    if view.narrows:
+        unique = view.first(unique, _DEPENDENCIES_SHOWN + 1)
+    entries = (view.warned(each.id, _dependency(view, each)) for each in unique[:_DEPENDENCIES_SHOWN])
     return listing("resolved_deps", entries, len(unique), 2 * PART_BYTES_MAX, note="resolved_deps_omitted")
 
 
-def _dependency(state: State, row: Row) -> JsonObject:
-    attrs = get_node(state, row.id).attrs
+def _dependency(view: View, row: Row) -> JsonObject:
+    attrs = view.attrs(row)
     evidence, omitted = newest_fitting(list_of(attrs, "evidence"), PART_BYTES_MAX // 4)
     answer: JsonObject = {"id": row.id, "summary": attrs.get("summary"), **({"dropped": True} if row.dropped else {})}
     answer["evidence"] = evidence
     return answer | ({"evidence_omitted": omitted} if omitted else {})
 
 
-def known_of(
-    call: Call,
-    state: State,
-    board: Board,
-    row: Row,
-    sections: Sequence[Node],
-    read_filter: ReadFilter,
-) -> FileKnowledge | None:
+def known_of(call: Call, view: View, board: Board, row: Row, sections: Sequence[Node]) -> FileKnowledge | None:
     """What is known of the things that the node's links point to, and of its context files; None for nothing."""
-    links = list(row.links) + [link for each in _linked(row, read_filter) for link in each.links]
+    links = list(row.links) + [link for each in _linked(view, row) for link in each.links]
     if call.context.knowledge is None or not (links or sections):
         return None
     texts = [(str(section.attrs.get("title")), str(section.attrs.get("content"))) for section in sections]
-    known = call.context.knowledge.find(state, board.id, list(dict.fromkeys(links)), texts, read_filter=read_filter)
+    known = call.context.knowledge.find(
+        view.state, board.id, list(dict.fromkeys(links)), texts, read_filter=view.read_filter
+    )
     if size_of(known.data) > 2 * PART_BYTES_MAX:
         known.data.clear()
         known.data["truncated"] = True

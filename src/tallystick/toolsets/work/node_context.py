@@ -6,28 +6,17 @@ from collections import deque
 
 from tallystick.commits.payloads import edge_name
 from tallystick.policy import Action
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Row
-from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import listing, size_of, within_budget
-from tallystick.toolsets.work.answers import (
-    PART_BYTES_MAX,
-    ancestors_of,
-    children_of,
-    first,
-    get_node,
-    line_of,
-    node_of,
-    standing,
-)
+from tallystick.toolsets.work.answers import PART_BYTES_MAX, ancestors_of, children_of, node_of
 from tallystick.toolsets.work.arguments import DEPTH_MAX, ContextArguments
 from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import get_row
 from tallystick.toolsets.work.next import Seen, freshened, known_of
 from tallystick.toolsets.work.task_texts import sections_of, task_of
+from tallystick.toolsets.work.view import View, standing
 
 TREE_BYTES_MAX = 2 * PART_BYTES_MAX
 _NEIGHBOURS_SHOWN = 50
@@ -35,36 +24,32 @@ _EDGES_READ = 200
 
 
 async def graph_context(call: Call, asked: ContextArguments) -> Answer:
-    seen = await call.read(
-        Action.READ,
-        lambda state, graph, read_filter: _seen(call, state, graph, asked, read_filter),
-        resource=asked.node_id,
-    )
+    seen = await call.read(Action.READ, lambda view: _seen(call, view, asked), resource=asked.node_id)
     return await freshened(call, seen)
 
 
-def _seen(call: Call, state: State, graph: WorkGraph, asked: ContextArguments, read_filter: ReadFilter) -> Seen:
-    row = get_row(state, graph, read_filter, asked.node_id)
-    node, sections = get_node(state, row.id), sections_of(state, row.id, read_filter)
-    line, omitted = ancestors_of(row, read_filter)
+def _seen(call: Call, view: View, asked: ContextArguments) -> Seen:
+    row = get_row(view, asked.node_id)
+    node, sections = view.node(row.id), sections_of(view, row.id)
+    line, omitted = ancestors_of(view, row)
     answer: JsonObject = {
-        "node": node_of(state, node, read_filter),
-        **task_of(node, sections, read_filter),
-        "ancestors": [line_of(state, each, read_filter) for each in line],
-        "children": tree_of(state, row, min(asked.depth, DEPTH_MAX), read_filter),
+        "node": node_of(view, node),
+        **task_of(view, node, sections),
+        "ancestors": [view.line(each) for each in line],
+        "children": tree_of(view, row, min(asked.depth, DEPTH_MAX)),
     }
     if omitted:
         answer["ancestors_omitted"] = omitted
-    answer |= _neighbours(state, "depends_on", row.depends_on, None, read_filter)
-    answer |= _neighbours(state, "depended_by", row.dependents, row.resolved, read_filter)
-    answer |= _edges(state, row, read_filter)
-    known = known_of(call, state, row.board, row, sections, read_filter) if row.board is not None else None
+    answer |= _neighbours(view, "depends_on", row.depends_on, None)
+    answer |= _neighbours(view, "depended_by", row.dependents, row.resolved)
+    answer |= _edges(view, row)
+    known = known_of(call, view, row.board, row, sections) if row.board is not None else None
     return Seen(answer | {"knowledge": known.data}, [known]) if known is not None else Seen(answer)
 
 
-def tree_of(state: State, row: Row, depth: int, read_filter: ReadFilter, bytes_max: int = TREE_BYTES_MAX) -> JsonObject:
+def tree_of(view: View, row: Row, depth: int, bytes_max: int = TREE_BYTES_MAX) -> JsonObject:
     """Level by level, oldest first. What does not fit is counted: `child_count` says how many there are in all."""
-    root = _leaf(state, row, read_filter)
+    root = _leaf(view, row)
     left = bytes_max - size_of(root)
     waiting = deque([(row, root, depth)])
     while waiting:
@@ -72,9 +57,9 @@ def tree_of(state: State, row: Row, depth: int, read_filter: ReadFilter, bytes_m
         if not parent.children:
             continue
         children: list[JsonObject] = []
-        rows, count = children_of(parent, read_filter, bytes_max // 40 if levels > 0 and left > 0 else 0)
+        rows, count = children_of(view, parent, bytes_max // 40 if levels > 0 and left > 0 else 0)
         for child in rows:
-            leaf = _leaf(state, child, read_filter)
+            leaf = _leaf(view, child)
             left -= size_of(leaf) + 1
             if left < 0:
                 break
@@ -87,34 +72,31 @@ def tree_of(state: State, row: Row, depth: int, read_filter: ReadFilter, bytes_m
     return root
 
 
-def _leaf(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
-    attrs = get_node(state, row.id).attrs
+def _leaf(view: View, row: Row) -> JsonObject:
+    attrs = view.attrs(row)
     answer: JsonObject = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
-    return read_filter.warned(row.id, answer | ({"state": attrs["state"]} if attrs.get("state") is not None else {}))
+    return view.warned(row.id, answer | ({"state": attrs["state"]} if attrs.get("state") is not None else {}))
 
 
-def _neighbours(state: State, key: str, rows: list[Row], satisfied: bool | None, read_filter: ReadFilter) -> JsonObject:
+def _neighbours(view: View, key: str, rows: list[Row], satisfied: bool | None) -> JsonObject:
     """`satisfied` None: each by itself. Edges to what is no work node are not dependencies of work."""
     unique = [each for each in dict.fromkeys(rows) if each.board is not None]
-    if read_filter.narrows:
-        unique = first(read_filter, unique, _NEIGHBOURS_SHOWN + 1)
+    if view.narrows:
+        unique = view.first(unique, _NEIGHBOURS_SHOWN + 1)
     entries = (
-        {
-            "node": node_of(state, get_node(state, each.id), read_filter),
-            "satisfied": each.resolved if satisfied is None else satisfied,
-        }
+        {"node": node_of(view, view.node(each.id)), "satisfied": each.resolved if satisfied is None else satisfied}
         for each in unique[:_NEIGHBOURS_SHOWN]
     )
     return listing(key, entries, len(unique), PART_BYTES_MAX, note=f"{key}_omitted")
 
 
-def _edges(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
+def _edges(view: View, row: Row) -> JsonObject:
     """All but dependencies: relates_to, and what agents call their own."""
-    triples = (triple for triple in state.triples(row.id) if triple[1] != DEPENDS_ON)
+    triples = (triple for triple in view.state.triples(row.id) if triple[1] != DEPENDS_ON)
     others = [
-        read_filter.warned(edge_name(*triple), {"from": triple[0], "to": triple[2], "type": triple[1]})
-        for triple in read_filter.first(
-            triples, lambda triple: all([read_filter.allows(triple[0]), read_filter.allows(triple[2])]), _EDGES_READ + 1
+        view.warned(edge_name(*triple), {"from": triple[0], "to": triple[2], "type": triple[1]})
+        for triple in view.read_filter.first(
+            triples, lambda triple: all([view.allows(triple[0]), view.allows(triple[2])]), _EDGES_READ + 1
         )
     ]
     shown = within_budget(others[:_EDGES_READ], PART_BYTES_MAX) if others else []

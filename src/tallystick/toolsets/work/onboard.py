@@ -15,26 +15,16 @@ from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
 from tallystick.state import Node
 from tallystick.state.attributes import list_of, object_of
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
-from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import ranked, ranked_among
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.memory.arguments import NAME_CHARACTERS_MAX
 from tallystick.toolsets.truncation import characters_of, cut_text, shortened
-from tallystick.toolsets.work.answers import (
-    children_of,
-    counts_of,
-    cut,
-    first,
-    get_node,
-    line_of,
-    summary_of,
-)
+from tallystick.toolsets.work.answers import children_of, counts_of, cut
 from tallystick.toolsets.work.arguments import OnboardArguments
 from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import get_project, named, projects_of
+from tallystick.toolsets.work.view import View
 
 TOKENS_MAX = 600
 CHARACTERS_MAX = 4 * TOKENS_MAX
@@ -49,19 +39,19 @@ _DOCUMENTS_READ = 1_000
 
 
 async def graph_onboard(call: Call, asked: OnboardArguments) -> Answer:
-    def look(state: State, graph: WorkGraph, read_filter: ReadFilter) -> tuple[str, JsonObject]:
-        board = _board(graph, read_filter, asked.project)
-        return board.id, _seen(call, state, graph, board, read_filter, call.principal, asked.evidence_limit)
+    def look(view: View) -> tuple[str, JsonObject]:
+        board = _board(view, asked.project)
+        return board.id, _seen(call, view, board, call.principal, asked.evidence_limit)
 
     board_id, answer = await call.read(Action.READ, look)
     call.context.remember(call.principal, board_id)
     return Answer(answer)
 
 
-def _board(graph: WorkGraph, read_filter: ReadFilter, name: str | None) -> Board:
+def _board(view: View, name: str | None) -> Board:
     if name is not None:
-        return get_project(graph, read_filter, name)
-    boards = projects_of(graph, read_filter)
+        return get_project(view, name)
+    boards = projects_of(view)
     if len(boards) != 1:
         raise NotFound(
             "there is no project yet" if not boards else f"there are {len(boards)} projects: say which",
@@ -72,26 +62,18 @@ def _board(graph: WorkGraph, read_filter: ReadFilter, name: str | None) -> Board
     return boards[0]
 
 
-def _seen(
-    call: Call,
-    state: State,
-    graph: WorkGraph,
-    board: Board,
-    read_filter: ReadFilter,
-    principal: Principal,
-    evidence_limit: int,
-) -> JsonObject:
-    root = graph.find(board.root) if board.root is not None else None
-    goal = summary_of(state, root) if root is not None and read_filter.allows(root.id) else None
-    mine = [row.id for row in first(read_filter, call.context.held_by(call.principal, graph, board), _ROWS_READ)]
+def _seen(call: Call, view: View, board: Board, principal: Principal, evidence_limit: int) -> JsonObject:
+    root = view.graph.find(board.root) if board.root is not None else None
+    goal = view.summary(root) if root is not None and view.allows(root.id) else None
+    mine = [row.id for row in view.first(call.context.held_by(call.principal, view.graph, board), _ROWS_READ)]
     parts = [
-        _tree(state, root, read_filter),
-        _listed("recent_evidence", 3, _evidence(state, graph, board, read_filter, evidence_limit)),
-        _listed("context_links", 2, *_links(graph, board, read_filter)),
-        _listed("actionable", 3, _actionable(call, state, graph, board, read_filter)),
+        _tree(view, root),
+        _listed("recent_evidence", 3, _evidence(view, board, evidence_limit)),
+        _listed("context_links", 2, *_links(view, board)),
+        _listed("actionable", 3, _actionable(call, view, board)),
         _listed("your_claims", 1, mine),
     ]
-    return _fitted(_head(board, goal, counts_of(graph, board, read_filter)), parts)
+    return _fitted(_head(board, goal, counts_of(view, board)), parts)
 
 
 def _head(board: Board, goal: str | None, counts: JsonObject) -> JsonObject:
@@ -178,13 +160,13 @@ def _cut(said: Any, width: int) -> Any:
 # -- what there is
 
 
-def _tree(state: State, root: Row | None, read_filter: ReadFilter) -> _Part:
+def _tree(view: View, root: Row | None) -> _Part:
     """The root's children and theirs, oldest first; all children before the first of theirs."""
-    children, count = children_of(root, read_filter, _ROWS_READ) if root is not None else ([], 0)
-    below = {child: children_of(child, read_filter, _ROWS_READ) for child in children}
+    children, count = children_of(view, root, _ROWS_READ) if root is not None else ([], 0)
+    below = {child: children_of(view, child, _ROWS_READ) for child in children}
     rows = [*children, *(each for found, _ in below.values() for each in found)][:_ROWS_READ]
-    leaves = {row: line_of(state, row, read_filter) for row in rows}
-    twigs = {row: {"child_count": n} for row in rows[len(children) :] if (n := children_of(row, read_filter, 0)[1])}
+    leaves = {row: view.line(row) for row in rows}
+    twigs = {row: {"child_count": n} for row in rows[len(children) :] if (n := children_of(view, row, 0)[1])}
 
     @cache
     def at(width: int) -> dict[Row, JsonObject]:
@@ -201,23 +183,23 @@ def _tree(state: State, root: Row | None, read_filter: ReadFilter) -> _Part:
         return answer | ({"child_count": number} if len(twigs_kept) < number else {})
 
     total = count + sum(number for _, number in below.values())
-    if root is not None and not read_filter.narrows:
+    if root is not None and not view.narrows:
         total = count + sum(len(child.children) for child in root.children)
     return _Part("tree", 4, total, len(rows), shown)
 
 
-def _evidence(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter, limit: int) -> list[JsonObject]:
+def _evidence(view: View, board: Board, limit: int) -> list[JsonObject]:
     """Of resolved nodes, newest first. No entry is newer than its node, so the newest nodes are enough."""
     found: list[JsonObject] = []
-    rows = (graph.by_update[updated] for updated in reversed(board.updates))
+    rows = (view.graph.by_update[updated] for updated in reversed(board.updates))
     evident: Iterable[Row] = (row for row in rows if row.resolved and row.kinds)
-    if read_filter.narrows:
-        evident = first(read_filter, evident, 2 * limit)
+    if view.narrows:
+        evident = view.first(evident, 2 * limit)
     for row in islice(evident, _DOCUMENTS_READ):
-        node = get_node(state, row.id)
+        node = view.node(row.id)
         if _is_enough(found, limit, node):
             break
-        found = sorted([*found, *_told(node, read_filter)], key=lambda entry: entry["timestamp"], reverse=True)[:limit]
+        found = sorted([*found, *_told(view, node)], key=lambda entry: entry["timestamp"], reverse=True)[:limit]
     return found
 
 
@@ -225,9 +207,9 @@ def _is_enough(found: list[JsonObject], limit: int, node: Node) -> bool:
     return len(found) >= limit and bool(found[-1]["timestamp"] > node.provenance.timestamp)
 
 
-def _told(node: Node, read_filter: ReadFilter) -> list[JsonObject]:
+def _told(view: View, node: Node) -> list[JsonObject]:
     return [
-        read_filter.warned(
+        view.warned(
             node.id,
             {
                 "node_id": node.id,
@@ -243,25 +225,25 @@ def _told(node: Node, read_filter: ReadFilter) -> list[JsonObject]:
     ]
 
 
-def _links(graph: WorkGraph, board: Board, read_filter: ReadFilter) -> tuple[list[str], int]:
+def _links(view: View, board: Board) -> tuple[list[str], int]:
     """The first of them, sorted, and how many there are."""
     links = set(board.links)
-    if read_filter.narrows:
-        rows = map(graph.by_number.__getitem__, board.members)
-        seen = first(read_filter, (row for row in rows if row.links), 2 * _ROWS_READ)
+    if view.narrows:
+        rows = map(view.graph.by_number.__getitem__, board.members)
+        seen = view.first((row for row in rows if row.links), 2 * _ROWS_READ)
         links = {link for row in seen for link in row.links}
     return nsmallest(_ROWS_READ, links), len(links)
 
 
-def _actionable(call: Call, state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter) -> list[JsonObject]:
+def _actionable(call: Call, view: View, board: Board) -> list[JsonObject]:
     """In graph_next's order, without what somebody works on."""
     moment = call.context.moment()
-    ready = ranked_among(graph, board, None, read_filter) if read_filter.narrows else ranked(graph, board)
+    ready = ranked_among(view.graph, board, None, view.read_filter) if view.narrows else ranked(view.graph, board)
     free = (row for row in ready if not moment.is_claimed(row))
-    return [_open(state, row, read_filter) for row in first(read_filter, free, _ACTIONABLE_SHOWN)]
+    return [_open(view, row) for row in view.first(free, _ACTIONABLE_SHOWN)]
 
 
-def _open(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
-    attrs = get_node(state, row.id).attrs
+def _open(view: View, row: Row) -> JsonObject:
+    attrs = view.attrs(row)
     answer = {"id": row.id, "summary": attrs.get("summary"), "properties": object_of(attrs, "properties")}
-    return read_filter.warned(row.id, answer)
+    return view.warned(row.id, answer)

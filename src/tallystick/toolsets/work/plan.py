@@ -9,18 +9,16 @@ from typing import Any
 import msgspec
 
 from tallystick.errors import Conflict
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 from tallystick.state.work import DEPENDS_ON
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.draft_builder import DraftBuilder
-from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX, PlanArguments, PlannedNode
 from tallystick.toolsets.work.context import AnswerBuilder, Call
 from tallystick.toolsets.work.errors import check_unused, cross_project, cycle, get_row, invalid, projects_of
+from tallystick.toolsets.work.view import View
 
 Place = int | Row
 """A node of the batch by its number, or one that was there before."""
@@ -44,9 +42,9 @@ async def graph_plan(call: Call, asked: PlanArguments) -> Answer:
         raise invalid("field 'nodes' is too long to be answered: plan in parts, or use shorter refs")
     opened = call.context.opened(call.principal)
 
-    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
+    def draw(builder: DraftBuilder, view: View) -> AnswerBuilder:
         check_unused(builder.state, ids)
-        batch = _Batch(builder.state, builder.graph, read_filter, asked.nodes, ids, opened)
+        batch = _Batch(view, asked.nodes, ids, opened)
         answer = AnswerBuilder({"created": created}, batch.warnings())
         batch.builder(builder)
         return answer
@@ -62,18 +60,8 @@ def check_refs(nodes: Sequence[PlannedNode]) -> None:
 
 
 class _Batch:
-    def __init__(
-        self,
-        state: State,
-        graph: WorkGraph,
-        read_filter: ReadFilter,
-        nodes: Sequence[PlannedNode],
-        ids: list[str],
-        opened: str | None,
-    ) -> None:
-        self._state = state
-        self._graph = graph
-        self._read_filter = read_filter
+    def __init__(self, view: View, nodes: Sequence[PlannedNode], ids: list[str], opened: str | None) -> None:
+        self._view = view
         self._numbers = {node.ref: number for number, node in enumerate(nodes)}
         root = self._default_root(nodes, opened)
         self._steps = [
@@ -96,14 +84,13 @@ class _Batch:
 
     def _place(self, ref: str, role: str) -> Place:
         number = self._numbers.get(ref)
-        return number if number is not None else get_row(self._state, self._graph, self._read_filter, ref, role)
+        return number if number is not None else get_row(self._view, ref, role)
 
     def _parent(self, node: PlannedNode) -> Place:
         if node.parent_ref is not None:
             return self._place(node.parent_ref, f"parent of '{node.ref}'")
         projects = [
-            {"project": board.name, "root": self._read_filter.reference(board.root)}
-            for board in projects_of(self._graph, self._read_filter)
+            {"project": board.name, "root": self._view.reference(board.root)} for board in projects_of(self._view)
         ]
         raise Conflict(
             f"node '{node.ref}' has no parent_ref, and nothing says which project it belongs to",
@@ -124,16 +111,16 @@ class _Batch:
             for ref in (node.parent_ref, *(node.depends_on or ()))
             if ref is not None
             and ref not in self._numbers
-            and (row := self._graph.find(ref)) is not None
-            and self._read_filter.allows(ref)
+            and (row := self._view.graph.find(ref)) is not None
+            and self._view.allows(ref)
         }
-        boards = list(spoken_of) or [self._graph.boards.get(opened or "")]
+        boards = list(spoken_of) or [self._view.graph.boards.get(opened or "")]
         if boards == [None] or (boards[0] is not None and boards[0].name is None):
-            boards = list(projects_of(self._graph, self._read_filter))
+            boards = list(projects_of(self._view))
         if len(boards) != 1 or boards[0] is None or boards[0].root is None:
             return None
         root = boards[0].root
-        return self._graph.find(root) if self._read_filter.allows(root) else None
+        return self._view.graph.find(root) if self._view.allows(root) else None
 
     # -- rules
 

@@ -7,18 +7,16 @@ import uuid
 from tallystick.errors import Conflict
 from tallystick.policy import Action
 from tallystick.state import Node
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 from tallystick.state.work import PROJECT
 from tallystick.state.work.board import Board
 from tallystick.state.work.draft_builder import DraftBuilder
-from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import listing
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, counts_of, first, get_node, node_of
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, counts_of, node_of
 from tallystick.toolsets.work.arguments import OpenArguments
 from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import check_unused, find_project, invalid, projects_of
+from tallystick.toolsets.work.view import View
 
 _ATTEMPTS = 3
 
@@ -40,10 +38,7 @@ async def _open_or_create(call: Call, name: str, goal: str | None) -> tuple[str,
     created = False
     # Another agent's project may be seen here and yet not reach the disk: then it is ours to make.
     for _ in range(_ATTEMPTS):
-        found = await call.read(
-            Action.READ,
-            lambda state, graph, read_filter: _seen(state, graph, read_filter, name),
-        )
+        found = await call.read(Action.READ, lambda view: _seen(view, name))
         if found is not None:
             board_id, answer = found
             return board_id, answer | ({"created": True} if created else {})
@@ -57,7 +52,7 @@ async def _create(call: Call, name: str, goal: str | None) -> bool:
         raise invalid("field 'project' must not be blank")
     root_id, project_id, name = call.context.ids(), uuid.uuid4().hex, name.strip()
 
-    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> None:
+    def draw(builder: DraftBuilder, view: View) -> None:
         if not builder.graph.namesakes(name):
             check_unused(builder.state, [root_id, project_id])
             found(builder, project_id=project_id, root_id=root_id, name=name, goal=goal)
@@ -73,29 +68,29 @@ def found(builder: DraftBuilder, *, project_id: str, root_id: str, name: str, go
     builder.put(root_id, {"project": project_id, "parent": None, "summary": summary, "resolved": False, "rev": 1})
 
 
-def _seen(state: State, graph: WorkGraph, read_filter: ReadFilter, name: str) -> tuple[str, JsonObject] | None:
-    board = find_project(graph, read_filter, name)
+def _seen(view: View, name: str) -> tuple[str, JsonObject] | None:
+    board = find_project(view, name)
     if board is None:
         return None
-    if not read_filter.allows(board.id):
+    if not view.allows(board.id):
         raise Conflict(f"there is a project '{name}' that you may not read", code="name_taken", hint="use another name")
-    root = _root(state, graph, board, read_filter)
-    shown = node_of(state, root, read_filter) if root is not None else None
-    return board.id, {"project": board.name, "root": shown, "summary": counts_of(graph, board, read_filter)}
+    root = _root(view, board)
+    shown = node_of(view, root) if root is not None else None
+    return board.id, {"project": board.name, "root": shown, "summary": counts_of(view, board)}
 
 
-def _listed(state: State, graph: WorkGraph, read_filter: ReadFilter) -> JsonObject:
-    boards = projects_of(graph, read_filter)
-    lines = (_line(state, graph, board, read_filter) for board in boards)
+def _listed(view: View) -> JsonObject:
+    boards = projects_of(view)
+    lines = (_line(view, board) for board in boards)
     return listing("projects", lines, len(boards), ANSWER_BYTES_MAX)
 
 
-def _line(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter) -> JsonObject:
-    counts = counts_of(graph, board, read_filter)
-    project = get_node(state, board.id)
-    updates = (graph.by_update[each] for each in reversed(board.updates))
-    newest = [get_node(state, row.id) for row in first(read_filter, updates, 1)]
-    root = _root(state, graph, board, read_filter)
+def _line(view: View, board: Board) -> JsonObject:
+    counts = counts_of(view, board)
+    project = view.node(board.id)
+    updates = (view.graph.by_update[each] for each in reversed(board.updates))
+    newest = [view.node(row.id) for row in view.first(updates, 1)]
+    root = _root(view, board)
     entry: JsonObject = {
         "id": root.id if root is not None else None,
         "project": board.name,
@@ -103,9 +98,9 @@ def _line(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter)
         **{name: counts[name] for name in ("total", "resolved", "dropped", "unresolved", "partial") if name in counts},
         "updated_at": (newest or [project])[0].provenance.timestamp,
     }
-    return read_filter.warned(root.id if root is not None else board.id, entry)
+    return view.warned(root.id if root is not None else board.id, entry)
 
 
-def _root(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter) -> Node | None:
-    row = graph.find(board.root) if board.root is not None else None
-    return state.node(row.id) if row is not None and read_filter.allows(row.id) else None
+def _root(view: View, board: Board) -> Node | None:
+    row = view.graph.find(board.root) if board.root is not None else None
+    return view.state.node(row.id) if row is not None and view.allows(row.id) else None

@@ -12,61 +12,50 @@ import orjson
 
 from tallystick.policy import Action
 from tallystick.state.attributes import object_of
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
-from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import KEY_LENGTHS, Filter, Key, matching, page, readable, readiness
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import cut_short, room_for, within_budget
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, get_node, standing
+from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.work.arguments import LIMIT_MAX, QueryArguments, QueryFilter
 from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.errors import cross_project, get_project, get_row, invalid
+from tallystick.toolsets.work.view import View, standing
 
 
 async def graph_query(call: Call, asked: QueryArguments) -> Answer:
-    def look(state: State, read_filter: ReadFilter) -> JsonObject:
-        return _found(
-            call, state, state.derived(WorkGraph), asked, read_filter, room_for(call.principal, ANSWER_BYTES_MAX)
-        )
+    def look(view: View) -> JsonObject:
+        return _found(call, view, asked, room_for(call.principal, ANSWER_BYTES_MAX))
 
-    return Answer(await call.store.read(call.principal, Action.SEARCH, look))
+    return Answer(await call.read(Action.SEARCH, look))
 
 
-def _found(
-    call: Call,
-    state: State,
-    graph: WorkGraph,
-    asked: QueryArguments,
-    read_filter: ReadFilter,
-    bytes_max: int,
-) -> JsonObject:
-    board = get_project(graph, read_filter, asked.project)
+def _found(call: Call, view: View, asked: QueryArguments, bytes_max: int) -> JsonObject:
+    board = get_project(view, asked.project)
     after = _place(asked, board) if asked.cursor is not None else None
-    wanted = _filter(state, graph, board, read_filter, asked.filter or QueryFilter())
-    stands = readiness(graph, board, read_filter)
+    wanted = _filter(view, board, asked.filter or QueryFilter())
+    stands = readiness(view.graph, board, view.read_filter)
     hits = matching(
-        graph,
+        view.graph,
         board,
         wanted,
         call.context.moment(),
-        lambda node_id: object_of(get_node(state, node_id).attrs, "properties"),
+        lambda node_id: object_of(view.node(node_id).attrs, "properties"),
         stands,
     )
-    if read_filter.narrows:
-        hits = readable(graph, hits, read_filter)
+    if view.narrows:
+        hits = readable(view.graph, hits, view.read_filter)
     limit = min(asked.limit, LIMIT_MAX)
-    rows = page(graph, board, hits, asked.sort, after, limit + 1, stands)
-    nodes = within_budget((_line(state, row, read_filter) for row, _ in rows[:limit]), bytes_max)
+    rows = page(view.graph, board, hits, asked.sort, after, limit + 1, stands)
+    nodes = within_budget((_line(view, row) for row, _ in rows[:limit]), bytes_max)
     answer: JsonObject = {"nodes": nodes, "total": len(hits)} | cut_short(len(nodes), limit=limit, left=len(rows))
     if len(rows) > len(nodes):
         answer["next_cursor"] = _cursor(asked, board, rows[len(nodes) - 1][1])
     return answer
 
 
-def _filter(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilter, asked: QueryFilter) -> Filter:
-    ancestor = get_row(state, graph, read_filter, asked.ancestor, "ancestor") if asked.ancestor is not None else None
+def _filter(view: View, board: Board, asked: QueryFilter) -> Filter:
+    ancestor = get_row(view, asked.ancestor, "ancestor") if asked.ancestor is not None else None
     if ancestor is not None and ancestor.board is not board:
         raise cross_project(f"the ancestor '{ancestor.id}' and '{board.name}'")
     return Filter(
@@ -82,17 +71,17 @@ def _filter(state: State, graph: WorkGraph, board: Board, read_filter: ReadFilte
     )
 
 
-def _line(state: State, row: Row, read_filter: ReadFilter) -> JsonObject:
-    attrs = get_node(state, row.id).attrs
+def _line(view: View, row: Row) -> JsonObject:
+    attrs = view.attrs(row)
     answer: JsonObject = {"id": row.id, "summary": attrs.get("summary"), **standing(row)}
     if attrs.get("state") is not None:
         answer["state"] = attrs["state"]
     answer |= {
-        "parent": read_filter.reference(attrs.get("parent")),
+        "parent": view.reference(attrs.get("parent")),
         "depth": row.depth,
         "properties": object_of(attrs, "properties"),
     }
-    return read_filter.warned(row.id, answer)
+    return view.warned(row.id, answer)
 
 
 # -- cursors: the place of the last node shown, and which question it belongs to

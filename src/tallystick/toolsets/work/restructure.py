@@ -7,7 +7,6 @@ from collections.abc import Callable
 from tallystick.errors import TallystickError
 from tallystick.policy import Action
 from tallystick.state.attributes import list_of
-from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import DEPENDS_ON, DROPPED
 from tallystick.state.work.attributes import is_dropped, said_over
 from tallystick.state.work.board import Row
@@ -19,6 +18,7 @@ from tallystick.toolsets.work.arguments import Operation, RestructureArguments
 from tallystick.toolsets.work.context import AnswerBuilder, Call
 from tallystick.toolsets.work.errors import cross_project, cycle, get_row, invalid
 from tallystick.toolsets.work.task_texts import SectionMoves
+from tallystick.toolsets.work.view import View
 
 FIELDS = {"move": ("node_id", "new_parent"), "merge": ("source", "target"), "drop": ("node_id", "reason")}
 
@@ -26,13 +26,13 @@ FIELDS = {"move": ("node_id", "new_parent"), "merge": ("source", "target"), "dro
 async def graph_restructure(call: Call, asked: RestructureArguments) -> Answer:
     check_operations(asked.operations)
 
-    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
+    def draw(builder: DraftBuilder, view: View) -> AnswerBuilder:
         answer = AnswerBuilder({"applied": len(asked.operations), "details": []})
-        work = _Work(call, builder, read_filter, call.principal.actor, answer.warnings)
+        work = _Work(call, builder, view, answer.warnings)
         for number, operation in enumerate(asked.operations):
             node_id, result = _one(work, operation, number)
             answer.data["details"].append({"op": operation.op, "node_id": node_id, "result": result})
-        newly = newly_actionable(builder, read_filter)
+        newly = newly_actionable(builder, view)
         if newly["newly_actionable"] or any(operation.op == "drop" for operation in asked.operations):
             answer.data |= newly
         return answer
@@ -71,15 +71,12 @@ def _one(work: _Work, operation: Operation, number: int) -> tuple[str, str]:
 class _Work:
     """What the operations of one call do to the draft."""
 
-    def __init__(
-        self, call: Call, builder: DraftBuilder, read_filter: ReadFilter, agent: str, warnings: list[str]
-    ) -> None:
+    def __init__(self, call: Call, builder: DraftBuilder, view: View, warnings: list[str]) -> None:
         self._call = call
         self._builder = builder
-        self._read_filter = read_filter
-        self._agent = agent
+        self._view = view
         self._warnings = warnings
-        self._sections = SectionMoves(builder)
+        self._sections = SectionMoves(builder, view)
 
     # -- move
 
@@ -89,7 +86,7 @@ class _Work:
         if row.parent is None:
             raise invalid(f"'{node_id}' is the root of its project and cannot be moved")
         if parent is row or row in parent.above():
-            raise cycle(_line_down(row, parent), "Parent", self._read_filter)
+            raise cycle(_line_down(row, parent), "Parent", self._view.read_filter)
         if row.parent is parent:
             return node_id, f"was under {new_parent} already"
         self._warn_of_resolved(parent, [row])
@@ -106,7 +103,7 @@ class _Work:
         if source.parent is None:
             raise invalid(f"'{source_id}' is the root of its project and cannot be merged into another node")
         if source in target.above():
-            raise cycle(_line_down(source, target), "Parent", self._read_filter)
+            raise cycle(_line_down(source, target), "Parent", self._view.read_filter)
         self._warn_of_resolved(target, source.children)
         links = self._builder.links(source_id)
         for link in links:
@@ -146,32 +143,32 @@ class _Work:
         source, target = self._builder.graph.find(source_id), self._builder.graph.find(target_id)
         way = find_way(self._builder.graph, target, source) if source is not None and target is not None else None
         if way is not None:
-            raise cycle([source_id, *(row.id for row in way)], read_filter=self._read_filter)
+            raise cycle([source_id, *(row.id for row in way)], read_filter=self._view.read_filter)
 
     # -- drop
 
     def drop(self, node_id: str, reason: str) -> tuple[str, str]:
         row = self._row(node_id)
         dropped = [each for each in (row, *row.below()) if each.open]
-        entry = evidence_entry(DROPPED, reason, self._agent, self._call.context.clock())
+        entry = evidence_entry(DROPPED, reason, self._call.principal.actor, self._call.context.clock())
         for each in sorted(dropped, key=lambda each: (each.depth, each.created)):
             attrs = self._builder.attrs(each.id)
             over: JsonObject = {"resolved": True, "evidence": [*list_of(attrs, "evidence"), entry]}
             self._builder.revise(each.id, **over, **said_over({**attrs, **over}, dropped=True))
-        count = len(self._read_filter.readable(dropped, lambda row: row.id))
+        count = len(self._view.readable(dropped, lambda row: row.id))
         return node_id, f"dropped {count} node{'' if count == 1 else 's'}" if count else "was resolved already"
 
     # -- both
 
     def _row(self, node_id: str, role: str | None = None) -> Row:
-        return get_row(self._builder.state, self._builder.graph, self._read_filter, node_id, role)
+        return get_row(self._view, node_id, role)
 
     def _check_together(self, one: Row, other: Row) -> None:
         if one.board is not other.board:
             raise cross_project(f"'{one.id}' and '{other.id}'")
 
     def _warn_of_resolved(self, parent: Row, children: list[Row]) -> None:
-        if parent.resolved and any(child.open and self._read_filter.allows(child.id) for child in children):
+        if parent.resolved and any(child.open and self._view.allows(child.id) for child in children):
             self._warnings.append(f"'{parent.id}' is resolved and stays so, with open nodes under it")
 
 

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from tallystick.state import Node
 from tallystick.state.attributes import integer_of
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 from tallystick.state.tasks import SECTION, Sections, said_of
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.truncation import within_budget
-from tallystick.toolsets.work.answers import PART_BYTES_MAX, get_node
+from tallystick.toolsets.work.answers import PART_BYTES_MAX
+from tallystick.toolsets.work.view import View
 
 _DESCRIPTION_BYTES_MAX = PART_BYTES_MAX // 4
 _SECTIONS_BYTES_MAX = PART_BYTES_MAX
 _SECTIONS_READ = 200
 
 
-def sections_of(state: State, node_id: str, read_filter: ReadFilter) -> list[Node]:
+def sections_of(view: View, node_id: str) -> list[Node]:
     """In order, as far as they may be read."""
-    ids = state.derived(Sections).of(node_id)[:_SECTIONS_READ]
-    return [get_node(state, each) for each in read_filter.readable(ids)]
+    ids = view.state.derived(Sections).of(node_id)[:_SECTIONS_READ]
+    return [view.node(each) for each in view.readable(ids)]
 
 
-def task_of(node: Node, sections: list[Node], read_filter: ReadFilter) -> JsonObject:
+def task_of(view: View, node: Node, sections: list[Node]) -> JsonObject:
     """The key only for a node that was made, or is described, as a task."""
     said = said_of(node.attrs)
     answer: JsonObject = {"title": said["title"]} if isinstance(said.get("title"), str) else {}
     answer |= _cut("description", said.get("description"), _DESCRIPTION_BYTES_MAX)
-    shown = _shown(sections, read_filter)
+    shown = _shown(view, sections)
     if shown:
         answer["sections"] = shown
     if len(shown) < len(sections):
@@ -36,14 +35,14 @@ def task_of(node: Node, sections: list[Node], read_filter: ReadFilter) -> JsonOb
     return {"task": answer} if answer else {}
 
 
-def _shown(sections: list[Node], read_filter: ReadFilter) -> list[JsonObject]:
+def _shown(view: View, sections: list[Node]) -> list[JsonObject]:
     """The first ones whole; from where the room ends, what is left of it."""
     shown: list[JsonObject] = []
     left = _SECTIONS_BYTES_MAX
     for section in sections:
         content = _cut("content", section.attrs.get("content"), left)
         left = max(0, left - len(content.get("content", "").encode()))
-        shown.append(read_filter.warned(section.id, {"id": section.id, "title": section.attrs.get("title"), **content}))
+        shown.append(view.warned(section.id, {"id": section.id, "title": section.attrs.get("title"), **content}))
     return within_budget(shown, 2 * _SECTIONS_BYTES_MAX) if shown else []
 
 
@@ -59,8 +58,9 @@ def _cut(name: str, text: object, bytes_max: int) -> JsonObject:
 class SectionMoves:
     """Of one draft: the sections of a merged node go to the node that stays, behind those it has."""
 
-    def __init__(self, builder: DraftBuilder) -> None:
+    def __init__(self, builder: DraftBuilder, view: View) -> None:
         self._builder = builder
+        self._view = view
         self._moved: dict[str, list[str]] = {}
         self._attrs: dict[str, JsonObject] = {}
 
@@ -85,11 +85,7 @@ class SectionMoves:
     def _of(self, entity_id: str) -> list[str]:
         if entity_id in self._moved:
             return self._moved[entity_id]
-        return self._state.derived(Sections).of(entity_id)
+        return self._view.state.derived(Sections).of(entity_id)
 
     def _said(self, section_id: str) -> JsonObject:
-        return self._attrs.get(section_id) or get_node(self._state, section_id).attrs
-
-    @property
-    def _state(self) -> State:
-        return self._builder.state
+        return self._attrs.get(section_id) or self._view.node(section_id).attrs

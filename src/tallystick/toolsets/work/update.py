@@ -6,27 +6,24 @@ from typing import Any
 
 from tallystick.state.attributes import list_of, object_of
 from tallystick.state.conditions import is_same
-from tallystick.state.read_filter import ReadFilter
 from tallystick.state.work import CLAIMED_BY, CLAIMED_SESSION, DROPPED
 from tallystick.state.work.attributes import is_dropped, said_over
 from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.toolsets import Answer, JsonObject
-from tallystick.toolsets.work.answers import (
-    evidence_entry,
-    newly_actionable,
-)
+from tallystick.toolsets.work.answers import evidence_entry, newly_actionable
 from tallystick.toolsets.work.arguments import UpdateArgument, UpdateArguments
 from tallystick.toolsets.work.context import AnswerBuilder, Call
 from tallystick.toolsets.work.errors import get_row, invalid
 from tallystick.toolsets.work.plan import check_node_size
+from tallystick.toolsets.work.view import View
 
 
 async def graph_update(call: Call, asked: UpdateArguments) -> Answer:
-    def draw(builder: DraftBuilder, read_filter: ReadFilter) -> AnswerBuilder:
+    def draw(builder: DraftBuilder, view: View) -> AnswerBuilder:
         answer = AnswerBuilder({"updated": []})
         resolved = False
         for each in asked.updates:
-            row = get_row(builder.state, builder.graph, read_filter, each.node_id)
+            row = get_row(view, each.node_id)
             was_resolved = row.resolved
             _apply(call, builder, call.principal.actor, each)
             attrs = builder.attrs(each.node_id)
@@ -34,7 +31,7 @@ async def graph_update(call: Call, asked: UpdateArguments) -> Answer:
             if row.resolved and not was_resolved:
                 resolved = True
                 _check_evidence(call, answer, each.node_id, attrs)
-        newly = newly_actionable(builder, read_filter)
+        newly = newly_actionable(builder, view)
         if resolved or newly["newly_actionable"]:
             answer.data |= newly
         return answer
