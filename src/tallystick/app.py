@@ -468,7 +468,7 @@ def _offer(settings: Settings, store: Store, projections: AllProjections, sessio
             read_only=settings.read_only,
         ),
         store=store,
-        principal_of=lambda request: user,
+        principal_of=lambda scope: user,
         sessions=sessions,
         session_seconds=settings.session_seconds,
         session_quota=SessionQuota(settings.sessions_per_subject, settings.sessions_per_tenant),

@@ -200,10 +200,10 @@ PLAIN = Toolset(
 TOOLSETS = (SAMPLE, PLAIN)
 
 
-def principal_of(request: Any) -> Principal:
-    if request is None:
+def principal_of(scope: Any) -> Principal:
+    if scope is None:
         return Principal("local")
-    tenant = request.headers.get("x-tenant", "default")
+    tenant = dict(scope["headers"]).get(b"x-tenant", b"default").decode()
     if tenant == "denied":
         raise errors.Denied("tenant 'denied' may nothing")
     return Principal("remote", tenant=tenant)

@@ -119,6 +119,13 @@ async def test_a_body_is_not_taken_for_a_request() -> None:
         assert (statuses(heard), echoed(heard)) == ([421, 200], ["behind"])
 
 
+async def test_blanks_around_a_header_are_no_part_of_it() -> None:
+    async with running(app()) as served:
+        connection = served.connect()
+        connection.say(echo("a").replace(b"Host: localhost", b"Host:  localhost \t").replace(b"/json", b"/json "))
+        assert echoed(await connection.hear(1)) == ["a"]
+
+
 async def test_trailers_are_no_headers() -> None:
     """Behind the body nothing can be said that a guard would have had to see."""
     chunks = b"2\r\n{}\r\n0\r\nX-Tenant: acme\r\nContent-Type: application/json\r\nHost: evil.example\r\n\r\n"

@@ -347,12 +347,10 @@ async def test_a_null_tenant_is_malformed_too() -> None:
 
 
 def test_a_route_that_no_guard_stands_before_knows_nobody() -> None:
-    class Request:
-        scope: dict[str, Any] = {}  # noqa: RUF012
-
-    for request in (Request(), None):
+    nothing: dict[str, Any] = {}
+    for scope in (nothing, None):
         with pytest.raises(Denied) as refusal:
-            principal_of(request)
+            principal_of(scope)
         assert refusal.value.code == "MISSING_TOKEN"
 
 

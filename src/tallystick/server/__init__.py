@@ -7,7 +7,7 @@ into the store. `dispatch` is common to all doors; `mcp` and `rest` are the door
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tallystick.server.dispatch import Tools
     from tallystick.server.limits import Quotas, SessionQuota
     from tallystick.store import Store
+    from tallystick.toolsets import Tool
 
 ToolNames = Literal["auto", "dotted", "underscore"]
 ValidationErrors = Literal["auto", "rpc", "result"]
@@ -43,8 +44,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     tools: Tools
     store: Store
-    principal_of: Callable[[Any], Principal]
-    """From the Starlette request, or None on stdio. May raise Denied."""
+    principal_of: Callable[[Mapping[str, Any] | None], Principal]
+    """From the ASGI scope, or None on stdio. May raise Denied."""
     version: str
     sessions: Sessions = msgspec.field(default_factory=Sessions)
     names_clients: bool = False
@@ -66,15 +67,21 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     position: Callable[[], int] | None = None
     """Where the log stands, for /health."""
 
-    def caller(self, request: Any, client: Client = NOBODY, *, writes: bool) -> Principal:
-        """Who calls, and counted. Raises Denied, or LimitExceeded(RATE_LIMITED)."""
-        principal = self.principal_of(request)
+    def caller(
+        self, scope: Mapping[str, Any] | None, tool: Tool, client: Client = NOBODY, *, is_program: bool = False
+    ) -> Principal:
+        """Who calls which tool, and counted. Raises Denied, or LimitExceeded(RATE_LIMITED)."""
+        principal = self.principal_of(scope)
         if self.quotas is not None:
-            self.quotas.check(principal, writes=writes)
-        if client is NOBODY:
-            return principal
+            self.quotas.check(principal, writes=not tool.reads_only)
         name = client.name if self.names_clients and is_name(client.name) else None
-        return msgspec.structs.replace(principal, actor=name or principal.actor, session=client.session)
+        return msgspec.structs.replace(
+            principal,
+            actor=name or principal.actor,
+            tool=tool.name,
+            is_program=is_program,
+            session=client.session,
+        )
 
 
 def is_name(said: str | None) -> bool:

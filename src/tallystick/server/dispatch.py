@@ -173,7 +173,7 @@ async def _counted(
     outcome: Outcome | None = None
     try:
         prepared = prepare(entry.tool, arguments)
-        principal = msgspec.structs.replace(principal_of(), tool=entry.dotted)
+        principal = principal_of()
         outcome = _done(await entry.tool.call(store, principal, prepared), whole=principal.is_program)
     except TallystickError as error:
         outcome = _refused(entry, error)

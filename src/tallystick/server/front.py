@@ -21,7 +21,7 @@ from tallystick.server import Offer
 from tallystick.server.answers import Header, Reply, retry_after, send_json
 from tallystick.server.dispatch import broken
 from tallystick.server.fast_path.http import FastPath, Hello, Protocols, RunningRequests
-from tallystick.server.guards import BODY_KEY, Names, find_header, trimmed
+from tallystick.server.guards import BODY_KEY, HEADERS_KEY, Names
 from tallystick.server.http_sessions import SCOPE_SESSION, HttpSessions, Session
 from tallystick.server.jsonrpc import INVALID_REQUEST, WireFault, error_reply, parse_message
 from tallystick.server.oauth import SCOPE_KEY
@@ -93,16 +93,19 @@ class HttpFront:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         scope["app"] = self  # for Starlette: a path that is not there raises, and has an answer of ours
-        headers = scope["headers"] = trimmed(scope["headers"])
-        fault = self._names.fault(headers)
-        if fault is not None:
-            status, code, words = fault
-            return await send_json(send, status, _refusal(scope["path"], code, words))
+        headers = scope["headers"]
+        given = scope[HEADERS_KEY] = dict(reversed(headers))
+        is_page = b"origin" in given
+        if is_page or len(given) != len(headers) or not self._names.is_ours(given.get(b"host", b"")):
+            fault = self._names.fault(headers)
+            if fault is not None:
+                status, code, words = fault
+                return await send_json(send, status, _refusal(scope["path"], code, words))
         try:
-            if find_header(headers, b"origin") is None:
-                await self._serve(scope, receive, send, _VARY)
-            else:
+            if is_page:
                 await self._pages(scope, receive, send)
+            else:
+                await self._serve(scope, receive, send, _VARY)
         except Exception:
             error_id = broken(scope["path"]).error_id
             if _STARTED in scope:
@@ -152,7 +155,8 @@ class HttpFront:
         send: Send,
         more: tuple[Header, ...],
     ) -> None:
-        version = find_header(scope["headers"], _VERSION)
+        given = scope[HEADERS_KEY]
+        version = given.get(_VERSION)
         if version is not None and version not in self._handshake:
             call = None if self._fast is None else self._fast.without_session(message, scope)
             if call is not None:
@@ -163,7 +167,7 @@ class HttpFront:
         session = self._find_session(scope, message)
         if not isinstance(session, Session):
             return await _send_reply(send, session, more)
-        named = (_SESSION_ID, find_header(scope["headers"], _SESSION_ID) or b"")
+        named = (_SESSION_ID, given[_SESSION_ID])
         call = None if self._fast is None else self._fast.in_session(session, message, scope)
         if call is not None:
             answer = await self._running.run(session.id, message["id"], call)
@@ -182,7 +186,7 @@ class HttpFront:
 
     def _find_session(self, scope: Scope, message: dict[str, Any]) -> Session | Reply:
         id = message.get("id") if "method" in message else None
-        token = find_header(scope["headers"], _SESSION_ID)
+        token = scope[HEADERS_KEY].get(_SESSION_ID)
         if not token:
             return _rpc_refusal(400, "Bad Request: Missing session ID", id)
         session = self.sessions.find(token, scope.get(SCOPE_KEY))
@@ -200,7 +204,7 @@ class HttpFront:
         if len(body) > HELLO_BYTES_MAX:
             words = f"an initialize may have at most {HELLO_BYTES_MAX} bytes"
             return await send_json(send, 413, _refusal(MCP_PATH, "BODY_TOO_LARGE", words, message.get("id")), *more)
-        result = None if self._hello is None else self._hello.result(scope["headers"], message)
+        result = None if self._hello is None else self._hello.result(scope, message)
         if result is None:
             parts = await _collect(self._sdk, scope, _replay(body, receive))
             result = orjson.loads(parts[1]["body"]).get("result") if parts[0]["status"] == 200 else None
@@ -285,7 +289,7 @@ def _rpc_refusal(status: int, words: str, id: str | int | None) -> Reply:
 
 async def _read_body(scope: Scope, receive: Receive, bytes_max: int) -> bytes | Bounded:
     """To its end, or until it is known to be too large; a client that leaves early has sent what it has sent."""
-    length = find_header(scope["headers"], b"content-length") or b""
+    length = scope[HEADERS_KEY].get(b"content-length", b"")
     body = Bounded(bytes_max, is_overlong=length.isdigit() and int(length) > bytes_max)
     more = True
     while more and not body.is_overlong:

@@ -17,6 +17,8 @@ from tallystick.errors import InvalidArgument
 Headers = list[tuple[bytes, bytes]]
 """As ASGI has them: names in lower case."""
 
+HEADERS_KEY = "tallystick.headers"
+"""Where the headers by their names stand in the ASGI scope; of one given twice, the first."""
 BODY_KEY = "tallystick.body"
 """Where the body of a POST stands in the ASGI scope."""
 
@@ -48,16 +50,14 @@ class Names:
         self._hosts = {host.strip("[]").lower() for host in hosts}
         self._origins = {origin.rstrip("/").lower() for origin in origins}
         # Clients say the same with every request.
-        self._is_ours = lru_cache(maxsize=1_000)(self._judge_host)
+        self.is_ours = lru_cache(maxsize=1_000)(self._judge_host)
         self._is_welcome = lru_cache(maxsize=1_000)(self._judge_origin)
 
     def fault(self, headers: Headers) -> tuple[int, str, str] | None:
         """The status, the code and the words of a refusal; None for who may pass."""
         named = [header for header in headers if header[0] in _NAMES]
-        if len(named) == 1 and named[0][0] == b"host" and self._is_ours(named[0][1]):
-            return None
         hosts = [value for name, value in named if name == b"host"]
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+        if len(hosts) != 1 or not self.is_ours(hosts[0]):
             return 421, "HOST_NOT_ALLOWED", "this server does not answer under the name in Host"
         if not all(self._is_welcome(value) for name, value in named if name == b"origin"):
             return 403, "ORIGIN_NOT_ALLOWED", "web pages of this Origin may not call this server"
@@ -75,20 +75,7 @@ class Names:
         return parts.scheme in ("http", "https") and is_loopback(_host_name(parts.netloc) or "")
 
 
-def trimmed(headers: Headers) -> Headers:
-    """Blanks around a value are no part of it, but the HTTP parser leaves the trailing ones."""
-    return [(name, value.strip(b" \t")) for name, value in headers]
-
-
 _NAMES = frozenset({b"host", b"origin"})
-
-
-def find_header(headers: Headers, wanted: bytes) -> bytes | None:
-    """The first of that name. A plain loop: every request comes by, and a generator costs thrice."""
-    for name, value in headers:
-        if name == wanted:
-            return value
-    return None
 
 
 # `urlsplit` reads a host where there is none: of "[::1]evil" it takes what stands in the brackets.

@@ -175,9 +175,12 @@ class HttpProtocol(asyncio.Protocol):
     def default_headers(self) -> list[tuple[bytes, bytes]]:
         return self._server_state.default_headers
 
+    @property
+    def is_stuck(self) -> bool:
+        return self._stuck_since is not None
+
     async def writable(self) -> None:
-        if self._stuck_since is not None:
-            await self._can_write.wait()
+        await self._can_write.wait()
 
     def read_on(self) -> None:
         """If nothing else is in the way."""
@@ -368,7 +371,8 @@ class _Exchange:
     # -- what is answered
 
     async def send(self, message: Message) -> None:
-        await self._protocol.writable()
+        if self._protocol.is_stuck:
+            await self._protocol.writable()
         if self._is_over:
             return
         if not self.is_begun:

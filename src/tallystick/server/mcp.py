@@ -75,12 +75,12 @@ def mcp_server(
         entry = _entry(offer, params.name)
         if tracing.tracer is not None:
             tracing.arrive(getattr(context.request, "headers", _NO_HEADERS).raw, context.meta)
-        writes = not entry.tool.reads_only
+        scope = None if context.request is None else context.request.scope
         outcome = await call(
             entry,
             params.arguments or {},
             offer.store,
-            lambda: offer.caller(context.request, client_of(context), writes=writes),
+            lambda: offer.caller(scope, entry.tool, client_of(context)),
         )
         return _result(offer, entry, outcome, _version(context))
 

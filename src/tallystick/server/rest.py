@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,11 +14,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from tallystick.errors import NotFound
-from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.answers import Reply, json_answer, retry_after, send_json, status_of
 from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, call
-from tallystick.server.guards import BODY_KEY, Headers, find_header
+from tallystick.server.guards import BODY_KEY, HEADERS_KEY
 from tallystick.server.jsonrpc import WireFault, parse
 from tallystick.server.openapi import openapi
 from tallystick.server.schemas import error_schema, input_schema
@@ -72,29 +70,25 @@ class ToolCall(Response):
     def __init__(self, offer: Offer, entry: OfferedTool) -> None:
         self._offer = offer
         self._entry = entry
-        self._writes = not entry.tool.reads_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status, body, headers = await self.answer(scope, scope[BODY_KEY])
         await send_json(send, status, body, *headers)
 
     async def answer(self, scope: Scope, body: bytes) -> Reply:
-        arguments = _arguments(scope["headers"], body)
+        arguments = _arguments(scope[HEADERS_KEY], body)
         if isinstance(arguments, tuple):
             return arguments
         if tracing.tracer is not None:
             tracing.arrive(scope["headers"])
-        outcome = await call(self._entry, arguments, self._offer.store, lambda: self._caller(scope))
+        offer, entry = self._offer, self._entry
+        outcome = await call(entry, arguments, offer.store, lambda: offer.caller(scope, entry.tool, is_program=True))
         return (200, outcome.encoded, ()) if type(outcome) is Done else _refused(outcome)
 
-    def _caller(self, scope: Scope) -> Principal:
-        principal = self._offer.caller(Request(scope), writes=self._writes)
-        return msgspec.structs.replace(principal, is_program=True)
 
-
-def _arguments(headers: Headers, body: bytes) -> dict[str, Any] | Reply:
-    kind = find_header(headers, b"content-type") or b""
-    if kind.partition(b";")[0].strip().lower() != b"application/json":
+def _arguments(headers: dict[bytes, bytes], body: bytes) -> dict[str, Any] | Reply:
+    kind = headers.get(b"content-type", b"")
+    if kind != b"application/json" and kind.partition(b";")[0].strip().lower() != b"application/json":
         return _refusal(415, "NOT_JSON", "the body must be application/json")
     try:
         arguments = parse(body) if body else {}

@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 import orjson
-from starlette.requests import Request
 from starlette.types import Scope
 
 from tallystick.server import Client, Offer
@@ -26,7 +25,7 @@ from tallystick.server.fast_path import (
     write_reply,
 )
 from tallystick.server.fast_path.handshake import hello_result, server_info
-from tallystick.server.guards import Headers
+from tallystick.server.guards import HEADERS_KEY
 from tallystick.server.http_sessions import Session
 from tallystick.server.jsonrpc import INTERNAL_ERROR, error_reply
 from tallystick.server.listing import Listing
@@ -58,23 +57,19 @@ class FastPath:
         """Whether headers have to repeat some argument of a tool, which is for the SDK to compare."""
 
     def in_session(self, session: Session, message: dict[str, Any], scope: Scope) -> Call | None:
-        headers: Headers = scope["headers"]
-        given = dict(headers)
-        # A header given twice means one thing to one reader and another to the next.
-        if len(given) != len(headers) or not _is_plain_json(given):
+        if not _is_plain(scope):
             return None
         plain = find_call(message, self._offer.tools, None)
         return None if plain is None else self._run(plain, scope, handshake_era(session.version), session.said())
 
     def without_session(self, message: dict[str, Any], scope: Scope) -> Call | None:
         """In the modern era the headers repeat what the message says, for intermediaries that don't read bodies."""
-        headers: Headers = scope["headers"]
-        given = dict(headers)
+        given = scope[HEADERS_KEY]
         version, name = given.get(b"mcp-protocol-version", b""), given.get(b"mcp-name")
         era = self._protocols.modern.get(version)
         if era is None or name is None or given.get(b"mcp-method") != b"tools/call":
             return None
-        if len(given) != len(headers) or not _is_plain_json(given) or any(key[:10] == b"mcp-param-" for key in given):
+        if not _is_plain(scope) or any(key[:10] == b"mcp-param-" for key in given):
             return None
         plain = find_call(message, self._offer.tools, self._protocols.envelope)
         if plain is None or self._is_repeated(plain.entry.tool):
@@ -92,12 +87,9 @@ class FastPath:
 
     async def _run(self, plain: PlainCall, scope: Scope, era: Era, client: Client) -> Reply:
         offer, entry = self._offer, plain.entry
-        writes = not entry.tool.reads_only
         if tracing.tracer is not None:
             tracing.arrive(scope["headers"])
-        outcome = await call(
-            entry, plain.arguments, offer.store, lambda: offer.caller(Request(scope), client, writes=writes)
-        )
+        outcome = await call(entry, plain.arguments, offer.store, lambda: offer.caller(scope, entry.tool, client))
         return *write_reply(offer, plain, outcome, era), ()
 
 
@@ -108,10 +100,9 @@ class Hello:
         self._listing = Listing(offer)
         self._server = server_info(offer)
 
-    def result(self, headers: Headers, message: dict[str, Any]) -> dict[str, Any] | None:
-        given = dict(headers)
+    def result(self, scope: Scope, message: dict[str, Any]) -> dict[str, Any] | None:
         params = message.get("params")
-        if len(given) != len(headers) or not _is_plain_json(given) or not params or message.keys() != MESSAGE:
+        if not _is_plain(scope) or not params or message.keys() != MESSAGE:
             return None
         return hello_result(params, self._listing, self._server)
 
@@ -196,11 +187,12 @@ class _Running:
             self._task.cancel()
 
 
-def _is_plain_json(headers: dict[bytes, bytes]) -> bool:
-    kind = headers.get(b"content-type", b"")
-    return (kind == b"application/json" or kind.startswith(b"application/json;")) and _accepts_json(
-        headers.get(b"accept", b"")
-    )
+def _is_plain(scope: Scope) -> bool:
+    """JSON for JSON, and no header given twice: that means one thing to one reader and another to the next."""
+    given = scope[HEADERS_KEY]
+    kind = given.get(b"content-type", b"")
+    is_json = kind == b"application/json" or kind.startswith(b"application/json;")
+    return is_json and len(given) == len(scope["headers"]) and _accepts_json(given.get(b"accept", b""))
 
 
 @lru_cache(maxsize=256)

@@ -109,10 +109,9 @@ class StdioFastPath:
         offer, entry = self._offer, plain.entry
         if tracing.tracer is not None:
             tracing.arrive()
-        writes = not entry.tool.reads_only
         client = self.client if plain.client is None else Client(plain.client, self.client.session)
         try:
-            outcome = await call(entry, plain.arguments, offer.store, lambda: offer.caller(None, client, writes=writes))
+            outcome = await call(entry, plain.arguments, offer.store, lambda: offer.caller(None, entry.tool, client))
         except asyncio.CancelledError:
             if not self._closing:
                 raise

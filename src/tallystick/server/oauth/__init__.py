@@ -8,6 +8,7 @@ its hash, and refusals say what is wrong in words of our own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -30,9 +31,9 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int
 
 
-def principal_of(request: Any) -> Principal:
+def principal_of(scope: Mapping[str, Any] | None) -> Principal:
     """For Offer: who the guard found to be calling. Raises Denied where no guard stood before the route."""
-    identity: Identity | None = request.scope.get(SCOPE_KEY) if request is not None else None
+    identity: Identity | None = None if scope is None else scope.get(SCOPE_KEY)
     if identity is None:
         raise Denied("Authorization header required", code="MISSING_TOKEN")
     return identity.principal
