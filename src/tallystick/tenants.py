@@ -119,6 +119,14 @@ class Tenants:
 
     # -- for _Using
 
+    def enter_open(self, tenant: str) -> _Opened | None:
+        """What `enter` does, without a turn of the loop, where the partition is open and stays so."""
+        opened = self._opened.get(tenant)
+        if opened is None or opened.partition is None:
+            return None
+        opened.users += 1
+        return opened
+
     async def enter(self, tenant: str) -> _Opened:
         while tenant in self._closing:
             await asyncio.shield(self._closing[tenant])
@@ -188,7 +196,7 @@ class _Using:
         self._tenant = tenant
 
     async def __aenter__(self) -> Partition:
-        self._opened = await self._tenants.enter(self._tenant)
+        self._opened = self._tenants.enter_open(self._tenant) or await self._tenants.enter(self._tenant)
         return self._opened.opening.result()
 
     async def __aexit__(self, *error: object) -> None:

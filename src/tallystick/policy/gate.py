@@ -47,7 +47,7 @@ AT_THE_HEAD_MS = 5.0
 TOUCHED_MAX = 10_000
 _ASKED_AT_ONCE = 16
 _BREATH = 100
-_LOOK_AGAIN_SECONDS = 2.0
+_LOOK_AGAIN_NS = 2_000_000_000
 _SAY_AGAIN_SECONDS = 60.0
 _WITHHELD_NAMED = 20
 _WRITTEN_SECONDS_MAX = 1.0
@@ -102,14 +102,15 @@ class Gate:
         self.is_distant = self._at_once is None
         self._source = "remote" if self.is_distant else "embedded"
         self._said: dict[str, tuple[float, int]] = {}
-        self._look_again = time.monotonic() + _LOOK_AGAIN_SECONDS
+        self._look_again = time.perf_counter_ns() + _LOOK_AGAIN_NS
 
     async def refuse_actor(self, principal: Principal, action: Action, resource: str | None, reason: str) -> None:
         """Write down that a call was denied before any policy was asked, because of whom it named as its author."""
         request = Request(principal, action, resource, timestamp=self.now())
         made = _Made(request, denial("actor", reason, "none"), 0.0, "none")
-        _count([made])
-        await _written([self.record(made)])
+        _count(made)
+        if urgent := self.record(made):
+            await _written([urgent])
 
     def reload(self) -> None:
         """Have the policy's files read again if they changed; what was decided by the old ones is forgotten."""
@@ -128,9 +129,9 @@ class Gate:
         """Decided on the spot, or None where a distant policy has to be asked."""
         if self._strict_audit and self._audit is not None and not self._audit.healthy:
             return _Made(request, denial("error", "decisions cannot be written down at present", "none"), 0.0, "none")
-        started = time.perf_counter()
-        if time.monotonic() > self._look_again:
-            self._look_again = time.monotonic() + _LOOK_AGAIN_SECONDS
+        started = time.perf_counter_ns()
+        if started > self._look_again:
+            self._look_again = started + _LOOK_AGAIN_NS
             self.reload()
         kept = self.cache.find(request)
         if kept is not None:
@@ -143,7 +144,7 @@ class Gate:
         found = self.find(request)
         if found is not None:
             return found
-        started = time.perf_counter()
+        started = time.perf_counter_ns()
         return self._seen(request, await self._awaited(request), started)
 
     def record(self, made: _Made) -> Future[bool] | None:
@@ -192,7 +193,7 @@ class Gate:
 
     # -- below
 
-    def _seen(self, request: Request, decision: Decision, started: float) -> _Made:
+    def _seen(self, request: Request, decision: Decision, started: int) -> _Made:
         latency_ms = _milliseconds(started)
         self.cache.keep(request, decision)
         if decision.fault is not None:
@@ -314,7 +315,8 @@ class Authorization:
                 await self._ask(await facts())
             return await self._until_decided(attempt)
         finally:
-            await _written(self._record())
+            if urgent := self._record():
+                await _written(urgent)
 
     async def _until_decided(self, attempt: Callable[[], Awaitable[T]]) -> T:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -380,17 +382,20 @@ class Authorization:
         named = (self._resource, *[made.request.resource for made in self._touched])
         self._gate.cache.forget(self._principal.tenant, filter(None, named))
 
-    def _record(self) -> list[Future[bool] | None]:
-        """Write down what was decided."""
-        _count([*self._answers.values(), *self._more.values()])
+    def _record(self) -> list[Future[bool]]:
+        """Write down what was decided; a denial's future is done when it is durable."""
+        for made in self._answers.values():
+            _count(made)
         written = [] if self._made is None else [self._gate.record(self._made)]
         if self._more:
+            for made in self._more.values():
+                _count(made)
             written += map(self._gate.record, self._touched)
             reads = [made for (action, *_), made in self._more.items() if action is Action.READ]
             changes = self._action in (Action.WRITE, Action.DELETE)
             if reads and not (changes and all(made.decision.allowed for made in reads)):
                 self._gate.record_narrowed(self._principal, reads)
-        return written
+        return [future for future in written if future is not None]
 
     def _question(self, facts: ResourceFacts) -> Request:
         return self._request(self._action, self._resource, facts, self._written_type)
@@ -401,20 +406,14 @@ class Authorization:
         )
 
 
-def _count(made: Iterable[_Made]) -> None:
-    metrics.decided(
-        [
-            (each.request.action.value, each.latency_ms, each.decision.allowed, each.source, each.decision.fault)
-            for each in made
-        ]
-    )
+def _count(made: _Made) -> None:
+    decision = made.decision
+    metrics.decided(made.request.action, made.latency_ms, decision.allowed, made.source, decision.fault)
 
 
-async def _written(denials: Iterable[Future[bool] | None]) -> None:
+async def _written(denials: Iterable[Future[bool]]) -> None:
     """A denial is answered when it is on the disk, unless that takes so long that waiting would be the harm."""
-    urgent = [asyncio.wrap_future(future) for future in denials if future is not None]
-    if urgent:
-        await asyncio.wait(urgent, timeout=_WRITTEN_SECONDS_MAX)
+    await asyncio.wait(map(asyncio.wrap_future, denials), timeout=_WRITTEN_SECONDS_MAX)
 
 
 def denied(request: Request, decision: Decision, *, named: bool = True, owned: bool = True) -> Denied:
@@ -446,7 +445,7 @@ def event_of(request: Request, decision: Decision, latency_ms: float, cache_hit:
         tenant=principal.tenant,
         actor=clipped(principal.actor) or "",
         actor_roles=principal.roles,
-        action=request.action.value,
+        action=request.action,
         resource=clipped(request.resource),
         resource_type=request.resource_type,
         resource_owner=request.resource_owner,
@@ -486,5 +485,6 @@ def _wrapped(policy: Policy) -> Callable[[Request], Awaitable[Decision]]:
     return ask
 
 
-def _milliseconds(started: float) -> float:
-    return round((time.perf_counter() - started) * 1000, 3)
+def _milliseconds(started_ns: int) -> float:
+    """Since then, to the microsecond."""
+    return (time.perf_counter_ns() - started_ns) // 1_000 / 1_000

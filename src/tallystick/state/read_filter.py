@@ -151,7 +151,7 @@ class ReadFilter:
 
     def stale(self, entity_id: str, edge_attrs: dict[str, Any] | None = None) -> Stale | None:
         """At the moment that is asked about. No index knows what edges say: of one its attributes are given."""
-        if edge_attrs is None and self._at is None and not self._dates_any:
+        if edge_attrs is None and self._at is None and not self._state.dates_any:
             return None
         try:
             return self._judged(entity_id, edge_attrs)
@@ -203,15 +203,11 @@ class ReadFilter:
             self.pending_files[citations] = None
         return changed or ()
 
-    @cached_property
-    def _dates_any(self) -> bool:
-        return self._state.dates_any
-
     def untrusted(self, ids: Iterable[str]) -> list[str]:
         """Which of them were recalled: for answers that are lists of ids."""
         return [each for each in ids if self._trust.find(each) is not None] if self._trust.recalls() else []
 
-    @cached_property
+    @property
     def _trust(self) -> Trust:
         return self._state.derived(Trust)
 

@@ -144,12 +144,11 @@ def called(tool: str, outcome: str, seconds: float, writes: bool) -> None:
     _CALLS.observe(seconds, (tool, outcome, "write" if writes else "read"))
 
 
-def decided(decisions: Iterable[tuple[str, float, bool, str, str | None]]) -> None:
-    """Of each: the action, milliseconds, whether it was allowed, where the decision came from, and the fault."""
-    for action, milliseconds, allowed, source, fault in decisions:
-        _DECISIONS.observe(milliseconds / 1000, (action, "allowed" if allowed else "denied", source))
-        if fault is not None:
-            _FAULTS.add((fault,))
+def decided(action: str, milliseconds: float, allowed: bool, source: str, fault: str | None) -> None:
+    """`source` is where the decision came from."""
+    _DECISIONS.observe(milliseconds / 1000, (action, "allowed" if allowed else "denied", source))
+    if fault is not None:
+        _FAULTS.add((fault,))
 
 
 def appended(operations: Iterable[str], *, drafts: int, size: int, seconds: float) -> None:
