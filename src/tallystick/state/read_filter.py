@@ -141,16 +141,23 @@ class ReadFilter:
         self._as_of, self._at = as_of, self._state.resolve(as_of)
         return self._at
 
-    def warned(self, entity_id: str, document: dict[str, Any]) -> dict[str, Any]:
-        """The document with the recall that stands against the entity, if one does, and why it is stale, if it is."""
+    def warned(
+        self, entity_id: str, document: dict[str, Any], edge_attrs: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The document with the recall that stands against the entity, if one does, and why it is stale, if it is.
+        What an edge says is given, unless the document shows it."""
         recall = self._trust.find(entity_id)
         if recall is not None:
             document = document | {"untrusted": {"recall": recall.id, "reason": recall.reason}}
-        stale = self.stale(entity_id, _dated_edge(document))
+        if edge_attrs is None and "rel" in document:
+            edge_attrs = document.get("attrs")
+        stale = self.stale(entity_id, edge_attrs)
         return document if stale is None else document | {"stale": msgspec.to_builtins(stale)}
 
     def stale(self, entity_id: str, edge_attrs: dict[str, Any] | None = None) -> Stale | None:
         """At the moment that is asked about. No index knows what edges say: of one its attributes are given."""
+        if edge_attrs is not None and staleness.NAMES.isdisjoint(edge_attrs):
+            edge_attrs = None
         if edge_attrs is None and self._at is None and not self._state.dates_any:
             return None
         try:
@@ -203,15 +210,15 @@ class ReadFilter:
             self.pending_files[citations] = None
         return changed or ()
 
-    def untrusted(self, ids: Iterable[str]) -> list[str]:
-        """Which of them were recalled: for answers that are lists of ids."""
-        return [each for each in ids if self._trust.find(each) is not None] if self._trust.recalls() else []
+    def flags(self, ids: Iterable[str]) -> dict[str, list[str]]:
+        """Which of them were recalled, and which are stale: for answers that are lists of ids."""
+        listed = list(ids) if self._state.dates_any or self._trust.recalls() else []
+        found = {
+            "untrusted": [each for each in listed if self._trust.find(each) is not None],
+            "stale": [each for each in listed if self.stale(each) is not None],
+        }
+        return {name: flagged for name, flagged in found.items() if flagged}
 
     @property
     def _trust(self) -> Trust:
         return self._state.derived(Trust)
-
-
-def _dated_edge(document: dict[str, Any]) -> dict[str, Any] | None:
-    attrs = document.get("attrs") if "rel" in document else None
-    return attrs if isinstance(attrs, dict) and not staleness.NAMES.isdisjoint(attrs) else None

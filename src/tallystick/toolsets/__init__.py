@@ -93,7 +93,7 @@ TEXT = {"type": "string"}
 COUNT = {"type": "integer"}
 FLAG = {"type": "boolean"}
 OBJECT = {"type": "object"}
-UNTRUSTED = {"type": ["object", "array"]}
+FLAGGED = {"type": ["object", "array"]}
 
 
 def answer_schema(names: Mapping[str, dict[str, Any]], keys: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallystick.toolsets import COUNT, FLAG, TEXT, UNTRUSTED, Toolset, answer_schema, error_shape, make_tool
+from tallystick.toolsets import COUNT, FLAG, FLAGGED, TEXT, Toolset, answer_schema, error_shape, make_tool
 from tallystick.toolsets.files import arguments, editing, plain_files, viewing
 from tallystick.toolsets.files.context import FILE_BYTES_MAX, Call, ToolContext
 
@@ -59,8 +59,9 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "next_line": COUNT,
     "ok": FLAG,
     "path": TEXT,
+    "stale": FLAGGED,
     "truncated": FLAG,
-    "untrusted": UNTRUSTED,
+    "untrusted": FLAGGED,
     "view_range": {"type": "array", "items": COUNT},
 }
 
@@ -68,7 +69,7 @@ _TABLE: tuple[tuple[Any, type[Any], str, str, str, str], ...] = (
     (viewing.view, arguments.View, "ri", "View a file or directory",
      "Show a text file with line numbers, all of it or view_range [first, last]; or what is in a directory, two"
      " levels deep. Paths are relative to the base directory.",
-     "path kind content? lines? view_range? truncated? next_line? entries? untrusted?"),
+     "path kind content? lines? view_range? truncated? next_line? entries? stale? untrusted?"),
     (plain_files.create, arguments.Create, "d", "Create a file",
      "Write a new text file; missing directories are made. Refuses a name that is taken unless overwrite is true.",
      "ok path lines"),

@@ -25,28 +25,28 @@ class _Registry(msgspec.Struct):
     connections: Entities
 
 
-async def filtered(call: Call, text: str) -> tuple[str, list[str]]:
-    """What may be read of it, and the ids in it that were recalled. As it is where neither can be."""
+async def filtered(call: Call, text: str) -> tuple[str, dict[str, list[str]]]:
+    """What may be read of it, and the ids in it that were recalled or are stale. As it is where none can be."""
 
     def needs(state: State, read_filter: ReadFilter) -> tuple[bool, bool]:
-        return read_filter.narrows, bool(state.derived(Trust).recalls())
+        return read_filter.narrows, state.dates_any or bool(state.derived(Trust).recalls())
 
-    narrows, recalls = await call.read(Action.READ, needs)
-    if not narrows and not recalls:
-        return text, []
+    narrows, flags = await call.read(Action.READ, needs)
+    if not narrows and not flags:
+        return text, {}
     nodes, connections = await asyncio.to_thread(_parsed, text)
 
-    def look(state: State, read_filter: ReadFilter) -> tuple[list[str], list[str], list[str]]:
+    def look(state: State, read_filter: ReadFilter) -> tuple[list[str], list[str], dict[str, list[str]]]:
         seen = {each: None for each in nodes if read_filter.allows(each)}
         # It shows a connection only with both its ends.
         joined = [name for name, each in connections.items() if each["from"] in seen and each["to"] in seen]
-        return list(seen), joined, read_filter.untrusted((*seen, *joined))
+        return list(seen), joined, read_filter.flags((*seen, *joined))
 
-    seen, joined, untrusted = await call.read(Action.READ, look)
+    seen, joined, flagged = await call.read(Action.READ, look)
     if len(seen) < len(nodes) or len(joined) < len(connections):
         kept = {each: nodes[each] for each in seen}, {each: connections[each] for each in joined}
         text = await asyncio.to_thread(_written, *kept)
-    return text, untrusted
+    return text, flagged
 
 
 def named_in(text: str, ids: list[str]) -> list[str]:

@@ -59,10 +59,11 @@ async def view(call: Call, asked: View) -> Answer:
     text = await on_disk(lambda: read_text(files, place, VIEWED_BYTES_MAX), "read")
     if place.parts != REGISTRY:
         return _file(place, text, asked.view_range, warning)
-    text, untrusted = await filtered(call, text)
+    text, flagged = await filtered(call, text)
     answer = _file(place, text, asked.view_range, {})
-    if shown := named_in(answer.data["content"], untrusted):
-        answer.data["untrusted"] = shown
+    for name, ids in flagged.items():
+        if shown := named_in(answer.data["content"], ids):
+            answer.data[name] = shown
     return answer
 
 
@@ -86,8 +87,10 @@ def _file(place: Place, text: str, asked: list[int] | None, warning: dict[str, A
     if end < last:
         data |= {"truncated": True, "next_line": end + 1}
         note += f"\n({len(lines)} lines in all; go on with view_range [{end + 1}, -1])"
-    if warning:
+    if "untrusted" in warning:
         note += f"\n(untrusted: {warning['untrusted']['reason']})"
+    if "stale" in warning:
+        note += f"\n(stale since {warning['stale']['since']}: {warning['stale']['why']})"
     return Answer(data, text=(numbered(shown, first) or "(the file is empty)") + note)
 
 
@@ -139,12 +142,16 @@ async def _directory(call: Call, place: Place) -> Answer:
     return _listing(place, entries[:ENTRIES_MAX], truncated=len(entries) > ENTRIES_MAX)
 
 
+def _flags(entry: dict[str, Any]) -> str:
+    return "".join(f" ({name})" for name in ("untrusted", "stale") if name in entry)
+
+
 def _is_content(entry: dict[str, Any]) -> bool:
     return bool(entry["path"].startswith("_content/") and entry["kind"] == "file")
 
 
 def _listing(place: Place, entries: list[dict[str, Any]], *, truncated: bool = False) -> Answer:
-    lines = [f"{each['path']}{_MARKS[each['kind']]}{' (untrusted)' * ('untrusted' in each)}" for each in entries]
+    lines = [f"{each['path']}{_MARKS[each['kind']]}{_flags(each)}" for each in entries]
     data: dict[str, Any] = {"path": place.path, "kind": "directory", "entries": entries}
     if truncated:
         data["truncated"] = True

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tallystick.toolsets import COUNT, FLAG, OBJECT, TEXT, UNTRUSTED, Toolset, answer_schema, error_shape, make_tool
+from tallystick.toolsets import COUNT, FLAG, FLAGGED, OBJECT, TEXT, Toolset, answer_schema, error_shape, make_tool
 from tallystick.toolsets.ontology import arguments, connections, definitions, nodes, queries
 from tallystick.toolsets.ontology.context import CONTENT_BYTES_MAX, Adopt, Call, Published, ToolContext
 
@@ -68,11 +68,12 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "properties": OBJECT,
     "reason": TEXT,
     "skipped": _TEXTS,
+    "stale": FLAGGED,
     "to_node_id": TEXT,
     "total": COUNT,
     "type": TEXT,
     "unchecked": FLAG,
-    "untrusted": UNTRUSTED,
+    "untrusted": FLAGGED,
     "valid": FLAG,
     "violations": _OBJECTS,
 }
@@ -83,9 +84,10 @@ _TABLE: tuple[tuple[Any, type[Any], str, str, str, str], ...] = (
      "node_id"),
     (nodes.get_node, arguments.GetNode, "ri", "Get a memory node",
      "Type, properties and times of one memory node, without its content.",
-     "id type created modified properties content_format untrusted?"),
+     "id type created modified properties content_format stale? untrusted?"),
     (nodes.get_node_content, arguments.GetNode, "ri", "Read a memory node's content",
-     "The whole content of one memory node; base64 where it was stored so.", "content encoding format untrusted?"),
+     "The whole content of one memory node; base64 where it was stored so.",
+     "content encoding format stale? untrusted?"),
     (nodes.update_node, arguments.UpdateNode, "di", "Update a memory node",
      "Merge properties, replace the content, or change its format.", "ok"),
     (nodes.delete_node, arguments.GetNode, "d", "Delete a memory node",
@@ -94,22 +96,23 @@ _TABLE: tuple[tuple[Any, type[Any], str, str, str, str], ...] = (
      "Join two memory nodes by a typed connection, if the ontology allows it between their types.", "connection_id"),
     (connections.get_connection, arguments.GetConnection, "ri", "Get a connection",
      "Ends, type, properties and times of one connection; its notes with include_content.",
-     "id type from_node_id to_node_id created modified properties has_content content? content_format? untrusted?"),
+     "id type from_node_id to_node_id created modified properties has_content content? content_format? stale?"
+     " untrusted?"),
     (connections.update_connection, arguments.UpdateConnection, "di", "Update a connection",
      "Merge properties of a connection, or replace its notes.", "ok"),
     (connections.delete_connection, arguments.DeleteConnection, "d", "Delete a connection",
      "Delete one connection; both its nodes stay.", "ok"),
     (queries.query_nodes, arguments.QueryNodes, "ri", "Find memory nodes",
      "Ids of the memory nodes of a type that have all the given properties; all nodes without a filter.",
-     "node_ids next_offset? total? untrusted?"),
+     "node_ids next_offset? total? stale? untrusted?"),
     (queries.query_connections, arguments.QueryConnections, "ri", "Find connections",
      "Ids of the connections with the given source, target, type and properties.",
-     "connection_ids next_offset? total? untrusted?"),
+     "connection_ids next_offset? total? stale? untrusted?"),
     (queries.get_connected_nodes, arguments.GetConnectedNodes, "ri", "Follow connections",
-     "Ids of the nodes one connection away from a memory node.", "node_ids next_offset? total? untrusted?"),
+     "Ids of the nodes one connection away from a memory node.", "node_ids next_offset? total? stale? untrusted?"),
     (queries.search_content, arguments.SearchContent, "ri", "Search contents",
      "Ids of the memory nodes whose text contains the query, in any case; or, ranked, those that match its words"
-     " best.", "node_ids hits? skipped? next_offset? total? untrusted?"),
+     " best.", "node_ids hits? skipped? next_offset? total? stale? untrusted?"),
     (definitions.validate_connection, arguments.ValidateConnection, "ri", "Check a connection type",
      "Whether a connection type may join two node types, before creating it.", "valid reason?"),
     (definitions.create_ontology, arguments.CreateOntology, "", "Create the ontology",

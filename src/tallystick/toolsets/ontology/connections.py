@@ -64,7 +64,7 @@ async def create_connection(call: Call, asked: CreateConnection) -> Answer:
 async def get_connection(call: Call, asked: GetConnection) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> tuple[Edge, str, dict[str, Any]]:
         edge = lookup.get_connection(state, read_filter, asked.connection_id)
-        return edge, _created(state, edge), read_filter.warned(edge.id, {})
+        return edge, _created(state, edge), read_filter.warned(edge.id, {}, edge.attrs)
 
     if asked.include_content:
         await call.adopt_edit("connections", asked.connection_id)

@@ -85,7 +85,7 @@ async def search_content(call: Call, asked: SearchContent) -> Answer:
     while True:
         found = await call.text().contents(asked.query, node_type=asked.node_type, limit=most, mode=asked.mode)
         look = partial(_typed, hits=found.hits, ranked=ranked, start=offset, stop=offset + limit)
-        typed, recalled, settled = await call.read(Action.SEARCH, look)
+        typed, flags, settled = await call.read(Action.SEARCH, look)
         if settled or len(found.hits) < most:
             break
         most *= 2
@@ -102,8 +102,9 @@ async def search_content(call: Call, asked: SearchContent) -> Answer:
     ):
         answer["skipped"] = skipped[:SKIPPED_MAX]
         answer |= cut_short(SKIPPED_MAX, limit=SKIPPED_MAX + 1, left=len(skipped), note="skipped_truncated")
-    if untrusted := [hit.node_id for hit in page if hit.node_id in recalled]:
-        answer["untrusted"] = untrusted
+    for name, flagged in flags.items():
+        if shown := [hit.node_id for hit in page if hit.node_id in flagged]:
+            answer[name] = shown
     return Answer(answer)
 
 
@@ -114,9 +115,9 @@ def _hit(hit: ContentHit) -> JsonObject:
 
 def _typed(
     state: State, read_filter: ReadFilter, *, hits: list[ContentHit], ranked: bool, start: int, stop: int
-) -> tuple[list[ContentHit], list[str], bool]:
-    """Those that are typed memories and may be read; which of them were recalled; whether the page would be the
-    same if there were more hits behind these."""
+) -> tuple[list[ContentHit], dict[str, list[str]], bool]:
+    """Those that are typed memories and may be read; which on the page were recalled or are stale; whether the page
+    would be the same if there were more hits behind these."""
     ontology = state.derived(Ontology)
     types = ((hit, state.owner(hit.node_id)) for hit in hits)
     typed = [hit for hit, known in types if known is not None and ontology.has_node_type(known[0])]
@@ -127,7 +128,7 @@ def _typed(
     end = stop
     if not ranked:
         seen, end = _by_creation(state, seen, start, stop)
-    return seen, read_filter.untrusted(hit.node_id for hit in seen), end < len(seen)
+    return seen, read_filter.flags(hit.node_id for hit in seen[start:stop]), end < len(seen)
 
 
 def _by_creation(state: State, hits: list[ContentHit], start: int, stop: int) -> tuple[list[ContentHit], int]:
@@ -185,9 +186,7 @@ def _page(key: str, found: IdPage, offset: int, read_filter: ReadFilter, princip
     end = offset + len(shown)
     more: JsonObject = {"next_offset": end, "total": found.total} if shown and end < found.total else {}
     more |= cut_short(len(shown), limit=len(found.ids), left=len(found.ids))
-    if untrusted := read_filter.untrusted(shown):
-        more["untrusted"] = untrusted
-    return {key: shown, **more}
+    return {key: shown, **more, **read_filter.flags(shown)}
 
 
 def _fitting(ids: list[str], bytes_max: int) -> list[str]:
