@@ -86,7 +86,7 @@ def toolsets(
 ) -> tuple[Toolset, ...]:
     """Every vocabulary, offered or not. Without `projections` they can be shown, not all be called."""
     claims = claims_of(settings, sessions)
-    tool_context = _knowledge_context(settings, claims)
+    tool_context = knowledge_context(settings, claims)
     return (
         memory.toolset(hops_max=settings.max_hops),
         work.toolset(settings=_work_settings(settings), knowledge=NodeKnowledge(tool_context), claims=claims),
@@ -147,7 +147,7 @@ async def opened(
 
     audit = AuditWriter(lambda tenant: _audit_files(msgspec.structs.replace(settings, tenant=tenant)))
     gate = _gate(settings, audit, operator=operator)
-    tool_context = _knowledge_context(settings)
+    tool_context = knowledge_context(settings)
 
     async def written(principal: Principal, receipt: Receipt) -> None:
         await reverify.follow_up(tool_context, store, principal, receipt)
@@ -563,7 +563,7 @@ def claims_of(settings: Settings, sessions: Sessions | None = None) -> Claims:
     return Claims(ttl=ttl, sessions=sessions or open_sessions(settings))
 
 
-def _knowledge_context(settings: Settings, claims: Claims | None = None) -> KnowledgeContext:
+def knowledge_context(settings: Settings, claims: Claims | None = None) -> KnowledgeContext:
     _check_repo(settings)
     return knowledge.make_tool_context(
         repo=Path(settings.repo) if settings.repo else None,

@@ -183,7 +183,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bool, _meaning("Whether knowledge is pinned to the files it is about without being asked to.")
     ] = False
     stale_makes_work: Annotated[
-        bool, _meaning("Whether knowledge that is found to be out of date gets a work node to verify it again.")
+        bool,
+        _meaning("Whether what is found to be stale, of any vocabulary, gets a work node to verify it again."),
     ] = False
     adopt_file_edits: Annotated[
         Literal["auto", "on", "off"],

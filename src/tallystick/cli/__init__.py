@@ -25,6 +25,7 @@ from tallystick.cli import (
     recall,
     restore_entity,
     serving,
+    stale,
     tenants,
     transfer,
     work,
@@ -64,6 +65,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "forget": forget.forget,
     "redactions": forget.redactions,
     "recall": recall.recall,
+    "stale": stale.stale,
     "restore-entity": restore_entity.restore_entity,
 }
 

@@ -173,13 +173,13 @@ class ReadFilter:
             return None
         superseded = self._superseded(entity_id, found.successors) if found is not None else None
         changed = self._changed(staleness.citations(attrs)) if self._at is None else ()
-        stale = staleness.judge(attrs, self._now, superseded, changed)
+        stale = staleness.judge(attrs, self.now, superseded, changed)
         if stale is not None and self._at is None:
             self.stale_found[entity_id] = stale
         return stale
 
     @cached_property
-    def _now(self) -> int:
+    def now(self) -> int:
         """One for the whole look; of a look into the past, that moment."""
         if self._as_of is None or not self._at:
             return self._clock() if self._as_of is None else 0

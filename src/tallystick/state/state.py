@@ -330,6 +330,16 @@ class State:
         """The ids of all that is past its time, superseded, or cites files; some of them are fresh all the same."""
         return staleness.candidates(self._columns, now)
 
+    def having(self, key: str) -> list[str]:
+        """The living nodes that have this attribute."""
+        ids = self._columns.nodes.ids
+        return [ids[handle] for handle in self._columns.attributes.find(key).present]
+
+    def written_by_several(self) -> list[str]:
+        """The living nodes that more than one actor wrote."""
+        nodes = self._columns.nodes
+        return [nodes.ids[handle] for handle in sorted(nodes.extra_actors) if handle in nodes.alive]
+
     def derived(self, kind: type[A]) -> A:
         """What this vocabulary makes of the graph; built at the first call, which reads all of its nodes."""
         return self._derived_indexes.get(kind)

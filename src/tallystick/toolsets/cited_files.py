@@ -115,6 +115,14 @@ class CitedFiles:
             for citations in wanted
         }
 
+    async def missing(self, paths: Iterable[str]) -> set[str]:
+        """Those of these files that are not there, as far as git knows."""
+        pins = await self.pin(dict.fromkeys(paths))
+        root = self._root()
+        gone = [path for path, pin in pins.items() if pin is None]
+        # What git ignores, or is too large, is there all the same.
+        return set() if root is None else {path for path in gone if _stamp(root / path) is None}
+
     def _ask(self, root: Path, paths: Sequence[str], origins: Mapping[Origin, Citation]) -> Iterable[Blobs]:
         """A few files at a time, for as long as there is time. What is too large is like what is not there."""
         deadline = time.monotonic() + SECONDS_MAX

@@ -552,7 +552,7 @@ def test_with_an_issuer_the_repository_is_named_or_nothing_looks_at_files(
 
     def repository(**flags: Any) -> Repository:
         settings = config.load({"base": tmp_path / "base", "issuers": "https://login.example", **flags}, environ={})
-        return app._knowledge_context(settings).repository
+        return app.knowledge_context(settings).repository
 
     assert repository().is_missing
     assert not repository(issuers="").is_missing
