@@ -12,7 +12,6 @@ import typer
 from tallystick.cli.options import Base, Json, Tenant, existing
 from tallystick.cli.output import emit as print_json
 from tallystick.cli.output import note
-from tallystick.errors import TallystickError
 from tallystick.operations import counted
 
 
@@ -49,13 +48,17 @@ def emit(
     context = app.operation_context(existing(base=base, tenant=tenant))
     token = os.environ.get(app.LINEAGE_TOKEN_VARIABLE) or None
     done = asyncio.run(
-        emitted(context, to, token=token, batch=batch, follows=follow, again=again, retrying=_note_retry)
+        emitted(
+            context,
+            to,
+            token=token,
+            batch=batch,
+            follows=follow,
+            again=again,
+            retrying=lambda error: note(f"{error.message} [{error.code}]; trying again"),
+        )
     )
     if json:
         print_json(msgspec.to_builtins(done))
     else:
         note(f"{counted(done.events, 'event')} to {done.target}, up to position {done.position}")
-
-
-def _note_retry(error: TallystickError) -> None:
-    note(f"{error.message} [{error.code}]; trying again")

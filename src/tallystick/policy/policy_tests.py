@@ -8,7 +8,7 @@ from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Principal, Request
 from tallystick.policy.bundle import Bundle
 from tallystick.policy.embedded import Embedded
-from tallystick.policy.rego import RegoError, Rule, engine_for
+from tallystick.policy.rego import RegoError, engine_for
 
 _STRANGER = Principal(actor="nobody-in-particular", tenant="nowhere")
 
@@ -46,7 +46,7 @@ def examine(bundle: Bundle) -> Examined:
 def run_tests(bundle: Bundle) -> list[Tested]:
     """Every rule called `test_…`; it passes when it is true. Raises InvalidArgument where the tests do not load."""
     engine = engine_for(bundle, tests=True)
-    names = {rule.path: rule for rule in engine.rules if _is_test(rule)}
+    names = {rule.path: rule for rule in engine.rules if rule.name.startswith("test_") and not rule.is_function}
     tested = []
     for path, rule in names.items():
         try:
@@ -59,10 +59,6 @@ def run_tests(bundle: Bundle) -> list[Tested]:
                 Tested(f"{rule.package}.{rule.name}", value is True, None if value is True else f"is {shown}")
             )
     return tested
-
-
-def _is_test(rule: Rule) -> bool:
-    return rule.name.startswith("test_") and not rule.is_function
 
 
 def _notes(bundle: Bundle, policy: Embedded, tests: list[Tested]) -> list[str]:

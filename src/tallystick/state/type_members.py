@@ -21,6 +21,7 @@ from tallystick.state.asof import edge_document, edge_seq, version
 from tallystick.state.attributes import TEXT_MAX, Attributes, Flat, Postings, scalar
 from tallystick.state.changes import EDGE
 from tallystick.state.columns import Columns
+from tallystick.state.conditions import is_same
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.graph import linked
 from tallystick.state.ontology import ConnectionType, Ontology, is_foreign
@@ -229,11 +230,7 @@ def _flat(attrs: Mapping[str, Any]) -> Flat:
 
 def _has(attrs: Mapping[str, Any], properties: Properties) -> bool:
     """True is not 1, and 1 is 1.0."""
-    return all(key in attrs and _is_equal(attrs[key], value) for key, value in properties.items())
-
-
-def _is_equal(one: Any, other: Any) -> bool:
-    return (type(one) is bool) == (type(other) is bool) and bool(one == other)
+    return all(key in attrs and is_same(attrs[key], value) for key, value in properties.items())
 
 
 def _judge_nodes(columns: Columns, handles: BitMap, properties: Properties, at: int) -> Breathing[BitMap]:

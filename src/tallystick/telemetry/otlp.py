@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from tallystick.telemetry import metrics, tracing
@@ -201,8 +201,9 @@ class _Tracer:
         return _Span(self._tracer.start_span(name, context=context, kind=self._server))
 
     def span(self, name: str) -> AbstractContextManager[tracing.Span]:
-        # Under one that is not sampled there is nothing to export.
-        return _Span(self._tracer.start_span(name)) if self._current().is_recording() else _UNSAMPLED
+        # Under one that is not sampled there is nothing to export: what is said to that one is dropped.
+        current = self._current()
+        return _Span(self._tracer.start_span(name)) if current.is_recording() else nullcontext(_Span(current))
 
     def current(self) -> tracing.Span | None:
         span = self._current()
@@ -248,24 +249,6 @@ class _Span:
         self.set(**{"error.type": code})
         if ours:
             self._span.set_status(StatusCode.ERROR, code)
-
-
-class _Unsampled:
-    is_recording = False
-
-    def __enter__(self) -> _Unsampled:
-        return self
-
-    def __exit__(self, *error: object) -> None: ...
-
-    def set(self, **attributes: tracing.Value | None) -> None: ...
-
-    def event(self, name: str, **attributes: tracing.Value | None) -> None: ...
-
-    def fail(self, code: str, *, ours: bool) -> None: ...
-
-
-_UNSAMPLED = _Unsampled()
 
 
 class _Handler(logging.Handler):

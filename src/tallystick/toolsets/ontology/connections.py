@@ -14,7 +14,7 @@ from tallystick.state.ontology import check_connection, check_properties
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
-from tallystick.toolsets.drafts import Outdated, repeated
+from tallystick.toolsets.drafts import repeated
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import CreateConnection, DeleteConnection, GetConnection, UpdateConnection
 from tallystick.toolsets.ontology.context import (
@@ -23,9 +23,11 @@ from tallystick.toolsets.ontology.context import (
     Writing,
     check_free,
     check_size,
+    content_after,
     decoded,
     done,
     encoded,
+    format_of,
     fresh_id,
 )
 
@@ -103,12 +105,12 @@ async def update_connection(call: Call, asked: UpdateConnection) -> Answer:
 
     async def attempt() -> Answer:
         seen: Edge = await writing.look(judge, asked.connection_id)
-        prepared = await _prepared(writing, seen.id, asked.content, asked.format or _format_of(seen))
+        prepared = await _prepared(writing, seen.id, asked.content, asked.format or format_of(seen) or DEFAULT_FORMAT)
 
         def propose(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
             edge = judge(state, read_filter)
             name = state.edge_name(edge.id) or {}
-            return (_written(name, edge.attrs | (asked.properties or {}), _content_after(edge, asked, prepared)),)
+            return (_written(name, edge.attrs | (asked.properties or {}), content_after(edge, asked.format, prepared)),)
 
         await writing.commit(propose, asked.connection_id, prepared)
         return done(call)
@@ -135,26 +137,11 @@ async def _prepared(writing: Writing, connection_id: str, content: str | None, f
     return await writing.prepare("connections", connection_id, format, "utf-8", data)
 
 
-def _content_after(edge: Edge, asked: UpdateConnection, prepared: Prepared | None) -> dict[str, Any] | None:
-    if prepared is not None:
-        if asked.format is None and prepared.content["format"] != _format_of(edge):
-            raise Outdated
-        return prepared.content
-    if asked.format is None or edge.content is None:
-        return edge.content
-    return {**edge.content, "format": asked.format}
-
-
 async def _content_of(call: Call, edge: Edge) -> dict[str, Any]:
     if edge.content is None:
         return {"content": None, "content_format": None}
     data = await asyncio.to_thread(call.contents().read, edge.content)
-    return {"content": await encoded(data, "utf-8"), "content_format": _format_of(edge)}
-
-
-def _format_of(edge: Edge) -> str:
-    format = edge.content.get("format") if edge.content else None
-    return str(format) if format is not None else DEFAULT_FORMAT
+    return {"content": await encoded(data, "utf-8"), "content_format": format_of(edge) or DEFAULT_FORMAT}
 
 
 def _written(name: dict[str, Any], attrs: dict[str, Any], content: dict[str, Any] | None) -> Operation:

@@ -17,6 +17,7 @@ from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Principal
 from tallystick.projections.content import Contents, Kind, Prepared
 from tallystick.projections.text import TextIndex
+from tallystick.state import Edge, Node
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
@@ -170,6 +171,23 @@ async def decoded(call: Call, content: str, encoding: str) -> bytes:
 async def encoded(data: bytes, encoding: str) -> str:
     encode = _to_base64 if encoding == "base64" else bytes.decode
     return encode(data) if len(data) <= _AT_ONCE else await asyncio.to_thread(encode, data)
+
+
+def format_of(entity: Node | Edge) -> str | None:
+    """None for what another toolset wrote without content."""
+    return entity.content.get("format") if entity.content else None
+
+
+def content_after(entity: Node | Edge, format: str | None, prepared: Prepared | None) -> dict[str, Any] | None:
+    """What an update leaves of it. Raises Outdated where another gave it a format since this was prepared."""
+    if prepared is not None:
+        if format is None and prepared.content["format"] != (format_of(entity) or DEFAULT_FORMAT):
+            raise Outdated
+        return prepared.content
+    return entity.content if format is None else {**(entity.content or _EMPTY), "format": format}
+
+
+_EMPTY = {"encoding": "utf-8", "text": ""}
 
 
 def check_size(properties: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from tallystick.state.ontology import check_properties
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
-from tallystick.toolsets.drafts import Outdated, repeated
+from tallystick.toolsets.drafts import repeated
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import CreateNode, GetNode, UpdateNode
 from tallystick.toolsets.ontology.context import (
@@ -24,9 +24,11 @@ from tallystick.toolsets.ontology.context import (
     check_encoding,
     check_free,
     check_size,
+    content_after,
     decoded,
     done,
     encoded,
+    format_of,
     fresh_id,
 )
 
@@ -68,7 +70,7 @@ async def get_node(call: Call, asked: GetNode) -> Answer:
             "created": times.created_at if times else node.provenance.timestamp,
             "modified": node.provenance.timestamp,
             "properties": node.attrs,
-            "content_format": _format_of(node),
+            "content_format": format_of(node),
         }
         return read_filter.warned(node.id, document)
 
@@ -85,7 +87,7 @@ async def get_node_content(call: Call, asked: GetNode) -> Answer:
     encoding = content.get("encoding", "utf-8")
     data = await asyncio.to_thread(call.contents().read, content)
     text = await encoded(data, encoding)
-    answer = {"content": text, "encoding": encoding, "format": _format_of(node), **warning}
+    answer = {"content": text, "encoding": encoding, "format": format_of(node), **warning}
     return Answer(answer, text=text, exempt=True)
 
 
@@ -110,7 +112,7 @@ async def update_node(call: Call, asked: UpdateNode) -> Answer:
         def propose(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
             node = judge(state, read_filter)
             attrs = node.attrs | (asked.properties or {})
-            return (_written(node.id, node.type, attrs, _content_after(node, asked, prepared)),)
+            return (_written(node.id, node.type, attrs, content_after(node, asked.format, prepared)),)
 
         await writing.commit(propose, asked.node_id, prepared)
         return done(call)
@@ -143,25 +145,10 @@ async def _prepared(writing: Writing, asked: UpdateNode, node: Node) -> Prepared
     if asked.content is None or asked.encoding is None:
         return None
     data = await decoded(writing.call, asked.content, asked.encoding)
-    format = asked.format or _format_of(node) or DEFAULT_FORMAT
+    format = asked.format or format_of(node) or DEFAULT_FORMAT
     return await writing.prepare("nodes", node.id, format, asked.encoding, data)
-
-
-def _content_after(node: Node, asked: UpdateNode, prepared: Prepared | None) -> dict[str, Any] | None:
-    if prepared is not None:
-        if asked.format is None and prepared.content["format"] != (_format_of(node) or DEFAULT_FORMAT):
-            raise Outdated
-        return prepared.content
-    if asked.format is None:
-        return node.content
-    return {**(node.content or {"encoding": "utf-8", "text": ""}), "format": asked.format}
 
 
 def _written(node_id: str, node_type: str, attrs: dict[str, Any], content: dict[str, Any] | None) -> Operation:
     payload = {"id": node_id, "type": node_type, "attrs": attrs}
     return Operation(Verb.UPSERT_NODE, payload if content is None else {**payload, "content": content})
-
-
-def _format_of(node: Node) -> str | None:
-    """None for a node that another toolset wrote without content."""
-    return node.content.get("format") if node.content else None

@@ -83,7 +83,7 @@ def _event(view: View, node_id: str, step: Step) -> JsonObject | None:
     elif step.commit.operation is Verb.REDACT_NODE:
         event_kind = "redacted", []
     else:
-        event_kind = None if _was_merged(view, node_id, step) else ("deleted", [])
+        event_kind = None if "merged_into" in _before(view, node_id, step) else ("deleted", [])
     if event_kind is None:
         return None
     action, changes = event_kind
@@ -171,10 +171,6 @@ def _last_words(view: View, source: str, step: Step) -> JsonObject:
 def _before(view: View, node_id: str, step: Step) -> JsonObject:
     node = view.state.node(node_id, at=view.state.resolve(step.commit.lamport) - 1)
     return node.attrs if node is not None else {}
-
-
-def _was_merged(view: View, node_id: str, step: Step) -> bool:
-    return "merged_into" in _before(view, node_id, step)
 
 
 def _change(field: str, before: Any, after: Any) -> JsonObject:
