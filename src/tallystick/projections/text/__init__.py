@@ -21,6 +21,7 @@ from typing import Literal, TypeVar
 from tallystick.errors import TallystickError
 from tallystick.projections.database import Damaged
 from tallystick.projections.text.lookup import ContentHit, ContentMatches, Found, Hit, Kind, Lookup
+from tallystick.projections.text.postings import RecentWords
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.text.slots import SlotTable
 
@@ -52,7 +53,7 @@ class TextIndex:
         self._threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="text")
         self._own = threading.local()
         self._lookups: list[Lookup] = []
-        self._slots = SlotTable()
+        self._slots, self._recent = SlotTable(), RecentWords()
 
     async def search(
         self,
@@ -131,6 +132,6 @@ class TextIndex:
         """This thread's own."""
         found: Lookup | None = getattr(self._own, "lookup", None)
         if found is None:
-            found = self._own.lookup = Lookup(self._projection, self._slots)
+            found = self._own.lookup = Lookup(self._projection, self._slots, self._recent)
             self._lookups.append(found)
         return found

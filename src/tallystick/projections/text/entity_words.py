@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ _NAME_KEYS = """
     project created_by written_by by from to who"""
 NAME_KEYS = frozenset(_NAME_KEYS.split())
 """Attributes whose short values are names: a question that says one means the entities that have it."""
+_OPAQUE = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 NAMED, OF_TYPE, IS_EDGE = "=", "@", "@@edge"
 """No word begins like these: they stand in the index beside the words, and are found by nobody's question."""
 
@@ -45,12 +47,17 @@ class EntityWords(msgspec.Struct, frozen=True):
 
 
 def words_of_entity(entity: Entity, content: str) -> EntityWords:
-    said = [entity.id, entity.type, *values(entity.attrs), content]
+    said = [_spoken(entity.id), entity.type, *values(entity.attrs), content]
     words = words_of("\n".join(said).casefold())
     counts = Counter(words)
     for mark in _marks(entity):
         counts[mark] = 1
     return EntityWords(counts, len(words))
+
+
+def _spoken(entity_id: str) -> str:
+    """What an id says in words. One that is a number or a hash says nothing, and is found as it stands."""
+    return entity_id if len(words_of(entity_id)) > 1 and not _OPAQUE.fullmatch(entity_id) else ""
 
 
 def values(attrs: Any) -> Iterator[str]:

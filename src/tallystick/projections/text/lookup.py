@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from heapq import nsmallest
+from heapq import nlargest
 from typing import Literal
 
 import msgspec
@@ -12,7 +12,7 @@ from pyroaring import BitMap
 
 from tallystick.projections.database import Connection, Reader
 from tallystick.projections.text.entity_words import NAMED, OF_TYPE
-from tallystick.projections.text.postings import decode_levels
+from tallystick.projections.text.postings import RecentWords, decode_levels
 from tallystick.projections.text.projection import DATABASE, At, TextProjection, read_place
 from tallystick.projections.text.ranking import Collected, Filter, Ranking, asked_words
 from tallystick.projections.text.slots import SlotTable
@@ -61,9 +61,10 @@ class ContentMatches(msgspec.Struct, frozen=True):
 
 
 class Lookup:
-    def __init__(self, projection: TextProjection, slots: SlotTable) -> None:
+    def __init__(self, projection: TextProjection, slots: SlotTable, recent: RecentWords) -> None:
+        """`slots` and `recent` are what all threads of the process know."""
         self._projection = projection
-        self._slots = slots
+        self._slots, self._recent = slots, recent
         self._reader = Reader(projection.directory / DATABASE)
         self._mapped: Mapped | None = None
 
@@ -88,8 +89,8 @@ class Lookup:
                 if slots is None or slot in slots:
                     totals[slot] = totals.get(slot, 0.0) + best
             # Of two that score alike the newer one comes first.
-            order = nsmallest(limit, totals.items(), key=lambda item: (-item[1], -item[0]))
-            hits = [hit for slot, score in order if (hit := _hit(db, slot, score)) is not None]
+            order = nlargest(limit, zip(totals.values(), totals, strict=True))
+            hits = [hit for score, slot in order if (hit := _hit(db, slot, score)) is not None]
             return Found(hits, found.is_partial or len(totals) > limit, _skipped(db, types))
 
     def ranked(self, query: str, node_type: str | None, limit: int) -> ContentMatches:
@@ -152,7 +153,8 @@ class Lookup:
 
     def _ranking(self, db: Connection, at: At) -> Ranking:
         fields = self._slots.refresh(db, at.generation, at.change)
-        return Ranking(db, Collected(at.entities, at.length, at.merged, fields))
+        recent = self._recent.read(db, at.merged, (at.generation, at.change))
+        return Ranking(db, Collected(at.entities, at.length, fields, recent))
 
     def _content_hit(self, db: Connection, slot: int, score: float, words: Sequence[str]) -> Iterator[ContentHit]:
         """None where its attributes have the words, and not its content."""

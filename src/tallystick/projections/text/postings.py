@@ -85,8 +85,10 @@ class TermIds:
 
 
 def levels_of(db: Connection, ids: TermIds, counts: dict[str, int]) -> TermLevels:
-    numbered = sorted((ids.of(db, word), count) for word, count in counts.items())
-    return [[term for term, count in numbered if count >= least] for least in LEVELS]
+    of = ids.of
+    several = [(of(db, word), count) for word, count in counts.items() if count > 1]
+    found = [sorted(of(db, word) for word in counts)]
+    return found + [sorted(term for term, count in several if count >= least) for least in LEVELS[1:]]
 
 
 def encode_levels(levels: TermLevels) -> bytes:
@@ -125,19 +127,22 @@ class Changes:
         self.add(slot, [sorted(new - old) for old, new in pairs])
 
     def write(self, db: Connection) -> None:
-        for (term, level, block), (added, removed) in sorted(self._changed.items()):
-            key = (term, level, block)
+        written, emptied, counted = [], [], []
+        for key, (added, removed) in sorted(self._changed.items()):
             row = db.execute("SELECT slots FROM postings WHERE term = ? AND level = ? AND block = ?", key).fetchone()
             slots = decode_slots(row[0]) if row is not None else BitMap()
             before = len(slots)
             slots -= BitMap(removed)
             slots.update(added)
             if slots:
-                db.execute("INSERT OR REPLACE INTO postings VALUES (?, ?, ?, ?)", (*key, encode_slots(slots)))
+                written.append((*key, encode_slots(slots)))
             elif row is not None:
-                db.execute("DELETE FROM postings WHERE term = ? AND level = ? AND block = ?", key)
-            if level == 0 and len(slots) != before:
-                db.execute("UPDATE terms SET slots = slots + ? WHERE id = ?", (len(slots) - before, term))
+                emptied.append(key)
+            if key[1] == 0 and len(slots) != before:
+                counted.append((len(slots) - before, key[0]))
+        db.executemany("INSERT OR REPLACE INTO postings VALUES (?, ?, ?, ?)", written)
+        db.executemany("DELETE FROM postings WHERE term = ? AND level = ? AND block = ?", emptied)
+        db.executemany("UPDATE terms SET slots = slots + ? WHERE id = ?", counted)
         self._changed.clear()
 
     def _note(self, slot: int, levels: TermLevels, which: int) -> None:
@@ -173,3 +178,28 @@ def drop_unused(db: Connection) -> None:
 def all_terms(db: Connection, schema: str) -> Iterator[tuple[int, bytes]]:
     """For a connection to which text is bytes."""
     yield from db.execute(f"SELECT id, word FROM {schema}.terms")
+
+
+Recent = dict[int, list[list[int]]]
+"""By term, by level: slots that are not merged yet."""
+
+
+class RecentWords:
+    """The words of the newest entities, as one process last saw them; for any number of threads."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, int] | None = None
+        self._found: Recent = {}
+
+    def read(self, db: Connection, merged: int, seen: tuple[int, int]) -> Recent:
+        """`seen` tells one moment of the index from another."""
+        # Threads may race here: each returns what it read itself.
+        if seen == self._seen:
+            return self._found
+        found: Recent = {}
+        for slot, words in db.execute("SELECT slot, words FROM entities WHERE slot >= ?", (merged,)):
+            for level, terms in enumerate(decode_levels(words)):
+                for term in terms:
+                    found.setdefault(term, [[] for _ in LEVELS])[level].append(slot)
+        self._found, self._seen = found, seen
+        return found

@@ -47,7 +47,7 @@ ERASING = "SELECT 1 FROM place WHERE scrub"
 RANKED_CHARACTERS_MAX = 1 << 20
 """Of a longer text only the beginning is ranked; all of it is found by substring."""
 
-MERGED_AT = 1_024
+MERGED_AT = 512
 """So many entities whose words are not in the postings yet."""
 
 _VERSION = 3

@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import defaultdict
 from collections.abc import Collection, Iterable
-from heapq import nsmallest
 
 import msgspec
 from pyroaring import BitMap
 
 from tallystick.projections.database import Connection
 from tallystick.projections.text.entity_words import IS_EDGE, NAME_WORDS_MAX, name_mark, type_mark
-from tallystick.projections.text.postings import LEVELS, decode_levels, slots_with, terms_of_stem
+from tallystick.projections.text.postings import LEVELS, Recent, slots_with, terms_of_stem
 from tallystick.projections.text.slots import length_of, neighbours
 from tallystick.projections.text.words import STOP_WORDS, stem, words_of
 
 WORDS_MAX = 32
-CANDIDATES_MAX = 6_000
-SPREADING_MAX = 1_500
+CANDIDATES_MAX = 4_000
+SPREADING_MAX = 600
 """So many of the best give some of their score to their neighbours."""
 SPREAD = (0.6, 0.4, 0.25)
 """How much of a word's score goes to the next, to the one after that, …"""
@@ -42,9 +40,9 @@ class Collected(msgspec.Struct, frozen=True):
 
     entities: int
     length: int
-    merged: int
-    """Slots from here on are not in the postings yet."""
     fields: array[int]
+    """Of the slots."""
+    recent: Recent
 
 
 class Scores(msgspec.Struct, frozen=True):
@@ -72,7 +70,6 @@ class Ranking:
     def __init__(self, db: Connection, collected: Collected) -> None:
         self._db = db
         self._all = collected
-        self._recent: dict[int, list[list[int]]] | None = None
 
     def scores(self, query: str, filter: Filter, *, spreads: bool = True) -> Scores:
         postings = self._postings(map(stem, asked_words(query)))
@@ -82,12 +79,9 @@ class Ranking:
         all_words = BitMap.intersection(*(levels[0] for levels in postings))
         candidates, is_partial = _candidates([levels[0] for levels in postings], all_words, wanted)
         by_word = [self._score_word(levels, candidates) for levels in postings]
+        totals = _sum(by_word)
         if spreads:
-            by_word = self._spread(by_word)
-        totals: dict[int, float] = defaultdict(float)
-        for scores in by_word:
-            for slot, score in scores.items():
-                totals[slot] += score
+            self._spread(by_word, totals)
         self._weigh(totals, query)
         if wanted is not None:
             totals = {slot: score for slot, score in totals.items() if slot in wanted}
@@ -96,7 +90,7 @@ class Ranking:
 
     def recent_terms(self) -> Collection[int]:
         """Those of the newest entities, which are not counted with the words yet."""
-        return self._unmerged().keys()
+        return self._all.recent.keys()
 
     def sharing(self, stems: Collection[str], count: int, node_type: str) -> BitMap:
         """Nodes of the type that have all but one of the rarest `count` of the stems."""
@@ -120,21 +114,9 @@ class Ranking:
             return [BitMap() for _ in LEVELS]
         levels = slots_with(self._db, terms)
         for term in terms:
-            for level, slots in enumerate(self._unmerged().get(term, ())):
+            for level, slots in enumerate(self._all.recent.get(term, ())):
                 levels[level].update(slots)
         return levels
-
-    def _unmerged(self) -> dict[int, list[list[int]]]:
-        """By term, by level: slots of the newest entities."""
-        if self._recent is None:
-            recent: dict[int, list[list[int]]] = {}
-            rows = self._db.execute("SELECT slot, words FROM entities WHERE slot >= ?", (self._all.merged,))
-            for slot, words in rows:
-                for level, terms in enumerate(decode_levels(words)):
-                    for term in terms:
-                        recent.setdefault(term, [[], [], []])[level].append(slot)
-            self._recent = recent
-        return self._recent
 
     def _wanted(self, filter: Filter) -> BitMap | None:
         """None for any."""
@@ -155,32 +137,32 @@ class Ranking:
     def _score_word(self, levels: list[BitMap], candidates: BitMap) -> dict[int, float]:
         found = len(levels[0])
         weight = math.log(1 + (max(self._all.entities - found, 0) + 0.5) / (found + 0.5)) * (_SATURATION + 1)
-        mean = self._all.length / max(self._all.entities, 1)
+        by_length = _SATURATION * _LENGTH_WEIGHT * self._all.entities / max(self._all.length, 1)
         fields = self._all.fields
         scores = {}
-        for level, times in enumerate(LEVELS):
-            for slot in levels[level] & candidates:
-                long = 1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * length_of(fields, slot) / mean
-                scores[slot] = weight * times / (times + _SATURATION * long)
+        for slots, times in zip(levels, LEVELS, strict=True):
+            most, rest = weight * times, times + _SATURATION * (1 - _LENGTH_WEIGHT)
+            for slot in slots & candidates:
+                scores[slot] = most / (rest + by_length * length_of(fields, slot))
         return scores
 
-    def _spread(self, by_word: list[dict[int, float]]) -> list[dict[int, float]]:
+    def _spread(self, by_word: list[dict[int, float]], totals: dict[int, float]) -> None:
         """Each word's score to the neighbours of the best: the largest that reaches an entity counts."""
-        best = _best(by_word, SPREADING_MAX)
-        near = {slot: neighbours(self._all.fields, slot, len(SPREAD)) for slot in best}
-        spread = []
+        best = sorted(totals, key=totals.__getitem__, reverse=True)[:SPREADING_MAX]
+        near = [(slot, neighbours(self._all.fields, slot, SPREAD)) for slot in best]
         for scores in by_word:
-            reached = dict(scores)
-            for slot in best:
+            reached: dict[int, float] = {}
+            for slot, around in near:
                 score = scores.get(slot)
-                if score is None:
-                    continue
-                for other, distance in near[slot]:
-                    given = score * SPREAD[distance - 1]
-                    if given > reached.get(other, 0.0):
-                        reached[other] = given
-            spread.append(reached)
-        return spread
+                if score is not None:
+                    for other, share in around:
+                        given = score * share
+                        if given > reached.get(other, 0.0):
+                            reached[other] = given
+            for slot, given in reached.items():
+                own = scores.get(slot, 0.0)
+                if given > own:
+                    totals[slot] = totals.get(slot, 0.0) + given - own
 
     def _weigh(self, totals: dict[int, float], query: str) -> None:
         scored = BitMap(totals)
@@ -220,9 +202,9 @@ def _newest(slots: BitMap, count: int) -> BitMap:
     return slots[-count:] if count > 0 else BitMap()
 
 
-def _best(by_word: list[dict[int, float]], count: int) -> list[int]:
-    totals: dict[int, float] = defaultdict(float)
-    for scores in by_word:
+def _sum(by_word: list[dict[int, float]]) -> dict[int, float]:
+    totals = dict(by_word[0])
+    for scores in by_word[1:]:
         for slot, score in scores.items():
-            totals[slot] += score
-    return list(totals) if len(totals) <= count else nsmallest(count, totals, key=lambda slot: -totals[slot])
+            totals[slot] = totals.get(slot, 0.0) + score
+    return totals

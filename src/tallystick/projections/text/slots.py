@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from array import array
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from tallystick.projections.database import Connection
@@ -30,6 +31,7 @@ class SlotWriter:
         self._db = db
         self._change = change
         self._blocks: dict[int, array[int]] = {}
+        self._lasts: dict[int, int] = {}
 
     def set_length(self, slot: int, length: int) -> None:
         self._set(slot, _LENGTH, length)
@@ -40,13 +42,16 @@ class SlotWriter:
     def link(self, slot: int, chain: str) -> None:
         """As the last of its chain."""
         key = int.from_bytes(blake2b(chain.encode("utf-8", "surrogatepass"), digest_size=8).digest(), signed=True)
-        row = self._db.execute("SELECT last FROM chains WHERE chain = ?", (key,)).fetchone()
-        if row is not None and row[0]:
-            self._set(slot, _BEFORE, row[0])
-            self._set(row[0], _AFTER, slot)
-        self._db.execute("INSERT OR REPLACE INTO chains VALUES (?, ?)", (key, slot))
+        if key not in self._lasts:
+            row = self._db.execute("SELECT last FROM chains WHERE chain = ?", (key,)).fetchone()
+            self._lasts[key] = 0 if row is None else row[0]
+        if before := self._lasts[key]:
+            self._set(slot, _BEFORE, before)
+            self._set(before, _AFTER, slot)
+        self._lasts[key] = slot
 
     def unlink(self, slot: int) -> None:
+        self._write_lasts()
         before, after = self._get(slot, _BEFORE), self._get(slot, _AFTER)
         if before:
             self._set(before, _AFTER, after)
@@ -65,6 +70,11 @@ class SlotWriter:
             [(block, self._change, data.tobytes()) for block, data in self._blocks.items()],
         )
         self._blocks.clear()
+        self._write_lasts()
+
+    def _write_lasts(self) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO chains VALUES (?, ?)", self._lasts.items())
+        self._lasts.clear()
 
     def _get(self, slot: int, field: int) -> int:
         return self._block(slot)[slot % _BLOCK * _FIELDS + field]
@@ -108,16 +118,16 @@ class SlotTable:
             self._fields[block * size : (block + 1) * size] = array("I", data)
 
 
-def neighbours(fields: array[int], slot: int, reach: int) -> list[tuple[int, int]]:
-    """Up to `reach` before and after it, with how far they are."""
+def neighbours(fields: array[int], slot: int, shares: Sequence[float]) -> list[tuple[int, float]]:
+    """What was written before and after it, each with its share: the nearest has the first."""
     found = []
     for field in (_BEFORE, _AFTER):
         at = slot
-        for distance in range(1, reach + 1):
+        for share in shares:
             at = fields[at * _FIELDS + field]
             if not at:
                 break
-            found.append((at, distance))
+            found.append((at, share))
     return found
 
 
