@@ -618,7 +618,7 @@ def _dropped(asked: WriteOperation, before: Payload, after: Payload) -> list[str
     given = asked.node or asked.edge
     removed = (given.attrs or {}).items() if given is not None and asked.op.startswith("PATCH") else ()
     named = {f"attrs.{name}" for name, value in removed if value is None}
-    return [path for path in _lost(before, after, "attrs") if path not in named]
+    return sorted(path for path in _lost(before, after, "attrs") if path not in named)
 
 
 def _lost(before: Payload, after: Payload, within: str) -> Iterator[str]:
