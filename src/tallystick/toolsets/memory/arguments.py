@@ -199,7 +199,7 @@ class WriteArguments(WriteOperation):
     run_context: RunContext | None = None
 
     def effective_operation(self) -> str | None:
-        return SEVERAL if self.op is None and self.ops is not None else super().effective_operation()
+        return SEVERAL if self.op is None and self.ops is not None else self.op
 
     @property
     def operations(self) -> Sequence[WriteOperation]:

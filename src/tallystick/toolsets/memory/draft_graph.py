@@ -6,6 +6,7 @@ state until all are accepted. A call of one operation reads the state and nothin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -89,7 +90,11 @@ class DraftGraph:
 
     # -- what becomes of it
 
-    def add(self, operation: Operation) -> None:
+    def add(self, operations: Iterable[Operation]) -> None:
+        for operation in operations:
+            self._add(operation)
+
+    def _add(self, operation: Operation) -> None:
         said, verb = operation.payload, operation.verb
         if verb in EDGE_VERBS:
             self._add_edge(verb, name_of_edge(said), said)

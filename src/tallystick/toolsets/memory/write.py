@@ -38,13 +38,14 @@ DROPPED_MAX = 100
 
 
 async def write(store: Store, principal: Principal, asked: WriteArguments) -> Answer:
-    refuse(problems_of(asked))
-    targets = [_target_of(each, place) for each, place in _placed(asked)]
+    placed = _placed(asked)
+    refuse(problems_of(asked, placed))
+    targets = [_target_of(each, place) for each, place in placed]
     first = targets[0]
     author = speaker(principal, asked.actor)
     if author is None:
         await store.refuse_actor(principal, first.action, first.resource, asked.actor or "")
-    said = [_payload_of(each, place) for each, place in _placed(asked)]
+    said = [_payload_of(each, place) for each, place in placed]
     effects: list[_Effect] = []
 
     def propose(state: State, read_filter: ReadFilter) -> Draft | Commit:
@@ -52,8 +53,8 @@ async def write(store: Store, principal: Principal, asked: WriteArguments) -> An
         if written is not None:
             effects[:] = _effects_again(state, read_filter, asked, written)
             return written
-        draft, effects[:] = _drafted(DraftGraph(state, read_filter), author.actor, asked, said)
-        return draft
+        operations, effects[:] = _drafted(DraftGraph(state, read_filter), asked, placed, said)
+        return _draft(author.actor, asked, operations, said[-1])
 
     receipt = await store.write(
         author,
@@ -80,10 +81,14 @@ class _Effect(msgspec.Struct):
     commits: list[Commit] = []
 
 
-def _placed(asked: WriteArguments) -> Iterator[tuple[WriteOperation, str | None]]:
+Placed = Sequence[tuple[WriteOperation, str | None]]
+
+
+def _placed(asked: WriteArguments) -> Placed:
     """Each operation, and how refusals name it."""
-    for number, operation in enumerate(asked.operations):
-        yield operation, None if asked.ops is None else f"ops[{number}]"
+    if asked.ops is None:
+        return [(asked, None)]
+    return [(operation, f"ops[{number}]") for number, operation in enumerate(asked.ops)]
 
 
 # -- what is asked
@@ -100,11 +105,11 @@ REQUIRED: dict[str, tuple[str, ...]] = {
 }
 
 
-def problems_of(asked: WriteArguments) -> list[str]:
+def problems_of(asked: WriteArguments, placed: Placed) -> list[str]:
     if asked.op is None and asked.ops is None:
         return [required("op")]
     found: list[str] = []
-    for operation, place in _placed(asked):
+    for operation, place in placed:
         within = "" if place is None else f"{place}."
         found += _problems_of_operation(operation, within, has_reason=asked.reason is not None)
     return found
@@ -381,28 +386,35 @@ def _effects_again(state: State, read_filter: ReadFilter, asked: WriteArguments,
 
 
 def _drafted(
-    graph: DraftGraph, actor: str, asked: WriteArguments, said: Sequence[Payload]
-) -> tuple[Draft, list[_Effect]]:
+    graph: DraftGraph, asked: WriteArguments, placed: Placed, said: Sequence[Payload]
+) -> tuple[list[Operation], list[_Effect]]:
     """Raises what forbids one of the operations, naming it."""
     operations: list[Operation] = []
     effects: list[_Effect] = []
-    for (operation, place), payload in zip(_placed(asked), said, strict=True):
+    for (operation, place), payload in zip(placed, said, strict=True):
         try:
             drafted = _draft_operation(graph, operation, payload, asked.reason)
-            for each in drafted.operations:
-                graph.add(each)
+            if place is not None:
+                graph.add(drafted.operations)
         except TallystickError as error:
             raise error.at(place) from None
-        reason = operation.reason if asked.ops is not None else None
-        operations += [msgspec.structs.replace(each, reason=reason, place=place) for each in drafted.operations]
+        operations += drafted.operations if place is None else _in_place(drafted.operations, operation.reason, place)
         readable = [_may_count(graph, each.payload) for each in drafted.operations]
         effects.append(_Effect(readable, _readable_of(graph, operation, drafted.dropped)))
+    return operations, effects
+
+
+def _in_place(operations: Sequence[Operation], reason: str | None, place: str) -> list[Operation]:
+    return [msgspec.structs.replace(each, reason=reason, place=place) for each in operations]
+
+
+def _draft(actor: str, asked: WriteArguments, operations: list[Operation], said: Payload) -> Draft:
+    """One nonce covers all of them; the last, which was said so, has it."""
     if asked.nonce is not None:
-        request = None if _is_told_by_payload(asked, said[-1], operations[-1].payload) else _request_hash(asked)
+        request = None if _is_told_by_payload(asked, said, operations[-1].payload) else _request_hash(asked)
         operations[-1] = msgspec.structs.replace(operations[-1], nonce=asked.nonce, request=request)
     context = asked.run_context.model_dump(exclude_none=True) if asked.run_context else None
-    draft = Draft(tuple(operations), actor=actor, tool=TOOL, reason=asked.reason, run_context=context or None)
-    return draft, effects
+    return Draft(tuple(operations), actor=actor, tool=TOOL, reason=asked.reason, run_context=context or None)
 
 
 class _Drafted(msgspec.Struct, frozen=True):
