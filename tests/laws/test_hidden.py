@@ -126,6 +126,9 @@ async def _mine(memory: Memory) -> None:
     for name, kind in (("plan", "note"), ("goal", "note")):
         await make(name, "memory.write", op="UPSERT_NODE", node={"id": name, "type": kind, "attrs": {"said": name}})
     await make("", "memory.write", op="UPSERT_EDGE", edge={"from": "plan", "rel": "leads_to", "to": "goal"})
+    sign = {"said": "sign", "stale_after": "2020-01-01", "supersedes": ["old sign", "h"], "cites": ["sign.md"]}
+    for name, attrs in (("old sign", {}), ("sign", sign)):
+        await make(name, "memory.write", op="UPSERT_NODE", node={"id": name, "type": "note", "attrs": attrs})
     joins = [{"name": "cites", "from_types": ["page"], "to_types": ["page", "book"]}]
     await make("", "create_ontology", node_types=["page", "book"], connection_types=joins)
     content = {"content": "otter and weasel", "encoding": "utf-8", "format": "md", "properties": {"by": "x"}}
@@ -164,7 +167,8 @@ async def _hers(memory: Memory) -> None:
         await memory.make(ALICE, name, tool, **asked)
 
     for name in ("h", "deeper"):
-        await make("", "memory.write", op="UPSERT_NODE", node={"id": name, "type": "secret", "attrs": {"said": "x"}})
+        attrs = {"said": "x", "supersedes": ["plan", "{page}", "{dig}", "sign"], "stale_after": "2020-01-01"}
+        await make("", "memory.write", op="UPSERT_NODE", node={"id": name, "type": "secret", "attrs": attrs})
     for number, (source, target) in enumerate([("plan", "h"), ("h", "goal"), ("h", "deeper"), ("deeper", "plan")]):
         edge = {"from": source, "rel": "leads_to", "to": target, "id": f"e{number}"}
         await make("", "memory.write", op="UPSERT_EDGE", edge=edge)
@@ -235,6 +239,7 @@ def _reads() -> list[Call]:
     found: list[Call] = [
         ("memory.read", {"entity_id": "plan", "include_edges": True}),
         ("memory.read", {"entity_id": "plan|leads_to|h"}),
+        *(("memory.read", {"entity_id": name}) for name in ("sign", "old sign")),
         ("memory.read", {"entity_id": "e2"}),
         ("memory.search", {}),
         ("memory.search", {"type": "secret"}),
@@ -353,6 +358,11 @@ def _writes() -> list[Call]:
             )
         ),
         ("memory.write", {"op": "UPSERT_NODE", "node": {"id": "plan", "type": "note", "attrs": {"said": "again"}}}),
+        *(
+            ("memory.write", {"op": "PATCH_NODE", "node": {"id": name, "attrs": attrs}})
+            for name in ("sign", "h", "absent")
+            for attrs in ({"verified": True}, {"supersedes": ["h", "deeper"]}, {"stale_after": "soon"})
+        ),
         ("memory.write", {"op": "REDACT_NODE", "node_id": "plan", "reason": "x", "redacted_fields": ["attrs.said"]}),
         ("memory.write", {"op": "REDACT_NODE", "node_id": "plan", "reason": "x", "nonce": "r"}),
         ("memory.write", {"op": "REDACT_NODE", "node_id": "plan", "reason": "x", "nonce": "r"}),
