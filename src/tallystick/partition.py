@@ -361,7 +361,7 @@ class Partition:
                 continue
             try:
                 proposed = waiting.propose(self._state)
-                if isinstance(proposed, Draft) and proposed.redacts and group.entries:
+                if group.entries and isinstance(proposed, Draft) and proposed.redacts:
                     # A redaction goes alone, so that its note and its commit stand or fall together, and so that it
                     # is decided on lines that are in the log: it names them by what is left of their bytes.
                     self._queue.appendleft(waiting)

@@ -6,7 +6,6 @@ import asyncio
 import os
 from typing import Annotated
 
-import msgspec
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing
@@ -59,6 +58,6 @@ def emit(
         )
     )
     if json:
-        print_json(msgspec.to_builtins(done))
+        print_json(done)
     else:
         note(f"{counted(done.events, 'event')} to {done.target}, up to position {done.position}")

@@ -125,7 +125,7 @@ def export_subject(
     with progress() as tell:
         found = asyncio.run(exported(_contexts(base, tenant), sought, progress=tell))
     if str(file) == "-":
-        emit(msgspec.to_builtins(found))
+        emit(found)
     else:
         _write_json(file, msgspec.to_builtins(found))
     versions = sum(len(each.versions) for each in found.entities)
@@ -205,7 +205,7 @@ def redactions(
         return
     made = asyncio.run(erasure.redactions(context))
     if json:
-        emit({"redactions": msgspec.to_builtins(made)})
+        emit({"redactions": made})
     else:
         _draw_rows(("position", "time", "actor", "kind", "entity", "fields", "reason"), made)
 
@@ -224,7 +224,7 @@ def _draw_found(found: list[Search], *, json: bool) -> None:
             {"tenant": name, "entity": plan.entity, "kind": plan.kind, "type": plan.type, "fields": plan.described}
             for name, plan in plans
         ]
-        emit({"to_redact": rows, **msgspec.to_builtins({"cannot_be_erased": beyond, "contents_not_searched": unread})})
+        emit({"to_redact": rows, "cannot_be_erased": beyond, "contents_not_searched": unread})
         return
     table(
         ("tenant", "", "entity", "type", "would be redacted", "mentions"),
@@ -243,7 +243,7 @@ def _fields(plan: Plan) -> str:
 
 def _draw_done(report: ErasureReport, *, json: bool) -> None:
     if json:
-        emit(msgspec.to_builtins(report))
+        emit(report)
         return
     table(
         ("tenant", "", "entity", "redacted", "commit"),
@@ -272,7 +272,7 @@ def _draw_beyond(mentions: list[NotErased], unread: int) -> None:
 
 def _draw_backups(found: list[PendingBackup], *, json: bool) -> None:
     if json:
-        emit({"backups": msgspec.to_builtins(found)})
+        emit({"backups": found})
         return
     _draw_rows(("id", "at", "target", "position", "redactions", "still_there"), found)
     if found:
@@ -281,7 +281,7 @@ def _draw_backups(found: list[PendingBackup], *, json: bool) -> None:
 
 def _draw_pending(found: list[PendingErasure], *, json: bool) -> None:
     if json:
-        emit({"pending": msgspec.to_builtins(found)})
+        emit({"pending": found})
         return
     _draw_rows(("where", "position", "commits"), found)
     if found:

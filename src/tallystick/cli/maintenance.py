@@ -83,7 +83,7 @@ def _emit_verified(found: Verification) -> None:
     shown: dict[str, Any] = {
         "sound": found.sound,
         **msgspec.to_builtins(found.log),
-        "audit": msgspec.to_builtins(found.audit),
+        "audit": found.audit,
         "blobs": None if found.blobs is None else {"sound": found.blobs.sound, **msgspec.to_builtins(found.blobs)},
     }
     if found.views is not None:
@@ -168,8 +168,6 @@ def doctor(
       tallystick doctor --base ./memory --json
       tallystick doctor --repair
     """
-    import msgspec
-
     from tallystick.operations.doctor import examine
     from tallystick.operations.orphans import remove_orphans
 
@@ -178,7 +176,7 @@ def doctor(
     findings = examine(settings)
     sound = all(finding.status != "bad" for finding in findings)
     if json:
-        shown = {"sound": sound, "findings": msgspec.to_builtins(findings)}
+        shown = {"sound": sound, "findings": findings}
         emit(shown | ({"removed": list(removed)} if repair else {}))
     else:
         table(("", "what", "found"), ((_MARKS[finding.status][0], finding.what, finding.found) for finding in findings))
@@ -226,13 +224,11 @@ def snapshot(json: Json = False, base: Base = None, tenant: Tenant = None) -> No
     Examples:
       tallystick snapshot
     """
-    import msgspec
-
     from tallystick import app
     from tallystick.operations.snapshot import take_snapshot
 
     taken = asyncio.run(take_snapshot(app.operation_context(existing(base=base, tenant=tenant))))
     if json:
-        emit(msgspec.to_builtins(taken))
+        emit(taken)
     else:
         say(f"{taken.file} ({taken.bytes} bytes)")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import orjson
 import typer
 
@@ -40,8 +41,8 @@ def note(text: str) -> None:
 
 
 def emit(value: Any) -> None:
-    """One JSON value on a line of its own."""
-    emit_json(orjson.dumps(value, default=str))
+    """One JSON value on a line of its own; a Struct is an object of its fields."""
+    emit_json(orjson.dumps(msgspec.to_builtins(value, enc_hook=str)))
 
 
 def emit_json(line: bytes) -> None:

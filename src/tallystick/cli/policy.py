@@ -68,14 +68,12 @@ def run(
       tallystick policy test
       tallystick policy test ./policies
     """
-    import msgspec
-
     from tallystick.operations import policy
 
     tested = policy.run(files or [])
     passed = bool(tested) and all(test.passed for test in tested)
     if json:
-        emit({"passed": passed, "tests": msgspec.to_builtins(tested)})
+        emit({"passed": passed, "tests": tested})
     else:
         _show_tests(tested)
     if not passed:
@@ -111,8 +109,6 @@ def explain(
       tallystick policy explain --actor bob --role writer --action DELETE --resource plan --owner alice
       tallystick policy explain --seq 42 --policy ./policies
     """
-    import msgspec
-
     from tallystick.operations import policy as operations
 
     settings = settled(base=base, tenant=tenant)
@@ -126,7 +122,7 @@ def explain(
         explained = operations.explain(policy, question)
     decision = explained.decision
     if json:
-        emit(msgspec.to_builtins(explained))
+        emit(explained)
     else:
         verdict = ("allowed", "green") if decision.allowed else ("denied", "red")
         say(Styled(verdict[0], fg=verdict[1], bold=True), f": {decision.reason} [{decision.policy_version}]")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing
@@ -99,7 +98,7 @@ def _check_asked(
 
 def _draw(found: Recalled, *, json: bool) -> None:
     if json:
-        emit(msgspec.to_builtins(found))
+        emit(found)
         return
     rows = ((each.hops, each.id, each.type, each.because) for each in found.entities)
     table(("hops", "entity", "type", "because"), rows)
@@ -113,7 +112,7 @@ def _draw(found: Recalled, *, json: bool) -> None:
 
 def _draw_undone(done: Undone, *, json: bool) -> None:
     if json:
-        emit(msgspec.to_builtins(done))
+        emit(done)
     else:
         what = ", ".join(done.entities) or "what it named"
         said = "trusted again, unless another recall names it" if done.trusted else "untrusted again"

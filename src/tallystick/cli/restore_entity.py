@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-import msgspec
 import typer
 
 from tallystick.cli.filters import parse_moment
@@ -41,7 +40,7 @@ def restore_entity(
     context = app.operation_context(existing(base=base, tenant=tenant))
     done = asyncio.run(restored(context, id, parse_moment(as_of) or as_of, reason=reason))
     if json:
-        emit(msgspec.to_builtins(done))
+        emit(done)
         return
     origin = f"the version of position {done.from_position}, written by {done.written_by} at {done.written_at}"
     if done.commit_id is None:

@@ -41,7 +41,7 @@ def stale(repo: Repo = None, json: Json = False, base: Base = None, tenant: Tena
         settings = msgspec.structs.replace(settings, repo=str(repo))
     found = asyncio.run(operation.find(app.operation_context(settings), app.knowledge_context(settings)))
     if json:
-        emit(msgspec.to_builtins(found))
+        emit(found)
     else:
         _draw(found)
 

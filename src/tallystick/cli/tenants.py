@@ -32,7 +32,7 @@ def list_(json: Json = False, base: Base = None) -> None:
 
     found = [describe(context) for context in contexts_of(app.operation_context(settled(base=base)))]
     if json:
-        emit({"tenants": msgspec.to_builtins(found)})
+        emit({"tenants": found})
         return
     names = ("tenant", "commits", "position", "bytes", "open_in", "home")
     rows = ([each[name] for name in names] for each in map(_cells, found))
@@ -54,7 +54,7 @@ def show(tenant: Name, json: Json = False, base: Base = None) -> None:
 
     found = describe(app.operation_context(settled(base=base, tenant=tenant)))
     if json:
-        emit(msgspec.to_builtins(found))
+        emit(found)
     else:
         table(("", tenant), ((name.replace("_", " "), value) for name, value in _cells(found).items()))
 
@@ -89,7 +89,7 @@ def delete(
             raise InvalidArgument("nothing was erased", hint="type the name as it is, or add --yes")
     done = tenants.delete(context, reason=reason)
     if json:
-        emit(msgspec.to_builtins(done))
+        emit(done)
         return
     say(f"{done.tenant} is erased: {done.commits} commits, {done.files} files, {done.bytes} bytes")
     for backup in done.backups_left:

@@ -12,7 +12,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
-import msgspec
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
@@ -92,7 +91,7 @@ def import_(
     with _opened(file) as (source, size), progress() as tell:
         done = asyncio.run(imported(context, source, size=size, replay=replay, progress=tell))
     if json:
-        emit(msgspec.to_builtins(done))
+        emit(done)
     else:
         already = f"; {done.duplicates} were there already" if done.duplicates else ""
         note(f"{counted(done.commits, 'commit')} {done.how} into {context.settings.home}{already}")
