@@ -88,7 +88,7 @@ def toolsets(
     claims = claims_of(settings, sessions)
     tool_context = knowledge_context(settings, claims)
     return (
-        memory.toolset(hops_max=settings.max_hops),
+        memory.toolset(hops_max=settings.max_hops, text=projections.text if projections else None),
         work.toolset(settings=_work_settings(settings), knowledge=NodeKnowledge(tool_context), claims=claims),
         knowledge.make_toolset(tool_context),
         tasks.toolset(pipelines=read_pipelines(os.environ), knowledge=tool_context, claims=claims),

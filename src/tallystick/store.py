@@ -282,6 +282,11 @@ class Store:
         partition = self.tenants.find(principal.tenant)
         return 0 if partition is None else partition.position
 
+    def waiting(self, principal: Principal) -> int:
+        """How many drafts of the principal's tenant wait to be appended."""
+        partition = self.tenants.find(principal.tenant)
+        return 0 if partition is None else partition.waiting
+
     async def close(self) -> None:
         await self.tenants.close()
 

@@ -6,8 +6,9 @@ arguments, `answers` their answers, and each tool has a file of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,6 +16,10 @@ from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.toolsets import Tool, Toolset
 from tallystick.toolsets.memory import lineage, read, search, write
 from tallystick.toolsets.memory.arguments import LineageArguments, ReadArguments, SearchArguments, WriteArguments
+from tallystick.toolsets.memory.similar import SimilarNodes
+
+if TYPE_CHECKING:
+    from tallystick.projections.text import TextIndex
 
 
 def error_shape(error: TallystickError) -> dict[str, Any]:
@@ -62,6 +67,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "query_latency_ms": {"type": "number"},
     "redacted_commits": _COUNT,
     "results": _OBJECTS,
+    "similar": {"type": "array", "items": _TEXT},
     "summary": _OBJECT,
     "timestamp": _TEXT,
     "truncated": _FLAG,
@@ -74,15 +80,14 @@ def _answer(always: str, sometimes: str) -> dict[str, Any]:
     return {"type": "object", "properties": {name: _ANSWERS[name] for name in names}, "required": always.split()}
 
 
-def toolset(*, hops_max: int = search.HOPS_MAX) -> Toolset:
-    """Longer traversals than `hops_max` are cut short and say so."""
-    tools = tuple(
-        msgspec.structs.replace(tool, call=partial(search.search, hops_max=hops_max))
-        if tool.name == "memory.search"
-        else tool
-        for tool in TOOLSET.tools
-    )
-    return msgspec.structs.replace(TOOLSET, tools=tools)
+def toolset(*, hops_max: int = search.HOPS_MAX, text: Callable[[str], TextIndex] | None = None) -> Toolset:
+    """Longer traversals than `hops_max` are cut short and say so. `text`: the text index of each tenant."""
+    calls: dict[str, Callable[..., Any]] = {
+        "memory.write": partial(write.write, similar=None if text is None else SimilarNodes(text)),
+        "memory.search": partial(search.search, hops_max=hops_max),
+    }
+    tools = (msgspec.structs.replace(tool, call=calls.get(tool.name, tool.call)) for tool in TOOLSET.tools)
+    return msgspec.structs.replace(TOOLSET, tools=tuple(tools))
 
 
 TOOLSET = Toolset(
@@ -113,7 +118,7 @@ TOOLSET = Toolset(
             input=WriteArguments,
             output=_answer(
                 "commit_id lamport timestamp content_hash prev duplicate",
-                "dropped dropped_total batch results redacted_commits erasure",
+                "dropped dropped_total similar batch results redacted_commits erasure",
             ),
             call=write.write,
             reads_only=False,

@@ -16,7 +16,7 @@ from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.commits.chain import content_hash
 from tallystick.commits.mask import is_field
-from tallystick.commits.payloads import edge_name, name_of_edge
+from tallystick.commits.payloads import edge_name, name_of_edge, read_node
 from tallystick.errors import Conflict, LimitExceeded, NotFound, TallystickError
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
@@ -30,6 +30,7 @@ from tallystick.toolsets.memory.draft_graph import Document, DraftGraph, Payload
 
 if TYPE_CHECKING:
     from tallystick.store import Store
+    from tallystick.toolsets.memory.similar import SimilarNodes
 
 TOOL = "memory.write"
 PAYLOAD_BYTES_MAX = 1024 * 1024
@@ -37,7 +38,9 @@ DROPPED_MAX = 100
 """Of the attributes that an operation took away, so many are named; all are counted."""
 
 
-async def write(store: Store, principal: Principal, asked: WriteArguments) -> Answer:
+async def write(
+    store: Store, principal: Principal, asked: WriteArguments, *, similar: SimilarNodes | None = None
+) -> Answer:
     placed = _placed(asked)
     refuse(problems_of(asked, placed))
     targets = [_target_of(each, place) for each, place in placed]
@@ -68,6 +71,9 @@ async def write(store: Store, principal: Principal, asked: WriteArguments) -> An
     )
     if not receipt.duplicate:
         _give_commits(effects, receipt.commits)
+        makes_node = any(effect.makes_node for effect in effects)
+        if similar is not None and makes_node and similar.is_ready(store, author):
+            await _find_similar(similar, store, author, effects)
     return Answer(_answer(receipt, effects, several=asked.ops is not None))
 
 
@@ -78,7 +84,17 @@ class _Effect(msgspec.Struct):
     """For each of its commits, whether the caller may know of it. The last is the one that was asked for; those
     before it are of edges that it takes along, which may lead to what may not be read."""
     dropped: list[str] = []
+    makes_node: bool = False
     commits: list[Commit] = []
+    similar: list[str] = []
+
+
+async def _find_similar(similar: SimilarNodes, store: Store, principal: Principal, effects: Sequence[_Effect]) -> None:
+    made = {effect.commits[-1].lamport: effect for effect in effects if effect.makes_node}
+    nodes = {lamport: read_node(effect.commits[-1].payload) for lamport, effect in made.items()}
+    found = await similar.find(store, principal, list(nodes.values()))
+    for lamport, node in nodes.items():
+        made[lamport].similar = found.get(node.id, [])
 
 
 Placed = Sequence[tuple[WriteOperation, str | None]]
@@ -378,7 +394,8 @@ def _effects_again(state: State, read_filter: ReadFilter, asked: WriteArguments,
         before = state.document_before(made[-1]) if made[-1].operation in UPSERTS else None
         dropped = _dropped(operation, before["attrs"], made[-1].document()["attrs"]) if before else []
         readable = [_may_count(graph, commit.document()) for commit in made] if read_filter.narrows else []
-        effects.append(_Effect(readable or [True] * len(made), _readable_of(graph, operation, dropped), made))
+        dropped = _readable_of(graph, operation, dropped)
+        effects.append(_Effect(readable or [True] * len(made), dropped, commits=made))
     return effects
 
 
@@ -400,7 +417,8 @@ def _drafted(
             raise error.at(place) from None
         operations += drafted.operations if place is None else _in_place(drafted.operations, operation.reason, place)
         readable = [_may_count(graph, each.payload) for each in drafted.operations]
-        effects.append(_Effect(readable, _readable_of(graph, operation, drafted.dropped)))
+        dropped = _readable_of(graph, operation, drafted.dropped)
+        effects.append(_Effect(readable, dropped, makes_node=drafted.makes_node))
     return operations, effects
 
 
@@ -420,6 +438,7 @@ def _draft(actor: str, asked: WriteArguments, operations: list[Operation], said:
 class _Drafted(msgspec.Struct, frozen=True):
     operations: list[Operation]
     dropped: list[str] = []
+    makes_node: bool = False
 
 
 def _draft_operation(graph: DraftGraph, asked: WriteOperation, said: Payload, reason: str | None) -> _Drafted:
@@ -472,7 +491,7 @@ def _patch_node(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> _
 def _replaced(verb: Verb, asked: WriteOperation, payload: Payload, before: Document | None) -> _Drafted:
     """Content is no attribute, and no argument of this tool: what it cannot say it does not take away."""
     if before is None:
-        return _Drafted([Operation(verb, payload)])
+        return _Drafted([Operation(verb, payload)], makes_node=verb is Verb.UPSERT_NODE)
     written = payload if before.content is None else {**payload, "content": before.content}
     return _Drafted([Operation(verb, written)], _dropped(asked, before.attrs, payload["attrs"]))
 
@@ -701,6 +720,8 @@ def _details(effect: _Effect) -> dict[str, Any]:
         details["dropped"] = effect.dropped[:DROPPED_MAX]
     if len(effect.dropped) > DROPPED_MAX:
         details["dropped_total"] = len(effect.dropped)
+    if effect.similar:
+        details["similar"] = effect.similar
     if effect.commits[-1].redacts is not None:
         details["redacted_commits"] = len(effect.commits[-1].redacts)
     return details
