@@ -147,12 +147,6 @@ def milliseconds(value: Any) -> int | None:
 # -- what the index knows
 
 
-def concerns_any(columns: Columns) -> bool:
-    """False where nothing has any of these: then there is nothing to judge."""
-    keys = columns.attributes.keys
-    return STALE_AFTER in keys or SUPERSEDES in keys or CITES in keys
-
-
 def find(columns: Columns, entity_id: str, at: int | None) -> Dated | None:
     """None for what says nothing of it and is superseded by nothing. A node's document is read only if it does.
 
@@ -160,7 +154,7 @@ def find(columns: Columns, entity_id: str, at: int | None) -> Dated | None:
     now.
     """
     attrs = _attrs(columns, entity_id, at)
-    successors = tuple(_successors(columns, entity_id, at))
+    successors = _successors(columns, entity_id, at)
     return Dated(attrs, successors) if attrs or successors else None
 
 
@@ -168,23 +162,29 @@ def _attrs(columns: Columns, node_id: str, at: int | None) -> Attrs:
     handle = columns.nodes.handles.get(node_id)
     if handle is None:
         return {}
-    if at is None and not any(handle in columns.attributes.find(key).present for key in (STALE_AFTER, CITES)):
+    if at is None and not _has(columns, STALE_AFTER, handle) and not _has(columns, CITES, handle):
         return {}
     found = asof.version(columns, handle, asof.clamped(columns, at))
     return {} if found is None else found.attrs
 
 
-def _successors(columns: Columns, entity_id: str, at: int | None) -> Iterator[str]:
+def _has(columns: Columns, key: str, handle: int) -> bool:
+    postings = columns.attributes.keys.get(key)
+    return postings is not None and handle in postings.present
+
+
+def _successors(columns: Columns, entity_id: str, at: int | None) -> tuple[str, ...]:
     postings = columns.attributes.keys.get(SUPERSEDES)
-    if postings is None:
-        return
-    handles = postings.members(entity_id) if len(entity_id) <= TEXT_MAX else postings.long
-    newest_first = sorted(handles, key=columns.nodes.last.__getitem__, reverse=True)
-    for handle in newest_first:
-        node_id = columns.nodes.ids[handle]
-        exact = at is None and len(entity_id) <= TEXT_MAX
-        if node_id != entity_id and (exact or _names(columns, handle, entity_id, asof.clamped(columns, at))):
-            yield node_id
+    is_long = len(entity_id) > TEXT_MAX
+    if postings is None or (not is_long and entity_id not in postings.values):
+        return ()
+    handles = [*(postings.long if is_long else postings.members(entity_id))]
+    if is_long or at is not None:
+        then = asof.clamped(columns, at)
+        handles = [handle for handle in handles if _names(columns, handle, entity_id, then)]
+    handles.sort(key=columns.nodes.last.__getitem__, reverse=True)
+    found = [columns.nodes.ids[handle] for handle in handles]
+    return tuple(each for each in found if each != entity_id)
 
 
 def _names(columns: Columns, handle: int, entity_id: str, at: int) -> bool:

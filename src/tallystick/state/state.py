@@ -316,8 +316,9 @@ class State:
 
     @property
     def dates_any(self) -> bool:
-        """Whether any living node has an attribute by which something may be stale."""
-        return staleness.concerns_any(self._columns)
+        """Whether any living node has an attribute by which something may be stale. Asked for all that is read."""
+        keys = self._columns.attributes.keys
+        return staleness.STALE_AFTER in keys or staleness.SUPERSEDES in keys or staleness.CITES in keys
 
     def dated(self, entity_id: str, at: int | None = None) -> staleness.Dated | None:
         """By what to judge whether an entity is stale; None for most."""
