@@ -151,8 +151,8 @@ class Store:
                 return answer
 
             answer = await authorization.through(with_files)
-        if self._noticed is not None and read_filter is not None and read_filter.stale_found:
-            await self._noticed(principal, read_filter.stale_found)
+        if self._noticed is not None and read_filter is not None and read_filter.stale_told:
+            await self._noticed(principal, read_filter.stale_told)
         return answer
 
     async def write(

@@ -153,7 +153,8 @@ def test_a_node_that_is_resolved_verifies_its_fact(setup: StaleSetup) -> None:
     assert "stale" not in entity
     assert entity["attrs"]["verified"] == {"by": "checker", "at": "2025-01-04T14:00:00.000Z"}
     assert entity["attrs"]["stale_after"] == PAST
-    assert [each["type"] for each in setup.work()[0]["evidence"]] == ["note"]
+    (node,) = setup.work()
+    assert [each["type"] for each in node["evidence"]] == ["note"]
 
 
 def test_the_next_time_is_another_matter(setup: StaleSetup) -> None:

@@ -60,8 +60,8 @@ class ReadFilter:
         self.pending: dict[tuple[str, Owner | None], None] = {}
         self.pending_files: dict[Citations, None] = {}
         """Files that were not looked at since they changed, if they did; nothing is said of them meanwhile."""
-        self.stale_found: dict[str, Stale] = {}
-        """What was warned of as stale, at the head."""
+        self.stale_told: dict[str, Stale] = {}
+        """What was told to be stale, at the head."""
         self._as_of: str | int | None = None
         self._at: int | None = None
         """Set by a look into the past: what was stale then, it is warned of."""
@@ -151,8 +151,15 @@ class ReadFilter:
             document = document | {"untrusted": {"recall": recall.id, "reason": recall.reason}}
         if edge_attrs is None and "rel" in document:
             edge_attrs = document.get("attrs")
-        stale = self.stale(entity_id, edge_attrs)
+        stale = self.tell(entity_id, edge_attrs)
         return document if stale is None else document | {"stale": msgspec.to_builtins(stale)}
+
+    def tell(self, entity_id: str, edge_attrs: dict[str, Any] | None = None) -> Stale | None:
+        """Why it is stale, if it is; and whoever asks is told so."""
+        stale = self.stale(entity_id, edge_attrs)
+        if stale is not None and self._at is None:
+            self.stale_told[entity_id] = stale
+        return stale
 
     def stale(self, entity_id: str, edge_attrs: dict[str, Any] | None = None) -> Stale | None:
         """At the moment that is asked about. No index knows what edges say: of one its attributes are given."""
@@ -173,10 +180,7 @@ class ReadFilter:
             return None
         superseded = self._superseded(entity_id, found.successors) if found is not None else None
         changed = self._changed(staleness.citations(attrs)) if self._at is None else ()
-        stale = staleness.judge(attrs, self.now, superseded, changed)
-        if stale is not None and self._at is None:
-            self.stale_found[entity_id] = stale
-        return stale
+        return staleness.judge(attrs, self.now, superseded, changed)
 
     @cached_property
     def now(self) -> int:
@@ -215,7 +219,7 @@ class ReadFilter:
         listed = list(ids) if self._state.dates_any or self._trust.recalls() else []
         found = {
             "untrusted": [each for each in listed if self._trust.find(each) is not None],
-            "stale": [each for each in listed if self.stale(each) is not None],
+            "stale": [each for each in listed if self.tell(each) is not None],
         }
         return {name: flagged for name, flagged in found.items() if flagged}
 

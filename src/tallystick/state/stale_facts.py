@@ -55,7 +55,7 @@ def find_stale(
     """Of nodes, and of edges that were superseded: what an edge says of itself is not indexed."""
     found: dict[str, Stale] = {}
     for number, entity_id in enumerate(state.maybe_stale(read_filter.now) if among is None else among):
-        if is_readable(state, read_filter, entity_id) and (stale := read_filter.stale(entity_id)) is not None:
+        if is_readable(state, read_filter, entity_id) and (stale := read_filter.tell(entity_id)) is not None:
             found[entity_id] = stale
         if number % _BREATH == 0:
             yield
