@@ -22,6 +22,7 @@ SECTIONS = (
     "state",
     "ontology",
     "text",
+    "recall",
     "work",
     "knowledge",
     "policy",

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench import SECTIONS, Row
+from bench import SECTIONS, Row, recall
 from bench.report import Results, drawn, tables
 
 
@@ -51,13 +51,17 @@ def _arguments() -> argparse.Namespace:
         action="store_true",
         help="write docs/benchmarks.md and its plot from FILE; without a NAME measure nothing",
     )
+    parser.add_argument("--locomo", type=Path, metavar="FILE", help="the data set that recall is measured on")
     chosen = parser.parse_args()
+    recall.DATA = chosen.locomo
     if unknown := [name for name in chosen.names if name not in (*SECTIONS, "all")]:
         parser.error(f"there is no {unknown[0]}; there are {', '.join(SECTIONS)}")
+    if "recall" in chosen.names and not chosen.locomo:
+        parser.error("recall needs --locomo FILE, the data set that it is measured on")
     if chosen.docs and not chosen.json:
         parser.error("--docs needs --json FILE, where the results are")
     if "all" in chosen.names or not (chosen.names or chosen.docs):
-        chosen.names = list(SECTIONS)
+        chosen.names = [name for name in SECTIONS if name != "recall" or chosen.locomo]
     return chosen
 
 

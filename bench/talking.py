@@ -41,10 +41,13 @@ class Lines:
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
         """The structured content of the answer."""
-        result = self._ask("tools/call", {"name": tool, "arguments": arguments})
+        return self.result(tool, arguments)["structuredContent"]
+
+    def result(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        result: dict[str, Any] = self._ask("tools/call", {"name": tool, "arguments": arguments})
         if result.get("isError"):
             raise Refused(f"{tool}: {str(result)[:500]}")
-        return result["structuredContent"]
+        return result
 
     def list_tools(self) -> list[dict[str, Any]]:
         tools: list[dict[str, Any]] = self._ask("tools/list", {})["tools"]

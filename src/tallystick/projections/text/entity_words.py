@@ -36,7 +36,7 @@ class Entity(msgspec.Struct, frozen=True):
     """Of the line that says so."""
     author: str
     chain: str
-    """What was written one after the other has the same: the run, or who wrote it."""
+    """What was made one after the other has the same: the run that made it, or who did."""
 
 
 class EntityWords(msgspec.Struct, frozen=True):

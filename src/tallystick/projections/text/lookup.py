@@ -87,7 +87,7 @@ class Lookup:
             best = max(totals.values(), default=1.0)
             for slot in _exact(db, words, is_edge, types):
                 if slots is None or slot in slots:
-                    totals[slot] = totals.get(slot, 0.0) + best
+                    totals[slot] = totals.get(slot, 0.0) + 2 * best
             # Of two that score alike the newer one comes first.
             order = nlargest(limit, zip(totals.values(), totals, strict=True))
             hits = [hit for score, slot in order if (hit := _hit(db, slot, score)) is not None]

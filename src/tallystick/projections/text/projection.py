@@ -248,9 +248,12 @@ class TextProjection:
             elif commit.operation in DELETIONS:
                 found[key] = (True, None)
             else:
+                said = _read(commit, entry.offset)
                 if before is None:
                     found.pop(key, None)
-                found[key] = (is_new, _read(commit, entry.offset))
+                else:
+                    said = msgspec.structs.replace(said, chain=before.chain)
+                found[key] = (is_new, said)
         return found
 
     def _stored(self, db: Connection, key: Key) -> Entity | None:
