@@ -25,8 +25,6 @@ from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.log.segments import Segments
-from tallystick.operations.log_tail import backwards
 from tallystick.policy import Principal
 from tallystick.projections.consistency_check import rebuild
 from tallystick.projections.consistency_check.replay import Name, lock_of
@@ -35,7 +33,7 @@ from tallystick.projections.sql import SqlProjection
 from tallystick.projections.worker import ProjectionWorker
 from tallystick.server import dispatch
 from tests.command_line import CommandLine, CommandResult
-from tests.commits_by_hand import append, draft, filled, node
+from tests.commits_by_hand import append, draft, node
 from tests.projections import workspace as workspaces
 
 ROOT = Path(__file__).parent.parent
@@ -828,16 +826,3 @@ def log(tmp_path: Path) -> Iterator[FilesLog]:
     opened = FilesLog(tmp_path / "_system", segment_bytes_max=2000)
     yield opened
     opened.close()
-
-
-def test_reading_backwards_is_reading_forwards_reversed(log: FilesLog) -> None:
-    filled(log, 7)
-    append(log, draft(node("long", text="x" * 300_000)))
-    filled(log, 5)
-    segments = Segments(log.system / "log")
-    segments.refresh()
-    assert len(segments.paths) > 2
-    forwards = [(entry.offset, entry.line) for entry in log.read(Head())]
-    assert list(backwards(segments, log.head().end)) == forwards[::-1]
-    assert list(backwards(segments, 0)) == []
-    segments.close()

@@ -214,6 +214,21 @@ def test_which_log_is_opened_is_said_in_one_place() -> None:
     assert {path.relative_to(SOURCE).parts[0] for path in sources} == {"app.py", "log"}
 
 
+def test_who_reads_the_files_of_a_log_without_opening_it_is_on_the_map() -> None:
+    """The audit log is made of such files itself; whoever else names one has its reason in `Who reads the log`."""
+    beside = re.compile(r"from tallystick\.log\.(files|segments|head_file|proof|unopened|restore) import")
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if path.relative_to(SOURCE).parts[0] not in ("log", "audit") and beside.search(path.read_text("utf-8"))
+    }
+    assert found == {
+        "app.py", "cli/maintenance.py", "operations/doctor.py", "operations/forget.py", "operations/orphans.py",
+        "operations/tenants.py", "operations/transfer.py", "operations/verify.py", "projections/blobs.py",
+        "projections/registry.py",
+    }  # fmt: skip
+
+
 def test_no_test_fails_because_the_machine_is_busy() -> None:
     files = (each for each in (ROOT / "tests").rglob("*.py") if "node_modules" not in each.parts)
     hurried = [

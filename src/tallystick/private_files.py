@@ -53,6 +53,13 @@ def replace_file(path: Path, data: bytes, *, unfinished: Path | None = None) -> 
         file.write(data)
 
 
+def write_all(fd: int, data: bytes) -> None:
+    """A write may take less than it was given, without an error: a disk that is nearly full, a signal."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
 def sync_directory(path: Path) -> None:
     """A created, renamed or removed name survives a power cut only after this."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -551,4 +551,6 @@ def test_lines_that_hold_a_word_are_found_wherever_pieces_and_segments_end(
     found = list(segments.lines_with(b"needle", 0, segments.size))
     assert found == [(b"first", lines[1]), (b"x" * 40, b"needle"), (b"", b"the needle")]
     assert list(segments.lines_with(b"first", 0, segments.size)) == [(b"", b"first")]
+    offsets = [offset for offset, _, _ in segments.lines(0, segments.size)]
+    assert [segments.line_before(offset) for offset in (*offsets, segments.size)] == [b"", *lines]
     segments.close()

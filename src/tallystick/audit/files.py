@@ -28,8 +28,8 @@ from tallystick.errors import Corrupt, StorageRefused
 from tallystick.file_locks import open_lock, release, take
 from tallystick.log import Head
 from tallystick.log.head_file import HeadFile
-from tallystick.log.segments import segment_files, segment_path, write_all
-from tallystick.private_files import make_directory, replace_file, sync_directory
+from tallystick.log.segments import segment_files, segment_path
+from tallystick.private_files import make_directory, replace_file, sync_directory, write_all
 
 FILE_BYTES_MAX = 16 << 20
 RETENTION_DAYS = 90

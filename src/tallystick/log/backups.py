@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick.clock import to_text, wall_clock
+from tallystick.private_files import write_all
 
 FILE_NAME = "backups.jsonl"
 
@@ -87,7 +88,7 @@ def _read_line(line: bytes) -> Backup | _Destroyed:
 def _append(path: Path, line: Backup | _Destroyed) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, msgspec.json.encode(line) + b"\n")
+        write_all(fd, msgspec.json.encode(line) + b"\n")
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -25,8 +25,8 @@ from tallystick.log.head_file import HeadFile
 from tallystick.log.masks import masks_of
 from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_snapshots
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
-from tallystick.log.segments import Segments, segment_path, write_all
-from tallystick.private_files import make_directory, sync_directory
+from tallystick.log.segments import Segments, segment_path
+from tallystick.private_files import make_directory, sync_directory, write_all
 from tallystick.telemetry import metrics
 
 SEGMENT_BYTES_MAX = 64 << 20

@@ -83,6 +83,10 @@ class Segments:
                 path = self.paths[index]
                 raise Corrupt(f"no whole line at byte {place} of {path.name}", details={"file": str(path)})
 
+    def line_before(self, offset: int) -> bytes:
+        """The line that ends where another begins; empty before the first of all."""
+        return self.line(self._line_start(offset - 1)) if offset else b""
+
     def lines(self, start: int, end: int) -> Iterator[tuple[int, bytes, bool]]:
         """Offset, line without its newline, and whether there was one, of every line in the range.
 
@@ -123,7 +127,7 @@ class Segments:
             if found >= 0:
                 begin = self._line_start(at + found)
                 _, line, _ = next(self.lines(begin, end))
-                yield self.line(self._line_start(begin - 1)) if begin else b"", line
+                yield self.line_before(begin), line
                 at = begin + len(line) + 1
             elif at + len(piece) in (at, end, self.end_of(self.locate(at)[0])):
                 at += len(piece) or end
@@ -255,13 +259,6 @@ def segment_files(directory: Path) -> list[Path]:
 
 def segment_path(directory: Path, first: int) -> Path:
     return directory / f"{first:020d}.jsonl"
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """A write may take less than it was given, without an error: a disk that is nearly full, a signal."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 def _opened(path: Path) -> int:

@@ -18,10 +18,8 @@ from tallystick.config import FILE_NAME, Settings
 from tallystick.errors import Corrupt
 from tallystick.file_locks import is_held
 from tallystick.log import Head
-from tallystick.log.head_file import HeadFile
-from tallystick.log.segments import Segments
+from tallystick.log.unopened import Unopened, unopened
 from tallystick.operations import counted
-from tallystick.operations.log_tail import backwards
 from tallystick.operations.orphans import find_orphans
 
 Status = Literal["good", "odd", "bad"]
@@ -67,24 +65,16 @@ def _base(settings: Settings) -> Iterator[Finding]:
 
 
 def _log(settings: Settings) -> Iterator[Finding]:
-    segments = Segments(settings.system / "log")
-    try:
-        segments.refresh()
+    with unopened(settings.system) as log:
+        segments = log.segments
         yield Finding(
             "log", f"{counted(len(segments.paths), 'segment')}, {_bytes(segments.size)}, in {segments.directory}"
         )
-        yield from _position(settings, segments)
-    finally:
-        segments.close()
+        yield from _position(settings, log)
 
 
-def _position(settings: Settings, segments: Segments) -> Iterator[Finding]:
-    head_file = HeadFile(settings.system / "head")
-    try:
-        head = head_file.read()
-    finally:
-        head_file.close()
-    size = segments.size
+def _position(settings: Settings, log: Unopened) -> Iterator[Finding]:
+    size, head = log.segments.size, log.kept
     if head is None:
         if size:
             yield Finding(
@@ -93,19 +83,18 @@ def _position(settings: Settings, segments: Segments) -> Iterator[Finding]:
         else:
             yield Finding("position", "0")
         return
-    yield Finding("position", f"{head.lamport} ({counted(head.count, 'commit')}), kept in {head_file.path}")
+    yield Finding("position", f"{head.lamport} ({counted(head.count, 'commit')}), kept in {settings.system / 'head'}")
     if size < head.end:
         yield Finding("end of the log", f"{_bytes(head.end - size)} are missing", "bad", _RESTORE)
         return
     if size > head.end:
         advice = "a writer is busy, or died: the next start settles it"
         yield Finding("end of the log", f"{_bytes(size - head.end)} not yet acknowledged", "odd", advice)
-    yield from _last_commit(segments, head)
+    yield from _last_commit(log.segments.line_before(head.end), head)
 
 
-def _last_commit(segments: Segments, head: Head) -> Iterator[Finding]:
-    line = next((line for _, line in backwards(segments, head.end)), None)
-    if line is None:
+def _last_commit(line: bytes, head: Head) -> Iterator[Finding]:
+    if not line:
         return
     commit = chain.decode(line)
     if commit.record_hash != head.record_hash:
@@ -188,11 +177,8 @@ def _lineage(settings: Settings) -> Iterator[Finding]:
         return
     from tallystick.projections.lineage_emitter import shown, sink_for, standing
 
-    head_file = HeadFile(settings.system / "head")
-    try:
-        head = head_file.read() or Head()
-    finally:
-        head_file.close()
+    with unopened(settings.system) as log:
+        head = log.head
     at, trouble = standing(settings.system, sink_for(settings.lineage_to).target)
     found = f"position {at.lamport} of {head.lamport}, to {shown(settings.lineage_to)}"
     if trouble is not None:

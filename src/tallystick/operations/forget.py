@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ import msgspec
 
 from tallystick import __version__
 from tallystick.clock import to_text, wall_clock
-from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit
+from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit, chain
 from tallystick.commits.mask import tag_name
 from tallystick.errors import InvalidArgument, TallystickError
-from tallystick.log import Head
 from tallystick.log.backups import Backup, backups
 from tallystick.log.proof import prove
+from tallystick.log.redaction_index import NEEDLE
+from tallystick.log.unopened import unopened
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.leftover_scan import remains
 from tallystick.projections.content import Contents
@@ -419,11 +419,11 @@ async def pending_backups(context: OperationContext) -> list[PendingBackup]:
 
 
 def pending_erasures(context: OperationContext) -> list[PendingErasure]:
-    """What may still hold what was redacted or deleted, on this disk. Reads the whole log, and not through the store:
-    to open that would finish them."""
+    """What may still hold what was redacted or deleted, on this disk. Reads the whole log, and does not open it:
+    that would finish them."""
     settings = context.settings
-    with closing(context.open_log()) as log:
-        made = (entry.commit for entry in log.read(Head()))
+    with unopened(settings.system) as log:
+        made = (chain.decode(line) for _, line in log.segments.lines_with(NEEDLE, 0, log.end))
         redacted = max((commit.lamport for commit in made if commit.operation in REDACTIONS), default=0)
     found = pending_in_projections(settings.home, database=context.database)
     old = [at for at in kept_positions(settings.system / "snapshots") if at < redacted]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from tallystick.commits import Commit
 from tallystick.log import Entry
-from tallystick.log.segments import Segments
 from tallystick.operations import OperationContext
 from tallystick.store import Store
-
-_CHUNK_BYTES = 1 << 16
 
 
 async def newest(
@@ -42,35 +39,3 @@ async def follow(
     async for entry in store.watch(context.principal, after=position):
         if wanted(entry.commit):
             show(entry)
-
-
-def backwards(segments: Segments, end: int) -> Iterator[tuple[int, bytes]]:
-    """Offset and line of every line before `end`, the last first."""
-    rest, start = b"", end
-    while start:
-        # `rest` is what precedes the first newline seen so far: it may begin further back.
-        # Twice as much each time a long line has not ended yet.
-        size = min(max(_CHUNK_BYTES, len(rest)), start)
-        start -= size
-        piece = _read_all(segments, start, size) + rest
-        first, *lines = piece.split(b"\n")
-        place = start + len(piece)
-        for line in reversed(lines):
-            place -= len(line)
-            if line:
-                yield place, line
-            place -= 1
-        rest = first
-    if rest:
-        yield 0, rest
-
-
-def _read_all(segments: Segments, offset: int, size: int) -> bytes:
-    """Across the borders of segments."""
-    found = b""
-    while len(found) < size:
-        piece = segments.read(offset + len(found), size - len(found))
-        if not piece:
-            break
-        found += piece
-    return found

@@ -16,6 +16,7 @@ from tallystick.clock import to_text, wall_clock
 from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.log.backups import Backup, backups
+from tallystick.log.unopened import unopened
 from tallystick.operations import OperationContext
 
 _DELETING = ".deleting-"
@@ -72,8 +73,8 @@ def describe(context: OperationContext) -> Tenant:
     if not (settings.system / "log").is_dir():
         known = ", ".join(tenants_of(settings)) or "none yet"
         raise NotFound(f"there is no tenant '{settings.tenant}'", code="NO_MEMORY", hint=f"the tenants are: {known}")
-    with closing(context.open_log()) as log:
-        head = log.head()
+    with unopened(settings.system) as log:
+        head = log.head
     sizes = list(_sizes(settings))
     return Tenant(
         tenant=settings.tenant,

@@ -16,9 +16,7 @@ from tallystick.clock import from_text
 from tallystick.commits import REDACTIONS, Commit, Verb, chain
 from tallystick.commits.payloads import read_edge, read_extent
 from tallystick.errors import NotFound, TallystickError
-from tallystick.log import Head
-from tallystick.log.head_file import HeadFile
-from tallystick.log.segments import Segments
+from tallystick.log.unopened import unopened
 from tallystick.projections.content import Contents, is_blob
 
 AGE_SECONDS_MIN = 3600.0
@@ -100,17 +98,11 @@ def _leftovers(contents: Contents, named: _Named) -> Iterator[BlobProblem]:
 
 
 def _read(home: Path) -> _Named:
-    segments, head_file = Segments(home / "_system" / "log"), HeadFile(home / "_system" / "head")
     named = _Named()
-    try:
-        kept = head_file.read() or Head()
-        segments.refresh()
-        for _, line, _ in segments.lines(0, min(segments.size, kept.end)):
+    with unopened(home / "_system") as log:
+        for _, line, _ in log.segments.lines(0, log.end):
             if any(mark in line for mark in _TELLING):
                 _note(named, chain.decode(line))
-    finally:
-        segments.close()
-        head_file.close()
     return named
 
 

@@ -12,8 +12,7 @@ import msgspec
 from tallystick.commits import DELETIONS, REDACTIONS, chain
 from tallystick.errors import Corrupt
 from tallystick.log import Head
-from tallystick.log.head_file import HeadFile
-from tallystick.log.segments import Segments
+from tallystick.log.unopened import unopened
 from tallystick.projections import Projection, sql, views
 from tallystick.projections.database import Damaged, Reader
 from tallystick.projections.log_reader import LogReader
@@ -138,9 +137,7 @@ def _pending(name: str, copies: Copies, path: Path, home: Path) -> PendingErasur
 
 
 def _unseen(system: Path, at: Head) -> list[int]:
-    """Reads only: the log is not opened, since that might repair its end. Raises Corrupt where `at` is not on it."""
-    with closing(Segments(system / "log")) as segments, closing(HeadFile(system / "head")) as head_file:
-        head = head_file.read() or Head()
-        segments.refresh()
-        lines = [line for _, line, _ in segments.lines(at.end, min(segments.size, head.end))]
+    """Raises Corrupt where `at` is not on the log."""
+    with unopened(system) as log:
+        lines = [line for _, line, _ in log.segments.lines(at.end, log.end)]
     return [chain.decode(line).lamport for line in lines if any(verb in line for verb in _VERBS)]

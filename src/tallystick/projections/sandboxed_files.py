@@ -22,8 +22,7 @@ from typing import Protocol
 import msgspec
 
 from tallystick.errors import Conflict, InvalidArgument, LimitExceeded, NotFound
-from tallystick.log.segments import write_all
-from tallystick.private_files import make_directory
+from tallystick.private_files import make_directory, write_all
 
 NAME_BYTES_MAX = 255
 PATH_CHARACTERS_MAX = 4096
