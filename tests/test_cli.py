@@ -616,6 +616,19 @@ def test_an_export_of_another_tenant_is_not_mixed_in(sample: Tally) -> None:
     assert "OTHER_TENANT" in outcome.err
 
 
+def test_an_import_merges_and_writes_several_together(tally: Tally) -> None:
+    nodes = [json.loads(line) for line in _nodes(2)]
+    edge = {"op": "UPSERT_EDGE", "edge": {"from": "n0", "rel": "r", "to": "n1"}}
+    patch = {"op": "PATCH_NODE", "node": {"id": "n0", "attrs": {"y": 2}}}
+    lines = [{"ops": [*nodes, edge]}, patch]
+    assert tally("import", "-", "--json", stdin="\n".join(map(json.dumps, lines))).json["commits"] == 4
+    assert tally("show", "n0", "--json").json["entity"]["attrs"] == {"y": 2}
+    absent = {"op": "DELETE_NODE", "node_id": "absent"}
+    outcome = tally("import", "-", stdin=json.dumps({"ops": [{**nodes[0], "op": "UPSERT_NODE"}, absent]}))
+    assert (outcome.code, "line 1: ops[1]: no node 'absent'" in outcome.err) == (3, True)
+    assert len(tally("log", "--json").lines) == 4
+
+
 def test_an_import_stops_at_the_line_that_is_refused(tally: Tally) -> None:
     good = _nodes(6)
     bad = {

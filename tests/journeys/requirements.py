@@ -25,6 +25,8 @@ class Requirement(NamedTuple):
 
 
 _WRITE = "tests/toolsets/test_memory_write.py::"
+_PATCH = "tests/toolsets/test_memory_patch.py::"
+_SAFELY = "tests/journeys/test_write_stories.py::"
 _READ = "tests/toolsets/test_memory_read.py::"
 _SEARCH = "tests/toolsets/test_memory_search.py::"
 _LINEAGE = "tests/toolsets/test_memory_lineage.py::"
@@ -204,6 +206,38 @@ REQUIREMENTS: list[Requirement] = [
          _WRITE + "test_an_upsert_on_the_same_triple_updates_the_edge"),
         ("L18", "an upsert replaces the whole document",
          _WRITE + "test_an_upsert_replaces_the_whole_node_and_keeps_who_made_it"),
+        ("L18, dropped", "an upsert names what it took away",
+         _PATCH + "test_an_upsert_names_what_it_took_away"),
+        ("L18, merge", "a patch merges top-level attributes, and null removes one",
+         _PATCH + "test_a_patch_merges_top_level_attributes_and_null_removes_one"),
+        ("L18, replay", "what is committed for a patch is the merged document as an upsert",
+         _PATCH + "test_what_is_committed_is_the_merged_document_as_an_upsert"),
+        ("L18, absent", "what is not there cannot be patched",
+         _PATCH + "test_what_is_not_there_cannot_be_patched"),
+        ("L18, content", "a typed memory keeps its content",
+         _PATCH + "test_content_is_kept_by_whatever_this_tool_does_to_a_typed_memory"),
+        ("L18, condition", "a write that did not see the newest commit gets CONFLICT with the current one",
+         _PATCH + "test_a_write_that_saw_the_newest_commit_goes_through_and_any_other_is_told_the_current_one"),
+        ("L18, racers", "of two processes that saw the same commit one writes and one gets CONFLICT",
+         _SAFELY + "test_of_two_processes_that_saw_the_same_commit_one_writes_and_one_is_told_by_which"),
+        ("L18, nothing lost", "what two processes merge into one entity is all there",
+         _SAFELY + "test_what_two_processes_merge_into_one_entity_is_all_there"),
+        ("L18, several", "several operations are what they are one by one, or nothing",
+         "tests/laws/test_several_operations.py::"
+         "test_several_operations_are_what_they_are_one_by_one_or_nothing"),
+        ("L18, several, kill", "several operations survive a kill whole or not at all",
+         _SAFELY + "test_several_operations_survive_a_kill_whole_or_not_at_all"),
+        ("L18, several, who may", "each of several operations is authorised for itself",
+         _PATCH + "test_each_operation_is_asked_about_by_itself"),
+        ("L18, nonce", "a nonce is compared with the request as sent, before any condition",
+         _PATCH + "test_a_retry_is_known_by_its_request_before_any_condition"),
+        ("L18, read", "dropped and similar name only what READ allows",
+         _PATCH + "test_what_may_not_be_read_is_overwritten_without_a_word_of_what_it_said"),
+        ("L18, similar", "a node under a new id is told what says nearly the same",
+         "tests/toolsets/test_memory_similar.py::"
+         "test_the_index_of_words_finds_what_was_said_before_in_nearly_the_same_words"),
+        ("L18, similar, read", "and only what may be read is named",
+         "tests/toolsets/test_memory_similar.py::test_only_what_may_be_read_is_named"),
         ("L19", "the first actor stays the owner",
          _READ + "test_provenance_tells_the_newest_commit_and_the_first_author"),
         ("L20", "an edge to nowhere is refused",

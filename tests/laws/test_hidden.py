@@ -231,6 +231,10 @@ def _depends(source: str, target: str, **more: Any) -> Said:
     return {"from": source, "to": target, "type": "depends_on", **more}
 
 
+def _noted(name: str) -> dict[str, Any]:
+    return {"op": "UPSERT_NODE", "node": {"id": name, "type": "note", "attrs": {}}}
+
+
 def _edge(source: str, target: str, **more: Any) -> Said:
     return {"from": source, "rel": "leads_to", "to": target, **more}
 
@@ -363,6 +367,30 @@ def _writes() -> list[Call]:
             for name in ("sign", "h", "absent")
             for attrs in ({"verified": True}, {"supersedes": ["h", "deeper"]}, {"stale_after": "soon"})
         ),
+        *(
+            ("memory.write", {"op": "PATCH_EDGE", "edge": {**_edge(*ends), **named, "attrs": {"since": 1}}})
+            for ends in (("plan", "h"), ("h", "deeper"), ("h", "absent"), ("plan", "goal"))
+            for named in ({}, {"id": "e0"})
+        ),
+        *(
+            ("memory.write", {**changed, "if_commit": "0" * 12})
+            for name in ("h", "absent", "plan")
+            for changed in (
+                {"op": "UPSERT_NODE", "node": {"id": name, "type": "note", "attrs": {}}},
+                {"op": "PATCH_NODE", "node": {"id": name, "attrs": {}}},
+                {"op": "DELETE_NODE", "node_id": name},
+            )
+        ),
+        *(
+            ("memory.write", {"ops": [_noted("fresh"), last]})
+            for last in (
+                {"op": "PATCH_NODE", "node": {"id": "h", "attrs": {"said": "x"}}},
+                {"op": "UPSERT_EDGE", "edge": _edge("fresh", "h")},
+                {"op": "PATCH_EDGE", "edge": {**_edge("plan", "h"), "attrs": {}}},
+                {"op": "DELETE_EDGE", "edge_id": "e0"},
+            )
+        ),
+        ("memory.write", {"ops": [_noted("plan"), _noted("fresh"), {"op": "DELETE_NODE", "node_id": "sign"}]}),
         ("memory.write", {"op": "REDACT_NODE", "node_id": "plan", "reason": "x", "redacted_fields": ["attrs.said"]}),
         ("memory.write", {"op": "REDACT_NODE", "node_id": "plan", "reason": "x", "nonce": "r"}),
         ("memory.write", {"op": "REDACT_NODE", "node_id": "plan", "reason": "x", "nonce": "r"}),

@@ -36,6 +36,7 @@ keys = pick("k", "k.l", "m")
 attrs = st.dictionaries(pick("k", "m", "k.l"), values, max_size=3)
 fields = st.lists(pick("attrs.k", "attrs.k.l", "attrs"), min_size=1, max_size=2)
 nonces = pick("1", "2", "3")
+conditional = {"if_commit": pick("0" * 64, "01234567"), "reason": pick("why")}
 edge_names = {"from": names, "to": names, "rel": rels}
 ordered = pick(0, 1.5, "x")
 conditions = scalars | st.one_of(
@@ -58,6 +59,16 @@ filters: dict[str, Any] = {
 shown = {"as_of": moments, "fields": fields, "if_position": st.integers(3, 9)}
 
 
+operations = st.one_of(
+    said({"op": pick("UPSERT_NODE"), "node": said({"id": names, "type": types, "attrs": attrs})}, **conditional),
+    said({"op": pick("PATCH_NODE"), "node": said({"id": names, "attrs": attrs}, type=types)}, **conditional),
+    said({"op": pick("UPSERT_EDGE", "PATCH_EDGE"), "edge": said({**edge_names, "attrs": attrs}, id=pick("e1", "e2"))}),
+    said({"op": pick("DELETE_NODE"), "node_id": names}, **conditional),
+    said({"op": pick("DELETE_EDGE"), "edge_id": pick("e1", "e2", "a|r|b")}, **conditional),
+    said({"op": pick("REDACT_NODE"), "node_id": names, "reason": pick("erasure")}, redacted_fields=fields),
+)
+
+
 def op(verb: str, **required: Any) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
     return call("memory.write", said({"op": st.just(verb), **required}, nonce=nonces, actor=pick("one", "two")))
 
@@ -69,6 +80,9 @@ def call(tool: str, arguments: Said) -> st.SearchStrategy[tuple[str, dict[str, A
 sensible = st.one_of(
     op("UPSERT_NODE", node=said({"id": names, "type": types, "attrs": attrs})),
     op("UPSERT_EDGE", edge=said(edge_names, attrs=attrs, id=pick("e1", "e2"))),
+    op("PATCH_NODE", node=said({"id": names, "attrs": attrs}, type=types)),
+    op("PATCH_EDGE", edge=said({**edge_names, "attrs": attrs}, id=pick("e1", "e2"))),
+    call("memory.write", said({"ops": st.lists(operations, min_size=1, max_size=4)}, nonce=nonces)),
     op("DELETE_NODE", node_id=names),
     op("DELETE_EDGE", edge=said(edge_names)),
     op("DELETE_EDGE", edge_id=pick("e1", "e2", "a|r|b")),
@@ -94,7 +108,10 @@ def spoilt(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     """A sensible call with something put in, somewhere, that is none of it."""
     tool, arguments = draw(sensible)
     spot = arguments
-    while inner := [value for value in spot.values() if isinstance(value, dict)]:
+    while inner := [value for each in spot.values() for value in (each if isinstance(each, list) else [each])]:
+        inner = [value for value in inner if isinstance(value, dict)]
+        if not inner:
+            break
         if draw(st.booleans()):
             break
         spot = draw(st.sampled_from(inner))

@@ -76,7 +76,9 @@ def import_(
       their nonce, so that importing the same file twice adds nothing.
     Other lines: the arguments of memory.write, for example
       {"op": "UPSERT_NODE", "node": {"id": "ada", "type": "Person", "attrs": {"name": "Ada"}}}
-      They are written in order; at the first that is refused it stops and names the line.
+      {"op": "PATCH_NODE", "node": {"id": "ada", "attrs": {"born": 1815}}}
+      They are written in order; at the first that is refused it stops and names the line. What must be written
+      together or not at all stands on one line: {"ops": [...]}.
 
     \b
     Examples:

@@ -201,7 +201,7 @@ async def _write_window(
         if outcome.data["duplicate"]:
             done.duplicates += 1
         else:
-            done.commits += 1
+            done.commits += outcome.data.get("batch", {}).get("commits", 1)
     if refused:
         raise _refusal(*refused, done.commits)
 
