@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
-
-import msgspec
+from collections.abc import Iterable
 
 from tallystick.state import Node
 from tallystick.state.attributes import text_of
@@ -15,30 +12,15 @@ from tallystick.state.work.board import Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets import JsonObject
 
-T = TypeVar("T")
 
-
-class View(msgspec.Struct, frozen=True):
-    state: State
-    graph: WorkGraph
-    read_filter: ReadFilter
-
-    @property
-    def narrows(self) -> bool:
-        """Whether something may be withheld."""
-        return self.read_filter.narrows
-
-    def allows(self, node_id: str) -> bool:
-        return self.read_filter.allows(node_id)
-
-    def readable(self, items: Iterable[T], id_of: Callable[[T], str] = str) -> list[T]:
-        return self.read_filter.readable(items, id_of)
-
-    def reference(self, entity_id: Any) -> Any:
-        return self.read_filter.reference(entity_id)
-
-    def warned(self, entity_id: str, document: JsonObject) -> JsonObject:
-        return self.read_filter.warned(entity_id, document)
+class View:
+    def __init__(self, state: State, graph: WorkGraph, read_filter: ReadFilter) -> None:
+        self.state = state
+        self.graph = graph
+        self.read_filter = read_filter
+        # Asked of every node that is shown, so not by way of another method.
+        self.narrows, self.allows, self.readable = read_filter.narrows, read_filter.allows, read_filter.readable
+        self.warned, self.reference = read_filter.warned, read_filter.reference
 
     def first(self, rows: Iterable[Row], count: int) -> list[Row]:
         """The first so many that may be read."""
