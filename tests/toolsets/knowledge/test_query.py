@@ -13,6 +13,7 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.toolsets.knowledge.arguments import QueryArguments
 from tallystick.toolsets.knowledge.path_context import drained
 from tallystick.toolsets.knowledge.query import _found
+from tallystick.toolsets.knowledge.view import View
 from tests.toolsets.knowledge.agents import OTHER, SHOP, KnowledgeAgent
 
 NOBODY = "f" * 32
@@ -230,7 +231,7 @@ def test_what_is_written_while_a_search_goes_on_is_not_found_by_it(agent: Knowle
     atoms = [agent.atom(f"{number:03}", knowledge="sought") for number in range(60)]
     asked = {"operation": "search", "entityType": "atom", "projectId": SHOP, "query": "sought", "limit": 100}
     state = agent.partition._state
-    answer = _found(state, QueryArguments.model_validate(asked), ReadFilter(state), 50_000)
+    answer = _found(View(state, ReadFilter(state)), QueryArguments.model_validate(asked), 50_000)
     next(answer)
     agent.delete(atoms[-1])
     agent.update(atoms[-2], knowledge="something else")

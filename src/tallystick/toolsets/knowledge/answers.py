@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tallystick.state import Node
 from tallystick.state.attributes import list_of, text_of
-from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
+from tallystick.state.knowledge.catalogue import Atom, Molecule, Parent
 from tallystick.toolsets import JsonObject
+from tallystick.toolsets.knowledge.view import View
 
 ANSWER_BYTES_MAX = 50_000
 """25,000 tokens at two bytes each."""
@@ -17,52 +16,50 @@ LISTED_LEAST = 10
 """So many of a list are shown even where not all of them fit."""
 
 
-def entity_of(
-    knowledge: Knowledge, read_filter: ReadFilter, kind: str, entity_id: str, attrs: JsonObject
-) -> JsonObject:
+def entity_of(view: View, kind: str, entity_id: str, attrs: JsonObject) -> JsonObject:
     """All its fields, and whether it was recalled."""
     describe = _atom if kind == "atom" else _molecule
-    return read_filter.warned(entity_id, {"id": entity_id, **describe(knowledge, read_filter, attrs)})
+    return view.warned(entity_id, {"id": entity_id, **describe(view, attrs)})
 
 
-def _atom(knowledge: Knowledge, read_filter: ReadFilter, attrs: JsonObject) -> JsonObject:
+def _atom(view: View, attrs: JsonObject) -> JsonObject:
     """Without the pin: `fresh` says what became of that."""
     return {
-        "projectId": read_filter.reference(attrs.get("projectId")),
-        "moleculeId": read_filter.reference(attrs.get("moleculeId")),
+        "projectId": view.reference(attrs.get("projectId")),
+        "moleculeId": view.reference(attrs.get("moleculeId")),
         "name": attrs.get("name"),
         "paths": list_of(attrs, "paths"),
         "knowledge": text_of(attrs, "knowledge"),
-        "relatedAtoms": related_atoms(knowledge, read_filter, attrs),
-        **_bookkeeping(read_filter, attrs),
+        "relatedAtoms": related_atoms(view, attrs),
+        **_bookkeeping(view, attrs),
     }
 
 
-def _molecule(knowledge: Knowledge, read_filter: ReadFilter, attrs: JsonObject) -> JsonObject:
+def _molecule(view: View, attrs: JsonObject) -> JsonObject:
     return {
-        "projectId": read_filter.reference(attrs.get("projectId")),
+        "projectId": view.reference(attrs.get("projectId")),
         "name": attrs.get("name"),
         "knowledge": text_of(attrs, "knowledge"),
-        "relatedMolecules": related_molecules(knowledge, read_filter, attrs),
-        **_bookkeeping(read_filter, attrs),
+        "relatedMolecules": related_molecules(view, attrs),
+        **_bookkeeping(view, attrs),
     }
 
 
-def _bookkeeping(read_filter: ReadFilter, attrs: JsonObject) -> JsonObject:
-    tasks = {name: read_filter.reference(attrs.get(name)) for name in ("createdByTaskId", "lastTaskId")}
+def _bookkeeping(view: View, attrs: JsonObject) -> JsonObject:
+    tasks = {name: view.reference(attrs.get(name)) for name in ("createdByTaskId", "lastTaskId")}
     return tasks | {name: attrs.get(name) for name in ("version", "createdAt", "updatedAt")}
 
 
-def related_atoms(knowledge: Knowledge, read_filter: ReadFilter, attrs: JsonObject) -> list[JsonObject]:
-    return _related(knowledge.atoms, read_filter, attrs, "relatedAtoms", "atomId")
+def related_atoms(view: View, attrs: JsonObject) -> list[JsonObject]:
+    return _related(view, view.knowledge.atoms, attrs, "relatedAtoms", "atomId")
 
 
-def related_molecules(knowledge: Knowledge, read_filter: ReadFilter, attrs: JsonObject) -> list[JsonObject]:
-    return _related(knowledge.molecules, read_filter, attrs, "relatedMolecules", "moleculeId")
+def related_molecules(view: View, attrs: JsonObject) -> list[JsonObject]:
+    return _related(view, view.knowledge.molecules, attrs, "relatedMolecules", "moleculeId")
 
 
 def _related(
-    known: Mapping[str, Atom] | Mapping[str, Molecule], read_filter: ReadFilter, attrs: JsonObject, field: str, key: str
+    view: View, known: Mapping[str, Atom] | Mapping[str, Molecule], attrs: JsonObject, field: str, key: str
 ) -> list[JsonObject]:
     """With the names they have now; null for what is not there any more."""
 
@@ -74,35 +71,27 @@ def _related(
     for entry in entries:
         other = known.get(name_of(entry))
         line = {key: entry.get(key), "name": other.name if other else None, "reason": entry.get("reason")}
-        if read_filter.allows_reference(name_of(entry)):
-            related.append(read_filter.warned(name_of(entry), line))
+        if view.read_filter.allows_reference(name_of(entry)):
+            related.append(view.warned(name_of(entry), line))
     return related
 
 
 ENTRY_FIELDS = ("taskId", "summary", "createdAt")
 
 
-def changelog_of(
-    state: State,
-    knowledge: Knowledge,
-    read_filter: ReadFilter,
-    kind: Parent,
-    parent_id: str,
-    limit: int,
-    at: int | None = None,
-) -> list[JsonObject]:
+def changelog_of(view: View, kind: Parent, parent_id: str, limit: int, at: int | None = None) -> list[JsonObject]:
     """The newest entries, as they are shown with their parent; `at` where others may have written since."""
-    nodes = (state.node(entry_id, at) for entry_id in knowledge.changelog(kind, parent_id))
-    newest = read_filter.first(
-        (node for node in nodes if node is not None), lambda node: read_filter.allows(node.id), limit
+    nodes = (view.state.node(entry_id, at) for entry_id in view.knowledge.changelog(kind, parent_id))
+    newest = view.read_filter.first(
+        (node for node in nodes if node is not None), lambda node: view.allows(node.id), limit
     )
-    return [entry_of(read_filter, node, ENTRY_FIELDS) for node in newest]
+    return [entry_of(view, node, ENTRY_FIELDS) for node in newest]
 
 
-def entry_of(read_filter: ReadFilter, node: Node, fields: Sequence[str]) -> JsonObject:
+def entry_of(view: View, node: Node, fields: Sequence[str]) -> JsonObject:
     """Of a changelog."""
-    said = {name: node.attrs.get(name) for name in fields} | {"taskId": read_filter.reference(node.attrs.get("taskId"))}
-    return read_filter.warned(node.id, {"id": node.id, **said})
+    said = {name: node.attrs.get(name) for name in fields} | {"taskId": view.reference(node.attrs.get("taskId"))}
+    return view.warned(node.id, {"id": node.id, **said})
 
 
 # -- how much

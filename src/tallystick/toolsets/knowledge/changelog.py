@@ -6,9 +6,6 @@ import uuid
 
 from tallystick.policy import Action
 from tallystick.state.knowledge import CHANGELOG
-from tallystick.state.knowledge.catalogue import Knowledge
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import clamped, page, succeeded
@@ -18,6 +15,7 @@ from tallystick.toolsets.knowledge.context import Call, Operations, put
 from tallystick.toolsets.knowledge.lookup import get_entity
 from tallystick.toolsets.knowledge.query import OFFSET_MAX
 from tallystick.toolsets.knowledge.task_reference import get_task
+from tallystick.toolsets.knowledge.view import View
 from tallystick.toolsets.truncation import room_for, within_budget
 
 FIELDS = ("parentType", "parentId", "taskId", "summary", "createdAt")
@@ -31,16 +29,16 @@ async def manage_changelog(call: Call, asked: ChangelogArguments) -> Answer:
 async def _append(call: Call, asked: ChangelogArguments) -> Answer:
     entry_id, parent_id = uuid.uuid4().hex, asked.parentId or ""
 
-    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
-        get_entity(state, read_filter, asked.parentType, parent_id)
-        check_unused(state, [entry_id])
+    def draw(view: View, operations: Operations) -> JsonObject:
+        get_entity(view, asked.parentType, parent_id)
+        check_unused(view.state, [entry_id])
         values = (
             asked.parentType,
             parent_id,
-            get_task(call.context, state, read_filter, asked.taskId or ""),
+            get_task(call.context, view, asked.taskId or ""),
             (asked.summary or "").strip(),
         )
-        attrs = dict(zip(FIELDS, (*values, call.context.now(state)), strict=True))
+        attrs = dict(zip(FIELDS, (*values, call.context.now(view.state)), strict=True))
         operations.append(put(entry_id, CHANGELOG, attrs))
         return {"id": entry_id, **attrs}
 
@@ -49,16 +47,16 @@ async def _append(call: Call, asked: ChangelogArguments) -> Answer:
 
 
 async def _search(call: Call, asked: ChangelogArguments) -> Answer:
-    def look(state: State, read_filter: ReadFilter) -> JsonObject:
-        return _page(state, read_filter, asked, room_for(call.principal, ANSWER_BYTES_MAX))
+    def look(view: View) -> JsonObject:
+        return _page(view, asked, room_for(call.principal, ANSWER_BYTES_MAX))
 
     return succeeded(await call.read(Action.SEARCH, look, resource=asked.parentId))
 
 
-def _page(state: State, read_filter: ReadFilter, asked: ChangelogArguments, bytes_max: int) -> JsonObject:
+def _page(view: View, asked: ChangelogArguments, bytes_max: int) -> JsonObject:
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
-    ids = read_filter.readable(state.derived(Knowledge).changelog(asked.parentType, asked.parentId or ""))
-    nodes = (node for node in map(state.node, ids[offset : offset + limit]) if node is not None)
-    entries = within_budget((entry_of(read_filter, node, FIELDS) for node in nodes), bytes_max)
+    ids = view.readable(view.knowledge.changelog(asked.parentType, asked.parentId or ""))
+    nodes = (node for node in map(view.state.node, ids[offset : offset + limit]) if node is not None)
+    entries = within_budget((entry_of(view, node, FIELDS) for node in nodes), bytes_max)
     return page("entries", entries, total=len(ids), limit=limit, offset=offset)

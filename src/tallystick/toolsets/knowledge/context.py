@@ -19,11 +19,12 @@ from tallystick.state.trust import Trust
 from tallystick.toolsets.drafts import Drawn, write_drawn
 from tallystick.toolsets.envelope import find_uuid
 from tallystick.toolsets.knowledge.freshness import Pin, Repository, describe
+from tallystick.toolsets.knowledge.view import View
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.context import ToolContext as WorkContext
 
 if TYPE_CHECKING:
-    from tallystick.store import Look, Store
+    from tallystick.store import Store
 
 FRESHNESS_BYTES_MAX = 20_000
 """Of an answer; where files were changed wholesale it only says of which atoms."""
@@ -72,7 +73,7 @@ class Call(msgspec.Struct, frozen=True):
     principal: Principal
     tool: str
 
-    async def read(self, action: Action, look: Look[T], *, resource: str | None = None) -> T:
+    async def read(self, action: Action, look: Callable[[View], T | Breathing[T]], *, resource: str | None = None) -> T:
         """What `look` finds of what the principal may read."""
 
         def prepared(state: State, read_filter: ReadFilter) -> T | Breathing[T]:
@@ -80,13 +81,13 @@ class Call(msgspec.Struct, frozen=True):
             # than a question may.
             for derived in (Knowledge, Trust):
                 state.derived(derived)
-            return look(state, read_filter)
+            return look(View(state, read_filter))
 
         return await self.store.read(self.principal, action, prepared, resource=resource)
 
     async def write(
         self,
-        draw: Callable[[State, Operations, ReadFilter], T],
+        draw: Callable[[View, Operations], T],
         *,
         action: Action = Action.WRITE,
         resource: str | None = None,
@@ -99,7 +100,7 @@ class Call(msgspec.Struct, frozen=True):
 
         def drawn(state: State, read_filter: ReadFilter) -> Drawn[T]:
             operations: Operations = []
-            answer = draw(state, operations, read_filter)
+            answer = draw(View(state, read_filter), operations)
             job = task()
             return Drawn(answer, operations, job and (find_uuid(job) or job))
 

@@ -15,10 +15,8 @@ from tallystick.policy import Action
 from tallystick.state.attributes import integer_of, list_of, text_of
 from tallystick.state.conditions import is_same
 from tallystick.state.knowledge import ATOM
-from tallystick.state.knowledge.catalogue import Knowledge, Parent
+from tallystick.state.knowledge.catalogue import Parent
 from tallystick.state.knowledge.globs import normalised
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, check_version, succeeded, violated
@@ -26,13 +24,9 @@ from tallystick.toolsets.knowledge.answers import entity_of
 from tallystick.toolsets.knowledge.arguments import ManageArguments, check_manage, knowledge_problems, related
 from tallystick.toolsets.knowledge.context import Call, Operations, ToolContext, deletion, put
 from tallystick.toolsets.knowledge.freshness import Pin, read_pin
-from tallystick.toolsets.knowledge.lookup import (
-    TYPES,
-    find_entity,
-    get_entity,
-    get_project,
-)
+from tallystick.toolsets.knowledge.lookup import TYPES, find_entity, get_entity, get_project
 from tallystick.toolsets.knowledge.task_reference import get_task, task_of_creation
+from tallystick.toolsets.knowledge.view import View
 
 
 async def manage_graph(call: Call, asked: ManageArguments) -> Answer:
@@ -49,12 +43,12 @@ async def _create(call: Call, asked: ManageArguments) -> Answer:
     pin = await _pin(call.context, asked, patterns) if asked.entityType == "atom" else None
     task = asked.createdByTaskId
 
-    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
+    def draw(view: View, operations: Operations) -> JsonObject:
         nonlocal task
-        check_unused(state, [entity_id])
-        now = call.context.now(state)
-        project = get_project(state, read_filter, asked.projectId or "")
-        task = task_of_creation(call.context, state, read_filter, call.principal, project, asked.createdByTaskId)
+        check_unused(view.state, [entity_id])
+        now = call.context.now(view.state)
+        project = get_project(view, asked.projectId or "")
+        task = task_of_creation(call.context, view, call.principal, project, asked.createdByTaskId)
         attrs: JsonObject = {
             "projectId": project,
             "name": (asked.name or "").strip(),
@@ -66,14 +60,14 @@ async def _create(call: Call, asked: ManageArguments) -> Answer:
             "updatedAt": now,
         }
         if asked.entityType == "atom":
-            _check_molecule(state, read_filter, asked.moleculeId, project)
+            _check_molecule(view, asked.moleculeId, project)
             attrs["moleculeId"] = asked.moleculeId
             attrs["paths"] = patterns
             attrs["relatedAtoms"] = related(asked.relatedAtoms or [], "atomId")
             attrs |= _pinned(pin)
         else:
             attrs["relatedMolecules"] = related(asked.relatedMolecules or [], "moleculeId")
-        return _put(state, operations, read_filter, asked, entity_id, attrs)
+        return _put(view, operations, asked, entity_id, attrs)
 
     entity = await call.write(draw, resource=entity_id, task=lambda: task)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} created", exempt=True)
@@ -83,23 +77,16 @@ def _patterns(asked: ManageArguments) -> list[str] | None:
     return None if asked.paths is None else [normalised(pattern) for pattern in asked.paths]
 
 
-def _check_molecule(state: State, read_filter: ReadFilter, molecule_id: str | None, project_id: str) -> None:
+def _check_molecule(view: View, molecule_id: str | None, project_id: str) -> None:
     if molecule_id is None:
         return
-    if get_entity(state, read_filter, "molecule", molecule_id).attrs.get("projectId") != project_id:
+    if get_entity(view, "molecule", molecule_id).attrs.get("projectId") != project_id:
         raise violated(f"molecule '{molecule_id}' belongs to another project", moleculeId=molecule_id)
 
 
-def _put(
-    state: State,
-    operations: Operations,
-    read_filter: ReadFilter,
-    asked: ManageArguments,
-    entity_id: str,
-    attrs: JsonObject,
-) -> JsonObject:
+def _put(view: View, operations: Operations, asked: ManageArguments, entity_id: str, attrs: JsonObject) -> JsonObject:
     operations.append(put(entity_id, TYPES[asked.entityType], attrs))
-    return entity_of(state.derived(Knowledge), read_filter, asked.entityType, entity_id, attrs)
+    return entity_of(view, asked.entityType, entity_id, attrs)
 
 
 # -- pins
@@ -140,20 +127,20 @@ async def _update(call: Call, asked: ManageArguments) -> Answer:
     if asked.entityType == "atom" and (asked.pin or (call.context.pin_knowledge and asked.pin is None)):
         pin = await _pin(call.context, asked, *await _pinned_at_head(call, asked))
 
-    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
-        before = _checked(state, read_filter, asked)
+    def draw(view: View, operations: Operations) -> JsonObject:
+        before = _checked(view, asked)
         project = str(before.get("projectId"))
-        _check_project(state, read_filter, asked, project)
-        task = get_task(call.context, state, read_filter, asked.lastTaskId) if asked.lastTaskId is not None else None
-        now = call.context.now(state)
-        attrs = before | _changes(state, read_filter, asked, before, project, now, task) | _pinned(pin)
+        _check_project(view, asked, project)
+        task = get_task(call.context, view, asked.lastTaskId) if asked.lastTaskId is not None else None
+        now = call.context.now(view.state)
+        attrs = before | _changes(view, asked, before, project, now, task) | _pinned(pin)
         attrs |= {"lastTaskId": task} if task else {}
         if asked.pin is False:
             attrs.pop("pin", None)
         if is_same(attrs, before):
-            return entity_of(state.derived(Knowledge), read_filter, asked.entityType, entity_id, before)
+            return entity_of(view, asked.entityType, entity_id, before)
         attrs |= {"version": integer_of(attrs, "version", 1) + 1, "updatedAt": now}
-        return _put(state, operations, read_filter, asked, entity_id, attrs)
+        return _put(view, operations, asked, entity_id, attrs)
 
     entity = await call.write(draw, resource=entity_id, task=lambda: asked.lastTaskId)
     return succeeded({asked.entityType: entity}, f"{asked.entityType.capitalize()} updated", exempt=True)
@@ -162,37 +149,31 @@ async def _update(call: Call, asked: ManageArguments) -> Answer:
 async def _pinned_at_head(call: Call, asked: ManageArguments) -> tuple[list[str], Pin | None]:
     """Its patterns, and its pin. Who changes them meanwhile changes the version too, and this update is refused."""
 
-    def look(state: State, read_filter: ReadFilter) -> JsonObject:
-        node = find_entity(state, "atom", asked.id or "")
+    def look(view: View) -> JsonObject:
+        node = find_entity(view, "atom", asked.id or "")
         return node.attrs if node is not None else {}
 
     given = _patterns(asked)
     if given is not None and asked.pin:
         return given, None
-    attrs = await call.store.read(call.principal, Action.READ, look, resource=asked.id)
+    attrs = await call.read(Action.READ, look, resource=asked.id)
     return list_of(attrs, "paths") if given is None else given, read_pin(attrs)
 
 
-def _checked(state: State, read_filter: ReadFilter, asked: ManageArguments) -> JsonObject:
+def _checked(view: View, asked: ManageArguments) -> JsonObject:
     """A copy of what it is now, if it is there and as old as the caller believes."""
-    attrs = get_entity(state, read_filter, asked.entityType, asked.id or "").attrs
+    attrs = get_entity(view, asked.entityType, asked.id or "").attrs
     check_version(asked.version or 0, integer_of(attrs, "version", 1))
     return dict(attrs)
 
 
-def _check_project(state: State, read_filter: ReadFilter, asked: ManageArguments, project: str) -> None:
-    if asked.projectId is not None and get_project(state, read_filter, asked.projectId) != project:
+def _check_project(view: View, asked: ManageArguments, project: str) -> None:
+    if asked.projectId is not None and get_project(view, asked.projectId) != project:
         raise violated(f"projectId cannot be changed: this {asked.entityType} belongs to project '{project}'")
 
 
 def _changes(
-    state: State,
-    read_filter: ReadFilter,
-    asked: ManageArguments,
-    attrs: JsonObject,
-    project: str,
-    now: str,
-    task: str | None,
+    view: View, asked: ManageArguments, attrs: JsonObject, project: str, now: str, task: str | None
 ) -> JsonObject:
     changes: JsonObject = {}
     if asked.name is not None:
@@ -202,7 +183,7 @@ def _changes(
     if asked.paths is not None:
         changes["paths"] = _patterns(asked)
     if asked.entityType == "atom" and asked.has("moleculeId"):
-        _check_molecule(state, read_filter, asked.moleculeId, project)
+        _check_molecule(view, asked.moleculeId, project)
         changes["moleculeId"] = asked.moleculeId
     if asked.relatedAtoms is not None:
         changes["relatedAtoms"] = related(asked.relatedAtoms, "atomId")
@@ -225,39 +206,37 @@ def _knowledge(asked: ManageArguments, before: str, now: str, task: str | None) 
 
 
 async def _delete(call: Call, asked: ManageArguments) -> Answer:
-    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> JsonObject:
-        attrs = _checked(state, read_filter, asked)
+    def draw(view: View, operations: Operations) -> JsonObject:
+        attrs = _checked(view, asked)
         task = (
-            get_task(call.context, state, read_filter, asked.lastTaskId)
-            if asked.lastTaskId is not None
-            else attrs.get("lastTaskId")
+            get_task(call.context, view, asked.lastTaskId) if asked.lastTaskId is not None else attrs.get("lastTaskId")
         )
-        members = _members(state, asked)
+        members = _members(view, asked)
         gone: list[tuple[Parent, str]] = [(asked.entityType, asked.id or "")]
         data: JsonObject = {"deleted": True, "id": asked.id}
         if asked.entityType == "molecule" and asked.cascade:
             gone += [("atom", atom_id) for atom_id in members]
-            data["deletedAtoms"] = len(read_filter.readable(members))
+            data["deletedAtoms"] = len(view.readable(members))
         elif asked.entityType == "molecule":
             for atom_id in members:
-                _orphan(state, operations, atom_id, call.context.now(state), task)
-            data["orphanedAtoms"] = len(read_filter.readable(members))
-        operations += deletion(state, gone)
+                _orphan(view, operations, atom_id, call.context.now(view.state), task)
+            data["orphanedAtoms"] = len(view.readable(members))
+        operations += deletion(view.state, gone)
         return data
 
     data = await call.write(draw, action=Action.DELETE, resource=asked.id, task=lambda: asked.lastTaskId)
     return succeeded(data, f"{asked.entityType.capitalize()} deleted")
 
 
-def _members(state: State, asked: ManageArguments) -> list[str]:
+def _members(view: View, asked: ManageArguments) -> list[str]:
     if asked.entityType == "atom":
         return []
-    return [atom.id for atom in state.derived(Knowledge).members(asked.id or "")]
+    return [atom.id for atom in view.knowledge.members(asked.id or "")]
 
 
-def _orphan(state: State, operations: Operations, atom_id: str, now: str, task: str | None) -> None:
+def _orphan(view: View, operations: Operations, atom_id: str, now: str, task: str | None) -> None:
     """Its version stays: what it says has not changed."""
-    node = find_entity(state, "atom", atom_id)
+    node = find_entity(view, "atom", atom_id)
     attrs = node.attrs if node is not None else {}
     operations.append(put(atom_id, ATOM, attrs | {"moleculeId": None, "updatedAt": now, "lastTaskId": task}))
 

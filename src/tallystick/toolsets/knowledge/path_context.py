@@ -32,6 +32,7 @@ from tallystick.toolsets.knowledge.answers import (
 from tallystick.toolsets.knowledge.context import Pins, ToolContext
 from tallystick.toolsets.knowledge.context_files import files_in
 from tallystick.toolsets.knowledge.freshness import read_pin
+from tallystick.toolsets.knowledge.view import View
 from tallystick.toolsets.truncation import listing, size_of
 
 ATOMS_MAX = 500
@@ -65,7 +66,7 @@ def context(
     knowledge, asked = state.derived(Knowledge), state.count
     matched, unmatched = yield from _match(knowledge, project_id, paths, read_filter)
     # Among many paths others may have written meanwhile: the answer is as it was when it was asked for.
-    builder = _ContextBuilder(state, knowledge, read_filter, asked, changelog)
+    builder = _ContextBuilder(View(state, read_filter), asked, changelog)
     atoms = in_order(atom for atom, _ in matched.values())
     for atom in atoms[:ATOMS_MAX]:
         builder.add(atom, matched[atom.id][1])
@@ -205,12 +206,10 @@ def _owners(globs: GlobIndex[str], path: str) -> set[str]:
 class _ContextBuilder:
     """An answer in the making, of the state after `at` commits."""
 
-    def __init__(self, state: State, knowledge: Knowledge, read_filter: ReadFilter, at: int, changelog: int) -> None:
+    def __init__(self, view: View, at: int, changelog: int) -> None:
         self.orphans: list[JsonObject] = []
         self.pins: Pins = {}
-        self._state = state
-        self._knowledge = knowledge
-        self._read_filter = read_filter
+        self._view = view
         self._at = at
         self._changelog = changelog
         self._molecules: dict[Molecule, JsonObject] = {}
@@ -230,12 +229,12 @@ class _ContextBuilder:
             "name": atom.name,
             "knowledge": text_of(attrs, "knowledge"),
             "matchedPaths": paths,
-            "relatedAtoms": related_atoms(self._knowledge, self._read_filter, attrs),
+            "relatedAtoms": related_atoms(self._view, attrs),
         }
-        molecule = self._knowledge.molecules.get(atom.molecule or "")
-        alone = molecule is None or not self._read_filter.allows(molecule.id)
+        molecule = self._view.knowledge.molecules.get(atom.molecule or "")
+        alone = molecule is None or not self._view.allows(molecule.id)
         place = self.orphans if alone or molecule is None else self._molecule(molecule)["atoms"]
-        place.append(self._read_filter.warned(atom.id, entry | self._history("atom", atom.id)))
+        place.append(self._view.warned(atom.id, entry | self._history("atom", atom.id)))
 
     def _molecule(self, molecule: Molecule) -> JsonObject:
         if molecule not in self._molecules:
@@ -244,23 +243,21 @@ class _ContextBuilder:
                 "id": molecule.id,
                 "name": molecule.name,
                 "knowledge": text_of(attrs, "knowledge"),
-                "relatedMolecules": related_molecules(self._knowledge, self._read_filter, attrs),
+                "relatedMolecules": related_molecules(self._view, attrs),
                 **self._history("molecule", molecule.id),
                 "atoms": [],
             }
-            self._molecules[molecule] = self._read_filter.warned(molecule.id, document)
+            self._molecules[molecule] = self._view.warned(molecule.id, document)
         return self._molecules[molecule]
 
     def _history(self, kind: Parent, entity_id: str) -> JsonObject:
         if not self._changelog:
             return {}
-        entries = changelog_of(
-            self._state, self._knowledge, self._read_filter, kind, entity_id, self._changelog, self._at
-        )
+        entries = changelog_of(self._view, kind, entity_id, self._changelog, self._at)
         return {"changelog": entries}
 
     def _attrs(self, entity_id: str) -> JsonObject | None:
-        node = self._state.node(entity_id, self._at)
+        node = self._view.state.node(entity_id, self._at)
         return None if node is None else node.attrs
 
 

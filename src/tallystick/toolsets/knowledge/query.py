@@ -7,24 +7,17 @@ from collections.abc import Mapping, Sequence
 from tallystick.policy import Action
 from tallystick.state import Breathing, Node
 from tallystick.state.attributes import list_of, text_of
-from tallystick.state.knowledge.catalogue import Atom, Knowledge, Molecule, Parent, in_order
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
+from tallystick.state.knowledge.catalogue import Atom, Molecule, Parent, in_order
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import clamped, page, succeeded
-from tallystick.toolsets.knowledge.answers import (
-    ANSWER_BYTES_MAX,
-    changelog_of,
-    cut_list,
-    entity_of,
-    shorten,
-)
+from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX, changelog_of, cut_list, entity_of, shorten
 from tallystick.toolsets.knowledge.arguments import INLINE_DEFAULT, PAGE_DEFAULT, QueryArguments, check_query
 from tallystick.toolsets.knowledge.context import Call, Pins, compact_freshness
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity, get_project
 from tallystick.toolsets.knowledge.path_context import Context, add_freshness, context
 from tallystick.toolsets.knowledge.reverify import add_work
+from tallystick.toolsets.knowledge.view import View
 from tallystick.toolsets.truncation import room_for, size_of, within_budget
 
 OFFSET_MAX = 1 << 53
@@ -55,10 +48,10 @@ async def _freshness(call: Call, pins: Pins) -> Mapping[str, JsonObject]:
 async def _get(call: Call, asked: QueryArguments) -> Answer:
     entity_id = asked.id or ""
 
-    def look(state: State, read_filter: ReadFilter) -> Context:
-        node = get_entity(state, read_filter, asked.entityType or "", entity_id)
+    def look(view: View) -> Context:
+        node = get_entity(view, asked.entityType or "", entity_id)
         describe = _molecule if asked.entityType == "molecule" else _atom
-        return describe(state, read_filter, node, asked)
+        return describe(view, node, asked)
 
     found: Context = await call.read(Action.READ, look, resource=entity_id)
     fresh = await _freshness(call, found.pins)
@@ -67,26 +60,24 @@ async def _get(call: Call, asked: QueryArguments) -> Answer:
     return succeeded(found.data, exempt=True)
 
 
-def _atom(state: State, read_filter: ReadFilter, node: Node, asked: QueryArguments) -> Context:
-    knowledge = state.derived(Knowledge)
-    data: JsonObject = {"atom": entity_of(knowledge, read_filter, "atom", node.id, node.attrs)}
+def _atom(view: View, node: Node, asked: QueryArguments) -> Context:
+    data: JsonObject = {"atom": entity_of(view, "atom", node.id, node.attrs)}
     if asked.includeChangelog is not False:
-        data["changelog"] = changelog_of(state, knowledge, read_filter, "atom", node.id, _inline(asked))
+        data["changelog"] = changelog_of(view, "atom", node.id, _inline(asked))
     pins: Pins = {}
     _note_pin(node, pins)
     return Context(data, pins)
 
 
-def _molecule(state: State, read_filter: ReadFilter, node: Node, asked: QueryArguments) -> Context:
-    knowledge = state.derived(Knowledge)
-    data: JsonObject = {"molecule": entity_of(knowledge, read_filter, "molecule", node.id, node.attrs), "atoms": []}
+def _molecule(view: View, node: Node, asked: QueryArguments) -> Context:
+    data: JsonObject = {"molecule": entity_of(view, "molecule", node.id, node.attrs), "atoms": []}
     if asked.includeChangelog is not False:
-        data["changelog"] = changelog_of(state, knowledge, read_filter, "molecule", node.id, _inline(asked))
-    members = read_filter.readable(knowledge.members(node.id), lambda member: member.id)
+        data["changelog"] = changelog_of(view, "molecule", node.id, _inline(asked))
+    members = view.readable(view.knowledge.members(node.id), lambda member: member.id)
     left = ANSWER_BYTES_MAX - size_of(data)
     pins: Pins = {}
     for member in members:
-        atom = _whole(state, read_filter, member, asked, pins)
+        atom = _whole(view, member, asked, pins)
         left -= size_of(atom) + 1
         if left < 0 and data["atoms"]:
             pins.pop(member.id, None)
@@ -98,24 +89,16 @@ def _molecule(state: State, read_filter: ReadFilter, node: Node, asked: QueryArg
     return Context(data, pins)
 
 
-def _whole(
-    state: State,
-    read_filter: ReadFilter,
-    entry: Atom | Molecule,
-    asked: QueryArguments,
-    pins: Pins,
-    at: int | None = None,
-) -> JsonObject:
+def _whole(view: View, entry: Atom | Molecule, asked: QueryArguments, pins: Pins, at: int | None = None) -> JsonObject:
     """As it is listed: with its changelog, if that was asked for."""
-    knowledge = state.derived(Knowledge)
     kind: Parent = "atom" if isinstance(entry, Atom) else "molecule"
-    node = state.node(entry.id, at)
+    node = view.state.node(entry.id, at)
     assert node is not None, "what is in the catalogue is in the graph"
     if kind == "atom":
         _note_pin(node, pins)
-    said = entity_of(knowledge, read_filter, kind, node.id, node.attrs)
+    said = entity_of(view, kind, node.id, node.attrs)
     if asked.includeChangelog is not False:
-        said["changelog"] = changelog_of(state, knowledge, read_filter, kind, node.id, _inline(asked), at)
+        said["changelog"] = changelog_of(view, kind, node.id, _inline(asked), at)
     return said
 
 
@@ -129,45 +112,44 @@ def _note_pin(node: Node, pins: Pins) -> None:
 
 
 async def _search(call: Call, asked: QueryArguments) -> Answer:
-    def look(state: State, read_filter: ReadFilter) -> Breathing[JsonObject]:
-        return _found(state, asked, read_filter, room_for(call.principal, ANSWER_BYTES_MAX))
+    def look(view: View) -> Breathing[JsonObject]:
+        return _found(view, asked, room_for(call.principal, ANSWER_BYTES_MAX))
 
     found: JsonObject = await call.read(Action.SEARCH, look)
     return succeeded(found)
 
 
-def _found(state: State, asked: QueryArguments, read_filter: ReadFilter, bytes_max: int) -> Breathing[JsonObject]:
+def _found(view: View, asked: QueryArguments, bytes_max: int) -> Breathing[JsonObject]:
     # While many are looked through others may write: all of it is as it was when it was asked for.
-    at = state.count
+    at = view.state.count
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
-    hits = yield from _holding(state, at, _candidates(state, read_filter, asked), (asked.query or "").strip())
-    if read_filter.narrows:
-        hits = [entry for entry in hits if read_filter.allows(entry.id)]
-    shown = (_listed(state, read_filter, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
+    hits = yield from _holding(view, at, _candidates(view, asked), (asked.query or "").strip())
+    if view.narrows:
+        hits = [entry for entry in hits if view.allows(entry.id)]
+    shown = (_listed(view, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
     items = within_budget(shown, bytes_max)
     return page("items", items, total=len(hits), limit=limit, offset=offset)
 
 
-def _candidates(state: State, read_filter: ReadFilter, asked: QueryArguments) -> Sequence[Atom | Molecule]:
-    knowledge = state.derived(Knowledge)
-    of_project = knowledge.of_project(get_project(state, read_filter, asked.projectId or ""))
+def _candidates(view: View, asked: QueryArguments) -> Sequence[Atom | Molecule]:
+    of_project = view.knowledge.of_project(get_project(view, asked.projectId or ""))
     if asked.entityType == "molecule":
         return in_order(of_project.molecules.values())
     if asked.moleculeId is not None:
-        return [atom for atom in knowledge.members(asked.moleculeId) if atom.id in of_project.atoms]
+        return [atom for atom in view.knowledge.members(asked.moleculeId) if atom.id in of_project.atoms]
     if not asked.orphansOnly:
         return in_order(of_project.atoms.values())
     # A molecule that may not be read is none.
     return in_order(
         atom
         for atom in of_project.atoms.values()
-        if knowledge.is_orphan(atom) or not read_filter.allows(atom.molecule or "")
+        if view.knowledge.is_orphan(atom) or not view.allows(atom.molecule or "")
     )
 
 
 def _holding(
-    state: State, at: int, candidates: Sequence[Atom | Molecule], sought: str
+    view: View, at: int, candidates: Sequence[Atom | Molecule], sought: str
 ) -> Breathing[Sequence[Atom | Molecule]]:
     """Those whose name or knowledge holds the text, in any case."""
     if not sought:
@@ -175,22 +157,20 @@ def _holding(
     sought = sought.casefold()
     found = []
     for number, entry in enumerate(candidates):
-        if sought in entry.order[0] or sought in _knowledge(state, at, entry).casefold():
+        if sought in entry.order[0] or sought in _knowledge(view, at, entry).casefold():
             found.append(entry)
         if number % _BREATH == 0:
             yield
     return found
 
 
-def _knowledge(state: State, at: int, entry: Atom | Molecule) -> str:
-    node = state.node(entry.id, at)
+def _knowledge(view: View, at: int, entry: Atom | Molecule) -> str:
+    node = view.state.node(entry.id, at)
     return text_of(node.attrs, "knowledge") if node is not None else ""
 
 
-def _listed(
-    state: State, read_filter: ReadFilter, asked: QueryArguments, entry: Atom | Molecule, at: int, bytes_max: int
-) -> JsonObject:
-    said = _whole(state, read_filter, entry, asked, {}, at)
+def _listed(view: View, asked: QueryArguments, entry: Atom | Molecule, at: int, bytes_max: int) -> JsonObject:
+    said = _whole(view, entry, asked, {}, at)
     if size_of(said) > bytes_max:
         # By itself more than a page holds: whoever wants all of it gets it by its id.
         cut_list(said, "changelog", 0)
@@ -204,9 +184,9 @@ def _listed(
 
 
 async def _context(call: Call, asked: QueryArguments) -> Answer:
-    def look(state: State, read_filter: ReadFilter) -> Breathing[Context]:
-        project = get_project(state, read_filter, asked.projectId or "")
-        return context(state, project, asked.paths or [], read_filter, changelog=_inline(asked))
+    def look(view: View) -> Breathing[Context]:
+        project = get_project(view, asked.projectId or "")
+        return context(view.state, project, asked.paths or [], view.read_filter, changelog=_inline(asked))
 
     found: Context = await call.read(Action.READ, look)
     fresh = await _freshness(call, found.pins)

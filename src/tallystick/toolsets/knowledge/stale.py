@@ -14,13 +14,12 @@ from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.attributes import list_of, text_of
 from tallystick.state.knowledge import ATOM
-from tallystick.state.knowledge.catalogue import Knowledge, in_order
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
+from tallystick.state.knowledge.catalogue import in_order
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.context import Call, Operations, Pins, ToolContext, put
 from tallystick.toolsets.knowledge.freshness import read_pin
 from tallystick.toolsets.knowledge.lookup import get_entity
+from tallystick.toolsets.knowledge.view import View
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -34,11 +33,8 @@ async def find_stale(
     """{id, name, projectId, lastTaskId, fresh: false, pinnedAt, changedFiles?, matchesNothing?} of each, by name; all
     projects' if none is named. Nothing where git does not know."""
 
-    def look(state: State, read_filter: ReadFilter) -> Breathing[tuple[list[JsonObject], Pins]]:
-        return _pinned(state, read_filter, project_id)
-
     call = Call(tool_context, store, principal, "knowledge_stale")
-    found: tuple[list[JsonObject], Pins] = await call.read(Action.SEARCH, look)
+    found: tuple[list[JsonObject], Pins] = await call.read(Action.SEARCH, lambda view: _pinned(view, project_id))
     atoms, pins = found
     fresh = await tool_context.compare(pins)
     checked = [atom | fresh.get(str(atom["id"]), {}) for atom in atoms]
@@ -54,7 +50,7 @@ async def repin(tool_context: ToolContext, store: Store, principal: Principal, a
     attrs = await store.read(
         principal,
         Action.READ,
-        lambda state, read_filter: get_entity(state, read_filter, "atom", atom_id).attrs,
+        lambda state, read_filter: get_entity(View(state, read_filter), "atom", atom_id).attrs,
         resource=atom_id,
     )
     patterns = list_of(attrs, "paths")
@@ -62,33 +58,33 @@ async def repin(tool_context: ToolContext, store: Store, principal: Principal, a
     if pin is None:
         return False
 
-    def draw(state: State, operations: Operations, read_filter: ReadFilter) -> None:
-        attrs = get_entity(state, read_filter, "atom", atom_id).attrs
+    def draw(view: View, operations: Operations) -> None:
+        attrs = get_entity(view, "atom", atom_id).attrs
         if list_of(attrs, "paths") != patterns:
             raise Conflict(f"the paths of atom '{atom_id}' were changed meanwhile", hint="try again")
         operations.append(
-            put(atom_id, ATOM, attrs | {"pin": msgspec.to_builtins(pin), "updatedAt": tool_context.now(state)})
+            put(atom_id, ATOM, attrs | {"pin": msgspec.to_builtins(pin), "updatedAt": tool_context.now(view.state)})
         )
 
     await Call(tool_context, store, principal, tool).write(draw, resource=atom_id)
     return True
 
 
-def _pinned(state: State, read_filter: ReadFilter, project_id: str | None) -> Breathing[tuple[list[JsonObject], Pins]]:
-    knowledge, at = state.derived(Knowledge), state.count
+def _pinned(view: View, project_id: str | None) -> Breathing[tuple[list[JsonObject], Pins]]:
+    knowledge, at = view.knowledge, view.state.count
     rows = knowledge.atoms if project_id is None else knowledge.of_project(project_id).atoms
     atoms: list[JsonObject] = []
     pins: Pins = {}
     pinned = in_order(row for row in rows.values() if row.pinned)
-    for number, row in enumerate(read_filter.readable(pinned, lambda row: row.id)):
-        node = state.node(row.id, at)
+    for number, row in enumerate(view.readable(pinned, lambda row: row.id)):
+        node = view.state.node(row.id, at)
         attrs = node.attrs if node is not None else {}
         pin = read_pin(attrs)
         if pin is not None:
             pins[row.id] = (list_of(attrs, "paths"), pin)
-            last, project = (read_filter.reference(each) for each in (text_of(attrs, "lastTaskId"), row.project))
+            last, project = (view.reference(each) for each in (text_of(attrs, "lastTaskId"), row.project))
             atom = {"id": row.id, "name": row.name, "projectId": project, "lastTaskId": last}
-            atoms.append(read_filter.warned(row.id, atom))
+            atoms.append(view.warned(row.id, atom))
         if number % _BREATH == 0:
             yield
     return atoms, pins

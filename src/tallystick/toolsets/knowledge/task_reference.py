@@ -6,37 +6,31 @@ from itertools import islice
 
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.envelope import not_found
 from tallystick.toolsets.knowledge.context import ToolContext
 from tallystick.toolsets.knowledge.lookup import find_task
+from tallystick.toolsets.knowledge.view import View
 
 _CLAIMS_NAMED = 20
 
 
-def get_task(tool_context: ToolContext, state: State, read_filter: ReadFilter, reference: str) -> str:
-    found = find_task(state, read_filter, reference)
+def get_task(tool_context: ToolContext, view: View, reference: str) -> str:
+    found = find_task(view, reference)
     if found is None:
         raise not_found("task", reference, f"{tool_context.tasks_are_made_by} makes tasks")
     return found
 
 
 def task_of_creation(
-    tool_context: ToolContext,
-    state: State,
-    read_filter: ReadFilter,
-    principal: Principal,
-    project_id: str,
-    reference: str | None,
+    tool_context: ToolContext, view: View, principal: Principal, project_id: str, reference: str | None
 ) -> str:
     if reference is not None:
-        return get_task(tool_context, state, read_filter, reference)
-    graph = state.derived(WorkGraph)
+        return get_task(tool_context, view, reference)
+    graph = view.state.derived(WorkGraph)
     board = graph.boards.get(project_id)
     held = tool_context.work.held_by(principal, graph, board) if board is not None else iter(())
-    claims = [row.id for row in islice((row for row in held if read_filter.allows(row.id)), _CLAIMS_NAMED)]
+    claims = [row.id for row in islice((row for row in held if view.allows(row.id)), _CLAIMS_NAMED)]
     if len(claims) == 1:
         return claims[0]
     if claims:
@@ -45,7 +39,7 @@ def task_of_creation(
             hint="say which of them this comes from",
             details={"claims": claims},
         )
-    root = read_filter.reference(board.root) if board is not None else None
+    root = view.reference(board.root) if board is not None else None
     raise InvalidArgument(
         "createdByTaskId is required for create operation", hint=_how_to_make_one(tool_context, project_id, root)
     )
