@@ -21,6 +21,7 @@ Breathing = Generator[None, None, T]
 """A long computation that yields now and then, so that its driver can let others run."""
 
 Direction = Literal["out", "in", "both"]
+EntityKind = Literal["node", "edge"]
 Test = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "regex", "exists"]
 
 
@@ -66,6 +67,8 @@ class Condition(msgspec.Struct, frozen=True):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[str, ...] | None = None
     type: str | None = None
+    types: frozenset[str] | None = None
+    """Any of these."""
     conditions: tuple[Condition, ...] = ()
     since: int | None = None
     """Milliseconds; the newest commit of the node is at or after it."""

@@ -11,9 +11,9 @@ from pyroaring import BitMap
 
 from tallystick.clock import from_text, to_text
 from tallystick.commits import REDACTIONS, Verb, chain
-from tallystick.commits.payloads import EdgePayload, NodePayload, read_edge, read_extent, read_node
+from tallystick.commits.payloads import EdgePayload, NodePayload, edge_name, read_edge, read_extent, read_node
 from tallystick.errors import InvalidArgument
-from tallystick.state import Breathing, Edge, Node, Provenance, T
+from tallystick.state import Breathing, Edge, EntityKind, Node, Provenance, T
 from tallystick.state.columns import Columns
 from tallystick.state.documents import Line, NodeLine
 from tallystick.state.redaction import left_by
@@ -157,6 +157,16 @@ def edge_at(columns: Columns, handle: int, at: int) -> Edge | None:
     return edge_of(columns, seq) if seq else None
 
 
+def edge_provenance(columns: Columns, handle: int, at: int) -> Provenance | None:
+    seq = edge_seq(columns, handle, at)
+    if not seq:
+        return None
+    said = columns.line(seq)
+    is_newest = seq == columns.edges.last[handle]
+    made_by = columns.nodes.actors.texts[columns.edges.owner[handle]] if is_newest else edge_creator(columns, seq)
+    return Provenance(said.commit_id, made_by, said.actor, said.timestamp, said.lamport, said.content_hash)
+
+
 def edge_of(columns: Columns, seq: int) -> Edge:
     """A living edge after one of its commits."""
     line = columns.edge_line(seq)
@@ -225,6 +235,35 @@ class AsOf:
         rows = self._history.entity[self._seen + 1 : until + 1]
         self.touched.update([row >> 1 for row in rows if not row & 1])
         self._seen = until
+
+
+def touched_since(columns: Columns, at: int) -> Breathing[list[tuple[EntityKind, str]]]:
+    """What the commits behind `at` are about, dead or alive, the newest first."""
+    history, nodes, edges = columns.history, columns.nodes, columns.edges
+    touched: dict[int, None] = {}
+    place = history.count
+    while place > at:
+        start = max(at, place - _BREATH)
+        touched.update(dict.fromkeys(reversed(history.entity[start + 1 : place + 1])))
+        place = start
+        yield
+    found: list[tuple[EntityKind, str]] = []
+    for number, row in enumerate(touched, 1):
+        handle = row >> 1
+        if row & 1:
+            if handle < len(edges.rel):
+                found.append(("edge", name_of(columns, handle)))
+        elif handle < len(nodes.ids):
+            found.append(("node", nodes.ids[handle]))
+        if number % _BREATH == 0:
+            yield
+    return found
+
+
+def name_of(columns: Columns, edge: int) -> str:
+    """The id of an edge, dead or alive."""
+    edges, ids = columns.edges, columns.nodes.ids
+    return edges.chosen.get(edge) or edge_name(ids[edges.source[edge]], edges.rel_of(edge), ids[edges.target[edge]])
 
 
 def window(columns: Columns, since: int | None, until: int | None, at: int) -> range:

@@ -40,6 +40,8 @@ class _Question(msgspec.Struct, frozen=True):
     def _accepts(self, found: Version) -> bool:
         if self.query.type is not None and found.type != self.query.type:
             return False
+        if self.query.types is not None and found.type not in self.query.types:
+            return False
         if self.window is not None and found.seq not in self.window:
             return False
         if not self.criteria:
@@ -58,6 +60,13 @@ def search(columns: Columns, query: Query) -> Breathing[Page]:
         hits, indexed = yield from _sift(question)
     nodes = yield from _read(question, hits[max(query.offset, 0) : max(query.offset, 0) + max(query.limit, 0)])
     return Page(nodes, len(hits), indexed)
+
+
+def find_ids(columns: Columns, query: Query, most: int) -> Breathing[list[str] | None]:
+    """The ids of all that is found, without its documents; None for more than `most`."""
+    hits, _ = yield from _sift(_question(columns, query))
+    ids = columns.nodes.ids
+    return [ids[handle] for handle in hits if handle < len(ids)] if len(hits) <= most else None
 
 
 def _question(columns: Columns, query: Query) -> _Question:
@@ -102,8 +111,11 @@ def _ask_index(question: _Question) -> Breathing[Candidates]:
 
 
 def _start(question: _Question) -> BitMap:
-    nodes, wanted = question.columns.nodes, question.query.type
-    return (nodes.alive if wanted is None else nodes.by_type.get(wanted, BitMap())).copy()
+    nodes, wanted, any_of = question.columns.nodes, question.query.type, question.query.types
+    found = (nodes.alive if wanted is None else nodes.by_type.get(wanted, BitMap())).copy()
+    if any_of is None:
+        return found
+    return found & BitMap.union(BitMap(), *(nodes.by_type[name] for name in any_of if name in nodes.by_type))
 
 
 def _in_window(question: _Question, handles: BitMap, window: range) -> Breathing[BitMap]:

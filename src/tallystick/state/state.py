@@ -18,9 +18,11 @@ from tallystick.state import (
     Breathing,
     Direction,
     Edge,
+    EntityKind,
     Lineage,
     Node,
     Page,
+    Provenance,
     Query,
     Redacts,
     Summary,
@@ -28,6 +30,7 @@ from tallystick.state import (
     Walked,
     asof,
     changes,
+    facets,
     lineage,
     redaction,
     search,
@@ -38,7 +41,9 @@ from tallystick.state import (
 from tallystick.state.attributes import at_path
 from tallystick.state.columns import Columns, Lines
 from tallystick.state.derived_index import A, DerivedIndex, DerivedIndexes
+from tallystick.state.facets import Facets
 from tallystick.state.graph import linked
+from tallystick.state.walk import Reached
 
 if TYPE_CHECKING:
     from tallystick.state.read_filter import ReadFilter
@@ -217,6 +222,10 @@ class State:
         """By the id it was given, or by its default one, `from|rel|to`."""
         return self._edge(lineage.find_edge(self._columns, edge_id), at)
 
+    def edge_provenance(self, edge_id: str, at: int | None = None) -> Provenance | None:
+        handle = lineage.find_edge(self._columns, edge_id)
+        return None if handle is None else asof.edge_provenance(self._columns, handle, asof.clamped(self._columns, at))
+
     def edges(
         self,
         node_id: str,
@@ -254,6 +263,34 @@ class State:
     def search(self, query: Query) -> Breathing[Page]:
         """As at `query.at`, or as when it was asked, whatever is committed before it is answered."""
         return search.search(self._columns, query)
+
+    def find_ids(self, query: Query, most: int) -> Breathing[list[str] | None]:
+        """The ids of the nodes that a query finds, in the order in which they were made, without reading them; None
+        when there are more than `most`."""
+        return search.find_ids(self._columns, query, most)
+
+    def facets(self, read_filter: ReadFilter, node_type: str | None, most: int) -> Breathing[Facets]:
+        return facets.count(self._columns, read_filter, node_type, most)
+
+    def reach(self, walk_: Walk) -> Breathing[Reached]:
+        """The ids of what a walk comes to."""
+        return walk.reach(self._columns, walk_)
+
+    def touched_since(self, at: int) -> Breathing[list[tuple[EntityKind, str]]]:
+        """What commits behind `at` are about, dead or alive; what was written last comes first."""
+        return asof.touched_since(self._columns, at)
+
+    def types(self) -> dict[str, int]:
+        """Of living nodes, and how many there are of each."""
+        return {name: len(members) for name, members in self._columns.nodes.by_type.items()}
+
+    def relations(self) -> list[str]:
+        """Of all edges that ever were."""
+        return list(self._columns.edges.rels.texts)
+
+    def known_types(self) -> list[str]:
+        """Of all nodes that ever were."""
+        return list(self._columns.nodes.types.texts)
 
     def walk(self, walk_: Walk) -> Breathing[Walked]:
         """From a node that is not there nothing is reached."""

@@ -15,9 +15,8 @@ import msgspec
 from pyroaring import BitMap
 
 from tallystick.commits import Verb
-from tallystick.commits.payloads import edge_name
 from tallystick.state import Breathing
-from tallystick.state.asof import edge_document, edge_seq, version
+from tallystick.state.asof import edge_document, edge_seq, name_of, version
 from tallystick.state.attributes import TEXT_MAX, Attributes, Flat, Postings, scalar
 from tallystick.state.changes import EDGE
 from tallystick.state.columns import Columns
@@ -82,7 +81,7 @@ def find_connections(
         if properties and members:
             members = yield from index.having(columns, kind.name, members, properties)
         found |= members
-    return IdPage([_name(columns, edge) for edge in found[offset : offset + limit]], len(found))
+    return IdPage([name_of(columns, edge) for edge in found[offset : offset + limit]], len(found))
 
 
 def may_have_members(state: State, types: Iterable[str], rels: Iterable[str]) -> bool:
@@ -276,8 +275,3 @@ def _around(columns: Columns, source: str | None, target: str | None) -> BitMap 
             edges = BitMap(linked(adjacent, handle) if handle is not None else ())
             found = edges if found is None else found & edges
     return found
-
-
-def _name(columns: Columns, edge: int) -> str:
-    edges, ids = columns.edges, columns.nodes.ids
-    return edges.chosen.get(edge) or edge_name(ids[edges.source[edge]], edges.rel_of(edge), ids[edges.target[edge]])

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tallystick.state import Breathing, Direction, Node, Path, Walk, Walked
-from tallystick.state.asof import clamped, edge_of, edge_seq, node_at, window
+from tallystick.state.asof import clamped, edge_of, edge_seq, name_of, node_at, window
 from tallystick.state.columns import Columns
 from tallystick.state.graph import linked
 
@@ -55,6 +55,28 @@ def walk(columns: Columns, asked: Walk) -> Breathing[Walked]:
             yield
     crossed = {link.edge for links in explored.values() for link in links}
     return Walked(nodes, paths, len(crossed), cut)
+
+
+class Reached(msgspec.Struct, frozen=True):
+    nodes: list[str]
+    """The start first, then nearest first."""
+    edges: list[str]
+    truncated: bool
+
+
+def reach(columns: Columns, asked: Walk) -> Breathing[Reached]:
+    """What a walk comes to and crosses, without reading a line."""
+    start = columns.nodes.handles.get(asked.start)
+    if start is None or (asked.read_filter is not None and not asked.read_filter.allows(asked.start)):
+        return Reached([], [], False)
+    explored, reached, cut = yield from _explore(columns, asked, start, clamped(columns, asked.at))
+    ids, edges = columns.nodes.ids, columns.edges
+    crossed = dict.fromkeys(link.edge for links in explored.values() for link in links if link.edge < len(edges.rel))
+    return Reached(
+        [ids[handle] for handle in (start, *reached) if handle < len(ids)],
+        [name_of(columns, edge) for edge in crossed],
+        cut,
+    )
 
 
 def _explore(columns: Columns, asked: Walk, start: int, at: int) -> Breathing[tuple[Explored, list[int], bool]]:
