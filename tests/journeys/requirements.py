@@ -28,6 +28,7 @@ _WRITE = "tests/toolsets/test_memory_write.py::"
 _PATCH = "tests/toolsets/test_memory_patch.py::"
 _SAFELY = "tests/journeys/test_write_stories.py::"
 _READ = "tests/toolsets/test_memory_read.py::"
+_WORDS = "tests/toolsets/test_memory_words.py::"
 _SEARCH = "tests/toolsets/test_memory_search.py::"
 _LINEAGE = "tests/toolsets/test_memory_lineage.py::"
 _TOOLSET = "tests/toolsets/test_memory_toolset.py::"
@@ -258,6 +259,12 @@ REQUIREMENTS: list[Requirement] = [
          _SEARCH + "test_a_window_is_on_the_last_commit_from_since_up_to_until"),
         ("L40", "an answer's provenance is its newest entity's",
          _SEARCH + "test_the_provenance_of_an_answer_is_that_of_its_newest_entity"),
+        ("L40, once", "a hit says who, when and which commit once; hashes come when they are asked for",
+         _SEARCH + "test_hashes_of_a_hit_come_when_they_are_asked_for_and_authors_who_are_not_the_first"),
+        ("L40, words", "a hit of words is small, its commit named by twelve digits",
+         _WORDS + "test_a_hit_says_everything_once"),
+        ("L40, prefix", "eight or more digits name a commit, unless several begin so",
+         "tests/state/test_asof.py::test_a_beginning_that_several_commits_share_is_refused_with_their_ids"),
         ("L41", "cache_hit tells index from walk and from history",
          _SEARCH + "test_a_search_as_of_a_past_moment_sees_what_was_true_then"),
         ("L42", "conditions that make no sense are refused",
@@ -288,6 +295,13 @@ REQUIREMENTS: list[Requirement] = [
          _LINEAGE + "test_a_program_gets_all_that_it_looked_for"),
         ("X15, by id", "what is asked for by id is never cut",
          _READ + "test_a_large_node_is_read_whole_by_its_id"),
+        ("X23", "words find things in every vocabulary, by one call",
+         "tests/journeys/test_finding_stories.py::"
+         "test_ten_questions_in_other_words_are_answered_by_one_call_each"),
+        ("X23, filters", "words go together with every other filter",
+         _WORDS + "test_words_go_together_with_every_other_filter"),
+        ("X23, past", "the past is answered by what was said then",
+         _WORDS + "test_the_past_is_answered_by_what_was_said_then"),
         ("bad input, size", "a payload past the limit is refused with both figures",
          _WRITE + "test_a_payload_past_the_limit_says_its_size_and_the_limit"),
         ("bad input, depth", "nesting without end is refused",

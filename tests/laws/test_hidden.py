@@ -248,6 +248,29 @@ def _reads() -> list[Call]:
         ("memory.search", {}),
         ("memory.search", {"type": "secret"}),
         ("memory.search", {"entity_id": "plan", "traversal": {"hops": 3, "direction": "both"}}),
+        *(
+            ("memory.search", {"query": words})
+            for words in ("otter", "otter zebra", "zebra", "h", "step", "leads to h")
+        ),
+        *(
+            ("memory.search", {"query": "goal otter step x", "limit": 50, **narrowed})
+            for narrowed in (
+                {},
+                {"type": "leads_to"},
+                {"as_of": 25},
+                {"attrs": {"by": "x"}},
+                {"scope": {"around": "plan", "hops": 3}},
+                {"scope": {"around": "h", "hops": 1}},
+                {"scope": {"project": "Shop"}},
+                {"scope": {"project": "tunnel"}},
+                {"scope": {"vocabulary": "ontology"}},
+                {"entity_id": "plan", "traversal": {"hops": 3, "direction": "both"}},
+            )
+        ),
+        ("memory.search", {"scope": {"project": "Shop"}}),
+        ("memory.search", {"facets": True}),
+        ("memory.search", {"facets": True, "type": "secret"}),
+        ("memory.search", {"facets": True, "type": "page"}),
         ("memory.lineage", {"entity_id": "plan", "depth": "full"}),
         ("memory.lineage", {"entity_id": "plan", "depth": "summary"}),
         ("memory.lineage", {"entity_id": "e2"}),
@@ -617,9 +640,9 @@ EXCEPT: dict[str, list[Call]] = {
 
 _MOVES = {
     "lamport", "first_lamport", "position", "commit_id", "content_hash", "record_hash", "prev", "timestamp",
-    "query_latency_ms", "next_cursor", "cache_hit", "bytes",
+    "query_latency_ms", "next_cursor", "cache_hit", "bytes", "score",
 }  # fmt: skip
-"""Of the log that both share, or of the clock."""
+"""Of the log that both share, or of the clock; and how rare words are in all that is written."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 

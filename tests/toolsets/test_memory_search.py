@@ -28,8 +28,18 @@ def test_an_entity_is_found_by_its_id_with_its_provenance(agent: Agent) -> None:
     found = agent.search(filters={"id": "entity_456"})
     assert [entity["id"] for entity in found["entities"]] == ["entity_456"]
     assert found["cache_hit"] is True
-    assert found["entities"][0]["provenance"] == found["provenance"]
-    assert set(found["provenance"]) >= {"commit_id", "created_by", "timestamp"}
+    assert set(found["provenance"]) == {"commit_id", "created_by", "timestamp"}
+    assert found["entities"][0] == {"id": "entity_456", "type": "note", "attrs": {"number": 456}, **found["provenance"]}
+
+
+def test_hashes_of_a_hit_come_when_they_are_asked_for_and_authors_who_are_not_the_first(agent: Agent) -> None:
+    agent.node("n", text="x")
+    agent.write(op="UPSERT_NODE", node={"id": "n", "type": "note", "attrs": {}}, actor="bob")
+    (hit,) = agent.search(type="note")["entities"]
+    assert (hit["created_by"], hit["updated_by"]) == ("agent_alpha", "bob")
+    assert "content_hash" not in str(hit)
+    (whole,) = agent.search(type="note", fields=["provenance"])["entities"]
+    assert whole == {"id": "n", "provenance": agent.read("n")["provenance"]}
 
 
 PEOPLE: dict[str, dict[str, Any]] = {

@@ -30,6 +30,7 @@ def error_shape(error: TallystickError) -> dict[str, Any]:
 
 _TEXT = {"type": "string"}
 _TEXT_OR_NULL = {"type": ["string", "null"]}
+_TEXTS = {"type": "array", "items": _TEXT}
 _COUNT = {"type": "integer"}
 _FLAG = {"type": "boolean"}
 _OBJECT = {"type": "object"}
@@ -57,8 +58,11 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "events": _OBJECTS,
     "erasure": {"type": "object", "properties": {"pending": {"type": "array", "items": _TEXT}}},
     "export_format": _TEXT,
+    "facets": _OBJECT,
     "lamport": _COUNT,
     "lineage": _OBJECTS,
+    "looked_for": _TEXTS,
+    "nearest": _TEXTS,
     "pagination": {"type": "object", "properties": _PAGE},
     "paths": _OBJECTS,
     "position": _COUNT,
@@ -71,6 +75,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "summary": _OBJECT,
     "timestamp": _TEXT,
     "truncated": _FLAG,
+    "types": _TEXTS,
     "unchanged": _FLAG,
 }
 
@@ -84,7 +89,7 @@ def toolset(*, hops_max: int = search.HOPS_MAX, text: Callable[[str], TextIndex]
     """Longer traversals than `hops_max` are cut short and say so. `text`: the text index of each tenant."""
     calls: dict[str, Callable[..., Any]] = {
         "memory.write": partial(write.write, similar=None if text is None else SimilarNodes(text)),
-        "memory.search": partial(search.search, hops_max=hops_max),
+        "memory.search": partial(search.search, hops_max=hops_max, text=text),
     }
     tools = (msgspec.structs.replace(tool, call=calls.get(tool.name, tool.call)) for tool in TOOLSET.tools)
     return msgspec.structs.replace(TOOLSET, tools=tuple(tools))
@@ -146,7 +151,7 @@ TOOLSET = Toolset(
             output=_answer(
                 "position",
                 "entities provenance pagination paths edges_traversed truncated delegated_to"
-                " unchanged query_latency_ms cache_hit",
+                " unchanged query_latency_ms cache_hit looked_for nearest types facets",
             ),
             call=search.search,
             reads_only=True,

@@ -10,7 +10,10 @@ from typing import Any
 
 from tallystick.state import Edge, Node, Path, Provenance
 from tallystick.state.read_filter import ReadFilter
-from tallystick.toolsets.truncation import size_of
+from tallystick.state.state import State
+from tallystick.toolsets.memory import hit_text
+from tallystick.toolsets.memory.word_search import Matches, Ranked, Wanted
+from tallystick.toolsets.truncation import fair_share, size_of
 
 ANSWER_BYTES_MAX = 50_000
 """25,000 tokens at two bytes each: hashes are that dense, prose takes half as many tokens."""
@@ -25,6 +28,14 @@ def provenance_of(found: Provenance) -> dict[str, Any]:
         "lamport": found.lamport,
         "content_hash": found.content_hash,
     }
+
+
+def origin_of(found: Provenance) -> dict[str, Any]:
+    """Of a hit: who and when, and the commit to ask more about. Its other hashes come when they are asked for."""
+    authors = {"created_by": found.created_by}
+    if found.updated_by != found.created_by:
+        authors["updated_by"] = found.updated_by
+    return {**authors, "commit_id": found.commit_id, "timestamp": found.timestamp}
 
 
 def entity_of(node: Node) -> dict[str, Any]:
@@ -90,3 +101,135 @@ def pagination(*, total: int, offset: int, limit: int, shown: int) -> dict[str, 
     end = offset + shown
     page = {"total": total, "offset": offset, "limit": limit, "next_offset": end if shown and end < total else None}
     return page | {"truncated": True} if shown < min(limit, total - offset) else page
+
+
+# -- what words found
+
+COMMIT_ID_DIGITS = 12
+TEXT_CHARACTERS_MAX = 400
+TEXT_TOKENS_LEAST = 12
+FLAGS = ("untrusted", "stale")
+_HIT = ("type", "text", "date", "created_by", "score", "commit_id")
+
+
+def listed_hits(
+    state: State,
+    read_filter: ReadFilter,
+    wanted: Wanted,
+    found: Matches,
+    fields: list[str] | None,
+    tokens_max: int | None,
+) -> dict[str, Any]:
+    """As many hits as there is room for; their texts share it."""
+    texts = [hit_text.text_of(hit.entity) for hit in found.hits]
+    rooms = _rooms(found, texts, tokens_max)
+    entities: list[dict[str, Any]] = []
+    origins: list[Provenance] = []
+    for hit, text, room in zip(found.hits, texts, rooms, strict=False):
+        origin = _origin(state, hit.entity, wanted.filter.at)
+        shown = hit_text.snippet(text, wanted.stems, room)
+        whole = _whole_hit(hit, origin, shown)
+        flags = read_filter.warned(hit.entity.id, whole)
+        entity = only(list(_HIT) if fields is None else fields, whole)
+        entities.append(entity | {name: flags[name] for name in FLAGS if name in flags})
+        origins.append(origin)
+    newest = max(origins, key=lambda origin: origin.lamport, default=None)
+    end = wanted.offset + len(entities)
+    has_more = found.has_more or len(entities) < len(found.hits)
+    page = {"offset": wanted.offset, "limit": wanted.limit, "next_offset": end if has_more and entities else None}
+    return {
+        "entities": entities,
+        "provenance": _short(origin_of(newest)) if newest else None,
+        "pagination": page | ({"truncated": True} if len(entities) < len(found.hits) else {}),
+    }
+
+
+def _rooms(found: Matches, texts: list[str], tokens_max: int | None) -> list[int]:
+    """How many characters each hit may show, as long as there is room for one more."""
+    if tokens_max is None:
+        return [TEXT_CHARACTERS_MAX] * len(texts)
+    tokens = [hit_text.tokens_of(text[:TEXT_CHARACTERS_MAX]) for text in texts]
+    overhead = [hit_text.tokens_of(hit.entity.id) + 2 for hit in found.hits]
+    count = len(texts)
+    while (
+        count > 1 and sum(overhead[:count]) + sum(min(TEXT_TOKENS_LEAST, each) for each in tokens[:count]) > tokens_max
+    ):
+        count -= 1
+    share = max(TEXT_TOKENS_LEAST, fair_share(tokens[:count], tokens_max - sum(overhead[:count])))
+    return [
+        TEXT_CHARACTERS_MAX if each <= share else max(1, min(len(text), TEXT_CHARACTERS_MAX) * share // each)
+        for text, each in zip(texts[:count], tokens, strict=False)
+    ]
+
+
+def _origin(state: State, entity: Node | Edge, at: int | None) -> Provenance:
+    found = entity.provenance if isinstance(entity, Node) else state.edge_provenance(entity.id, at)
+    assert found is not None, "an edge that was found has commits"
+    return found
+
+
+def _whole_hit(hit: Ranked, origin: Provenance, text: str) -> dict[str, Any]:
+    entity = hit.entity
+    if isinstance(entity, Node):
+        said = entity_of(entity)
+    else:
+        authors = {"created_by": origin.created_by, "updated_by": origin.updated_by}
+        said = {**edge_of(entity), "type": entity.rel, **authors}
+    return said | {
+        "text": text,
+        "date": origin.timestamp[:10],
+        "timestamp": origin.timestamp,
+        "score": float(f"{hit.score:.3g}"),
+        "commit_id": origin.commit_id[:COMMIT_ID_DIGITS],
+        "provenance": provenance_of(origin),
+    }
+
+
+def _short(origin: dict[str, Any]) -> dict[str, Any]:
+    return origin | {"commit_id": origin["commit_id"][:COMMIT_ID_DIGITS]}
+
+
+_COMMON = ("type", "date")
+
+
+def as_lines(answer: dict[str, Any]) -> str:
+    """For a model to read: a line for each hit, and what all have in common once."""
+    entities = answer["entities"]
+    if not entities:
+        return _as_nothing(answer)
+    common = {
+        name: entities[0][name]
+        for name in _COMMON
+        if len(entities) > 1 and all(each[name] == entities[0][name] for each in entities)
+    }
+    lines = [f"all {' '.join(common.values())}:"] if common else []
+    lines += [_line(each, [each[name] for name in _COMMON if name not in common]) for each in entities]
+    if answer["pagination"]["next_offset"] is not None:
+        lines.append(f"more: offset {answer['pagination']['next_offset']}")
+    if answer.get("truncated"):
+        lines.append("not everything was looked at: narrow it")
+    lines += [" → ".join(path["path"]) for path in answer.get("paths", ())]
+    return "\n".join(lines)
+
+
+def _line(hit: dict[str, Any], own: list[str]) -> str:
+    name = hit["id"] if " " not in hit["id"] else f'"{hit["id"]}"'
+    flags = [_flag(flag, hit[flag]) for flag in FLAGS if flag in hit]
+    marks = ", ".join([*own, *flags])
+    return f"{name}{f' ({marks})' if marks else ''} {hit['text']}".rstrip()
+
+
+def _flag(name: str, said: dict[str, Any]) -> str:
+    why = said.get("why") or said.get("reason")
+    return f"{name}: {why}" if isinstance(why, str) else name
+
+
+def _as_nothing(answer: dict[str, Any]) -> str:
+    told = [f"nothing found for: {' '.join(answer.get('looked_for', []))}"]
+    if answer.get("truncated"):
+        told = ["nothing found in what could be looked at; narrow it"]
+    if answer.get("nearest"):
+        told.append(f"words that look like it: {', '.join(answer['nearest'])}")
+    if answer.get("types"):
+        told.append(f"types: {', '.join(answer['types'])}")
+    return "\n".join(told)

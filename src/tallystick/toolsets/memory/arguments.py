@@ -26,6 +26,8 @@ REASON_CHARACTERS_MAX = 2048
 PAGE_DEFAULT = 100
 PAGE_MAX = 1000
 FIELDS_MAX = 100
+QUERY_CHARACTERS_MAX = 2_000
+TOKENS_LEAST = 100
 CLOCKS_DIFFER_MILLISECONDS = 60_000
 
 T = TypeVar("T")
@@ -254,7 +256,21 @@ class SearchFilters(Arguments):
     offset: int | None = Field(default=None, ge=0)
 
 
+Vocabulary = Literal["memory", "work", "tasks", "knowledge", "ontology"]
+
+
+class Scope(Arguments):
+    project: Name | None = None
+    vocabulary: Vocabulary | None = None
+    around: Id | None = Field(default=None, description="an entity")
+    hops: int | None = Field(default=None, ge=1, le=3)
+
+
 class SearchArguments(Arguments):
+    query: Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS_MAX)] | None = Field(
+        default=None, description="words, as a person says them; best hits first"
+    )
+    scope: Scope | None = Field(default=None, description="one of project, vocabulary, around")
     entity_id: Id | None = Field(default=None, description="or traversal start")
     id: Id | None = Field(default=None, description="alias")
     type: Name | None = None
@@ -270,6 +286,8 @@ class SearchArguments(Arguments):
     offset: int | None = Field(default=None, ge=0)
     filters: SearchFilters | None = Field(default=None, description="alias")
     as_of: Moment | None = None
+    max_tokens: int | None = Field(default=None, ge=TOKENS_LEAST, description="of the answer")
+    facets: bool = Field(default=False, description="which types, keys and relations there are")
     fields: Fields | None = Field(default=None, description=FIELDS_HELP)
     if_position: Position | None = Field(default=None, description=IF_POSITION_HELP)
 
@@ -314,10 +332,11 @@ def required(field: str) -> str:
 
 
 FIELD_ROOTS = ("id", "type", "attrs", "created_by", "updated_by", "from", "to", "rel", "provenance")
+HIT_FIELD_ROOTS = (*FIELD_ROOTS, "commit_id", "timestamp", "text", "date", "score")
 
 
-def check_fields(problems: list[str], fields: list[str] | None) -> None:
+def check_fields(problems: list[str], fields: list[str] | None, roots: tuple[str, ...] = FIELD_ROOTS) -> None:
     for field in fields or ():
         root, dot, rest = field.partition(".")
-        if root not in FIELD_ROOTS or (dot and (root != "attrs" or not rest)):
-            problems.append(f"field 'fields': '{field}' is none of {', '.join(FIELD_ROOTS)}, attrs.<key>")
+        if root not in roots or (dot and (root != "attrs" or not rest)):
+            problems.append(f"field 'fields': '{field}' is none of {', '.join(roots)}, attrs.<key>")

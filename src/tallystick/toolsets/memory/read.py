@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from tallystick.commits import Commit
 from tallystick.policy import Action, Principal
-from tallystick.state import Edge, Provenance
+from tallystick.state import Edge
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from tallystick.store import Store
 
 EDGES_MAX = 100
-STEPS = 100
 
 
 async def read(store: Store, principal: Principal, asked: ReadArguments) -> Answer:
@@ -77,28 +75,9 @@ def _find(state: State, entity_id: str, kind: str | None, at: int | None, read_f
     edge = state.edge_by_id(entity_id, at)
     if edge is None or kind not in (None, edge.rel) or not read_filter.allows_all((edge.source, edge.target)):
         return NOTHING
-    provenance = _provenance_of_edge(state, edge)
-    authors = {key: provenance[key] for key in ("created_by", "updated_by")} if provenance else {}
-    return edge_of(edge) | authors, provenance
-
-
-def _provenance_of_edge(state: State, edge: Edge) -> dict[str, Any] | None:
-    """From its commits, newest first up to the one that made it: no column holds this for edges."""
-    newest: Commit | None = None
-    lineage = state.lineage(edge.id, "direct", 0, 0)
-    end = lineage.total if lineage else 0
-    while end > 0 and (lineage := state.lineage(edge.id, "direct", max(end - STEPS, 0), min(STEPS, end))):
-        for step in reversed(lineage.steps):
-            if step.commit.lamport == edge.lamport:
-                newest = step.commit
-            if newest and step.action == "CREATE_EDGE":
-                return provenance_of(_provenance(newest, step.commit.actor))
-        end -= STEPS
-    return None
-
-
-def _provenance(commit: Commit, created_by: str) -> Provenance:
-    return Provenance(commit.commit_id, created_by, commit.actor, commit.timestamp, commit.lamport, commit.content_hash)
+    made = state.edge_provenance(entity_id, at)
+    authors = {"created_by": made.created_by, "updated_by": made.updated_by} if made else {}
+    return edge_of(edge) | authors, provenance_of(made) if made else None
 
 
 def _edges(found: list[Edge], read_filter: ReadFilter, bytes_max: int) -> dict[str, Any]:

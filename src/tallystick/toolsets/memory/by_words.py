@@ -1,0 +1,171 @@
+"""By words: what they are looked for in, what is found, and the answer for a model or a program to read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tallystick.policy import Action, Principal
+from tallystick.projections.text.ranking import asked_words
+from tallystick.state import Breathing, EntityKind, Path
+from tallystick.state.read_filter import ReadFilter
+from tallystick.state.state import State
+from tallystick.toolsets import Answer
+from tallystick.toolsets.memory import scope, word_search
+from tallystick.toolsets.memory.answers import as_lines, listed_hits, path_of
+from tallystick.toolsets.memory.arguments import SearchArguments
+from tallystick.toolsets.memory.scope import Within
+from tallystick.toolsets.memory.search_query import SearchQuery, filter_of, pinned_moment, walk_of
+from tallystick.toolsets.memory.word_search import Matches, Wanted
+
+if TYPE_CHECKING:
+    from tallystick.projections.text import Hit, TextIndex
+    from tallystick.store import Store
+
+TOKENS_DEFAULT = 1_000
+"""Of an answer to words, unless the caller says otherwise."""
+CANDIDATES = 500
+"""How many that the index finds now are looked at for the past."""
+AMONG_MAX = 20_000
+NEAREST_MAX = 5
+TYPES_MAX = 20
+NODES: frozenset[EntityKind] = frozenset({"node"})
+NODES_AND_EDGES: frozenset[EntityKind] = frozenset({"node", "edge"})
+
+
+async def search(
+    store: Store,
+    principal: Principal,
+    sought: SearchQuery,
+    asked: SearchArguments,
+    index: TextIndex | None,
+    hops_max: int,
+) -> Answer:
+    started = time.perf_counter()
+
+    def prepare(state: State, read_filter: ReadFilter) -> Breathing[_Prepared | None]:
+        if asked.if_position == state.position:
+            return None
+        return (yield from _prepare(state, sought, asked, read_filter, hops_max))
+
+    # Who may not search does not reach the index.
+    prepared: _Prepared | None = await store.read(principal, Action.SEARCH, prepare, resource=sought.entity_id)
+    if prepared is None:
+        return Answer({"unchanged": True, "position": asked.if_position})
+    hits: Sequence[Hit] | None = None
+    most = CANDIDATES if asked.as_of is not None else sought.offset + sought.limit + 1
+    while True:
+        is_complete = True
+        if index is not None:
+            found = await index.search(
+                sought.words or "",
+                types=prepared.types,
+                kinds=NODES if sought.conditions else NODES_AND_EDGES,
+                among=prepared.within.ids,
+                limit=most,
+                spreads=prepared.spreads,
+            )
+            # However common its words are, the index has no more than this to give.
+            hits, is_complete = found.hits, len(found.hits) < most
+        look = partial(_ranked, sought, asked, prepared, hits, principal)
+        told: tuple[dict[str, Any], bool] = await store.read(principal, Action.SEARCH, look, resource=sought.entity_id)
+        answer, is_short = told
+        if is_complete or not is_short or asked.as_of is not None:
+            break
+        most *= 4
+    if not answer["entities"] and index is not None and "types" in answer:
+        answer["nearest"] = await index.nearest_words(sought.words or "", NEAREST_MAX)
+    answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
+    return Answer(answer, text=as_lines(answer) if asked.fields is None and not principal.is_program else None)
+
+
+class _Prepared(msgspec.Struct, frozen=True):
+    within: Within
+    types: frozenset[str] | None
+    """Of nodes, and relations."""
+    spreads: bool
+    """Not into the past, nor where something is withheld: a hit would tell what its neighbour says."""
+    paths: list[Path] | None = None
+    edges_traversed: int = 0
+
+
+def _prepare(
+    state: State, sought: SearchQuery, asked: SearchArguments, read_filter: ReadFilter, hops_max: int
+) -> Breathing[_Prepared]:
+    """What the words are looked for in, and which way led there."""
+    at = pinned_moment(state, asked, read_filter)
+    within = yield from scope.resolve(state, read_filter, sought.scope, at)
+    paths, crossed = None, 0
+    if sought.traversal is not None:
+        walked = yield from state.walk(walk_of(sought, sought.traversal, at, hops_max, read_filter))
+        within = within.among([node.id for node in walked.nodes], truncated=walked.truncated)
+        paths, crossed = walked.paths, walked.edges_traversed
+    elif sought.entity_id is not None:
+        within = within.among([sought.entity_id])
+    if sought.conditions and within.ids is None:
+        ids = yield from state.find_ids(msgspec.structs.replace(filter_of(sought, at), types=within.types), AMONG_MAX)
+        within = within if ids is None else within.among(ids)
+    types = None if within.types is None else within.types | frozenset(state.relations())
+    if sought.type is not None:
+        types = frozenset([sought.type])
+    return _Prepared(within, types, asked.as_of is None and not read_filter.narrows, paths, crossed)
+
+
+def _ranked(
+    sought: SearchQuery,
+    asked: SearchArguments,
+    prepared: _Prepared,
+    hits: Sequence[Hit] | None,
+    principal: Principal,
+    state: State,
+    read_filter: ReadFilter,
+) -> Breathing[tuple[dict[str, Any], bool]]:
+    """The answer, and whether the page has room left."""
+    at = pinned_moment(state, asked, read_filter)
+    # A walk through time uses its window for the edges.
+    timed = sought if sought.traversal is None else msgspec.structs.replace(sought, since=None, until=None)
+    wanted = Wanted(
+        query=sought.words or "",
+        filter=filter_of(timed, at),
+        within=prepared.within,
+        nodes_only=bool(sought.conditions),
+        offset=sought.offset,
+        limit=sought.limit,
+    )
+    if asked.as_of is None and hits is not None:
+        found = yield from word_search.page_of(state, read_filter, wanted, hits)
+    else:
+        found = yield from word_search.past(state, read_filter, wanted, hits)
+    answer = listed_hits(state, read_filter, wanted, found, asked.fields, _tokens_for(asked, principal))
+    if not found.hits and not sought.offset:
+        answer |= _nothing_found(state, read_filter, wanted)
+    answer |= _ways(prepared, found, read_filter)
+    truncated = found.truncated or prepared.within.truncated
+    answer |= {"position": state.position, "cache_hit": False} | ({"truncated": True} if truncated else {})
+    return answer, len(found.hits) < sought.limit
+
+
+def _tokens_for(asked: SearchArguments, principal: Principal) -> int | None:
+    """None where a program reads, and can hold any number."""
+    return asked.max_tokens or (None if principal.is_program else TOKENS_DEFAULT)
+
+
+def _nothing_found(state: State, read_filter: ReadFilter, wanted: Wanted) -> dict[str, Any]:
+    """What was looked for; and, where nothing is withheld, what there is instead."""
+    told: dict[str, Any] = {"looked_for": asked_words(wanted.query)}
+    if not read_filter.narrows:
+        types = state.types()
+        told["types"] = sorted(types, key=lambda name: -types[name])[:TYPES_MAX]
+    return told
+
+
+def _ways(prepared: _Prepared, found: Matches, read_filter: ReadFilter) -> dict[str, Any]:
+    if prepared.paths is None:
+        return {}
+    ends = {hit.entity.id for hit in found.hits}
+    paths = [path_of(path, read_filter) for path in prepared.paths if path.ids[-1] in ends]
+    return {"paths": paths, "edges_traversed": prepared.edges_traversed, "delegated_to": None}

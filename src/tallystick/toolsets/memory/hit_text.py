@@ -1,0 +1,165 @@
+"""The text of a hit: what an entity says, once, and as much of it around the words as there is room for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tallystick.commits.mask import REDACTED
+from tallystick.projections.text.entity_words import values
+from tallystick.projections.text.words import stem, words_of
+from tallystick.state import Edge, Node
+
+SEPARATOR = " · "
+NAMING = ("title", "name", "speaker", "author", "owner")
+"""Keys whose values say what or who it is about: they come first, and without their key."""
+_TELLING = frozenset(NAMING) | {
+    "text", "summary", "description", "content", "knowledge", "body", "note", "said", "message", "observation",
+    "observations", "caption", "date",
+}  # fmt: skip
+_HOUSEKEEPING = frozenset({
+    "rev", "version", "ordinal", "contentFormat", "entityType", "parentType", "targetEntityType", "entityId",
+    "parentId", "parent", "project", "projectId", "root", "moleculeId", "taskId", "createdByTaskId", "lastTaskId",
+    "createdAt", "updatedAt", "isBuiltIn", "isProtected",
+})  # fmt: skip
+"""What vocabularies of their own keep beside what was said."""
+_MACHINE_MADE = re.compile(r"[0-9a-f]{16,}|[0-9a-f-]{36}")
+_NAMING_CHARACTERS = 60
+_WITHIN = 256 << 10
+"""Characters in which the words are looked for."""
+_PLACES_MAX = 500
+_WORD = re.compile(r"[^\W_]+")
+
+
+def text_of(entity: Node | Edge) -> str:
+    """All of it, on one line: first what names it, then what it says."""
+    return SEPARATOR.join(_parts(entity))
+
+
+def searched_text(entity: Node | Edge) -> str:
+    """Everything that words may be found in."""
+    kind = entity.type if isinstance(entity, Node) else entity.rel
+    return "\n".join([entity.id, kind, *values(entity.attrs), _content(entity)])
+
+
+def snippet(text: str, words: frozenset[str], characters: int) -> str:
+    """Around as many of the words (stems) as can be shown together; of a longer text its naming beginning, too."""
+    if len(text) <= characters:
+        return text
+    head, divided, rest = text.partition(SEPARATOR)
+    if divided and len(head) <= min(_NAMING_CHARACTERS, characters // 3):
+        return head + SEPARATOR + _window(rest, words, characters - len(head) - len(SEPARATOR))
+    return _window(text, words, characters)
+
+
+def _window(text: str, words: frozenset[str], characters: int) -> str:
+    if len(text) <= characters:
+        return text
+    places = list(_places(text[:_WITHIN], words))
+    lead = characters // 4
+    starts = [max(0, place - lead) for place, _ in places]
+    best = max(starts, key=lambda start: _shown(places, start, start + characters), default=0)
+    start = min(best, len(text) - characters)
+    shown = text[start : start + characters]
+    if start:
+        shown = "…" + (shown.partition(" ")[2] or shown)
+    if start + characters < len(text):
+        shown = (shown.rpartition(" ")[0] or shown) + "…"
+    return shown
+
+
+def _places(text: str, words: frozenset[str]) -> Iterator[tuple[int, str]]:
+    found = 0
+    for match in _WORD.finditer(text):
+        for word in words_of(match[0].casefold()):
+            if stem(word) in words:
+                yield match.start(), stem(word)
+                found += 1
+        if found >= _PLACES_MAX:
+            return
+
+
+def _shown(places: list[tuple[int, str]], start: int, end: int) -> tuple[int, int]:
+    inside = [word for place, word in places if start <= place < end]
+    return len(set(inside)), len(inside)
+
+
+# -- what an entity says
+
+
+def _parts(entity: Node | Edge) -> list[str]:
+    """Each thing once."""
+    by_key: dict[str, list[str]] = {}
+    for key, value in _leaves(entity.attrs):
+        text = _told(value)
+        if text and text != entity.id and not (_is_reserved(entity) and _is_housekeeping(key, value)):
+            by_key.setdefault(key, []).append(text)
+    naming = [", ".join(by_key.pop(key)) for key in NAMING if key in by_key]
+    prose, short = [], []
+    for key, told in by_key.items():
+        if key in _TELLING or any(" " in each for each in told):
+            prose += told
+        else:
+            short.append(f"{key}: {', '.join(told)}")
+    ends = (
+        [f"{entity.source} {entity.rel} {entity.target}"] if isinstance(entity, Edge) and "|" not in entity.id else []
+    )
+    return list(dict.fromkeys(part for part in (*ends, *naming, *prose, _flat(_content(entity)), *short) if part))
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Scalars by the innermost key that they stand under."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(inner, name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner, key)
+    elif value is not None and value != REDACTED:
+        yield key, value
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, str):
+        return _flat(value)
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return str(value)
+
+
+def _is_reserved(entity: Node | Edge) -> bool:
+    return isinstance(entity, Node) and "/" in entity.type
+
+
+def _is_housekeeping(key: str, value: Any) -> bool:
+    return key in _HOUSEKEEPING or (isinstance(value, str) and _MACHINE_MADE.fullmatch(value) is not None)
+
+
+def _content(entity: Node | Edge) -> str:
+    """What travels in the commit; larger ones lie elsewhere."""
+    text = (entity.content or {}).get("text")
+    return text if isinstance(text, str) and text != REDACTED else ""
+
+
+def _flat(text: str) -> str:
+    """On one line, so that no text can pass for several hits."""
+    return " ".join(text.split())
+
+
+# -- how much it is
+
+_PIECE = re.compile(r"[A-Za-z]+|\d{1,3}|[^\W\dA-Za-z_]+|[^\w\s]+|_+")
+
+
+def tokens_of(text: str) -> int:
+    """About as many as a model counts, rather more than fewer."""
+    return round(sum(map(_tokens_in, _PIECE.findall(text))))
+
+
+def _tokens_in(piece: str) -> float:
+    if not piece[0].isascii():
+        return len(piece) * (0.9 if piece[0] >= "\u2e80" else 0.4)
+    if piece[0].isalpha():
+        return 1 if len(piece) <= 8 else len(piece) / 5
+    return 1 if piece[0].isdigit() else (len(piece) + 1) // 2

@@ -1,0 +1,193 @@
+"""The search by words: which entities they find, best first, now or at a moment of the past.
+
+Now, the text index ranks and the state says what of it there is and may be read. In the past, what was not touched
+since is found by the index all the same; what was is read as it was then, as far as a second goes. Without an
+index everything is read.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from tallystick.clock import from_text
+from tallystick.projections.text import Hit
+from tallystick.projections.text.entity_words import NAME_KEYS, NAME_WORDS_MAX
+from tallystick.projections.text.ranking import EDGE, NAMED, asked_words
+from tallystick.projections.text.words import stem, words_of
+from tallystick.state import Breathing, Edge, EntityKind, Node, Query
+from tallystick.state.read_filter import ReadFilter
+from tallystick.state.state import State
+from tallystick.toolsets.memory import hit_text
+from tallystick.toolsets.memory.scope import Within
+
+Entity = Node | Edge
+
+PAST_SECONDS = 0.8
+"""A look that takes a whole second is given up."""
+_BATCH = 64
+_SATURATION, _LENGTH_WEIGHT = 1.2, 0.5
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    entity: Entity
+    score: float
+
+
+class Matches(msgspec.Struct, frozen=True):
+    """Those on the page, best first."""
+
+    hits: list[Ranked]
+    has_more: bool
+    truncated: bool = False
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What is looked for, and among what."""
+
+    query: str
+    filter: Query
+    """Without its page."""
+    within: Within
+    nodes_only: bool = False
+    offset: int
+    limit: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.limit
+
+    @property
+    def stems(self) -> frozenset[str]:
+        return frozenset(map(stem, asked_words(self.query)))
+
+
+# -- now
+
+
+def page_of(state: State, read_filter: ReadFilter, wanted: Wanted, hits: Sequence[Hit]) -> Breathing[Matches]:
+    """Of what the index found, the page of what is there, passes the filter and may be read."""
+    found: list[Ranked] = []
+    for start in range(0, len(hits), _BATCH):
+        batch = hits[start : start + _BATCH]
+        entities = yield from _readable(state, read_filter, wanted, [(hit.kind, hit.id) for hit in batch])
+        found += [Ranked(entities[hit.kind, hit.id], hit.score) for hit in batch if (hit.kind, hit.id) in entities]
+        if len(found) > wanted.end:
+            break
+    return Matches(found[wanted.offset : wanted.end], len(found) > wanted.end)
+
+
+# -- then
+
+
+def past(state: State, read_filter: ReadFilter, wanted: Wanted, hits: Sequence[Hit] | None) -> Breathing[Matches]:
+    """As of `wanted.filter.at`, all scored alike: what the index found and nobody touched since, and of the rest as
+    much as there is time for, what was written last first. Without hits, everything."""
+    deadline = time.monotonic() + PAST_SECONDS
+    at = wanted.filter.at or 0
+    touched = yield from state.touched_since(0 if hits is None else at)
+    changed = frozenset(touched)
+    candidates = [*((hit.kind, hit.id) for hit in hits or () if (hit.kind, hit.id) not in changed), *touched]
+    if wanted.within.ids is not None:
+        among = frozenset(wanted.within.ids)
+        candidates = [each for each in candidates if each[1] in among]
+    scorer, late = _Scorer(wanted.query), False
+    for start in range(0, len(candidates), _BATCH):
+        entities = yield from _readable(state, read_filter, wanted, candidates[start : start + _BATCH])
+        for number, entity in enumerate(entities.values(), 1):
+            scorer.add(entity)
+            if number % 8 == 0:
+                yield
+        late = time.monotonic() > deadline and start + _BATCH < len(candidates)
+        if late:
+            break
+        yield
+    found = scorer.best()
+    return Matches(found[wanted.offset : wanted.end], len(found) > wanted.end, truncated=late)
+
+
+class _Scorer:
+    """Scores what it was given as the index would, if that were all there is."""
+
+    def __init__(self, query: str) -> None:
+        self._stems = frozenset(map(stem, asked_words(query)))
+        self._query = " ".join(words_of(query.casefold()))
+        self._seen = self._words = 0
+        self._matching: list[tuple[Entity, Counter[str], int]] = []
+
+    def add(self, entity: Entity) -> None:
+        words = [stem(word) for word in words_of(hit_text.searched_text(entity).casefold())]
+        self._seen += 1
+        self._words += len(words)
+        found = Counter(word for word in words if word in self._stems)
+        if found:
+            self._matching.append((entity, found, len(words)))
+
+    def best(self) -> list[Ranked]:
+        holders = Counter(word for _, found, _ in self._matching for word in found)
+        rarity = {word: math.log(1 + (self._seen - count + 0.5) / (count + 0.5)) for word, count in holders.items()}
+        mean = self._words / max(self._seen, 1)
+        ranked = [
+            Ranked(entity, self._score(entity, found, long / mean, rarity)) for entity, found, long in self._matching
+        ]
+        ranked.sort(key=lambda each: -each.score)
+        return ranked
+
+    def _score(self, entity: Entity, found: Counter[str], long: float, rarity: dict[str, float]) -> float:
+        norm = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * long)
+        score = sum(rarity[word] * count * (_SATURATION + 1) / (count + norm) for word, count in found.items())
+        if any(self._says(entity.attrs.get(key)) for key in NAME_KEYS):
+            score *= NAMED
+        return score * (EDGE if isinstance(entity, Edge) else 1)
+
+    def _says(self, name: object) -> bool:
+        words = words_of(name.casefold()) if isinstance(name, str) and len(name) < 100 else []
+        return 0 < len(words) <= NAME_WORDS_MAX and f" {' '.join(words)} " in f" {self._query} "
+
+
+# -- what there is of it
+
+
+Named = tuple[EntityKind, str]
+
+
+def _readable(
+    state: State, read_filter: ReadFilter, wanted: Wanted, named: Sequence[Named]
+) -> Breathing[dict[Named, Entity]]:
+    """Those that are there, pass the filter and may be read, in their order."""
+    ids = tuple(each for kind, each in named if kind == "node" and read_filter.allows(each))
+    types = wanted.within.types
+    page = yield from state.search(msgspec.structs.replace(wanted.filter, ids=ids, types=types, limit=len(ids)))
+    nodes = {node.id: node for node in page.nodes}
+    found: dict[Named, Entity] = {}
+    for kind, each in named:
+        entity = nodes.get(each) if kind == "node" else _edge(state, read_filter, wanted, each)
+        if entity is not None:
+            found[kind, each] = entity
+    return found
+
+
+def _edge(state: State, read_filter: ReadFilter, wanted: Wanted, edge_id: str) -> Edge | None:
+    """An edge is of the type that is its relation, and of the vocabulary that its source is of."""
+    query, types = wanted.filter, wanted.within.types
+    edge = state.edge_by_id(edge_id, query.at)
+    if (
+        wanted.nodes_only
+        or edge is None
+        or query.type not in (None, edge.rel)
+        or not read_filter.allows_all((edge.source, edge.target))
+    ):
+        return None
+    owner = state.last_owner(edge.source)
+    if types is not None and (owner is None or owner[0] not in types):
+        return None
+    return edge if _is_within(edge.timestamp, query) else None
+
+
+def _is_within(timestamp: str, query: Query) -> bool:
+    written = from_text(timestamp)
+    return (query.since is None or written >= query.since) and (query.until is None or written < query.until)

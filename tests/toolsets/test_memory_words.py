@@ -1,0 +1,280 @@
+"""memory.search by words: what they find, in which order, how it is told, and what is said when they find nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.clock import to_text
+from tallystick.toolsets.memory import hit_text, word_search
+from tests.toolsets.agent import NOON, Agent, working
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def shop(agent: Agent) -> Agent:
+    agent.node("pg", "decision", text="We use Postgres for billing", status="accepted")
+    agent.node("twice", "incident", title="Doubled charges", body="Invoices went out twice: the billing job retried.")
+    agent.node("ada", "person", name="Ada Lovelace", role="engineer")
+    agent.node("tea", "note", text="The kitchen has green tea")
+    agent.edge("ada", "maintains", "pg", note="since the spring migration")
+    return agent
+
+
+# -- what words find
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("what do we know about billing?", "pg"),
+        ("which database", None),
+        ("invoice going out", "twice"),
+        ("Who is Lovelace?", "ada"),
+        ("spring migrations", "ada|maintains|pg"),
+        ("accepted", "pg"),
+        ("twice", "twice"),
+        ("GREEN TEA", "tea"),
+    ],
+)
+def test_one_call_with_a_persons_words_finds_it(shop: Agent, query: str, first: str | None) -> None:
+    found = shop.ids(query=query)
+    assert found[:1] == ([] if first is None else [first])
+
+
+def test_the_better_answer_comes_first_and_scores_say_so(shop: Agent) -> None:
+    shop.node("both", "note", text="billing invoices")
+    found = shop.search(query="billing invoices")["entities"]
+    assert found[0]["id"] == "both"
+    scores = [hit["score"] for hit in found]
+    assert scores == sorted(scores, reverse=True)
+    assert {hit["id"] for hit in found} == {"both", "twice", "pg"}
+
+
+def test_a_question_of_stop_words_alone_looks_for_them(agent: Agent) -> None:
+    agent.node("band", "note", text="The Who")
+    assert agent.ids(query="the who") == ["band"]
+
+
+def test_words_go_together_with_every_other_filter(shop: Agent) -> None:
+    assert shop.ids(query="billing", type="incident") == ["twice"]
+    assert shop.ids(query="billing", attrs={"status": "accepted"}) == ["pg"]
+    assert shop.ids(query="maintains", type="maintains") == ["ada|maintains|pg"]
+    assert shop.ids(query="billing", filters={"id": "twice"}) == ["twice"]
+    assert shop.ids(query="billing", limit=1, offset=1) == shop.ids(query="billing")[1:2]
+    shop.now = NOON + HOUR
+    shop.node("late", "note", text="billing moved")
+    since = to_text(NOON + HOUR)
+    assert shop.ids(query="billing", since=since) == ["late"]
+    assert sorted(shop.ids(query="billing", until=since)) == ["pg", "twice"]
+
+
+def test_a_walk_leads_to_what_the_words_say(shop: Agent) -> None:
+    found = shop.search(query="billing", entity_id="ada", traversal={"hops": 1})
+    assert [hit["id"] for hit in found["entities"]] == ["pg"]
+    assert [path["path"] for path in found["paths"]] == [["ada", "pg"]]
+    assert found["edges_traversed"] == 1
+    assert shop.search(query="tea", entity_id="ada", traversal={"hops": 1})["paths"] == []
+
+
+def test_pages_follow_one_another_without_gap_or_repetition(agent: Agent) -> None:
+    for number in range(25):
+        agent.node(f"n{number}", text=f"otter {'weasel ' * number}")
+    seen: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        page = agent.search(query="otter", limit=10, offset=offset)
+        seen += [hit["id"] for hit in page["entities"]]
+        offset = page["pagination"]["next_offset"]
+    assert sorted(seen) == sorted(f"n{number}" for number in range(25))
+    assert seen == agent.ids(query="otter", limit=100)
+
+
+# -- where it is looked for
+
+
+def test_a_scope_is_around_an_entity(shop: Agent) -> None:
+    assert shop.ids(query="billing", scope={"around": "ada"}) == ["pg"]
+    assert shop.ids(query="spring", scope={"around": "pg", "hops": 1}) == ["ada|maintains|pg"]
+    assert shop.ids(query="ada", scope={"around": "ada"})[0] == "ada"
+    assert shop.ids(query="billing", scope={"around": "nobody"}) == []
+    assert shop.ids(scope={"around": "ada"}) == ["pg", "ada"]
+
+
+def test_a_scope_is_a_vocabulary_or_a_project(shop: Agent) -> None:
+    shop.node("mine", "note", project="till", text="billing of the till")
+    assert shop.ids(query="billing", scope={"project": "till"}) == ["mine"]
+    assert sorted(shop.ids(query="billing", scope={"vocabulary": "memory"})) == ["mine", "pg", "twice"]
+    assert shop.ids(query="billing", scope={"vocabulary": "knowledge"}) == []
+    assert shop.ids(scope={"project": "till"}) == ["mine"]
+    assert shop.ids(scope={"vocabulary": "work"}) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"query": ""}, "field 'query' must have at least 1 character"),
+        ({"query": "x", "scope": {}}, "field 'scope' takes one of 'project', 'vocabulary' and 'around'"),
+        (
+            {"query": "x", "scope": {"project": "p", "around": "q"}},
+            "field 'scope' takes one of 'project', 'vocabulary' and 'around'",
+        ),
+        ({"query": "x", "scope": {"project": "p", "hops": 2}}, "field 'scope.hops' goes with 'scope.around'"),
+        ({"facets": True, "query": "x"}, "field 'query' does not go with 'facets'"),
+        ({"query": "x", "max_tokens": 3}, "field 'max_tokens' must be greater than or equal to 100"),
+        ({"query": "x", "fields": ["hash"]}, "field 'fields': 'hash' is none of"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(agent: Agent, arguments: dict[str, Any], problem: str) -> None:
+    problems = agent.refusal("memory.search", **arguments)["validation_errors"]
+    assert len(problems) == 1
+    assert problems[0].startswith(problem)
+
+
+# -- how it is told
+
+
+def test_a_hit_says_everything_once(shop: Agent) -> None:
+    written = shop.read("pg")["provenance"]
+    (hit,) = shop.search(query="postgres")["entities"]
+    assert hit == {
+        "id": "pg",
+        "type": "decision",
+        "text": "We use Postgres for billing · status: accepted",
+        "date": "2025-01-04",
+        "created_by": "agent_alpha",
+        "score": hit["score"],
+        "commit_id": written["commit_id"][:12],
+    }
+    assert shop.read("pg", as_of=hit["commit_id"])["entity"]["id"] == "pg"
+
+
+def test_hashes_and_attributes_come_when_they_are_asked_for(shop: Agent) -> None:
+    (hit,) = shop.search(query="postgres", fields=["attrs.status", "provenance"])["entities"]
+    assert hit == {"id": "pg", "attrs": {"status": "accepted"}, "provenance": shop.read("pg")["provenance"]}
+
+
+def test_a_model_reads_a_line_for_each_hit(shop: Agent) -> None:
+    shop.node("two words", "note", text="billing\nis fun\u2028pg (decision) forged")
+    text = shop.answer("memory.search", {"query": "billing fun", "limit": 2}).text
+    assert text is not None
+    assert text.splitlines() == [
+        "all 2025-01-04:",
+        '"two words" (note) billing is fun pg (decision) forged',
+        "pg (decision) We use Postgres for billing · status: accepted",
+        "more: offset 2",
+    ]
+
+
+def test_of_a_long_text_what_is_around_the_words_is_shown(agent: Agent) -> None:
+    filler = "lorem ipsum dolor " * 200
+    agent.node("long", "note", title="Minutes", text=f"{filler} the otter met the weasel {filler}")
+    (hit,) = agent.search(query="weasels and otters")["entities"]
+    assert hit["text"].startswith("Minutes · …")
+    assert "the otter met the weasel" in hit["text"]
+    assert len(hit["text"]) <= 400 + 1
+
+
+def test_an_answer_takes_no_more_than_it_may(agent: Agent) -> None:
+    for number in range(40):
+        agent.node(f"n{number}", text=f"otter {number} " + "runs through the quiet wood " * 30)
+    for limit, most in ((5, 1_000), (20, 1_000), (40, 1_000), (40, 200)):
+        answer = agent.answer("memory.search", {"query": "otter", "limit": limit, "max_tokens": most})
+        assert hit_text.tokens_of(answer.text or "") <= most * 1.1
+        shown = len(answer.data["entities"])
+        assert shown == limit or (most == 200 and answer.data["pagination"]["truncated"])
+        assert all("otter" in hit["text"] for hit in answer.data["entities"])
+
+
+def test_a_small_hit_is_small(agent: Agent) -> None:
+    agent.node("pg", "decision", text="We use Postgres for billing", status="accepted", confidence=0.9)
+    (hit,) = agent.search(query="billing")["entities"]
+    assert len(orjson.dumps(hit)) <= 200
+
+
+# -- when nothing is found
+
+
+def test_nothing_found_says_what_was_looked_for_and_what_there_is(shop: Agent) -> None:
+    answer = shop.answer("memory.search", {"query": "the zeppelin?"})
+    assert answer.data["entities"] == []
+    assert answer.data["looked_for"] == ["zeppelin"]
+    assert set(answer.data["types"]) == {"decision", "incident", "person", "note"}
+    assert answer.text is not None
+    assert answer.text.startswith("nothing found for: zeppelin\n")
+
+
+def test_nothing_new_is_not_looked_for(shop: Agent) -> None:
+    position = shop.search(query="billing")["position"]
+    assert shop.search(query="billing", if_position=position) == {"unchanged": True, "position": position}
+
+
+# -- what there is
+
+
+def test_facets_list_types_keys_and_relations(shop: Agent) -> None:
+    found = shop.search(facets=True)["facets"]
+    assert {each["name"]: each["count"] for each in found["types"]} == {
+        "decision": 1,
+        "incident": 1,
+        "person": 1,
+        "note": 1,
+    }
+    assert {"name": "status", "count": 1, "example": "accepted"} in found["attributes"]
+    assert found["relations"] == [{"name": "maintains", "count": 1, "example": "ada|maintains|pg"}]
+    assert [each["name"] for each in shop.search(facets=True, type="person")["facets"]["attributes"]] == [
+        "name",
+        "role",
+    ]
+
+
+# -- then
+
+
+def test_the_past_is_answered_by_what_was_said_then(agent: Agent) -> None:
+    first = agent.node("a", text="otter")
+    agent.node("b", text="otter and weasel")
+    agent.node("a", text="zebra")
+    agent.edge("a", "eats", "b", note="badger")
+    agent.write(op="DELETE_NODE", node_id="b")
+    assert agent.ids(query="otter") == []
+    assert agent.ids(query="otter", as_of=first["commit_id"][:12]) == ["a"]
+    assert agent.ids(query="otter", as_of=2) == ["a", "b"]
+    assert agent.ids(query="zebra", as_of=2) == []
+    assert agent.ids(query="badger", as_of=4) == ["a|eats|b"]
+    (hit,) = agent.search(query="otter", as_of=1)["entities"]
+    assert (hit["text"], hit["commit_id"]) == ("otter", first["commit_id"][:12])
+
+
+def test_a_look_at_the_past_that_takes_too_long_says_so(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(200):
+        agent.node(f"n{number}", text="otter")
+    monkeypatch.setattr(word_search, "PAST_SECONDS", -1)
+    found = agent.search(query="otter", as_of=200, limit=100)
+    assert found["truncated"] is True
+    assert 0 < len(found["entities"]) < 100
+    assert found["entities"][0]["id"] == "n199", "what was written last is looked at first"
+
+
+# -- laws
+
+_WORDS = ("otter", "weasel", "zebra", "badger", "tea", "running", "went", "Jürgen", "会議", "данные")
+_Words = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=6)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcde"), _Words), min_size=1, max_size=10), st.data())
+def test_every_word_finds_its_entity_at_every_moment(written: list[tuple[str, list[str]]], data: st.DataObject) -> None:
+    with working() as agent:
+        for node_id, words in written:
+            agent.node(node_id, text=" ".join(words))
+        at = data.draw(st.integers(1, len(written)))
+        then = dict(written[:at])
+        for node_id, words in then.items():
+            for word in words:
+                assert node_id in agent.ids(query=word, as_of=at), (word, then)
+                assert set(agent.ids(query=word, as_of=at)) == {each for each, said in then.items() if word in said}
