@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tallystick import app, cli
-from tallystick.cli.filters import parse_filters, parse_moment
+from tallystick.cli.filters import parse_moment, parse_terms
 from tallystick.cli.serving import find_free_port, parse_address
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
@@ -95,18 +95,20 @@ def test_show_tells_what_was_known_then(sample: Tally) -> None:
 @pytest.mark.parametrize(
     ("terms", "found"),
     [
-        (["Person"], {"ada", "grace"}),
-        (["Person", "role=maintainer"], {"ada"}),
+        (["--type", "Person"], {"ada", "grace"}),
+        (["--type", "Person", "role=maintainer"], {"ada"}),
+        (["retries", "--type", "Decision"], {"decision-retries"}),
+        (["--around", "billing", "--type", "Person"], {"ada"}),
         (["tier>=1"], {"billing", "ledger-db"}),
         (["tier>1"], set()),
         (["preferences.language=Go"], {"grace"}),
         (["name~^(Ada|Led)"], {"ada", "ledger-db"}),
         (['role=["maintainer","on call"]'], {"ada", "grace"}),
         (["priority?"], {"task-idempotency"}),
-        (["Task", "status!=open"], set()),
-        (["Nothing"], set()),
-        (["--since", "2000-01-01", "Decision"], {"decision-retries"}),
-        (["--until", "2000-01-01", "Decision"], set()),
+        (["--type", "Task", "status!=open"], set()),
+        (["--type", "Nothing"], set()),
+        (["--since", "2000-01-01", "--type", "Decision"], {"decision-retries"}),
+        (["--until", "2000-01-01", "--type", "Decision"], set()),
     ],
 )
 def test_search_finds_by_what_is_typed(sample: Tally, terms: list[str], found: set[str]) -> None:
@@ -114,12 +116,38 @@ def test_search_finds_by_what_is_typed(sample: Tally, terms: list[str], found: s
 
 
 def test_search_draws_a_table_and_says_how_to_go_on(sample: Tally) -> None:
-    first = sample("search", "Person", "--limit", 1)
+    first = sample("search", "--type", "Person", "--limit", 1)
     assert first.out.splitlines()[0].split() == ["id", "type", "attributes"]
     assert "--offset 1" in first.err
-    second = sample("search", "Person", "--limit", 1, "--offset", 1)
+    second = sample("search", "--type", "Person", "--limit", 1, "--offset", 1)
     assert "--offset" not in second.err
     assert {line.split()[0] for told in (first, second) for line in told.out.splitlines()[1:]} == {"ada", "grace"}
+
+
+def test_search_answers_what_do_we_know_about_billing(sample: Tally) -> None:
+    found = sample("search", "what", "do", "we", "know", "about", "billing?", "--json").json["entities"]
+    assert found[0]["id"] == "billing"
+    assert {"ada|owns|billing", "decision-retries|concerns|billing"} <= {each["id"] for each in found}
+
+
+def test_search_by_words_draws_the_best_first_and_says_what_else_a_word_is(sample: Tally) -> None:
+    told = sample("search", "who decided about retries")
+    assert told.out.splitlines()[0].split() == ["id", "type", "date", "text"]
+    assert told.out.splitlines()[1].split()[:2] == ["decision-retries", "Decision"]
+    assert "--type Decision" in sample("search", "Decision").err
+
+
+def test_search_that_finds_nothing_says_what_there_is(sample: Tally) -> None:
+    told = sample("search", "zeppelin")
+    assert told.out == ""
+    assert "nothing found for: zeppelin" in told.err
+    assert "Person" in told.err
+
+
+def test_search_lists_what_there_is(sample: Tally) -> None:
+    rows = [line.split()[:3] for line in sample("search", "--facets").out.splitlines()]
+    assert ["type", "Person", "2"] in rows
+    assert ["relation", "concerns", "1"] in rows
 
 
 def test_lineage_tells_every_change_and_its_reason(sample: Tally) -> None:
@@ -207,6 +235,8 @@ COMMANDS: dict[str, list[str]] = {
     "show what is not there": ["show", f"{EVIL}3"],
     "search": ["search", NAME],
     "search, as JSON": ["search", NAME, "--json"],
+    "search by type": ["search", "--type", NAME],
+    "search for what there is": ["search", "--facets"],
     "lineage": ["lineage", NAME, "--depth", "full"],
     "lineage counted": ["lineage", NAME, "--depth", "summary"],
     "lineage of nothing": ["lineage", f"{EVIL}3"],
@@ -267,7 +297,9 @@ def test_where_prints_the_directory_alone(tally: Tally, base: Path) -> None:
 def test_each_tenant_sees_its_own(sample: Tally) -> None:
     line = json.dumps({"op": "UPSERT_NODE", "node": {"id": "x", "type": "Person", "attrs": {}}})
     assert sample("import", "-", "--tenant", "acme", stdin=line).code == 0
-    assert [e["id"] for e in sample("search", "Person", "--tenant", "acme", "--json").json["entities"]] == ["x"]
+    assert [e["id"] for e in sample("search", "--type", "Person", "--tenant", "acme", "--json").json["entities"]] == [
+        "x"
+    ]
 
 
 # -- what they are told when it goes wrong
@@ -277,10 +309,11 @@ def test_each_tenant_sees_its_own(sample: Tally) -> None:
     ("arguments", "code", "told"),
     [
         (["show", "nobody"], 3, ["nobody", "tallystick lineage nobody"]),
+        (["show", "retries-decision"], 3, ["did you mean decision-retries"]),
         (["lineage", "nobody"], 3, ["ENTITY_NOT_FOUND"]),
         (["show", "ada", "--as-of", "9999"], 2, ["9999", "UNKNOWN_AS_OF"]),
         (["show", "ada", "--as-of", "yesterday"], 2, ["as_of", "ISO 8601"]),
-        (["search", "Person", "Place"], 2, ["Place", "key=value"]),
+        (["search", "x", "--vocabulary", "poetry"], 2, ["vocabulary"]),
         (["search", "name~("], 2, ["INVALID_PATTERN"]),
         (["search", "--since", "soon"], 2, ["since"]),
         (["search", "--limit", "0"], 2, ["--limit"]),
@@ -813,7 +846,9 @@ def test_a_free_port_is_found_after_taken_ones() -> None:
     ("terms", "arguments"),
     [
         ([], {}),
-        (["Task"], {"type": "Task"}),
+        (["Task"], {"query": "Task"}),
+        (["what", "about", "billing?"], {"query": "what about billing?"}),
+        (["what about billing?", "a=1"], {"query": "what about billing?", "attrs": {"a": {"eq": 1}}}),
         (["a=1"], {"attrs": {"a": {"eq": 1}}}),
         (['a="1"'], {"attrs": {"a": {"eq": "1"}}}),
         (["a=one two"], {"attrs": {"a": {"eq": "one two"}}}),
@@ -826,12 +861,12 @@ def test_a_free_port_is_found_after_taken_ones() -> None:
     ],
 )
 def test_typed_filters_become_arguments(terms: list[str], arguments: dict[str, Any]) -> None:
-    assert parse_filters(terms) == arguments
+    assert parse_terms(terms) == arguments
 
 
 def test_a_moment_is_a_number_only_when_it_looks_like_one() -> None:
-    moments = [None, "41", "2026-03-01", "ab" * 32, "1" * 64]
-    assert [parse_moment(text) for text in moments] == [None, 41, "2026-03-01", "ab" * 32, "1" * 64]
+    moments = [None, "41", "2026-03-01", "ab" * 32, "1" * 64, "1" * 12]
+    assert [parse_moment(text) for text in moments] == [None, 41, *moments[2:]]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The filters that people type after `search`, as the arguments of memory.search."""
+"""The words and filters that people type after `search`, as the arguments of memory.search."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ COMMIT_ID_DIGITS = 12
 _TESTS = {"=": "eq", "!=": "ne", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte", "~": "regex", "?": "exists"}
 
 
-def parse_filters(terms: Sequence[str]) -> dict[str, Any]:
-    """`User age>5 name=Ada` → {"type": "User", "attrs": {"age": {"gt": 5}, "name": {"eq": "Ada"}}}."""
-    found: dict[str, Any] = {}
+def parse_terms(terms: Sequence[str]) -> dict[str, Any]:
+    """`otter age>5 name=Ada` → {"query": "otter", "attrs": {"age": {"gt": 5}, "name": {"eq": "Ada"}}}.
+
+    Beside other words, `billing?` is one more of them: the end of a question, and not a test.
+    """
+    words: list[str] = []
     attrs: dict[str, dict[str, Any]] = {}
+    asks = any(_TERM.fullmatch(term) is None for term in terms)
     for term in terms:
         match = _TERM.fullmatch(term)
-        if match:
+        if match is None or (asks and match["sign"] == "?"):
+            words.append(term)
+        else:
             test, value = _condition(term, match["sign"], match["value"])
             attrs.setdefault(match["key"], {})[test] = value
-        elif "type" in found:
-            raise InvalidArgument(
-                f"'{term}' is no filter, and the type is already '{found['type']}'",
-                hint="write filters as key=value, key>5, key~regex or key?",
-            )
-        else:
-            found["type"] = term
-    return {**found, "attrs": attrs} if attrs else found
+    return ({"query": " ".join(words)} if words else {}) | ({"attrs": attrs} if attrs else {})
 
 
 def _condition(term: str, sign: str, text: str) -> tuple[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tallystick.cli.filters import parse_filters, parse_moment
+from tallystick.cli.filters import parse_moment, parse_terms
 from tallystick.cli.options import Base, Json, Limit, Tenant, existing
 from tallystick.cli.output import Styled, emit, emit_json, note, say, table, visible, write
 from tallystick.cli.tool_client import ask
@@ -15,7 +15,11 @@ from tallystick.errors import NotFound
 
 if TYPE_CHECKING:
     from tallystick.commits import Commit
+    from tallystick.config import Settings
     from tallystick.log import Entry
+
+MEANT_MAX = 3
+TYPE_CHARACTERS_MAX = 128
 
 AsOf = Annotated[
     str | None,
@@ -91,15 +95,44 @@ def show(
         emit(answer)
     if answer["entity"] is None:
         when = f" as of {as_of}" if as_of else ""
-        raise NotFound(f"there is no '{id}'{when} in {settings.home}", hint=f"its history: tallystick lineage {id}")
+        meant = _similar_ids(settings, id)
+        hint = f"did you mean {' or '.join(meant)}? " if meant else ""
+        hint += f"its history: tallystick lineage {id}"
+        raise NotFound(f"there is no '{id}'{when} in {settings.home}", hint=hint)
     if not json:
         _draw_entity(answer)
 
 
+def _similar_ids(settings: Settings, id: str) -> list[str]:
+    """What is found by the words of an id, or by words that look like them."""
+    found = ask(settings, "memory.search", {"query": id, "limit": MEANT_MAX})
+    if not found["entities"] and found.get("nearest"):
+        found = ask(settings, "memory.search", {"query": " ".join(found["nearest"]), "limit": MEANT_MAX})
+    return [each["id"] for each in found["entities"]]
+
+
 def search(
     terms: Annotated[
-        list[str] | None, typer.Argument(metavar="[TYPE] [KEY=VALUE]...", help="A type, and tests on attributes.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[WORDS]... [KEY=VALUE]...", help="What you would ask a person, and tests on attributes."
+        ),
     ] = None,
+    type: Annotated[
+        str | None, typer.Option("--type", "-t", metavar="TYPE", help="Only of this type; an edge's is its relation.")
+    ] = None,
+    project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Only what belongs to it.")] = None,
+    vocabulary: Annotated[
+        str | None,
+        typer.Option("--vocabulary", metavar="NAME", help="Only memory, work, tasks, knowledge or ontology."),
+    ] = None,
+    around: Annotated[str | None, typer.Option("--around", metavar="ID", help="Only what is linked to it.")] = None,
+    hops: Annotated[
+        int | None, typer.Option("--hops", min=1, max=3, help="How far --around goes. [default: 1]")
+    ] = None,
+    facets: Annotated[
+        bool, typer.Option("--facets", help="List which types, attribute keys and relations there are.")
+    ] = False,
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Last written then or later.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Last written before then.")] = None,
     limit: Limit = 20,
@@ -109,7 +142,9 @@ def search(
     base: Base = None,
     tenant: Tenant = None,
 ) -> None:
-    """Find nodes by type, attributes and time.
+    """Find what is known: by words, type, attributes and time.
+
+    With words the best come first. Without, nodes come in the order in which they were made.
 
     \b
     key=value  equal           key>5  key>=5  key<5  key<=5   larger, smaller
@@ -119,20 +154,81 @@ def search(
 
     \b
     Examples:
-      tallystick search Task
-      tallystick search Task status=open 'priority>=3'
-      tallystick search 'title~^Fix' --since 2026-01-01 --limit 50
-      tallystick search Task 'status=["open","late"]' --json
+      tallystick search what do we know about billing
+      tallystick search retries --type Decision --since 2026-01-01
+      tallystick search --type Task status=open 'priority>=3'
+      tallystick search --type Task 'status=["open","late"]' --json
+      tallystick search --facets
     """
     settings = existing(base=base, tenant=tenant)
-    window = {"since": since, "until": until, "as_of": parse_moment(as_of), "offset": offset}
-    page = ask(settings, "memory.search", {**parse_filters(terms or []), **window, "limit": limit})
+    if facets:
+        _draw_facets(ask(settings, "memory.search", {"facets": True, "type": type}), json=json)
+        return
+    scope = {"project": project, "vocabulary": vocabulary, "around": around, "hops": hops}
+    asked = parse_terms(terms or []) | {"type": type, "since": since, "until": until, "as_of": parse_moment(as_of)}
+    asked["scope"] = {name: value for name, value in scope.items() if value is not None} or None
+    page = ask(settings, "memory.search", {**asked, "offset": offset, "limit": limit})
     if json:
         emit(page)
         return
+    _draw_hits(page) if "query" in asked else _draw_nodes(page)
+    if "query" in asked:
+        _hint_at_type(settings, asked["query"], asked["type"])
+
+
+def _draw_nodes(page: dict[str, Any]) -> None:
     found = page["entities"]
     table(("id", "type", "attributes"), ((node["id"], node["type"], node.get("attrs")) for node in found))
     _tell_more(page["pagination"], len(found))
+
+
+def _draw_hits(page: dict[str, Any]) -> None:
+    found = page["entities"]
+    if not found:
+        _tell_nothing(page)
+        return
+    rows = ((hit["id"], hit["type"], hit["date"], f"{_flags(hit)}{hit['text']}") for hit in found)
+    table(("id", "type", "date", "text"), rows)
+    if page["pagination"]["next_offset"] is not None:
+        note(f"there are more: go on with --offset {page['pagination']['next_offset']}")
+    if page.get("truncated"):
+        note("not everything was looked at: narrow it by a type, a project or a time")
+
+
+def _flags(hit: dict[str, Any]) -> str:
+    return "".join(f"[{flag}] " for flag in ("untrusted", "stale") if flag in hit)
+
+
+def _tell_nothing(page: dict[str, Any]) -> None:
+    note(f"nothing found for: {' '.join(page.get('looked_for', []))}")
+    if page.get("nearest"):
+        note(f"words that look like it: {', '.join(page['nearest'])}")
+    if page.get("types"):
+        note(f"types there are: {', '.join(page['types'])}")
+
+
+def _hint_at_type(settings: Settings, query: str, type: str | None) -> None:
+    """Until words were taken, the first was a type."""
+    if type is None and " " not in query and len(query) <= TYPE_CHARACTERS_MAX:
+        total = ask(settings, "memory.search", {"type": query, "limit": 1})["pagination"]["total"]
+        if total:
+            note(f"'{query}' is also a type: its nodes are listed by --type {query}")
+
+
+def _draw_facets(answer: dict[str, Any], *, json: bool) -> None:
+    if json:
+        emit(answer)
+        return
+    facets = answer["facets"]
+    kinds = {"types": "type", "attributes": "attribute", "relations": "relation"}
+    rows = (
+        (word, each["name"], each.get("count"), each.get("example"))
+        for key, word in kinds.items()
+        for each in facets[key]
+    )
+    table(("what", "name", "count", "for example"), rows)
+    if facets.get("omitted"):
+        note(f"{facets['omitted']} rarer ones are not listed; --type lists those of one type")
 
 
 def lineage(

@@ -11,6 +11,7 @@ from tallystick.config import Settings
 
 if TYPE_CHECKING:
     from tallystick.policy import Principal
+    from tallystick.tenant_projections import AllProjections
     from tallystick.toolsets import Tool
 
 
@@ -20,11 +21,11 @@ def ask(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, A
     return asyncio.run(_ask(settings, name, given))
 
 
-def tool(settings: Settings, name: str) -> Tool:
+def tool(settings: Settings, name: str, projections: AllProjections | None = None) -> Tool:
     from tallystick import app
     from tallystick.server.dispatch import choose
 
-    return choose(app.toolsets(settings)).get(name).tool
+    return choose(app.toolsets(settings, projections)).get(name).tool
 
 
 def principal(settings: Settings) -> Principal:
@@ -36,7 +37,13 @@ def principal(settings: Settings) -> Principal:
 async def _ask(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     from tallystick import app
     from tallystick.server.dispatch import prepare
+    from tallystick.tenant_projections import AllProjections
 
-    asked = tool(settings, name)
-    async with app.opened(settings) as store:
-        return (await asked.call(store, principal(settings), prepare(asked, arguments))).data
+    # What the tool asks of them is brought up to date first; what it does not ask is not even opened.
+    projections = AllProjections(settings, open_log=app.open_log)
+    asked = tool(settings, name, projections)
+    try:
+        async with app.opened(settings) as store:
+            return (await asked.call(store, principal(settings), prepare(asked, arguments))).data
+    finally:
+        await projections.close()
