@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 SECTIONS = (
     "peers",
+    "questions",
     "doors",
     "writes",
     "load",

@@ -43,6 +43,10 @@ class Lines:
         """The structured content of the answer."""
         return self.result(tool, arguments)["structuredContent"]
 
+    def text(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """What a model is given to read."""
+        return "".join(each["text"] for each in self.result(tool, arguments)["content"])
+
     def result(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = self._ask("tools/call", {"name": tool, "arguments": arguments})
         if result.get("isError"):
