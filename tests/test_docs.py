@@ -71,7 +71,8 @@ def test_whoever_starts_finds_what_the_start_page_shows(tmp_path: Path) -> None:
         ["sh", "-e"], input=script, capture_output=True, text=True, cwd=tmp_path, env=environ, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert [done.stdout.count(word) for word in ("ada", "first day", "audit log: sound")] == [3, 2, 1]
+    told = [len(re.findall(rf"\b{words}\b", done.stdout)) for words in ("ada", "first day", "audit log: sound")]
+    assert told == [3, 2, 1]
     assert (tmp_path / "memory" / "_system" / "log" / "00000000000000000001.jsonl").exists(), "as the page names it"
 
 
