@@ -61,10 +61,11 @@ def retry_after(details: Mapping[str, Any]) -> tuple[Header, ...]:
     return ((b"retry-after", b"%d" % seconds),) if isinstance(seconds, int) else ()
 
 
-async def send_json(send: Send, status: int, body: bytes, *headers: Header) -> None:
+async def send_json(send: Send, reply: Reply, more: tuple[Header, ...] = ()) -> None:
     """What is encoded already, without the detour of a Response."""
+    status, body, headers = reply
     length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [length, JSON, *headers]})
+    await send({"type": "http.response.start", "status": status, "headers": [length, JSON, *headers, *more]})
     await send({"type": "http.response.body", "body": body})
 
 

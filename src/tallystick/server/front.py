@@ -100,7 +100,7 @@ class HttpFront:
             fault = self._names.fault(headers)
             if fault is not None:
                 status, code, words = fault
-                return await send_json(send, status, _refusal(scope["path"], code, words))
+                return await send_json(send, (status, _refusal(scope["path"], code, words), ()))
         try:
             if is_page:
                 await self._pages(scope, receive, send)
@@ -110,7 +110,7 @@ class HttpFront:
             error_id = broken(scope["path"]).error_id
             if _STARTED in scope:
                 raise
-            await send_json(send, 500, orjson.dumps(internal_error(error_id)))
+            await send_json(send, (500, orjson.dumps(internal_error(error_id)), ()))
 
     async def _serve_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._serve(scope, receive, send)
@@ -126,21 +126,21 @@ class HttpFront:
                 return await admission.refusal(path, error)(scope, receive, _adding(scope, send, more))
         if scope["method"] != "POST":
             if path == MCP_PATH and scope["method"] == "DELETE":
-                return await _send_reply(send, self._end_session(scope), more)
+                return await send_json(send, self._end_session(scope), more)
             return await self._app(scope, receive, _adding(scope, send, more))
         body = await _read_body(scope, receive, self._bytes_max)
         if isinstance(body, Bounded):
             id = await _seek_id(receive, body, self._bytes_max) if path in _RPC_PATHS else None
             words = f"a body may have at most {self._bytes_max} bytes"
-            return await send_json(send, 413, _refusal(path, "BODY_TOO_LARGE", words, id), *more)
+            return await send_json(send, (413, _refusal(path, "BODY_TOO_LARGE", words, id), ()), more)
         direct = self._direct.get(path)
         if direct is not None:
-            return await _send_reply(send, await direct.answer(scope, body), more)
+            return await send_json(send, await direct.answer(scope, body), more)
         if path in _RPC_PATHS:
             try:
                 message = parse_message(body)
             except WireFault as fault:
-                return await send_json(send, 400, orjson.dumps(fault.reply()), *more)
+                return await send_json(send, (400, orjson.dumps(fault.reply()), ()), more)
             if path == MCP_PATH:
                 return await self._serve_mcp(scope, body, message, receive, send, more)
         scope[BODY_KEY] = body
@@ -160,18 +160,18 @@ class HttpFront:
         if version is not None and version not in self._handshake:
             call = None if self._fast is None else self._fast.without_session(message, scope)
             if call is not None:
-                return await _send_reply(send, await call, more)
+                return await send_json(send, await call, more)
             return await self._sdk(scope, _replay(body, receive), _adding(scope, send, more))
         if message.get("method") == "initialize":
             return await self._begin_session(scope, body, message, receive, send, more)
         session = self._find_session(scope, message)
         if not isinstance(session, Session):
-            return await _send_reply(send, session, more)
+            return await send_json(send, session, more)
         named = (_SESSION_ID, given[_SESSION_ID])
         call = None if self._fast is None else self._fast.in_session(session, message, scope)
         if call is not None:
             answer = await self._running.run(session.id, message["id"], call)
-            return await _send_reply(send, answer, (named, *more))
+            return await send_json(send, answer, (named, *more))
         if message.get("method") == "notifications/cancelled":
             self._running.cancel(session.id, message.get("params"))
         scope[SCOPE_SESSION] = session
@@ -182,7 +182,7 @@ class HttpFront:
             return await passed
         instead = await self._running.run(session.id, message["id"], _awaited(passed))
         if instead is not None:
-            await _send_reply(send, instead, (named, *more))
+            await send_json(send, instead, (named, *more))
 
     def _find_session(self, scope: Scope, message: dict[str, Any]) -> Session | Reply:
         id = message.get("id") if "method" in message else None
@@ -203,7 +203,8 @@ class HttpFront:
     ) -> None:
         if len(body) > HELLO_BYTES_MAX:
             words = f"an initialize may have at most {HELLO_BYTES_MAX} bytes"
-            return await send_json(send, 413, _refusal(MCP_PATH, "BODY_TOO_LARGE", words, message.get("id")), *more)
+            refusal = _refusal(MCP_PATH, "BODY_TOO_LARGE", words, message.get("id"))
+            return await send_json(send, (413, refusal, ()), more)
         result = None if self._hello is None else self._hello.result(scope, message)
         if result is None:
             parts = await _collect(self._sdk, scope, _replay(body, receive))
@@ -217,9 +218,9 @@ class HttpFront:
             token = self.sessions.begin(scope.get(SCOPE_KEY), name, result["protocolVersion"])
         except LimitExceeded as error:
             reply = error_reply(message["id"], INVALID_REQUEST, f"Invalid Request: {error.message}", error.details)
-            return await send_json(send, 429, orjson.dumps(reply), *retry_after(error.details), *more)
+            return await send_json(send, (429, orjson.dumps(reply), retry_after(error.details)), more)
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        await send_json(send, 200, orjson.dumps(answer), (_SESSION_ID, token), *more)
+        await send_json(send, (200, orjson.dumps(answer), ((_SESSION_ID, token),)), more)
 
     def _end_session(self, scope: Scope) -> Reply:
         session = self._find_session(scope, {})
@@ -256,11 +257,6 @@ def _adding(scope: Scope, send: Send, more: tuple[Header, ...]) -> Send:
     return add
 
 
-async def _send_reply(send: Send, reply: Reply, more: tuple[Header, ...]) -> None:
-    status, body, headers = reply
-    await send_json(send, status, body, *headers, *more)
-
-
 async def _awaited(passed: Awaitable[None]) -> None:
     await passed
 
@@ -290,8 +286,14 @@ def _rpc_refusal(status: int, words: str, id: str | int | None) -> Reply:
 async def _read_body(scope: Scope, receive: Receive, bytes_max: int) -> bytes | Bounded:
     """To its end, or until it is known to be too large; a client that leaves early has sent what it has sent."""
     length = scope[HEADERS_KEY].get(b"content-length", b"")
-    body = Bounded(bytes_max, is_overlong=length.isdigit() and int(length) > bytes_max)
-    more = True
+    if length.isdigit() and int(length) > bytes_max:
+        return Bounded(bytes_max, is_overlong=True)
+    message = await receive()
+    first, more = message.get("body", b""), message.get("more_body", False)
+    if not more and len(first) <= bytes_max:
+        return first  # type: ignore[no-any-return]  # messages are dictionaries of anything
+    body = Bounded(bytes_max)
+    body.add(first)
     while more and not body.is_overlong:
         more = await _read_part(receive, body)
     return body if body.is_overlong else body.whole()

@@ -48,7 +48,7 @@ class HttpProtocol(asyncio.Protocol):
         self._connections = connections
         self._bounds = connections.bounds
         self._app = cast(ASGIApp, config.loaded_app)
-        self._server_state = server_state
+        self.server_state = server_state
         self._app_state = app_state
         self._loop = _loop or asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
@@ -69,10 +69,10 @@ class HttpProtocol(asyncio.Protocol):
         """What came last is no HTTP: nothing is read behind that."""
         self._since = self._loop.time()
         """When this head, this body, or the waiting for the first of them or the next began."""
-        self._stuck_since: float | None = None
+        self.stuck_since: float | None = None
         """Since when the client takes no more of what it is answered."""
-        self._can_write = asyncio.Event()
-        self._can_write.set()
+        self.can_write = asyncio.Event()
+        self.can_write.set()
 
     # -- of the transport
 
@@ -82,14 +82,14 @@ class HttpProtocol(asyncio.Protocol):
         self._server = transport.get_extra_info("sockname")
         self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
         self._connections.add(self)
-        self._server_state.connections.add(self)  # type: ignore[arg-type]  # it lists its own protocols only
+        self.server_state.connections.add(self)  # type: ignore[arg-type]  # it lists its own protocols only
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.remove(self)
-        self._server_state.connections.discard(self)
+        self.server_state.connections.discard(self)
         self._held = b""
         self._waiting.clear()
-        self._can_write.set()
+        self.can_write.set()
         for exchange in (self._running, self._arriving):
             if exchange is not None:
                 exchange.leave()
@@ -106,12 +106,12 @@ class HttpProtocol(asyncio.Protocol):
         """The transport closes itself."""
 
     def pause_writing(self) -> None:
-        self._stuck_since = self._loop.time()
-        self._can_write.clear()
+        self.stuck_since = self._loop.time()
+        self.can_write.clear()
 
     def resume_writing(self) -> None:
-        self._stuck_since = None
-        self._can_write.set()
+        self.stuck_since = None
+        self.can_write.set()
 
     # -- of the parser
 
@@ -171,17 +171,6 @@ class HttpProtocol(asyncio.Protocol):
 
     # -- of the exchanges
 
-    @property
-    def default_headers(self) -> list[tuple[bytes, bytes]]:
-        return self._server_state.default_headers
-
-    @property
-    def is_stuck(self) -> bool:
-        return self._stuck_since is not None
-
-    async def writable(self) -> None:
-        await self._can_write.wait()
-
     def read_on(self) -> None:
         """If nothing else is in the way."""
         is_full = self._arriving is not None and self._arriving.is_full
@@ -222,8 +211,8 @@ class HttpProtocol(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         bounds = self._bounds
-        if self._arriving is not None or self._stuck_since is not None:
-            since = self._since if self._stuck_since is None else self._stuck_since
+        if self._arriving is not None or self.stuck_since is not None:
+            since = self._since if self.stuck_since is None else self.stuck_since
             if now - since >= bounds.body_seconds:
                 self.abort()
         elif self._is_in_head or self._is_new:
@@ -241,8 +230,8 @@ class HttpProtocol(asyncio.Protocol):
     def _begin(self, exchange: _Exchange) -> None:
         self._running = exchange
         task = self._loop.create_task(exchange.run(self._app))
-        self._server_state.tasks.add(task)
-        task.add_done_callback(self._server_state.tasks.discard)
+        self.server_state.tasks.add(task)
+        task.add_done_callback(self.server_state.tasks.discard)
 
     def _feed_slices(self, data: bytes) -> None:
         """Piece by piece, until there is a whole request in it: the rest is held until that is answered."""
@@ -371,8 +360,8 @@ class _Exchange:
     # -- what is answered
 
     async def send(self, message: Message) -> None:
-        if self._protocol.is_stuck:
-            await self._protocol.writable()
+        if self._protocol.stuck_since is not None:
+            await self._protocol.can_write.wait()
         if self._is_over:
             return
         if not self.is_begun:
@@ -392,7 +381,7 @@ class _Exchange:
             self._wake()
 
     def _start(self, message: Message) -> None:
-        status, headers = message["status"], [*self._protocol.default_headers, *message.get("headers", ())]
+        status, headers = message["status"], [*self._protocol.server_state.default_headers, *message.get("headers", ())]
         given = dict(headers)
         length = given.get(b"content-length")
         has_body = self._scope["method"] != "HEAD" and status not in (204, 304)

@@ -72,8 +72,7 @@ class ToolCall(Response):
         self._entry = entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status, body, headers = await self.answer(scope, scope[BODY_KEY])
-        await send_json(send, status, body, *headers)
+        await send_json(send, await self.answer(scope, scope[BODY_KEY]))
 
     async def answer(self, scope: Scope, body: bytes) -> Reply:
         arguments = _arguments(scope[HEADERS_KEY], body)
