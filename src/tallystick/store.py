@@ -131,26 +131,23 @@ class Store:
 
             async def attempt() -> T:
                 nonlocal read_filter
-                read_filter = None
-                try:
-                    answer: T = await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]  # look's own union
-                except TallystickError:
+                file_looks = 0
+                while True:
+                    read_filter = None
+                    try:
+                        answer: T = await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]  # look's own union
+                    except TallystickError:
+                        _raise_pending(authorization, read_filter)
+                        raise
                     _raise_pending(authorization, read_filter)
-                    raise
-                _raise_pending(authorization, read_filter)
-                return answer
+                    files = _pending_files(read_filter)
+                    if not files or self._files is None or file_looks == _FILE_LOOKS_MAX:
+                        return answer
+                    # Files take a while: they are looked at in between, and the look is repeated.
+                    looked_up.update(await self._files.look_up(files))
+                    file_looks += 1
 
-            async def with_files() -> T:
-                """Files take a while: they are looked at in between, and the look is repeated."""
-                answer = await attempt()
-                for _ in range(_FILE_LOOKS_MAX):
-                    if self._files is None or read_filter is None or not read_filter.pending_files:
-                        break
-                    looked_up.update(await self._files.look_up(list(read_filter.pending_files)))
-                    answer = await attempt()
-                return answer
-
-            answer = await authorization.through(with_files)
+            answer = await authorization.through(attempt)
         if self._noticed is not None and read_filter is not None and read_filter.stale_told:
             await self._noticed(principal, read_filter.stale_told)
         return answer
@@ -335,6 +332,10 @@ def _absent(resource: str | None) -> NotFound:
 def _in_session(context: dict[str, str] | None, session: str | None) -> dict[str, str] | None:
     """A session is a run (X19), unless the writer named another."""
     return context if session is None else {"run_id": session, **(context or {})}
+
+
+def _pending_files(read_filter: ReadFilter | None) -> list[Citations]:
+    return [] if read_filter is None else list(read_filter.pending_files)
 
 
 def _raise_pending(authorization: Authorization, read_filter: ReadFilter | None) -> None:

@@ -33,12 +33,16 @@ class _Opened:
         self.opening = opening
         self.users = 0
         self.used = now
+        self._partition: Partition | None = None
 
     @property
     def partition(self) -> Partition | None:
-        opening = self.opening
-        is_open = opening.done() and not opening.cancelled() and opening.exception() is None
-        return opening.result() if is_open else None
+        """Once it is open."""
+        if self._partition is None:
+            opening = self.opening
+            is_open = opening.done() and not opening.cancelled() and opening.exception() is None
+            self._partition = opening.result() if is_open else None
+        return self._partition
 
 
 class Tenants:
