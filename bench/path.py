@@ -2,7 +2,8 @@
 
 Counted in a real server over HTTP, by a profile hook in its process that is switched on for one warm
 call. Each call is made a few times and the least is told: what a follower or a timer did meanwhile
-can only add to it.
+can only add to it. With `BENCH_PATH_LIST=FILE` each call's functions are listed there, as deep as they
+were called, by thread: that is what to read before anything is merged for the number's sake.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from bench.talking import Speaker, rpc
 
 TIMES = 5
 _PACKAGE = f"{os.sep}tallystick{os.sep}"
+_LIST = os.environ.get("BENCH_PATH_LIST")
 
 
 class Travelled(msgspec.Struct, frozen=True, order=True):
@@ -125,6 +127,7 @@ class _Tracer:
         self._functions: set[tuple[str, str]] = set()
         self._last: dict[int, str] = {}
         self._changes = 0
+        self._passed: list[str] = []
 
     def _switch(self, number: int, frame: FrameType | None) -> None:
         self._on = not self._on
@@ -132,6 +135,9 @@ class _Tracer:
         told = {"functions": len(self._functions), "files": len(files), "changes": self._changes}
         if self._on:
             self._begin()
+        elif _LIST:
+            with Path(_LIST).open("a") as file:
+                print(told, *self._passed, sep="\n", file=file)
         print(json.dumps(told), flush=True)
 
     def _hook(self, frame: FrameType, event: str, argument: object) -> None:
@@ -144,9 +150,21 @@ class _Tracer:
         self._functions.add((within, code.co_qualname))
         package = within.partition(os.sep)[0]
         thread = threading.get_ident()
+        if _LIST:
+            self._passed.append(
+                f"{threading.current_thread().name:16} {_depth(frame) * '  '}{within}:{code.co_qualname}"
+            )
         if self._last.setdefault(thread, package) != package:
             self._last[thread] = package
             self._changes += 1
+
+
+def _depth(frame: FrameType) -> int:
+    """Of our own functions only."""
+    depth, caller = 0, frame.f_back
+    while caller is not None:
+        depth, caller = depth + (_PACKAGE in caller.f_code.co_filename), caller.f_back
+    return depth
 
 
 def _serve() -> None:
