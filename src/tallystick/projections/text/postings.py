@@ -61,11 +61,9 @@ class TermIds:
         self._known: dict[str, int] = {}
         self._epoch = -1
 
-    def of(self, db: Connection, word: str) -> int:
-        found = self._known.get(word)
-        if found is None:
-            found = self._known[word] = self._find_or_add(db, word)
-        return found
+    def of(self, db: Connection, words: Iterable[str]) -> list[int]:
+        known = self._known
+        return [known[word] if word in known else self._find_or_add(db, word) for word in words]
 
     def begin(self, epoch: int) -> None:
         """`epoch` changes when words were taken out of the index, by whichever process."""
@@ -79,16 +77,16 @@ class TermIds:
     def _find_or_add(self, db: Connection, word: str) -> int:
         root = stem_of(word)
         row = db.execute("SELECT id FROM terms WHERE stem = ? AND word = ?", (root, word)).fetchone()
-        if row is not None:
-            return int(row[0])
-        return int(db.execute("INSERT INTO terms VALUES (NULL, ?, ?, 0)", (root, word)).lastrowid or 0)
+        if row is None:
+            row = (db.execute("INSERT INTO terms VALUES (NULL, ?, ?, 0)", (root, word)).lastrowid,)
+        found = self._known[word] = int(row[0])
+        return found
 
 
 def levels_of(db: Connection, ids: TermIds, counts: dict[str, int]) -> TermLevels:
-    of = ids.of
-    several = [(of(db, word), count) for word, count in counts.items() if count > 1]
-    found = [sorted(of(db, word) for word in counts)]
-    return found + [sorted(term for term, count in several if count >= least) for least in LEVELS[1:]]
+    terms = ids.of(db, counts)
+    several = [(term, count) for term, count in zip(terms, counts.values(), strict=True) if count > 1]
+    return [sorted(terms), *(sorted(term for term, count in several if count >= least) for least in LEVELS[1:])]
 
 
 def encode_levels(levels: TermLevels) -> bytes:
@@ -113,13 +111,16 @@ class Changes:
     """What a transaction does to the bitmaps; written at its end, each block once."""
 
     def __init__(self) -> None:
-        self._changed: dict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        self._added, self._removed = (
+            [defaultdict[int, list[int]](list) for _ in LEVELS],
+            [defaultdict[int, list[int]](list) for _ in LEVELS],
+        )
 
     def add(self, slot: int, levels: TermLevels) -> None:
-        self._note(slot, levels, 0)
+        _note(self._added, slot, levels)
 
     def remove(self, slot: int, levels: TermLevels) -> None:
-        self._note(slot, levels, 1)
+        _note(self._removed, slot, levels)
 
     def replace(self, slot: int, before: TermLevels, after: TermLevels) -> None:
         pairs = [(set(old), set(new)) for old, new in zip(before, after, strict=True)]
@@ -128,12 +129,12 @@ class Changes:
 
     def write(self, db: Connection) -> None:
         written, emptied, counted = [], [], []
-        for key, (added, removed) in sorted(self._changed.items()):
+        for key, added, removed in self._by_block():
             row = db.execute("SELECT slots FROM postings WHERE term = ? AND level = ? AND block = ?", key).fetchone()
             slots = decode_slots(row[0]) if row is not None else BitMap()
             before = len(slots)
-            slots -= BitMap(removed)
-            slots.update(added)
+            slots -= removed
+            slots |= added
             if slots:
                 written.append((*key, encode_slots(slots)))
             elif row is not None:
@@ -143,13 +144,26 @@ class Changes:
         db.executemany("INSERT OR REPLACE INTO postings VALUES (?, ?, ?, ?)", written)
         db.executemany("DELETE FROM postings WHERE term = ? AND level = ? AND block = ?", emptied)
         db.executemany("UPDATE terms SET slots = slots + ? WHERE id = ?", counted)
-        self._changed.clear()
+        for each in (*self._added, *self._removed):
+            each.clear()
 
-    def _note(self, slot: int, levels: TermLevels, which: int) -> None:
-        block = slot >> _BLOCK_BITS
-        for level, terms in enumerate(levels):
-            for term in terms:
-                self._changed[term, level, block][which].append(slot)
+    def _by_block(self) -> Iterator[tuple[tuple[int, int, int], BitMap, BitMap]]:
+        for level, (added, removed) in enumerate(zip(self._added, self._removed, strict=True)):
+            for term in sorted(added.keys() | removed.keys()):
+                plus, minus = added.get(term, []), removed.get(term, [])
+                blocks = {slot >> _BLOCK_BITS for slot in (*plus, *minus)}
+                for block in blocks:
+                    yield (term, level, block), _within(plus, block, blocks), _within(minus, block, blocks)
+
+
+def _within(slots: list[int], block: int, blocks: set[int]) -> BitMap:
+    return BitMap(slots if len(blocks) == 1 else [slot for slot in slots if slot >> _BLOCK_BITS == block])
+
+
+def _note(changed: list[defaultdict[int, list[int]]], slot: int, levels: TermLevels) -> None:
+    for slots_of, terms in zip(changed, levels, strict=True):
+        for term in terms:
+            slots_of[term].append(slot)
 
 
 def encode_slots(slots: BitMap) -> bytes:

@@ -141,6 +141,13 @@ class _Change:
         self.db, self.at, self.substrings = db, at, substrings
         self.slots = SlotWriter(db, at.change)
         self.postings = Changes()
+        self._types: dict[str, int] = {}
+
+    def type_number(self, name: str) -> int:
+        found = self._types.get(name)
+        if found is None:
+            found = self._types[name] = _type_number(self.db, name)
+        return found
 
     def finish(self, *, purge: bool) -> None:
         at = self.at
@@ -294,7 +301,7 @@ class TextProjection:
                 row.slot,
                 entity.id,
                 entity.is_edge,
-                _type_number(db, entity.type),
+                change.type_number(entity.type),
                 entity.offset,
                 words,
                 _digest(entity.content),
@@ -305,7 +312,7 @@ class TextProjection:
 
     def _placed(self, change: _Change, row: _Row, entity: Entity, text: bytes) -> Place | None:
         """Where the content stands, for those who look for substrings of it: now, if it does not yet."""
-        type_number = _type_number(change.db, entity.type)
+        type_number = change.type_number(entity.type)
         if row.place is not None and (row.type, row.digest) == (type_number, _digest(entity.content)):
             return row.place
         _let_go(change, row)
