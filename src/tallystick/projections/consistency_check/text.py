@@ -7,7 +7,6 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 
-import msgspec
 from pyroaring import BitMap
 
 from tallystick.projections.consistency_check.replay import (
@@ -94,7 +93,7 @@ def _postings(one: Subject, db: Connection) -> Iterator[Finding]:
         for term, level, slots in db.execute("SELECT term, level, slots FROM postings"):
             found[term, level] |= decode_slots(slots)
         counted = dict(db.execute("SELECT id, slots FROM terms WHERE slots > 0"))
-    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise Damaged(f"its words cannot be read: {error}") from error
     if found != expected or counted != {term: len(slots) for (term, level), slots in expected.items() if level == 0}:
         yield Finding("text", f"{one.where}, table postings", "", "its words are not those of its entities")

@@ -90,17 +90,26 @@ def levels_of(db: Connection, ids: TermIds, counts: dict[str, int]) -> TermLevel
 
 
 def encode_levels(levels: TermLevels) -> bytes:
-    return msgspec.msgpack.encode([_deltas(terms) for terms in levels])
+    """How many there are at the higher levels, then the distances between the terms: two bytes each, or four."""
+    flat = [*map(len, levels[1:]), *(step for terms in levels for step in _deltas(terms))]
+    code = "H" if max(flat) < 1 << 16 else "I"
+    return code.encode() + array(code, flat).tobytes()
 
 
 def decode_levels(data: bytes) -> TermLevels:
-    """Of nothing: nothing at any level."""
+    """Of nothing: nothing at any level. Raises ValueError for what is no such thing."""
     if not data:
         return [[] for _ in LEVELS]
-    return [list(accumulate(terms)) for terms in _decode(data)]
-
-
-_decode = msgspec.msgpack.Decoder(list[list[int]]).decode
+    flat = array(data[:1].decode("ascii"), data[1:])
+    counts = flat[: len(LEVELS) - 1]
+    first = len(flat) - len(counts) - sum(counts)
+    if first < 0:
+        raise ValueError("there are fewer terms than it says")
+    levels, start = [], len(counts)
+    for count in (first, *counts):
+        levels.append(list(accumulate(flat[start : start + count])))
+        start += count
+    return levels
 
 
 def _deltas(terms: list[int]) -> list[int]:

@@ -48,7 +48,9 @@ RANKED_CHARACTERS_MAX = 1 << 20
 """Of a longer text only the beginning is ranked; all of it is found by substring."""
 
 MERGED_AT = 512
-"""So many entities whose words are not in the postings yet."""
+"""So many entities whose words are not in the postings yet: each search reads them."""
+_MERGED_IN_BULK = 16 * MERGED_AT
+"""While it follows a long log, and nobody can search: merging many at once costs less."""
 
 _VERSION = 3
 _SPARE_BYTES = 8 << 20
@@ -149,9 +151,9 @@ class _Change:
             found = self._types[name] = _type_number(self.db, name)
         return found
 
-    def finish(self, *, purge: bool) -> None:
+    def finish(self, *, merge: bool, purge: bool) -> None:
         at = self.at
-        if purge or at.next_slot - at.merged >= MERGED_AT:
+        if merge or at.next_slot - at.merged >= _MERGED_IN_BULK:
             for slot, words in self.db.execute("SELECT slot, words FROM entities WHERE slot >= ?", (at.merged,)):
                 self.postings.add(slot, decode_levels(words))
             at.merged = at.next_slot
@@ -199,6 +201,9 @@ class TextProjection:
                 with self._substrings(at) as substrings:
                     self._wipe(db, substrings)
             self._read_the_unread(db)
+        if at.next_slot - at.merged >= MERGED_AT:
+            with self._changing(merge=True):
+                pass
         if at.scrub:
             rest = 0.0 if final or at.scrub == _REDACTED else self._database.rest_seconds
             return rest or (None if self.erase() else _SCRUB_AGAIN_SECONDS)
@@ -346,16 +351,16 @@ class TextProjection:
     # -- files and transactions
 
     @contextmanager
-    def _changing(self, *, purge: bool = False) -> Iterator[_Change]:
+    def _changing(self, *, merge: bool = False, purge: bool = False) -> Iterator[_Change]:
         """A transaction over rows and files. What the rows let go of is wiped when it is committed. `purge`: words
-        that nobody has any more go too."""
+        that nobody has any more go too, once everything is merged."""
         with self._database.guarded() as db, self._substrings(at := read_place(db)) as substrings:
             self._term_ids.begin(at.epoch)
             try:
                 with self._database.transaction():
                     change = _Change(db, at, substrings)
                     yield change
-                    change.finish(purge=purge)
+                    change.finish(merge=merge or purge, purge=purge)
             except BaseException:
                 self._term_ids.forget()
                 raise
