@@ -30,6 +30,7 @@ CREATE TABLE postings (
 LEVELS = (1, 2, 4)
 _BLOCK_BITS = 16
 _FEW = 8
+_LARGE = 255
 _PLAIN, _BITMAP = b"\0", b"\1"
 _CACHED_MAX = 200_000
 
@@ -90,24 +91,26 @@ def levels_of(db: Connection, ids: TermIds, counts: dict[str, int]) -> TermLevel
 
 
 def encode_levels(levels: TermLevels) -> bytes:
-    """How many there are at the higher levels, then the distances between the terms: two bytes each, or four."""
-    flat = [*map(len, levels[1:]), *(step for terms in levels for step in _deltas(terms))]
-    code = "H" if max(flat) < 1 << 16 else "I"
-    return code.encode() + array(code, flat).tobytes()
+    """Distances between terms, a byte each: common words have small numbers. A distance too large for a byte stands
+    behind them."""
+    steps = [*map(len, levels[1:]), *(step for terms in levels for step in _deltas(terms))]
+    large = [step for step in steps if step >= _LARGE]
+    small = bytes(min(step, _LARGE) for step in steps)
+    code = "H" if not large or max(large) < 1 << 16 else "I"
+    return code.encode() + len(small).to_bytes(4) + small + array(code, large).tobytes()
 
 
 def decode_levels(data: bytes) -> TermLevels:
     """Of nothing: nothing at any level. Raises ValueError for what is no such thing."""
     if not data:
         return [[] for _ in LEVELS]
-    flat = array(data[:1].decode("ascii"), data[1:])
-    counts = flat[: len(LEVELS) - 1]
-    first = len(flat) - len(counts) - sum(counts)
-    if first < 0:
-        raise ValueError("there are fewer terms than it says")
+    end = 5 + int.from_bytes(data[1:5])
+    large = iter(array(data[:1].decode("ascii"), data[end:]))
+    steps = [next(large, 0) if step == _LARGE else step for step in data[5:end]]
+    counts = steps[: len(LEVELS) - 1]
     levels, start = [], len(counts)
-    for count in (first, *counts):
-        levels.append(list(accumulate(flat[start : start + count])))
+    for count in (len(steps) - len(counts) - sum(counts), *counts):
+        levels.append(list(accumulate(steps[start : start + count])))
         start += count
     return levels
 
