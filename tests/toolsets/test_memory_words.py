@@ -180,6 +180,17 @@ def test_of_a_long_text_what_is_around_the_words_is_shown(agent: Agent) -> None:
     assert len(hit["text"]) <= 400 + 1
 
 
+def test_the_short_parts_of_a_long_hit_stay_whole_and_the_long_one_is_cut() -> None:
+    parts = ["Ada", "8 May 2023", "x" * 90 + " an otter " + "y " * 100, "z" * 60, "status: open"]
+    shown = hit_text.snippet(parts, frozenset({"otter"}), 100)
+    assert shown.startswith("Ada · 8 May 2023 · …")
+    assert shown.endswith("… · status: open")
+    assert "an otter" in shown
+    assert len(shown) <= 102
+    told = hit_text.snippet(parts, frozenset({"ada"}), 100)
+    assert told.startswith("Ada · 8 May 2023 · xxx"), "a name that has the word does not take the text's place"
+
+
 def test_an_answer_takes_no_more_than_it_may(agent: Agent) -> None:
     for number in range(40):
         agent.node(f"n{number}", text=f"otter {number} " + "runs through the quiet wood " * 30)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tallystick.projections.text import Hit, TextIndex
     from tallystick.store import Store
 
-TOKENS_DEFAULT = 1_000
+TOKENS_DEFAULT = 900
 """Of an answer to words, unless the caller says otherwise."""
 CANDIDATES = 500
 """How many that the index finds now are looked at for the past."""

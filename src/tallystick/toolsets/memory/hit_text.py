@@ -14,10 +14,11 @@ from tallystick.state import Edge, Node
 SEPARATOR = " · "
 NAMING = ("title", "name", "speaker", "author", "owner")
 """Keys whose values say what or who it is about: they come first, and without their key."""
-_TELLING = frozenset(NAMING) | {
-    "text", "summary", "description", "content", "knowledge", "body", "note", "said", "message", "observation",
-    "observations", "caption", "date",
-}  # fmt: skip
+TELLING = (
+    "date", "text", "summary", "knowledge", "content", "body", "description", "note", "said", "message",
+    "observation", "observations",
+)  # fmt: skip
+"""Keys whose values are told without them, too."""
 _HOUSEKEEPING = frozenset({
     "rev", "version", "ordinal", "contentFormat", "entityType", "parentType", "targetEntityType", "entityId",
     "parentId", "parent", "project", "projectId", "root", "moleculeId", "taskId", "createdByTaskId", "lastTaskId",
@@ -32,9 +33,23 @@ _PLACES_MAX = 500
 _WORD = re.compile(r"[^\W_]+")
 
 
-def text_of(entity: Node | Edge) -> str:
-    """All of it, on one line: first what names it, then what it says."""
-    return SEPARATOR.join(_parts(entity))
+def parts_of(entity: Node | Edge) -> list[str]:
+    """All that it says, each thing once and on one line: first what names it, then its text, then the rest."""
+    by_key: dict[str, list[str]] = {}
+    for key, value in _leaves(entity.attrs):
+        text = _told(value)
+        if text and text != entity.id and not (_is_reserved(entity) and _is_housekeeping(key, value)):
+            by_key.setdefault(key, []).append(text)
+    ends = (
+        [f"{entity.source} {entity.rel} {entity.target}"] if isinstance(entity, Edge) and "|" not in entity.id else []
+    )
+    naming = [", ".join(by_key.pop(key)) for key in NAMING if key in by_key]
+    telling = [text for key in TELLING for text in by_key.pop(key, ())]
+    prose = [text for told in by_key.values() if any(" " in each for each in told) for text in told]
+    short = [f"{key}: {', '.join(told)}" for key, told in by_key.items() if not any(" " in each for each in told)]
+    return list(
+        dict.fromkeys(part for part in (*ends, *naming, *telling, _flat(_content(entity)), *prose, *short) if part)
+    )
 
 
 def searched_text(entity: Node | Edge) -> str:
@@ -43,14 +58,22 @@ def searched_text(entity: Node | Edge) -> str:
     return "\n".join([entity.id, kind, *values(entity.attrs), _content(entity)])
 
 
-def snippet(text: str, words: frozenset[str], characters: int) -> str:
-    """Around as many of the words (stems) as can be shown together; of a longer text its naming beginning, too."""
+def snippet(parts: list[str], words: frozenset[str], characters: int) -> str:
+    """All of it where there is room. Else of a long part, best one that has some of the words (stems), what is around
+    them, and of the others those that leave half of the room to it."""
+    text = SEPARATOR.join(parts)
     if len(text) <= characters:
         return text
-    head, divided, rest = text.partition(SEPARATOR)
-    if divided and len(head) <= min(_NAMING_CHARACTERS, characters // 3):
-        return head + SEPARATOR + _window(rest, words, characters - len(head) - len(SEPARATOR))
-    return _window(text, words, characters)
+    room = characters // 2
+    long = [part for part in parts if len(part) > room and any(_places(part[:_WITHIN], words))]
+    main = max(long or parts, key=len)
+    kept = []
+    for part in parts:
+        if part is main or len(part) + len(SEPARATOR) <= room:
+            kept.append(part)
+            room -= 0 if part is main else len(part) + len(SEPARATOR)
+    left = characters - sum(len(part) + len(SEPARATOR) for part in kept if part is not main)
+    return SEPARATOR.join(_window(part, words, left) if part is main else part for part in kept)
 
 
 def _window(text: str, words: frozenset[str], characters: int) -> str:
@@ -86,26 +109,6 @@ def _shown(places: list[tuple[int, str]], start: int, end: int) -> tuple[int, in
 
 
 # -- what an entity says
-
-
-def _parts(entity: Node | Edge) -> list[str]:
-    """Each thing once."""
-    by_key: dict[str, list[str]] = {}
-    for key, value in _leaves(entity.attrs):
-        text = _told(value)
-        if text and text != entity.id and not (_is_reserved(entity) and _is_housekeeping(key, value)):
-            by_key.setdefault(key, []).append(text)
-    naming = [", ".join(by_key.pop(key)) for key in NAMING if key in by_key]
-    prose, short = [], []
-    for key, told in by_key.items():
-        if key in _TELLING or any(" " in each for each in told):
-            prose += told
-        else:
-            short.append(f"{key}: {', '.join(told)}")
-    ends = (
-        [f"{entity.source} {entity.rel} {entity.target}"] if isinstance(entity, Edge) and "|" not in entity.id else []
-    )
-    return list(dict.fromkeys(part for part in (*ends, *naming, *prose, _flat(_content(entity)), *short) if part))
 
 
 def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
