@@ -7,6 +7,7 @@ reason given.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import NoReturn, Protocol, TypeVar
@@ -404,8 +405,9 @@ def _decide_others(
     found: _Found,
 ) -> _Found:
     others = targets[1:]
+    made = _made_by(targets, state, principal)
     facts = [
-        foreign or _facts(state, each.resource, principal, each.action)
+        foreign or made.get(each.resource) or _facts(state, each.resource, principal, each.action)
         for each, foreign in zip(others, foreigners[1:], strict=True)
     ]
     questions = list(map(_question, others, facts))
@@ -429,6 +431,17 @@ def _decide_others(
         except Denied as error:
             raise error.at(each.place) from None
     return _Found(found.decision, read_filter, hidden)
+
+
+def _made_by(targets: Sequence[Target], state: State, principal: Principal) -> dict[str | None, ResourceFacts]:
+    """What the call itself makes, and then does something else to: it is its author's."""
+    times = Counter(each.resource for each in targets)
+    made = (each for each in targets if each.written_type is not None and times[each.resource] > 1)
+    return {
+        each.resource: ResourceFacts(each.written_type, principal.actor, principal.tenant)
+        for each in made
+        if _facts(state, each.resource, principal, Action.DELETE).owner is None
+    }
 
 
 def _question(target: Target, facts: ResourceFacts) -> Question:

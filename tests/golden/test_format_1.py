@@ -63,15 +63,6 @@ EDGE_REDACTION = Operation(
     Verb.REDACT_EDGE,
     {"from": "person_1", "rel": "knows", "to": "数_1", "reason": "asked", "redacted_fields": ["attrs.since"]},
 )
-SEVERAL = Draft(
-    operations=(
-        Operation(Verb.UPSERT_NODE, PERSON | {"attrs": {"name": "Ada"}}, reason="again"),
-        Operation(Verb.UPSERT_NODE, NUMBERS | {"attrs": {}}, nonce="n-2", request=hashlib.sha256(b"{}").hexdigest()),
-    ),
-    actor="bob",
-    tool="memory.write",
-    reason="several at once",
-)
 WRITTEN: list[tuple[Draft, dict[str, Any]]] = [
     (Draft((Operation(Verb.UPSERT_NODE, PERSON),), "ädä", "memory.write"), {"lamports": [1]}),
     (BY_ADA, {"lamports": [2, 3]}),
@@ -83,9 +74,8 @@ WRITTEN: list[tuple[Draft, dict[str, Any]]] = [
     ),
     (Draft((REDACTION,), "bob", "memory.write"), {"lamports": [42]}),
     (Draft((Operation(Verb.DELETE_NODE, {"node_id": "person_1"}),), "bob", "memory.write"), {"lamports": [43]}),
-    # Added later than the lines before them, whose bytes they leave as they were.
+    # Added later than the lines before it, whose bytes it leaves as they were.
     (Draft((EDGE_REDACTION,), "bob", "memory.write"), {"lamports": [44]}),
-    (SEVERAL, {"lamports": [45, 46]}),
 ]
 
 

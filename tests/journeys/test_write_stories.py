@@ -56,6 +56,17 @@ async def test_an_agent_changes_a_part_tells_what_it_saw_and_writes_several_at_o
         assert dropped["dropped"] == ["attrs.title"]
         assert (await call(client, "memory.read", entity_id="c"))["entity"] is None
         assert (await call(client, "memory.read", entity_id="n"))["entity"]["attrs"] == NOTE["attrs"]
+        secret = {"op": "UPSERT_NODE", "node": {"id": "p", "type": "person", "attrs": {"mail": "ada@secret.example"}}}
+        await call(client, "memory.write", ops=[secret, link("p", "n")])
+        redaction = {"op": "REDACT_NODE", "node_id": "p", "reason": "asked"}
+        answer = await call(client, "memory.write", ops=[upsert("q"), redaction, link("q", "n")])
+        assert [each.get("redacted_commits") for each in answer["results"]] == [None, 1, None]
+    assert prove(tmp_path / "_system").sound
+    assert holding(tmp_path, b"ada@secret.example") == []
+
+
+def holding(base: Path, text: bytes) -> list[str]:
+    return [path.name for path in base.rglob("*") if path.is_file() and text in path.read_bytes()]
 
 
 def posted(server: ServerProcess, arguments: dict[str, Any]) -> tuple[int, dict[str, Any]]:

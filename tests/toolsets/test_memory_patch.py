@@ -502,6 +502,21 @@ def test_each_operation_is_asked_about_by_itself() -> None:
                 assert (said["error"], said["at"]) == ("AUTHORIZATION_DENIED", at)
 
 
+class OwnersOnly:
+    def decide(self, request: Request) -> Decision:
+        mine = request.resource_owner == request.principal.actor
+        return Decision(mine or request.action is Action.WRITE, "so it is", "v1")
+
+
+def test_what_a_call_makes_is_its_authors() -> None:
+    with working(OwnersOnly()) as agent:
+        agent.write(ops=[upsert("a"), upsert("b"), patch("a", x=1), {"op": "DELETE_NODE", "node_id": "b"}])
+        assert attrs_of(agent, "a") == {"x": 1}
+        agent.write(op="UPSERT_NODE", node={"id": "theirs", "type": "note", "attrs": {}}, actor="other")
+        said = agent.refusal("memory.write", ops=[upsert("theirs"), {"op": "DELETE_NODE", "node_id": "theirs"}])
+        assert (said["error"], said["at"]) == ("AUTHORIZATION_DENIED", "ops[1]")
+
+
 def test_what_may_not_be_read_is_patched_and_compared_as_if_it_were_not_there() -> None:
     with working(ByName()) as agent:
         commit = agent.node("s_secret", tier="gold")["commit_id"]

@@ -42,6 +42,25 @@ def test_content_comes_back_unchanged(gtd: OntologyAgent, encoding: str, content
     assert gtd.call("get_node", **made)["content_format"] == format
 
 
+@pytest.mark.parametrize(("encoding", "content", "format"), CONTENTS, ids=lambda value: str(value)[:20])
+def test_content_is_kept_when_memory_write_changes_its_node(
+    gtd: OntologyAgent, encoding: str, content: str, format: str
+) -> None:
+    made = gtd.call("create_node", type="Project", content=content, encoding=encoding, format=format)
+    node = {"id": made["node_id"], "attrs": {"title": "t"}}
+    gtd.call("memory.write", op="UPSERT_NODE", node={**node, "type": "Project"})
+    gtd.call("memory.write", op="PATCH_NODE", node={**node, "attrs": {"tier": 1}})
+    assert gtd.call("get_node_content", **made) == {"content": content, "encoding": encoding, "format": format}
+    assert gtd.call("get_node", **made)["properties"] == {"title": "t", "tier": 1}
+
+
+def test_a_patch_keeps_to_the_ontology(gtd: OntologyAgent) -> None:
+    made = gtd.call("create_node", type="Project", content="x", encoding="utf-8", format="md")
+    listed = {"op": "PATCH_NODE", "node": {"id": made["node_id"], "attrs": {"tags": ["a"]}}}
+    said = gtd.refusal("memory.write", ops=[listed])
+    assert (said["error"], said["at"]) == ("INVALID_ARGUMENT", "ops[0]")
+
+
 def test_large_and_binary_content_is_not_in_the_log(gtd: OntologyAgent) -> None:
     gtd.call("create_node", type="Project", content=b64encode(BLOB).decode(), encoding="base64", format="png")
     gtd.call("create_node", type="Project", content="x" * (INLINE_BYTES_MAX + 1), encoding="utf-8", format="text")
