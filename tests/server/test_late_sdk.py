@@ -9,7 +9,7 @@ from typing import Any
 
 import mcp_types
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
@@ -116,6 +116,26 @@ def test_a_plain_conversation_is_answered_as_by_the_sdk_and_without_it(script: s
     assert any("result" in answer for answer in fast)
 
 
+PROBES = {
+    "once": [enveloped(7, "server/discover")],
+    "twice": [enveloped(7, "server/discover"), enveloped(8, "server/discover")],
+}
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_a_client_that_gave_up_on_its_probe_may_shake_hands(probe: str, loads: list[str]) -> None:
+    lines = [greet(), INITIALIZED, rpc(1, "tools/list", {}), echo(2)]
+    told = talk([], [*PROBES[probe], *lines], fast_path=True)
+    assert loads == []
+    assert [answer for answer in told if answer["id"] in (0, 1, 2)] == talk([], lines, fast_path=False)
+
+
+def test_an_odd_hello_after_a_probe_is_the_sdks_to_answer() -> None:
+    lines = [greet({"unheard-of": {}}), INITIALIZED, rpc(1, "tools/list", {}), echo(2), rpc(3, "resources/list")]
+    told = talk([], [*PROBES["once"], *lines], fast_path=True)
+    assert [answer for answer in told if answer["id"] != 7] == talk([], lines, fast_path=False)
+
+
 # -- what only the SDK can answer
 
 _ODD_CAPABILITIES: list[Any] = [
@@ -193,15 +213,27 @@ FUZZED = settings(max_examples=150, derandomize=True, database=None, suppress_he
 )
 def test_whatever_is_said_after_whichever_hello_has_one_answer(first: bytes, lines: list[bytes]) -> None:
     said = [first, *(renumbered(line, number) for number, line in enumerate(lines, start=100))]
+    assume(not has_probed_before_it_greets(said))
     assert talk([], said, fast_path=True) == talk([], said, fast_path=False)
+
+
+def has_probed_before_it_greets(said: list[bytes]) -> bool:
+    """The one thing that the SDK refuses and we do not."""
+    methods = [message.get("method") for message in map(loaded, said) if type(message) is dict and "id" in message]
+    asked = methods[: methods.index("initialize")] if "initialize" in methods else []
+    return bool(asked) and set(asked) == {"server/discover"}
+
+
+def loaded(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 def renumbered(line: bytes, number: int) -> bytes:
     """With an id of its own: of two answers to one id nobody can say which is which."""
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return line
+    message = loaded(line)
     return json.dumps({**message, "id": number}).encode() if type(message) is dict and "id" in message else line
 
 

@@ -4,7 +4,8 @@ Loading the SDK takes longer than everything else that a process does before its
 so that waits until something is asked which only the SDK can answer. What is written here of
 the protocol are its plainest words; whatever has one word more is declined, and the SDK, told
 what was said so far, answers that and all that follows. `tests/server/test_late_sdk.py` holds
-every answer against the SDK's own.
+every answer against the SDK's own. In one thing it is kinder: a client that asked what we speak, and
+gave up waiting, may still shake hands.
 """
 
 from __future__ import annotations
@@ -39,11 +40,17 @@ class Handshake:
         self._client: str | None = None
         self._said: list[Message] = []
         self._era: Era | None = None
+        self._has_only_probed = False
+        """Nothing was asked but what we speak. A client that waited too long for the answer may shake hands yet."""
 
     def takes(self, message: Message) -> bool:
         """Whether it is answered here, if it asks for anything."""
         if "method" not in message or "id" not in message:
             return self._heard(message)
+        if self._has_only_probed and message["method"] == "initialize":
+            self._era = None
+            self._said.clear()
+        self._has_only_probed = message["method"] == "server/discover" and (self._era is None or self._has_only_probed)
         result = self._first(message) if self._era is None else self._result(message, self._era)
         if result is not None:
             self._fast_path.serve(message["id"], partial(_reply, message["id"], result))
