@@ -18,7 +18,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -27,6 +27,7 @@ import msgspec
 from tallystick.commits import Commit, chain
 from tallystick.errors import Corrupt, StorageRefused
 from tallystick.log import Entry, Head, head_after, verifier_after
+from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.segments import Segments
 from tallystick.private_files import replace_file, sync_directory
 
@@ -304,7 +305,8 @@ class PendingMasks:
 
     def _check(self, note: _Note, segments: Segments, head: Head) -> None:
         """What it would overwrite cannot be had back: only what a commit in the log says is left may take its place."""
-        left = dict(redactions(segments, 0, head.end))
+        said = (chain.decode(line).redacts or {} for _, line in segments.lines_with(NEEDLE, 0, head.end))
+        left = {int(lamport): digest for redacts in said for lamport, digest in redacts.items()}
         for offset, payload in note.masks.items():
             lamport, room = _payload_at(segments, offset, head)
             if len(payload) > room or left.get(lamport) != sha256(payload).hexdigest():
@@ -325,14 +327,6 @@ class PendingMasks:
 class _Note(msgspec.Struct):
     lamport: int
     masks: dict[int, bytes]
-
-
-def redactions(segments: Segments, start: int, end: int) -> Iterator[tuple[int, str]]:
-    """Lamport and SHA-256 of what redactions in the range say they left of it. Not verified."""
-    for _, line, _ in segments.lines(start, end):
-        if b',"redacts":{' in line:
-            for lamport, digest in (chain.decode(line).redacts or {}).items():
-                yield int(lamport), digest
 
 
 def _payload_at(segments: Segments, offset: int, head: Head) -> tuple[int, int]:
