@@ -64,6 +64,7 @@ from tallystick.toolsets.work.settings import named_paths as named_by_work
 if TYPE_CHECKING:
     from tallystick.policy.remote import Remote
     from tallystick.projections.lineage_emitter import Destination
+    from tallystick.projections.text import TextIndex
     from tallystick.server.oauth.guard import Admission
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ def toolsets(
 ) -> tuple[Toolset, ...]:
     """Every vocabulary, offered or not. Without `projections` they can be shown, not all be called."""
     claims = claims_of(settings, sessions)
-    tool_context = knowledge_context(settings, claims)
+    tool_context = knowledge_context(settings, claims, projections.text if projections else None)
     return (
         memory.toolset(hops_max=settings.max_hops, text=projections.text if projections else None),
         work.toolset(settings=_work_settings(settings), knowledge=NodeKnowledge(tool_context), claims=claims),
@@ -563,7 +564,9 @@ def claims_of(settings: Settings, sessions: Sessions | None = None) -> Claims:
     return Claims(ttl=ttl, sessions=sessions or open_sessions(settings))
 
 
-def knowledge_context(settings: Settings, claims: Claims | None = None) -> KnowledgeContext:
+def knowledge_context(
+    settings: Settings, claims: Claims | None = None, text: Callable[[str], TextIndex] | None = None
+) -> KnowledgeContext:
     _check_repo(settings)
     return knowledge.make_tool_context(
         repo=Path(settings.repo) if settings.repo else None,
@@ -573,6 +576,7 @@ def knowledge_context(settings: Settings, claims: Claims | None = None) -> Knowl
         stale_makes_work=settings.stale_makes_work and not settings.read_only,
         work=WorkContext(settings=_work_settings(settings), claims=claims or claims_of(settings)),
         tasks_are_made_by="graph_plan" if {"work", "all"} & {*settings.toolsets} else "manage_container",
+        text=text,
     )
 
 

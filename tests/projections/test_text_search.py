@@ -71,7 +71,7 @@ def test_forms_of_a_word_are_one_word(one: str, other: str) -> None:
         ("用 Python 写", ["用", "python", "写"]),
         ("한국어 abc中文", ["한국", "국어", "abc", "中文"]),
         ("ภาษา", ["ภา", "าษ", "ษา"]),
-        ("x" * 100, ["x" * 48, "x" * 48, "x" * 4]),
+        ("x" * 100, ["x" * 48, "x" * 48, "x" * 48, "x" * 28]),
         ("?! _ \ud800", []),
     ],
 )
@@ -302,3 +302,54 @@ def test_a_few_slots_and_many_come_back_as_they_were() -> None:
     for slots in ([], [1], [5, 6, 7, 8, 20, 21, 22, 24], range(70_000), [1, 1 << 31]):
         made = BitMap(slots)
         assert postings.decode_slots(postings.encode_slots(made)) == made
+
+
+FRAGMENTS = [
+    "ppl",
+    "le pe",
+    "APP",
+    "x",
+    "日本",
+    "本語",
+    "日",
+    "10",
+    "a" * 30,
+    "b" * 23,
+    " ",
+    "-",
+    "é",
+    "ï",
+    "redacted",
+    "[",
+    "w",
+]
+PIECES = [
+    *"abx",
+    "Apple",
+    "pears",
+    "日本語",
+    "naïve",
+    "e\u0301té",
+    "went",
+    "10",
+    "-",
+    " ",
+    "_",
+    "a" * 60,
+    "b" * 47,
+    ".",
+]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map("".join), min_size=1, max_size=6))
+def test_whatever_holds_a_text_is_among_those_that_may_hold_it(said: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        setup = SearchSetup(Path(folder))
+        setup.write(*(memory(f"n{number}", "note", text=each) for number, each in enumerate(said)))
+        setup.write(memory("other", "task", text="".join(said)))
+        for sought in (*FRAGMENTS, *PIECES, *(each[1:-1] for each in said)):
+            found = asyncio.run(setup.index.holding(sought, ["note"]))
+            holding = {f"n{number}" for number, each in enumerate(said) if sought.casefold() in each.casefold()}
+            assert found is None or holding <= set(found) <= {f"n{number}" for number in range(len(said))}, sought
+        setup.close()

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tallystick.commits import Operation, Verb
+from tallystick.projections.log_reader import LogReader
+from tallystick.projections.text import TextIndex
+from tallystick.projections.text.projection import TextProjection
+from tallystick.projections.worker import ProjectionWorker
 from tallystick.server.dispatch import Done, OfferedTool, call
 from tallystick.state.read_filter import ReadFilter
 from tallystick.toolsets.knowledge.arguments import QueryArguments
 from tallystick.toolsets.knowledge.path_context import drained
 from tallystick.toolsets.knowledge.query import _found
 from tallystick.toolsets.knowledge.view import View
-from tests.toolsets.knowledge.agents import OTHER, SHOP, KnowledgeAgent
+from tests.toolsets.knowledge.agents import OTHER, SHOP, KnowledgeAgent, keeping
 
 NOBODY = "f" * 32
 
@@ -225,6 +230,39 @@ def test_an_atom_too_large_for_a_page_is_shortened_there(agent: KnowledgeAgent) 
     assert item["knowledgeTruncated"] is True
     assert item["knowledge"] == atom["knowledge"][:12_500] + "…"
     assert (len(item["relatedAtoms"]), item["relatedAtomsOmitted"]) == (10, 40)
+
+
+def test_the_text_index_finds_what_looking_through_everything_finds(tmp_path: Path) -> None:
+    indexes: list[TextIndex] = []
+    with keeping(text=lambda tenant: indexes[0]) as agent:
+        log = LogReader(lambda: agent.log)
+        texts = TextProjection(tmp_path, log.line)
+        indexes.append(TextIndex(texts, ProjectionWorker(log, texts).catch_up))
+        for number, said in enumerate(("Retry the Charge twice", "re-try", "日本語の請求", "RETRYING_NOW", "x" * 100)):
+            agent.atom(f"Billing {number}", knowledge=said, paths=[f"src/retry/{number}.py"])
+        agent.molecule("Retries", knowledge="How billing tries again")
+        for kind in ("atom", "molecule"):
+            for query in (
+                "retry",
+                "TRY",
+                "ing 1",
+                "e c",
+                "請",
+                "語の請",
+                "x" * 60,
+                "-",
+                "y the",
+                "nothing",
+                "now",
+                "5",
+            ):
+                asked = {"entityType": kind, "projectId": SHOP, "query": query}
+                state = agent.partition._state
+                plain = QueryArguments.model_validate({"operation": "search", **asked})
+                expected = drained(_found(View(state, ReadFilter(state)), plain, 50_000))
+                assert names(agent.query("search", **asked)) == names(expected), query
+        indexes[0].close()
+        texts.close()
 
 
 def test_what_is_written_while_a_search_goes_on_is_not_found_by_it(agent: KnowledgeAgent) -> None:

@@ -10,6 +10,7 @@ has not.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -30,6 +31,8 @@ __all__ = ["RANKED_LIMIT", "ContentHit", "ContentMatches", "Found", "Hit", "Kind
 Mode = Literal["substring", "ranked"]
 RANKED_LIMIT = 20
 SIMILAR_SECONDS = 0.002
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _ATTEMPTS = 20
@@ -81,6 +84,16 @@ class TextIndex:
         if mode == "ranked":
             return await self._ask(lambda look: look.ranked(query, node_type, limit or RANKED_LIMIT))
         return await self._ask(lambda look: look.substring(query, node_type, limit))
+
+    async def holding(self, text: str, types: Collection[str]) -> Collection[str] | None:
+        """Nodes of the types that may hold the text as it stands, in any case, in whichever value: the caller looks
+        himself. None where that may be any of them."""
+        try:
+            found = (await self._ask(lambda look: (look.holding(text, types),)))[0]
+            return None if found is None else frozenset(found)
+        except TallystickError as error:
+            logger.warning("every entity is looked through, since the text index cannot be asked: %s", error.message)
+            return None
 
     async def nearest_words(self, words: str, limit: int = 5) -> list[str]:
         """Words that entities have, and that look like these."""

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 from pyroaring import BitMap
 
+from tallystick.commits.mask import REDACTED
 from tallystick.projections.database import Connection, Reader
 from tallystick.projections.text.entity_words import NAMED, OF_TYPE
 from tallystick.projections.text.postings import RecentWords, decode_levels
@@ -18,7 +19,7 @@ from tallystick.projections.text.ranking import Collected, Filter, Ranking, aske
 from tallystick.projections.text.slots import SlotTable
 from tallystick.projections.text.snippets import snippet
 from tallystick.projections.text.substring_index import Mapped, folded
-from tallystick.projections.text.words import stem, words_of
+from tallystick.projections.text.words import fragment, stem, words_of
 
 Kind = Literal["node", "edge"]
 
@@ -27,6 +28,8 @@ SIMILAR = 0.8
 _SIMILAR_WORDS = 6
 _SIMILAR_MAX = 50
 _EXACT_IDS_MAX = 64
+_HOLDING_TERMS_MAX = 1_000
+"""With more words that hold what is looked for, looking through everything costs no more."""
 _NEAR_PREFIX = 2
 _AROUND = ".,;:?!\"'()[]{}<>`"
 
@@ -124,6 +127,23 @@ class Lookup:
             now = read_place(db)
         is_same = (now.generation, now.rewrites) == (at.generation, at.rewrites)
         return ContentMatches(hits, skipped) if is_same else None
+
+    def holding(self, text: str, types: Collection[str]) -> list[str] | None:
+        """Nodes of the types that may hold the text, in any case: whoever asks looks himself. None for any of them."""
+        sought = fragment(text)
+        # What a redaction leaves is in no index.
+        if sought is None or sought in REDACTED.casefold():
+            return None
+        with self._reader.snapshot() as db:
+            terms = [term for (term,) in db.execute("SELECT id FROM terms WHERE instr(word, ?)", (sought,))]
+            if len(terms) > _HOLDING_TERMS_MAX:
+                return None
+            slots = self._ranking(db, read_place(db)).having(terms, types)
+            rows = db.execute(
+                "SELECT entities.id FROM json_each(?) AS wanted JOIN entities ON slot = wanted.value",
+                (msgspec.json.encode(list(slots)).decode(),),
+            )
+            return [node_id for (node_id,) in rows]
 
     def nearest_words(self, words: str, limit: int) -> list[str]:
         found: dict[str, None] = {}

@@ -88,6 +88,11 @@ class Ranking:
             all_words &= wanted
         return Scores(totals, all_words, is_partial)
 
+    def having(self, terms: Collection[int], types: Collection[str]) -> BitMap:
+        """The nodes of the types that have any of the terms."""
+        wanted = self._wanted(Filter(types, is_edge=False)) or BitMap()
+        return self._merged_and_recent(terms)[0] & wanted
+
     def recent_terms(self) -> Collection[int]:
         """Those of the newest entities, which are not counted with the words yet."""
         return self._all.recent.keys()
@@ -109,9 +114,9 @@ class Ranking:
         return sorted((levels for levels in found if levels[0]), key=lambda levels: len(levels[0]))
 
     def _slots(self, root: str) -> list[BitMap]:
-        terms = [term.id for term in terms_of_stem(self._db, root)]
-        if not terms:
-            return [BitMap() for _ in LEVELS]
+        return self._merged_and_recent([term.id for term in terms_of_stem(self._db, root)])
+
+    def _merged_and_recent(self, terms: Collection[int]) -> list[BitMap]:
         levels = slots_with(self._db, terms)
         for term in terms:
             for level, slots in enumerate(self._all.recent.get(term, ())):

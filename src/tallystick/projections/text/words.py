@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 WORD_CHARACTERS_MAX = 48
-"""A longer run is kept in parts: it is a key or a hash, and nobody says it whole."""
+"""A longer run is kept in parts that overlap by half: it is a key or a hash, and nobody says it whole."""
+PART_CHARACTERS = WORD_CHARACTERS_MAX // 2
+"""So many characters of a run stand together in one of its words, wherever they begin."""
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029"
@@ -42,7 +44,21 @@ def _parts(runs: Iterable[str]) -> Iterable[str]:
             if _HAS_UNSPACED.match(part):
                 yield from pairs(part)
             else:
-                yield from (part[at : at + WORD_CHARACTERS_MAX] for at in range(0, len(part), WORD_CHARACTERS_MAX))
+                yield from _overlapping(part)
+
+
+def _overlapping(part: str) -> Iterable[str]:
+    for at in range(0, max(len(part) - PART_CHARACTERS, 1), PART_CHARACTERS):
+        yield part[at : at + WORD_CHARACTERS_MAX]
+
+
+def fragment(text: str) -> str | None:
+    """Something that stands within one word of every text that holds this one; None where there is nothing such."""
+    parts = [part for run in _RUN.findall(text.casefold()) for part in _PART.findall(run)]
+    if not parts:
+        return None
+    longest: str = max(parts, key=len)
+    return longest[:2] if _HAS_UNSPACED.match(longest) else longest[:PART_CHARACTERS]
 
 
 def pairs(run: str) -> list[str]:

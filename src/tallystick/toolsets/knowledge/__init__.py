@@ -6,9 +6,10 @@ other toolsets carry along, `stale` which of it is out of date, `reverify` what 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallystick.clock import Clock, wall_clock
 from tallystick.toolsets import Toolset, make_tool
@@ -21,6 +22,9 @@ from tallystick.toolsets.knowledge.manage import manage_graph
 from tallystick.toolsets.knowledge.query import query_graph
 from tallystick.toolsets.work.context import ToolContext as WorkContext
 
+if TYPE_CHECKING:
+    from tallystick.projections.text import TextIndex
+
 
 def make_tool_context(
     *,
@@ -32,6 +36,7 @@ def make_tool_context(
     work: WorkContext | None = None,
     tasks_are_made_by: TaskMaker = "graph_plan",
     clock: Clock = wall_clock,
+    text: Callable[[str], TextIndex] | None = None,
 ) -> ToolContext:
     """`repo` is what paths are relative to; None: the root of the work tree around the working directory, unless it
     must not fall back on that. What lies in the `base` is never looked at."""
@@ -42,6 +47,7 @@ def make_tool_context(
         work=work or WorkContext(clock=clock),
         tasks_are_made_by=tasks_are_made_by,
         clock=clock,
+        text=text,
     )
 
 

@@ -24,6 +24,7 @@ from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.context import ToolContext as WorkContext
 
 if TYPE_CHECKING:
+    from tallystick.projections.text import TextIndex
     from tallystick.store import Store
 
 FRESHNESS_BYTES_MAX = 20_000
@@ -47,6 +48,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Of the tools that are offered, the one to name where a task is needed."""
     stale_makes_work: bool = False
     """Whether finding an atom out of date makes a work node to verify it."""
+    text: Callable[[str], TextIndex] | None = None
+    """The text index of each tenant. Without it every text is looked through."""
 
     def now(self, state: State) -> str:
         """Never before the head, so that times follow the order of the log."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tallystick.policy import Action
 from tallystick.state import Breathing, Node
 from tallystick.state.attributes import list_of, text_of
+from tallystick.state.knowledge import ATOM, MOLECULE
 from tallystick.state.knowledge.catalogue import Atom, Molecule, Parent, in_order
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import clamped, page, succeeded
@@ -22,6 +23,7 @@ from tallystick.toolsets.truncation import room_for, size_of, within_budget
 
 OFFSET_MAX = 1 << 53
 _BREATH = 50
+_TYPES = (ATOM, MOLECULE)
 
 
 async def query_graph(call: Call, asked: QueryArguments) -> Answer:
@@ -112,19 +114,28 @@ def _note_pin(node: Node, pins: Pins) -> None:
 
 
 async def _search(call: Call, asked: QueryArguments) -> Answer:
+    sought = (asked.query or "").strip()
+    among = await call.context.text(call.principal.tenant).holding(sought, _TYPES) if call.context.text else None
+
     def look(view: View) -> Breathing[JsonObject]:
-        return _found(view, asked, room_for(call.principal, ANSWER_BYTES_MAX))
+        return _found(view, asked, room_for(call.principal, ANSWER_BYTES_MAX), among)
 
     found: JsonObject = await call.read(Action.SEARCH, look)
     return succeeded(found)
 
 
-def _found(view: View, asked: QueryArguments, bytes_max: int) -> Breathing[JsonObject]:
+def _found(
+    view: View, asked: QueryArguments, bytes_max: int, among: Collection[str] | None = None
+) -> Breathing[JsonObject]:
+    """`among`: the ids of those that may hold the text; None for any."""
     # While many are looked through others may write: all of it is as it was when it was asked for.
     at = view.state.count
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
-    hits = yield from _holding(view, at, _candidates(view, asked), (asked.query or "").strip())
+    candidates = _candidates(view, asked)
+    if among is not None:
+        candidates = [entry for entry in candidates if entry.id in among]
+    hits = yield from _holding(view, at, candidates, (asked.query or "").strip())
     if view.narrows:
         hits = [entry for entry in hits if view.allows(entry.id)]
     shown = (_listed(view, asked, entry, at, bytes_max) for entry in hits[offset : offset + limit])
