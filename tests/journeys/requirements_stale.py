@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _RULE = "tests/state/test_staleness.py::"
 _MEMORY = "tests/toolsets/test_memory_stale.py::"
+_SEARCH = "tests/toolsets/test_memory_stale_search.py::"
 _FILES = "tests/toolsets/test_cited_files.py::"
 _WORK = "tests/toolsets/test_stale_work.py::"
 _TYPED = "tests/toolsets/ontology/test_stale.py::"
@@ -39,6 +40,10 @@ STALE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _FILES + "test_what_git_would_not_know_is_not_pinned"),
     ("X24, files, cost", "git is not asked again while nothing moves",
      _FILES + "test_git_is_not_asked_again_while_nothing_moves"),
+    ("X24, ranking", "of equal scores the stale come last, and lead to their successor",
+     _SEARCH + "test_of_equal_scores_the_stale_come_last_and_lead_to_their_successor"),
+    ("X24, memory.search", "only what is stale is listed when that is asked for",
+     _SEARCH + "test_only_what_is_stale_is_listed_when_that_is_asked_for"),
     ("X24, work nodes", "a work node may run out, and keeps that through its own tools",
      _WORK + "test_a_work_node_may_run_out_and_keeps_that_through_its_own_tools"),
     ("X24, knowledge and tasks", "knowledge and tasks may run out",

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tallystick.commits import reserved_attributes
 from tallystick.operations import OperationContext
 from tallystick.policy import Action, Principal
-from tallystick.state import Breathing, staleness
+from tallystick.state import Breathing
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.stale_facts import Contradiction, find_cited, find_differing, find_rings, find_stale
 from tallystick.state.staleness import CHANGED
@@ -83,6 +84,8 @@ class _Look(msgspec.Struct, frozen=True):
 async def _stale(look: _Look) -> list[StaleFact]:
     def facts(state: State, read_filter: ReadFilter, ids: list[str]) -> Breathing[list[StaleFact]]:
         found = yield from find_stale(state, read_filter, ids)
+        for entity_id in found:
+            read_filter.tell(entity_id)
         types = {each: (state.owner(each) or state.edge_owner(each) or ("", ""))[0] for each in found}
         return [
             StaleFact(entity_id, types[entity_id], stale.why, stale.since, stale.superseded_by, stale.files)
@@ -99,8 +102,8 @@ async def _contradictions(look: _Look, files: CitedFiles) -> list[Contradiction]
         return [(entity_id, path) for entity_id, paths in found.items() for path in paths]
 
     several = await look.ids(lambda state, read_filter: state.written_by_several())
-    superseding = await look.ids(lambda state, read_filter: state.having(staleness.SUPERSEDES))
-    citing = await look.ids(lambda state, read_filter: state.having(staleness.CITES))
+    superseding = await look.ids(lambda state, read_filter: state.having(reserved_attributes.SUPERSEDES))
+    citing = await look.ids(lambda state, read_filter: state.having(reserved_attributes.CITES))
     pairs = await look.at_each(cited, citing)
     missing = await files.missing(path for _, path in pairs)
     return [

@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from tallystick.commits import Draft, Operation, Verb
+from tallystick.commits import Draft, Operation, Verb, reserved_attributes
 from tallystick.commits.canonical import INTEGER_MAX
 from tallystick.errors import Conflict, InvalidArgument, TallystickError
-from tallystick.state import staleness
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -140,7 +139,7 @@ def definition_id(kind: str, name: str) -> str:
 def check_properties(properties: Mapping[str, Any]) -> None:
     """Of those that say whether a fact still holds, others see to the values: some of them are lists."""
     for key, value in properties.items():
-        if key not in staleness.NAMES and not _is_property(value):
+        if key not in reserved_attributes.NAMES and not _is_property(value):
             raise InvalidArgument(
                 f"property '{key[:100]}' must be a string, a finite number or a boolean, not {_kind_of(value)}",
                 hint="leave a property out instead of null; keep lists and objects in the content",

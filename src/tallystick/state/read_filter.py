@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from tallystick.clock import Clock, from_text, wall_clock
+from tallystick.commits import reserved_attributes
 from tallystick.errors import Corrupt
 from tallystick.state import staleness
 from tallystick.state.staleness import Citations, Stale, milliseconds
@@ -163,7 +164,7 @@ class ReadFilter:
 
     def stale(self, entity_id: str, edge_attrs: dict[str, Any] | None = None) -> Stale | None:
         """At the moment that is asked about. No index knows what edges say: of one its attributes are given."""
-        if edge_attrs is not None and staleness.NAMES.isdisjoint(edge_attrs):
+        if edge_attrs is not None and reserved_attributes.NAMES.isdisjoint(edge_attrs):
             edge_attrs = None
         if edge_attrs is None and self._at is None and not self._state.dates_any:
             return None

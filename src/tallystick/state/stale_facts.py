@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tallystick.clock import from_text
+from tallystick.commits import reserved_attributes
 from tallystick.commits.mask import REDACTED
 from tallystick.errors import Corrupt
 from tallystick.state import Breathing, Node, staleness
@@ -27,7 +28,7 @@ _BREATH = 50
 
 _NOT_FACTS = ("work/", "tasks/", "trust/", "ontology/")
 """What several authors write on purpose: plans move on."""
-_BOOKKEEPING = staleness.NAMES | {"version", "updatedAt", "createdAt", "lastTaskId", "pin"}
+_BOOKKEEPING = reserved_attributes.NAMES | {"version", "updatedAt", "createdAt", "lastTaskId", "pin"}
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ def find_stale(
     """Of nodes, and of edges that were superseded: what an edge says of itself is not indexed."""
     found: dict[str, Stale] = {}
     for number, entity_id in enumerate(state.maybe_stale(read_filter.now) if among is None else among):
-        if is_readable(state, read_filter, entity_id) and (stale := read_filter.tell(entity_id)) is not None:
+        if is_readable(state, read_filter, entity_id) and (stale := read_filter.stale(entity_id)) is not None:
             found[entity_id] = stale
         if number % _BREATH == 0:
             yield
@@ -154,7 +155,7 @@ def find_cited(state: State, read_filter: ReadFilter, among: Iterable[str]) -> B
     for number, node_id in enumerate(among):
         node = state.node(node_id) if read_filter.allows(node_id) else None
         if node is not None:
-            found[node_id] = [path for path in staleness.cited_paths(node.attrs) if staleness.is_path(path)]
+            found[node_id] = [path for path in reserved_attributes.cited_paths(node.attrs) if staleness.is_path(path)]
         if number % _BREATH == 0:
             yield
     return found

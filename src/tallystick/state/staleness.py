@@ -19,6 +19,7 @@ import msgspec
 from tallystick.clock import from_text, to_text
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.commits.payloads import name_of_edge
+from tallystick.commits.reserved_attributes import CITES, NAMES, STALE_AFTER, SUPERSEDES, VERIFIED
 from tallystick.errors import InvalidArgument
 from tallystick.state import asof
 from tallystick.state.attributes import TEXT_MAX
@@ -27,12 +28,6 @@ from tallystick.state.columns import Columns
 if TYPE_CHECKING:
     from tallystick.state.read_filter import ReadFilter
     from tallystick.state.state import State
-
-STALE_AFTER = "stale_after"
-VERIFIED = "verified"
-SUPERSEDES = "supersedes"
-CITES = "cites"
-NAMES = frozenset({STALE_AFTER, VERIFIED, SUPERSEDES, CITES})
 
 IDS_MAX = 100
 ID_CHARACTERS_MAX = 256
@@ -119,13 +114,6 @@ def citations(attrs: Attrs) -> Citations:
     found = attrs.get(CITES)
     pinned = (_citation(each) for each in found) if isinstance(found, list) else ()
     return tuple(each for each in pinned if each is not None)
-
-
-def cited_paths(attrs: Attrs) -> list[str]:
-    """All of them, pinned or not."""
-    found = attrs.get(CITES)
-    paths = [each.get("path") if isinstance(each, dict) else each for each in found] if isinstance(found, list) else []
-    return [each for each in paths if isinstance(each, str)]
 
 
 def _citation(value: Any) -> Citation | None:

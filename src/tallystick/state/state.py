@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
-from tallystick.commits import Commit
+from tallystick.commits import Commit, reserved_attributes
 from tallystick.errors import Corrupt, NotFound
 from tallystick.log import Head
 from tallystick.state import (
@@ -355,7 +355,11 @@ class State:
     def dates_any(self) -> bool:
         """Whether any living node has an attribute by which something may be stale. Asked for all that is read."""
         keys = self._columns.attributes.keys
-        return staleness.STALE_AFTER in keys or staleness.SUPERSEDES in keys or staleness.CITES in keys
+        return (
+            reserved_attributes.STALE_AFTER in keys
+            or reserved_attributes.SUPERSEDES in keys
+            or reserved_attributes.CITES in keys
+        )
 
     def dated(self, entity_id: str, at: int | None = None) -> staleness.Dated | None:
         """By what to judge whether an entity is stale; None for most."""

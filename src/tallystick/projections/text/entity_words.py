@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tallystick.commits.mask import REDACTED
+from tallystick.commits.reserved_attributes import said
 from tallystick.projections.text.words import words_of
 
 NAME_WORDS_MAX = 4
@@ -47,8 +48,8 @@ class EntityWords(msgspec.Struct, frozen=True):
 
 
 def words_of_entity(entity: Entity, content: str) -> EntityWords:
-    said = [_spoken(entity.id), entity.type, *values(entity.attrs), content]
-    words = words_of("\n".join(said).casefold())
+    texts = [_spoken(entity.id), entity.type, *values(said(entity.attrs)), content]
+    words = words_of("\n".join(texts).casefold())
     counts = Counter(words)
     for mark in _marks(entity):
         counts[mark] = 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tallystick.commits import Commit, Draft, Operation, Verb
+from tallystick.commits import Commit, Draft, Operation, Verb, reserved_attributes
 from tallystick.errors import TallystickError
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
@@ -243,7 +243,7 @@ async def follow_up(tool_context: ToolContext, store: Store, principal: Principa
         await _resolve(tool_context, store, principal, due.resolve, tool)
 
 
-_MARKS = tuple(f'"{name}":'.encode() for name in (VERIFIES_ATOM, VERIFIES, *sorted(staleness.NAMES)))
+_MARKS = tuple(f'"{name}":'.encode() for name in (VERIFIES_ATOM, VERIFIES, *sorted(reserved_attributes.NAMES)))
 
 
 class _Due(msgspec.Struct):
@@ -295,7 +295,11 @@ def _dated(written: Sequence[Commit]) -> Iterator[tuple[Commit, str]]:
     for commit in written:
         said = commit.document()
         attrs = said.get("attrs")
-        if commit.operation is Verb.UPSERT_NODE and isinstance(attrs, dict) and not staleness.NAMES.isdisjoint(attrs):
+        if (
+            commit.operation is Verb.UPSERT_NODE
+            and isinstance(attrs, dict)
+            and not reserved_attributes.NAMES.isdisjoint(attrs)
+        ):
             for entity_id in (said["id"], *staleness.superseded_by_it(attrs)):
                 yield commit, entity_id
 
@@ -304,8 +308,8 @@ def _is_verified(state: State, commit: Commit, entity_id: str) -> bool:
     """By this very commit."""
     now = state.node(entity_id, state.resolve(commit.lamport))
     before = state.node(entity_id, state.resolve(commit.lamport) - 1)
-    said = None if now is None else now.attrs.get(staleness.VERIFIED)
-    return said is not None and (before is None or before.attrs.get(staleness.VERIFIED) != said)
+    said = None if now is None else now.attrs.get(reserved_attributes.VERIFIED)
+    return said is not None and (before is None or before.attrs.get(reserved_attributes.VERIFIED) != said)
 
 
 async def _repin(tool_context: ToolContext, store: Store, principal: Principal, atom_id: str, tool: str) -> None:
@@ -320,7 +324,7 @@ async def _verify(store: Store, principal: Principal, entity_id: str, tool: str)
     def propose(state: State, read_filter: ReadFilter) -> Draft:
         node = state.node(entity_id)
         assert node is not None
-        payload = {"id": node.id, "type": node.type, "attrs": node.attrs | {staleness.VERIFIED: True}}
+        payload = {"id": node.id, "type": node.type, "attrs": node.attrs | {reserved_attributes.VERIFIED: True}}
         content = {} if node.content is None else {"content": node.content}
         return Draft((Operation(Verb.UPSERT_NODE, payload | content),), actor=principal.actor, tool=tool)
 

@@ -179,7 +179,7 @@ def _whole_hit(hit: Ranked, origin: Provenance, text: str) -> dict[str, Any]:
         "text": text,
         "date": origin.timestamp[:10],
         "timestamp": origin.timestamp,
-        "score": float(f"{hit.score:.3g}"),
+        "score": hit.shown_score,
         "commit_id": origin.commit_id[:COMMIT_ID_DIGITS],
         "provenance": provenance_of(origin),
     }
@@ -221,7 +221,8 @@ def _line(hit: dict[str, Any], own: list[str]) -> str:
 
 def _flag(name: str, said: dict[str, Any]) -> str:
     why = said.get("why") or said.get("reason")
-    return f"{name}: {why}" if isinstance(why, str) else name
+    successor = f" → {said['superseded_by']}" if "superseded_by" in said else ""
+    return f"{name}: {why}{successor}" if isinstance(why, str) else name
 
 
 def _as_nothing(answer: dict[str, Any]) -> str:

@@ -288,6 +288,7 @@ class SearchArguments(Arguments):
     as_of: Moment | None = None
     max_tokens: int | None = Field(default=None, ge=TOKENS_LEAST, description="of the answer")
     facets: bool = Field(default=False, description="which types, keys and relations there are")
+    stale: bool = Field(default=False, description="only what may not hold any more")
     fields: Fields | None = Field(default=None, description=FIELDS_HELP)
     if_position: Position | None = Field(default=None, description=IF_POSITION_HELP)
 

@@ -99,6 +99,8 @@ def _prepare(
     """What the words are looked for in, and which way led there."""
     at = pinned_moment(state, asked, read_filter)
     within = yield from scope.resolve(state, read_filter, sought.scope, at)
+    if asked.stale:
+        within = yield from scope.only_stale(state, read_filter, within)
     paths, crossed = None, 0
     if sought.traversal is not None:
         walked = yield from state.walk(walk_of(sought, sought.traversal, at, hops_max, read_filter))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tallystick.commits.mask import REDACTED
+from tallystick.commits.reserved_attributes import said
 from tallystick.projections.text.entity_words import values
 from tallystick.projections.text.words import stem, words_of
 from tallystick.state import Edge, Node
@@ -36,7 +37,7 @@ _WORD = re.compile(r"[^\W_]+")
 def parts_of(entity: Node | Edge) -> list[str]:
     """All that it says, each thing once and on one line: first what names it, then its text, then the rest."""
     by_key: dict[str, list[str]] = {}
-    for key, value in _leaves(entity.attrs):
+    for key, value in _leaves(said(entity.attrs)):
         text = _told(value)
         if text and text != entity.id and not (_is_reserved(entity) and _is_housekeeping(key, value)):
             by_key.setdefault(key, []).append(text)
@@ -55,7 +56,7 @@ def parts_of(entity: Node | Edge) -> list[str]:
 def searched_text(entity: Node | Edge) -> str:
     """Everything that words may be found in."""
     kind = entity.type if isinstance(entity, Node) else entity.rel
-    return "\n".join([entity.id, kind, *values(entity.attrs), _content(entity)])
+    return "\n".join([entity.id, kind, *values(said(entity.attrs)), _content(entity)])
 
 
 def snippet(parts: list[str], words: frozenset[str], characters: int) -> str:

@@ -7,6 +7,7 @@ import msgspec
 from tallystick.state import Breathing, Condition, Query, Walk
 from tallystick.state.ontology import Ontology
 from tallystick.state.read_filter import ReadFilter
+from tallystick.state.stale_facts import find_stale
 from tallystick.state.state import State
 from tallystick.toolsets.memory.arguments import Scope, Vocabulary
 
@@ -55,6 +56,11 @@ def resolve(state: State, read_filter: ReadFilter, scope: Scope | None, at: int)
     if scope.around is not None:
         return (yield from _around(state, read_filter, scope.around, scope.hops or 1, at))
     return (yield from _project(state, read_filter, scope.project or "", at))
+
+
+def only_stale(state: State, read_filter: ReadFilter, within: Within) -> Breathing[Within]:
+    found = yield from find_stale(state, read_filter)
+    return within.among(list(found))
 
 
 def _types(state: State, vocabulary: Vocabulary) -> frozenset[str]:

@@ -84,6 +84,8 @@ def _look(sought: SearchQuery, asked: SearchArguments, find: Find, state: State,
 def _searched(state: State, sought: SearchQuery, asked: SearchArguments, read_filter: ReadFilter) -> Looked:
     at = pinned_moment(state, asked, read_filter)
     within = yield from scope.resolve(state, read_filter, sought.scope, at)
+    if asked.stale:
+        within = yield from scope.only_stale(state, read_filter, within)
     ids = within.ids if sought.entity_id is None else [sought.entity_id]
     if within.ids is not None and sought.entity_id is not None:
         ids = [each for each in within.ids if each == sought.entity_id]
@@ -120,6 +122,10 @@ def _walked(
     traversal = sought.traversal or Traversal()
     walked = yield from state.walk(walk_of(sought, traversal, at, hops_max, read_filter))
     nodes, paths = yield from _narrowed(state, sought, at, walked)
+    if asked.stale:
+        nodes = [node for node in nodes if read_filter.stale(node.id) is not None]
+        kept = {node.id for node in nodes}
+        paths = [path for path in paths if path.ids[-1] in kept]
     half = sought.bytes_max // 2
     shown = within_budget((slim(path_of(path, read_filter), "edges", half) for path in paths), half)
     reached = nodes[sought.offset : sought.offset + sought.limit]

@@ -88,6 +88,8 @@ def understand(asked: SearchArguments, bytes_max: int) -> SearchQuery:
     )
     _check_together(problems, sought)
     problems += scope.problems_of(asked.scope)
+    if asked.stale:
+        problems += [f"field '{name}' does not go with 'stale': it is judged now" for name in _given(asked) & _PAST]
     if asked.facets:
         problems += [f"field '{name}' does not go with 'facets'" for name in _given(asked) - _WITH_FACETS]
     check_fields(problems, asked.fields, HIT_FIELD_ROOTS)
@@ -95,6 +97,8 @@ def understand(asked: SearchArguments, bytes_max: int) -> SearchQuery:
     return sought
 
 
+_PAST = {"as_of", "if_position"}
+"""Things become stale without a commit, and what was once stale is told by reading it as of then."""
 _WITH_FACETS = {"facets", "type", "max_tokens", "if_position"}
 
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tallystick.commits.payloads import NodePayload
+from tallystick.commits.reserved_attributes import said
 from tallystick.errors import TallystickError
 from tallystick.policy import Action, Principal
 from tallystick.projections.text.entity_words import values
@@ -62,7 +63,7 @@ class SimilarNodes:
         index = self._text(tenant)
         found: dict[str, tuple[str, ...]] = {}
         for node in nodes:
-            texts = list(islice(values(node.attrs), _PARTS_MAX))
+            texts = list(islice(values(said(node.attrs)), _PARTS_MAX))
             left = deadline - time.monotonic()
             if left <= 0:
                 break

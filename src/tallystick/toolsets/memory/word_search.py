@@ -37,6 +37,10 @@ class Ranked(msgspec.Struct, frozen=True):
     entity: Entity
     score: float
 
+    @property
+    def shown_score(self) -> float:
+        return float(f"{self.score:.3g}")
+
 
 class Matches(msgspec.Struct, frozen=True):
     """Those on the page, best first."""
@@ -78,7 +82,19 @@ def page_of(state: State, read_filter: ReadFilter, wanted: Wanted, hits: Sequenc
         found += [Ranked(entities[hit.kind, hit.id], hit.score) for hit in batch if (hit.kind, hit.id) in entities]
         if len(found) > wanted.end:
             break
+    found = _fresh_first(state, read_filter, found)
     return Matches(found[wanted.offset : wanted.end], len(found) > wanted.end)
+
+
+def _fresh_first(state: State, read_filter: ReadFilter, found: list[Ranked]) -> list[Ranked]:
+    """Of those that are shown with the same score, the stale ones come last."""
+    if not state.dates_any:
+        return found
+    return sorted(found, key=lambda each: (-each.shown_score, _is_stale(read_filter, each.entity)))
+
+
+def _is_stale(read_filter: ReadFilter, entity: Entity) -> bool:
+    return read_filter.stale(entity.id, entity.attrs if isinstance(entity, Edge) else None) is not None
 
 
 # -- then
@@ -106,7 +122,7 @@ def past(state: State, read_filter: ReadFilter, wanted: Wanted, hits: Sequence[H
         if late:
             break
         yield
-    found = scorer.best()
+    found = _fresh_first(state, read_filter, scorer.best()[: wanted.end + 1])
     return Matches(found[wanted.offset : wanted.end], len(found) > wanted.end, truncated=late)
 
 

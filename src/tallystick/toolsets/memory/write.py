@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tallystick.commits import Commit, Draft, Operation, Verb
+from tallystick.commits import Commit, Draft, Operation, Verb, reserved_attributes
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.commits.chain import content_hash
 from tallystick.commits.mask import is_field
@@ -20,7 +20,6 @@ from tallystick.commits.payloads import edge_name, name_of_edge, read_node
 from tallystick.errors import Conflict, LimitExceeded, NotFound, TallystickError
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
-from tallystick.state import staleness
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.store import Target
@@ -313,7 +312,9 @@ def check_not_reserved(graph: DraftGraph, asked: WriteOperation, payload: Payloa
 
 def _patches_reserved_attributes(asked: WriteOperation, payload: Payload) -> bool:
     """What says whether a fact still holds may be patched whatever vocabulary the fact is of (X24)."""
-    return asked.op.startswith("PATCH") and bool(payload["attrs"]) and payload["attrs"].keys() <= staleness.NAMES
+    return (
+        asked.op.startswith("PATCH") and bool(payload["attrs"]) and payload["attrs"].keys() <= reserved_attributes.NAMES
+    )
 
 
 def _reserved(kind: str) -> Conflict:
@@ -368,7 +369,7 @@ def _is_told_by_payload(asked: WriteArguments, said: Payload, written: Payload) 
     fills something in."""
     if not _is_plain(asked):
         return False
-    return "attrs" not in written or (written == said and staleness.NAMES.isdisjoint(said["attrs"]))
+    return "attrs" not in written or (written == said and reserved_attributes.NAMES.isdisjoint(said["attrs"]))
 
 
 def _request_hash(asked: WriteArguments) -> str:
