@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -9,8 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallystick import app
 from tallystick.clock import to_text
-from tallystick.toolsets.memory import hit_text, word_search
+from tallystick.config import load
+from tallystick.policy import Principal
+from tallystick.server.dispatch import prepare
+from tallystick.toolsets import Tool
+from tallystick.toolsets.memory import hit_text, toolset, word_search
 from tests.toolsets.agent import NOON, Agent, working
 
 HOUR = 3_600_000
@@ -289,3 +296,45 @@ def test_every_word_finds_its_entity_at_every_moment(written: list[tuple[str, li
             for word in words:
                 assert node_id in agent.ids(query=word, as_of=at), (word, then)
                 assert set(agent.ids(query=word, as_of=at)) == {each for each, said in then.items() if word in said}
+
+
+async def test_the_index_finds_what_reading_everything_finds(tmp_path: Path) -> None:
+    dice = random.Random(7)
+    names = [f"n{number}" for number in range(30)]
+    scanning = {tool.name: tool for tool in toolset().tools}["memory.search"]
+    somebody = Principal(actor="ann")
+
+    async with app.served(load({"base": tmp_path}, environ={})) as offer:
+
+        async def ask(tool: Tool, **asked: Any) -> dict[str, Any]:
+            return (await tool.call(offer.store, somebody, prepare(tool, asked))).data
+
+        async def write(**asked: Any) -> None:
+            await ask(offer.tools.get("memory.write").tool, **asked)
+
+        for _ in range(60):
+            attrs = {"text": " ".join(dice.choices(_WORDS, k=dice.randint(1, 5))), "by": dice.choice(_WORDS)}
+            await write(op="UPSERT_NODE", node={"id": dice.choice(names), "type": "note", "attrs": attrs})
+        known = sorted((await ask(scanning, limit=100))["entities"], key=lambda each: str(each["id"]))
+        for _ in range(15):
+            source, target = (dice.choice(known)["id"] for _ in range(2))
+            edge = {"from": source, "rel": dice.choice(["eats", "meets"]), "to": target}
+            await write(op="UPSERT_EDGE", edge=edge | {"attrs": {"note": dice.choice(_WORDS)}})
+        for each in known[:5]:
+            await write(op="DELETE_NODE", node_id=each["id"])
+        indexed = offer.tools.get("memory.search").tool
+        narrowed: list[dict[str, Any]] = [{}, {"type": "note"}, {"attrs": {"by": "tea"}}, {"scope": {"around": "n9"}}]
+        position = offer.store.position(somebody)
+        for number in range(60):
+            asked = {"query": " ".join(dice.choices((*_WORDS, "eats", "n7"), k=2)), "limit": 100}
+            asked |= dice.choice(
+                [{}, {"type": "note"}, {"attrs": {"by": "tea"}}, {"scope": {"around": "n9", "hops": 2}}]
+            )
+            at = position if number % 2 else dice.randint(1, position)
+            everything, found = [
+                {hit["id"] for hit in (await ask(tool, **asked, as_of=at))["entities"]} for tool in (scanning, indexed)
+            ]
+            assert found == everything, (asked, at)
+            if at == position:
+                now = {hit["id"] for hit in (await ask(indexed, **asked))["entities"]}
+                assert now >= everything, asked
