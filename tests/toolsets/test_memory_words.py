@@ -327,9 +327,7 @@ async def test_the_index_finds_what_reading_everything_finds(tmp_path: Path) -> 
         position = offer.store.position(somebody)
         for number in range(60):
             asked = {"query": " ".join(dice.choices((*_WORDS, "eats", "n7"), k=2)), "limit": 100}
-            asked |= dice.choice(
-                [{}, {"type": "note"}, {"attrs": {"by": "tea"}}, {"scope": {"around": "n9", "hops": 2}}]
-            )
+            asked |= dice.choice(narrowed)
             at = position if number % 2 else dice.randint(1, position)
             everything, found = [
                 {hit["id"] for hit in (await ask(tool, **asked, as_of=at))["entities"]} for tool in (scanning, indexed)
