@@ -1,0 +1,202 @@
+"""Signed notes and checkpoints, as transparency logs write them (C2SP signed-note, tlog-checkpoint, tlog-cosignature).
+
+A note is a text and signature lines below it. A checkpoint is a note whose text says: whose log, of what size, with
+which root. Readers pass over signatures of keys that they do not know; a signature of a known key that does not hold
+refuses the whole note. The only module that knows Ed25519.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from tallystick.commits.tree import HASH_BYTES
+from tallystick.errors import InvalidArgument
+
+LOG_KEY = 0x01
+"""Ed25519, by whom the log is."""
+WITNESS_KEY = 0x04
+"""Ed25519 over the note and a time: a cosignature."""
+SIGNATURES_MAX = 64
+NOTE_BYTES_MAX = 64 << 10
+SIZE_MAX = (1 << 63) - 1
+
+_DASH = "\N{EM DASH} "
+_ID_BYTES = 4
+_TIME_BYTES = 8
+
+
+class NoteRefused(InvalidArgument):
+    """It is no note, or not signed as it must be."""
+
+
+class VerifierKey(msgspec.Struct, frozen=True):
+    """Whom to believe. Written `name+hex(id)+base64(algorithm, public key)`."""
+
+    name: str
+    public: bytes
+    algorithm: int = LOG_KEY
+
+    @property
+    def id(self) -> bytes:
+        return sha256(self.name.encode() + b"\n" + bytes([self.algorithm]) + self.public).digest()[:_ID_BYTES]
+
+    def __str__(self) -> str:
+        return f"{self.name}+{self.id.hex()}+{b64encode(bytes([self.algorithm]) + self.public).decode()}"
+
+    def holds(self, text: str, signature: bytes) -> bool:
+        signed = text.encode()
+        if self.algorithm == WITNESS_KEY:
+            seconds, signature = signature[:_TIME_BYTES], signature[_TIME_BYTES:]
+            signed = _timed(int.from_bytes(seconds, "big"), text)
+        try:
+            Ed25519PublicKey.from_public_bytes(self.public).verify(signature, signed)
+        except InvalidSignature:
+            return False
+        return True
+
+
+class SignerKey(msgspec.Struct, frozen=True):
+    name: str
+    seed: bytes
+    algorithm: int = LOG_KEY
+
+    @classmethod
+    def generate(cls, name: str, algorithm: int = LOG_KEY) -> SignerKey:
+        _check_name(name)
+        return cls(name, Ed25519PrivateKey.generate().private_bytes_raw(), algorithm)
+
+    @property
+    def verifier(self) -> VerifierKey:
+        return VerifierKey(self.name, self._private.public_key().public_bytes_raw(), self.algorithm)
+
+    def signature_line(self, text: str, *, seconds: int | None = None) -> str:
+        """With its newline. `seconds`: of a cosignature, when it is made."""
+        signature = (
+            self._private.sign(text.encode())
+            if seconds is None
+            else seconds.to_bytes(_TIME_BYTES, "big") + self._private.sign(_timed(seconds, text))
+        )
+        return f"{_DASH}{self.name} {b64encode(self.verifier.id + signature).decode()}\n"
+
+    @property
+    def _private(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.seed)
+
+
+class Note(msgspec.Struct, frozen=True):
+    text: str
+    """With its last newline: what is signed."""
+    signatures: tuple[tuple[str, bytes, bytes], ...]
+    """Name, key id and signature of each."""
+
+    def signers(self, keys: Sequence[VerifierKey]) -> list[VerifierKey]:
+        """Those of the keys that signed it. Raises NoteRefused where a signature of one of them does not hold."""
+        known = {(key.name, key.id): key for key in keys}
+        found: dict[str, VerifierKey] = {}
+        for name, key_id, signature in self.signatures:
+            key = known.get((name, key_id))
+            if key is None:
+                continue
+            if not key.holds(self.text, signature):
+                raise NoteRefused(f"the signature of '{name}' does not hold")
+            found[str(key)] = key
+        return list(found.values())
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    origin: str
+    size: int
+    root: bytes
+
+    def text(self) -> str:
+        return f"{self.origin}\n{self.size}\n{b64encode(self.root).decode()}\n"
+
+
+def verifier_key(written: str) -> VerifierKey:
+    """Raises NoteRefused."""
+    parts = written.strip().split("+", 2)
+    if len(parts) != 3:
+        raise NoteRefused("a verifier key is written name+id+key")
+    name, key_id, encoded = parts
+    _check_name(name)
+    data = _base64(encoded)
+    if len(data) != 33 or data[0] not in (LOG_KEY, WITNESS_KEY):
+        raise NoteRefused(f"the key of '{name}' is not an Ed25519 key")
+    key = VerifierKey(name, data[1:], data[0])
+    if key.id.hex() != key_id:
+        raise NoteRefused(f"the key of '{name}' does not have the id {key_id}")
+    return key
+
+
+def parse_note(data: bytes) -> Note:
+    """Raises NoteRefused."""
+    if len(data) > NOTE_BYTES_MAX:
+        raise NoteRefused(f"a note has at most {NOTE_BYTES_MAX} bytes")
+    try:
+        written = data.decode()
+    except UnicodeDecodeError:
+        raise NoteRefused("a note is UTF-8 text") from None
+    if any(character < " " and character != "\n" for character in written):
+        raise NoteRefused("a note has no control characters")
+    text, blank, signatures = written.rpartition("\n\n")
+    if not blank or not signatures.endswith("\n"):
+        raise NoteRefused("a note ends with an empty line and signatures")
+    lines = signatures.split("\n")[:-1]
+    if len(lines) > SIGNATURES_MAX:
+        raise NoteRefused(f"a note has at most {SIGNATURES_MAX} signatures")
+    return Note(text + "\n", tuple(_signature(line) for line in lines))
+
+
+def parse_checkpoint(note: Note) -> Checkpoint:
+    """Raises NoteRefused. Lines behind the third are extensions, and passed over."""
+    lines = note.text.split("\n")
+    if len(lines) < 4 or not lines[0]:
+        raise NoteRefused("a checkpoint says its origin, its size and its root")
+    origin, size, root = lines[:3]
+    if not (size.isascii() and size.isdecimal() and str(int(size[:20])) == size) or int(size) > SIZE_MAX:
+        raise NoteRefused("the size of a checkpoint is a decimal number")
+    found = _base64(root)
+    if len(found) != HASH_BYTES:
+        raise NoteRefused("the root of a checkpoint has 32 bytes")
+    return Checkpoint(origin, int(size), found)
+
+
+def cosignature_seconds(signature: bytes) -> int:
+    return int.from_bytes(signature[:_TIME_BYTES], "big")
+
+
+def _signature(line: str) -> tuple[str, bytes, bytes]:
+    if not line.startswith(_DASH) or line.count(" ") != 2:
+        raise NoteRefused("a signature line is a dash, a name and base64")
+    _, name, encoded = line.split(" ")
+    _check_name(name)
+    data = _base64(encoded)
+    if len(data) <= _ID_BYTES:
+        raise NoteRefused(f"the signature of '{name}' is too short")
+    return name, data[:_ID_BYTES], data[_ID_BYTES:]
+
+
+def _timed(seconds: int, text: str) -> bytes:
+    return f"cosignature/v1\ntime {seconds}\n{text}".encode()
+
+
+def _base64(encoded: str) -> bytes:
+    try:
+        data = b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise NoteRefused(f"'{encoded[:20]}' is not base64") from None
+    if b64encode(data).decode() != encoded:
+        raise NoteRefused(f"'{encoded[:20]}' is not base64 as it is written")
+    return data
+
+
+def _check_name(name: str) -> None:
+    if not name or "+" in name or any(character.isspace() for character in name):
+        raise NoteRefused("the name of a key has no spaces and no plus sign")
