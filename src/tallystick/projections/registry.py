@@ -13,7 +13,7 @@ from tallystick.commits import DELETIONS, REDACTIONS, chain
 from tallystick.errors import Corrupt
 from tallystick.log import Head
 from tallystick.log.unopened import unopened
-from tallystick.projections import Projection, sql, views
+from tallystick.projections import Projection, sql, tiles, views
 from tallystick.projections.database import Damaged, Reader
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import projection as text
@@ -53,7 +53,7 @@ class Registered(msgspec.Struct, frozen=True):
     name: str
     make: Callable[[Place], Projection]
     copies: Copies | None
-    """None: it hands on what it is told, and has nothing that could be erased."""
+    """None: it keeps nothing that could be erased."""
     closing_seconds: float | None = None
     """How long whoever closes it waits for what is under way; None: until it is done."""
 
@@ -95,6 +95,7 @@ PROJECTIONS: dict[str, Registered] = {
             Copies(lambda home, database: text.database_path(home), text.POSITION, text.ERASING),
         ),
         Registered("lineage", _lineage, None, closing_seconds=3.0),
+        Registered("tiles", lambda place: tiles.TilesProjection(place.home), None),
     )
 }
 

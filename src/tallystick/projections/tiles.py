@@ -1,0 +1,220 @@
+"""The Merkle tree of a log in tiles, as transparency logs serve it (C2SP tlog-tiles): plain files that never change.
+
+`_system/tiles/tile/<level>/<number>` holds 256 hashes, each of a complete subtree of 256^level leaves; the last tile of
+a level is partial and lies in `<number>.p/<width>`. `tile/entries/…` holds the entries themselves. Any web server may
+serve the directory. `place` says up to where the log is in it: written last, so a crash leaves tiles that nobody counts
+yet, and the same commits write the same bytes again.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from tallystick.commits.tree import HASH_BYTES, leaf_hash, node_hash, root
+from tallystick.errors import Corrupt, StorageRefused
+from tallystick.log import Entry, Head
+from tallystick.private_files import make_directory, replace_file
+
+TILE_HASHES = 256
+ENTRIES = "entries"
+
+_LEVELS_PER_TILE = 8
+_TILE_BYTES = TILE_HASHES * HASH_BYTES
+_ENTRY_LENGTH = HASH_BYTES.to_bytes(2, "big")
+_ENTRY_BYTES = len(_ENTRY_LENGTH) + HASH_BYTES
+_TILES_CACHED = 256
+_PLACE = "place"
+
+logger = logging.getLogger(__name__)
+
+
+def directory_of(home: Path) -> Path:
+    return home / "_system" / "tiles"
+
+
+def tile_path(level: int | str, number: int, width: int = TILE_HASHES) -> str:
+    """Relative, with the number in groups of three digits; `level` may be `entries`."""
+    digits = f"{number:d}"
+    digits = digits.zfill(-(-len(digits) // 3) * 3)
+    groups = [digits[at : at + 3] for at in range(0, len(digits), 3)]
+    written = "/".join([*(f"x{group}" for group in groups[:-1]), groups[-1]])
+    return f"tile/{level}/{written}" + (f".p/{width}" if width < TILE_HASHES else "")
+
+
+def entry_of(record_hash: str) -> bytes:
+    return bytes.fromhex(record_hash)
+
+
+class Place(msgspec.Struct, frozen=True):
+    head: Head
+    root: str
+    """Of the tree over the commits up to there: tiles that were changed or lost give another."""
+
+
+class TilesProjection:
+    name = "tiles"
+
+    def __init__(self, home: Path) -> None:
+        self.directory = directory_of(home)
+        self._checked: Place | None = None
+
+    def position(self) -> Head:
+        place = read_place(self.directory)
+        if place is None:
+            return Head()
+        if place != self._checked:
+            try:
+                found = root(place.head.count, Tiles(self.directory, place.head.count).subtree).hex()
+            except Corrupt:
+                found = ""
+            if found != place.root:
+                logger.warning("the tiles are not what they were: they are written again")
+                self.reset()
+                return Head()
+            self._checked = place
+        return place.head
+
+    def apply(self, entries: Sequence[Entry], head: Head) -> None:
+        before = head.count - len(entries)
+        growing = _Growing(self.directory, before)
+        try:
+            for entry in entries:
+                growing.add(entry_of(entry.commit.record_hash))
+            growing.write_partial()
+            place = Place(head, root(head.count, Tiles(self.directory, head.count).subtree).hex())
+            replace_file(self.directory / _PLACE, msgspec.json.encode(place))
+        except OSError as error:
+            raise StorageRefused(f"the tiles could not be written: {error.strerror}", hint="free some space") from error
+        self._checked = place
+        _drop_partial(self.directory, before, but=head.count)
+
+    def reset(self) -> None:
+        # The place first: half a tree must not be taken for one.
+        with suppress(FileNotFoundError):
+            (self.directory / _PLACE).unlink()
+        shutil.rmtree(self.directory / "tile", ignore_errors=True)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class Tiles:
+    """The tree of a given size, read from its tiles."""
+
+    def __init__(self, directory: Path, size: int) -> None:
+        self._directory = directory
+        self._size = size
+        self._tile = lru_cache(_TILES_CACHED)(self._read)
+
+    def subtree(self, level: int, index: int) -> bytes:
+        """As proofs want it. Raises Corrupt where a tile is missing or has another length."""
+        tile_level, within = divmod(level, _LEVELS_PER_TILE)
+        number, first = divmod(index << within, TILE_HASHES)
+        hashes = self._tile(tile_level, number)[first * HASH_BYTES : (first + (1 << within)) * HASH_BYTES]
+        return _folded(hashes)
+
+    def _read(self, level: int, number: int) -> bytes:
+        width = min(TILE_HASHES, (self._size >> (_LEVELS_PER_TILE * level)) - number * TILE_HASHES)
+        return read_tile(self._directory, level, number, width, HASH_BYTES)
+
+
+class _Growing:
+    """The tiles at the end, while leaves are added."""
+
+    def __init__(self, directory: Path, size: int) -> None:
+        self._directory = directory
+        self._size = size
+        self._levels = [
+            bytearray(read_tile(directory, level, number, width, HASH_BYTES)) if width else bytearray()
+            for level, number, width in _ends(size)
+        ]
+        number, width = divmod(size, TILE_HASHES)
+        self._entries = bytearray(read_tile(directory, ENTRIES, number, width, _ENTRY_BYTES) if width else b"")
+
+    def add(self, entry: bytes) -> None:
+        self._entries += _ENTRY_LENGTH + entry
+        if len(self._entries) == TILE_HASHES * _ENTRY_BYTES:
+            self._write(ENTRIES, self._size // TILE_HASHES, bytes(self._entries), TILE_HASHES)
+            self._entries.clear()
+        self._add_hash(0, leaf_hash(entry))
+        self._size += 1
+
+    def write_partial(self) -> None:
+        for level, number, width in _ends(self._size):
+            if width:
+                self._write(level, number, bytes(self._levels[level]), width)
+        number, width = divmod(self._size, TILE_HASHES)
+        if width:
+            self._write(ENTRIES, number, bytes(self._entries), width)
+
+    def _add_hash(self, level: int, found: bytes) -> None:
+        if level == len(self._levels):
+            self._levels.append(bytearray())
+        tile = self._levels[level]
+        tile += found
+        if len(tile) == _TILE_BYTES:
+            number = self._size >> (_LEVELS_PER_TILE * (level + 1))
+            self._write(level, number, bytes(tile), TILE_HASHES)
+            self._add_hash(level + 1, _folded(bytes(tile)))
+            tile.clear()
+
+    def _write(self, level: int | str, number: int, data: bytes, width: int) -> None:
+        path = self._directory / tile_path(level, number, width)
+        make_directory(path.parent)
+        replace_file(path, data)
+
+
+def read_place(directory: Path) -> Place | None:
+    try:
+        return msgspec.json.decode((directory / _PLACE).read_bytes(), type=Place)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def read_tile(directory: Path, level: int | str, number: int, width: int, each_bytes: int) -> bytes:
+    """A partial tile may have become a full one since. Raises Corrupt."""
+    for tried in dict.fromkeys((width, TILE_HASHES)):
+        with suppress(OSError):
+            data = (directory / tile_path(level, number, tried)).read_bytes()
+            if len(data) == tried * each_bytes:
+                return data[: width * each_bytes]
+    raise Corrupt(
+        f"{tile_path(level, number, width)} is missing or damaged", hint="the tiles are written again when it is served"
+    )
+
+
+def _ends(size: int) -> Iterator[tuple[int, int, int]]:
+    """Of each level: number and width of its last tile, of width 0 where all of them are full."""
+    level = 0
+    while size or level == 0:
+        number, width = divmod(size, TILE_HASHES)
+        yield level, number, width
+        size, level = number, level + 1
+
+
+def _drop_partial(directory: Path, size: int, *, but: int) -> None:
+    """Those that a smaller tree ended with."""
+    kept = {(level, number, width) for level, number, width in _ends(but)}
+    for level, number, width in _ends(size):
+        if width and (level, number, width) not in kept:
+            for each in (level, ENTRIES) if level == 0 else (level,):
+                path = directory / tile_path(each, number, width)
+                path.unlink(missing_ok=True)
+                # Not empty while the next one lies in it.
+                with suppress(OSError):
+                    path.parent.rmdir()
+
+
+def _folded(hashes: bytes) -> bytes:
+    """The root over 1, 2, 4 … 256 of them."""
+    found = [hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)]
+    while len(found) > 1:
+        found = [node_hash(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
+    return found[0]
