@@ -1,4 +1,4 @@
-"""What a point read costs at each door, beside the plain SDK and beside the least that uvicorn can do; and the gate.
+"""What a point read costs at each door, beside the plain SDK and beside the least that HTTP can cost; and the gate.
 
 Server CPU for each call, with a few clients at a time on connections that stay open.
 """

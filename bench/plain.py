@@ -1,7 +1,7 @@
 """References for the doors: `python -m bench.plain sdk|bare|long PLACE` serves point reads and prints its address.
 
 `sdk` is a server as the SDK's own documentation makes it, which looks its answers up in a dict;
-`bare` answers with ready bytes, whatever is asked: less an HTTP server on uvicorn cannot do.
+`bare` answers with ready bytes, whatever is asked: less our HTTP server cannot do.
 PLACE is a file with the answers of our server by entity id, so that all send the same.
 `long` is our server on the base PLACE with the fast path switched off.
 """

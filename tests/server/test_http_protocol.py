@@ -279,7 +279,7 @@ ODD = {
     "an application that fails": ask(b"/fails"),
     "an application that says nothing": ask(b"/silent"),
     "a fault, and a call behind it": ask(b"/fault") + ask(b"/b"),
-    "a question before the body": ask(b"/", b"Expect: 100-continue", b"Content-Length: 1", method=b"POST", body=b"a"),
+    "a question before the body": ask(b"/", b"Expect: 100-Continue", b"Content-Length: 1", method=b"POST", body=b"a"),
 }
 
 

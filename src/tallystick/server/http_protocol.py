@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 _CLOSING = b"connection: close\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_EXPECTATIONS = (b"100-continue", b"100-Continue")
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -180,6 +181,7 @@ class HttpProtocol(asyncio.Protocol):
     def answered(self, exchange: _Exchange) -> None:
         self.unanswered -= 1
         self._running = None
+        self.server_state.tasks.discard(exchange.task)
         self._since = self._loop.time()
         if not exchange.keeps_alive:
             self.transport.close()
@@ -229,9 +231,8 @@ class HttpProtocol(asyncio.Protocol):
 
     def _begin(self, exchange: _Exchange) -> None:
         self._running = exchange
-        task = self._loop.create_task(exchange.run(self._app))
-        self.server_state.tasks.add(task)
-        task.add_done_callback(self.server_state.tasks.discard)
+        exchange.task = self._loop.create_task(exchange.run(self._app))
+        self.server_state.tasks.add(exchange.task)
 
     def _feed_slices(self, data: bytes) -> None:
         """Piece by piece, until there is a whole request in it: the rest is held until that is answered."""
@@ -292,11 +293,12 @@ class _Exchange:
         self._protocol = protocol
         self._scope = scope
         self.keeps_alive = keeps_alive
+        self.task: asyncio.Task[None]
         self._parts: list[bytes] = []
         self._waiting_bytes = 0
         self._is_complete = self._is_taken = False
         """Whether the body is there, and whether the application knows."""
-        self._expects = (b"expect", b"100-continue") in scope["headers"]
+        self._expects = any((b"expect", said) in scope["headers"] for said in _EXPECTATIONS)
         """Whether the client waits for a word before it sends the body."""
         self._is_over = False
         """Answered, or its client left."""
