@@ -56,8 +56,6 @@ CHECKS_THAT_DO_NOT_APPLY = {
     ("server-stateless", "sep-2575-missing-capability-http-400"): "the same",
     ("server-stateless", "sep-2575-http-server-no-independent-requests-on-stream"): "wants test_streaming_elicitation",
     ("server-stateless", "sep-2575-server-no-log-without-loglevel"): "wants the tool test_logging_tool",
-    ("http-header-validation", "sep-2243-server-accepts-whitespace-header-value"): "calls the first tool with no "
-    "arguments, which is refused for that: shown on the demo server below",
     ("caching", "sep-2549-prompts-list-caching-hints"): "there are no prompts",
     ("caching", "sep-2549-resources-list-caching-hints"): "there are no resources",
     ("caching", "sep-2549-resources-templates-list-caching-hints"): "there are no resources",
