@@ -46,6 +46,10 @@ async def test_a_fact_is_told_to_be_stale_becomes_work_and_is_refreshed_by_one_c
         listed = (await asyncio.to_thread(CommandLine(base).run, "stale", "--repo", checkout.root, "--json")).json
         assert {each["id"] for each in listed["stale"]} == {"port", "retries"}
 
+        asked = await ben.call("memory.search", query="how often, three times?", stale=True)
+        assert asked["entities"][0]["id"] == "retries"
+        assert all("stale" in each for each in asked["entities"])
+
         await ben.resolve(work["node"]["id"], "read it: still three times")
         entity = await read(ann, "retries")
         assert "stale" not in entity
