@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -81,8 +81,12 @@ class Attacked:
         return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))) * 1024
 
     def sockets(self) -> int:
-        links = Path(f"/proc/{self._pid}/fd").iterdir()
-        return sum(1 for link in links if str(link.readlink()).startswith("socket:"))
+        found = 0
+        for link in Path(f"/proc/{self._pid}/fd").iterdir():
+            # One that was closed while we look is none.
+            with suppress(FileNotFoundError):
+                found += str(link.readlink()).startswith("socket:")
+        return found
 
     def report(self, what: str, grown: int) -> None:
         taken, self._latencies = sorted(self._latencies), []
