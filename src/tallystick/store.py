@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial
-from typing import NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ from tallystick.policy import Action, Decision, Policy, Principal, ResourceFacts
 from tallystick.policy.cache import Cache
 from tallystick.policy.gate import NO_FACTS, Authorization, DecisionPending, Gate, Question
 from tallystick.state.ontology import check
-from tallystick.state.read_filter import ReadFilter
+from tallystick.state.read_filter import MayRead, ReadFilter
 from tallystick.state.staleness import Citation, Citations, FilesPending, Pins, Stale, settle
 from tallystick.state.state import State
 from tallystick.tenants import Tenants
@@ -153,7 +153,7 @@ class Store:
             await self._noticed(principal, read_filter.stale_told)
         return answer
 
-    async def write(
+    def write(
         self,
         principal: Principal,
         action: Action,
@@ -162,29 +162,44 @@ class Store:
         resource: str | None = None,
         written_type: str | None = None,
         blindly: bool = False,
-        place: str | None = None,
-        more: Sequence[Target] = (),
         restoring: bool = False,
+    ) -> Coroutine[Any, Any, Receipt]:
+        """As `write_all`, for a call that does one thing: its arguments are those of a `Target`."""
+        return self.write_all(
+            principal, propose, [Target(action, resource, written_type, blindly)], restoring=restoring
+        )
+
+    async def write_all(
+        self, principal: Principal, propose: Propose, targets: Sequence[Target], *, restoring: bool = False
     ) -> Receipt:
         """Commit what `propose` drafts at the head, if the policy allows it there.
 
-        Whatever else the draft would change is asked about too, and one denial refuses it whole. The arguments are
-        those of a `Target`; `more` are for a call that does several things, each of which is asked about. `restoring`
-        is for what was written once and is written again as it was: who verified it, and when, stays.
+        It is asked about each of the targets, and about whatever else the draft would change; one denial refuses it
+        whole. `restoring` is for what was written once and is written again as it was: who verified it, and when,
+        stays.
         """
-        targets = (Target(action, resource, written_type, blindly, place), *more)
-        authorization = Authorization(self._gate, principal, action, resource, written_type)
+        first = targets[0]
+        authorization = Authorization(self._gate, principal, first.action, first.resource, first.written_type)
         async with self.tenants.using(principal.tenant) as partition:
-            foreigners = [await self._foreign(partition, principal, each.action, each.resource) for each in targets]
-            foreign = foreigners[0]
+            foreigners: list[ResourceFacts | None] = []
+            for each in targets:
+                foreigners.append(await self._foreign(partition, principal, each.action, each.resource))
             pins: Pins | None = None if self._files is not None and not restoring else {}
 
+            def make(state: State, may_read: MayRead | None = None) -> ReadFilter:
+                return ReadFilter(state, may_read, partition.clock, self._changed_files)
+
+            def filled(state: State, draft: Draft, read_filter: ReadFilter) -> Draft:
+                return draft if restoring else settle(state, draft, lambda: _now(partition, state), read_filter, pins)
+
             def decided(state: State) -> Draft | Commit:
-                make = partial(ReadFilter, clock=partition.clock, changed_files=self._changed_files)
-                found = _decide_targets(authorization, state, foreigners, principal, targets, make)
-                now = partial(_now, partition, state)
-                fill = None if restoring else partial(settle, state, now=now, read_filter=found.read_filter, pins=pins)
-                proposed = _checked(propose, state, authorization, found.read_filter, fill)
+                try:
+                    found = _decide(authorization, state, foreigners[0], principal, first, make)
+                except Denied as error:
+                    raise error.at(first.place) from None
+                if len(targets) > 1:
+                    found = _decide_others(authorization, state, foreigners, principal, targets, make, found)
+                proposed = _checked(propose, state, authorization, found.read_filter, filled)
                 if isinstance(proposed, Commit):
                     return proposed
                 if found.read_filter.narrows:
@@ -198,9 +213,9 @@ class Store:
                 )
 
             async def facts() -> ResourceFacts:
-                if foreign is not None:
-                    return foreign
-                return await partition.look(lambda state: _facts(state, resource, principal, action))
+                if foreigners[0] is not None:
+                    return foreigners[0]
+                return await partition.look(lambda state: _facts(state, first.resource, principal, first.action))
 
             async def commit() -> Receipt:
                 nonlocal pins
@@ -354,13 +369,13 @@ def _checked(
     state: State,
     authorization: Authorization,
     read_filter: ReadFilter,
-    fill: Callable[[Draft], Draft] | None,
+    filled: Callable[[State, Draft, ReadFilter], Draft],
 ) -> Draft | Commit:
     """What is proposed and keeps the rules; while a decision is pending it is neither proposed nor refused."""
     try:
         proposed = propose(state, read_filter)
         if isinstance(proposed, Draft):
-            proposed = proposed if fill is None else fill(proposed)
+            proposed = filled(state, proposed, read_filter)
             check(state, proposed, read_filter)
     except Exception:
         _raise_pending(authorization, read_filter)
@@ -376,25 +391,6 @@ class _Found(msgspec.Struct, frozen=True):
     """About whose resources the policy was asked as if they were not there."""
 
 
-def _decide_targets(
-    authorization: Authorization,
-    state: State,
-    foreigners: Sequence[ResourceFacts | None],
-    principal: Principal,
-    targets: Sequence[Target],
-    make: Callable[..., ReadFilter],
-) -> _Found:
-    """The decision on the first, what the answer may read, and no denial of any other. Raises as `_decide` does."""
-    first = targets[0]
-    try:
-        found = _decide(authorization, state, foreigners[0], principal, first, make)
-    except Denied as error:
-        raise error.at(first.place) from None
-    if len(targets) == 1:
-        return found
-    return _decide_others(authorization, state, foreigners, principal, targets, make, found)
-
-
 def _decide_others(
     authorization: Authorization,
     state: State,
@@ -404,6 +400,8 @@ def _decide_others(
     make: Callable[..., ReadFilter],
     found: _Found,
 ) -> _Found:
+    """What was found of the first, no denial of any other, and what the answer may read by then. Raises as `_decide`
+    does."""
     others = targets[1:]
     made = _made_by(targets, state, principal)
     facts = [
@@ -456,7 +454,8 @@ def _decide(
     target: Target,
     make: Callable[..., ReadFilter],
 ) -> _Found:
-    """The decision on the call itself, and what its answer may read. Raises Denied, DecisionPending."""
+    """The decision on the call itself, or on the first thing that it does, and what its answer may read. Raises
+    Denied, DecisionPending."""
     facts = foreign or _facts(state, target.resource, principal, target.action)
     try:
         decision = authorization.decide(facts)

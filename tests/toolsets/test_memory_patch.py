@@ -13,7 +13,7 @@ from tallystick.errors import TallystickError
 from tallystick.policy import Action, Decision, Request
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets.memory import TOOLSET
-from tallystick.toolsets.memory.write import DROPPED_MAX
+from tallystick.toolsets.memory.write_answer import DROPPED_MAX
 from tests.toolsets.agent import Agent, working
 
 

@@ -14,7 +14,8 @@ from tallystick.commits.chain import commit_id, content_hash
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Decision, Request
 from tallystick.toolsets.memory.arguments import NodeArgument, WriteArguments
-from tallystick.toolsets.memory.write import PAYLOAD_BYTES_MAX, write
+from tallystick.toolsets.memory.write import write
+from tallystick.toolsets.memory.write_request import PAYLOAD_BYTES_MAX
 from tests.toolsets.agent import Agent, working
 
 PLAN = {

@@ -32,6 +32,8 @@ class Document(msgspec.Struct, frozen=True):
 class DraftGraph:
     def __init__(self, state: State, read_filter: ReadFilter) -> None:
         self.state = state
+        self.narrows = read_filter.narrows
+        """False where everything may be read."""
         self._read_filter = read_filter
         self._nodes: dict[str, Payload | None] = {}
         self._edges: dict[str, Payload | None] = {}
@@ -85,7 +87,7 @@ class DraftGraph:
 
     def allows_edge(self, name: str) -> bool:
         """An edge to what may not be read is not there. True where there is no such edge."""
-        ends = self.edge_name(name) if self._read_filter.narrows else None
+        ends = self.edge_name(name) if self.narrows else None
         return ends is None or all([self.allows(ends["from"]), self.allows(ends["to"])])
 
     # -- what becomes of it
