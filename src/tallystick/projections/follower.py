@@ -31,6 +31,7 @@ class Follower:
                 self.place.log,
                 projection,
                 lock=self.place.lock(projection.name),
+                rest_seconds=registered.rest_seconds,
                 closing_seconds=registered.closing_seconds,
             )
         return found

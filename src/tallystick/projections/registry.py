@@ -17,6 +17,7 @@ from tallystick.projections import Projection, sql, tiles, views
 from tallystick.projections.database import Damaged, Reader
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import projection as text
+from tallystick.projections.worker import REST_SECONDS
 
 if TYPE_CHECKING:
     from tallystick.projections.lineage_emitter import Destination
@@ -54,6 +55,8 @@ class Registered(msgspec.Struct, frozen=True):
     make: Callable[[Place], Projection]
     copies: Copies | None
     """None: it keeps nothing that could be erased."""
+    rest_seconds: float = REST_SECONDS
+    """Between two looks at the log for which nobody waits."""
     closing_seconds: float | None = None
     """How long whoever closes it waits for what is under way; None: until it is done."""
 
@@ -93,6 +96,8 @@ PROJECTIONS: dict[str, Registered] = {
             "text",
             lambda place: text.TextProjection(place.home, place.log.line),
             Copies(lambda home, database: text.database_path(home), text.POSITION, text.ERASING),
+            # Whoever searches catches up first, and many texts cost less together.
+            rest_seconds=1.0,
         ),
         Registered("lineage", _lineage, None, closing_seconds=3.0),
         Registered("tiles", lambda place: tiles.TilesProjection(place.home), None),

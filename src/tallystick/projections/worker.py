@@ -35,7 +35,7 @@ _OTHERS_SECONDS = 1.0
 """How often the thread looks for what other processes committed."""
 _ERASE_AGAIN_SECONDS = 0.2
 """While somebody waits for it and something keeps it from being done."""
-_REST_SECONDS = 0.25
+REST_SECONDS = 0.25
 """Between two looks for which nobody waits: commits cost less together, and callers are held up for a moment only."""
 
 logger = logging.getLogger(__name__)
@@ -91,10 +91,12 @@ class ProjectionWorker:
         projection: Projection,
         *,
         lock: Path | None = None,
+        rest_seconds: float = REST_SECONDS,
         closing_seconds: float | None = None,
     ) -> None:
         self.projection = projection
         self._closing_seconds = closing_seconds
+        self._rest_seconds = rest_seconds
         self._log = log
         self._was_used = False
         self._lock_path = lock
@@ -197,10 +199,10 @@ class ProjectionWorker:
     # -- the thread
 
     def _follow(self) -> None:
-        pause, rest, backoff = 0.0, _REST_SECONDS, Backoff()
+        pause, rest, backoff = 0.0, self._rest_seconds, Backoff()
         while self._wait(pause, rest):
             try:
-                pause, rest = self._follow_once(), _REST_SECONDS
+                pause, rest = self._follow_once(), self._rest_seconds
                 if backoff.succeeded():
                     logger.warning("projection %s moves on again: %s", self.projection.name, self._lock_path)
             except Exception as error:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -106,7 +107,8 @@ class TextIndex:
 
         The index as it stands: what was committed a moment ago may not be in it yet.
         """
-        look = self._in_thread(lambda: self._lookup().similar(texts, node_type, besides, limit))
+        deadline = time.monotonic() + seconds
+        look = self._in_thread(lambda: self._lookup().similar(texts, node_type, besides, limit, deadline))
         with self._used():
             try:
                 return await asyncio.wait_for(look, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from heapq import nlargest
@@ -153,12 +154,15 @@ class Lookup:
                 found.update(dict.fromkeys(_near(db, word, recent)[:limit]))
         return list(found)[:limit]
 
-    def similar(self, texts: Sequence[str], node_type: str, besides: str, limit: int) -> list[str]:
+    def similar(self, texts: Sequence[str], node_type: str, besides: str, limit: int, deadline: float) -> list[str]:
+        """Nobody waits for it after the deadline: what was found by then."""
         sought = {stem(word) for text in (node_type, *texts) for word in words_of(text.casefold())}
         with self._reader.snapshot() as db:
             ranking = self._ranking(db, read_place(db))
             found = []
             for slot in ranking.sharing(sought, _SIMILAR_WORDS, node_type)[-_SIMILAR_MAX:]:
+                if time.monotonic() > deadline:
+                    break
                 row = db.execute("SELECT id, words FROM entities WHERE slot = ?", (slot,)).fetchone()
                 if row is not None and row[0] != besides:
                     of_id = {stem(word) for word in words_of(row[0].casefold())}

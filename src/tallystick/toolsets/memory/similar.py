@@ -30,8 +30,9 @@ CHARACTERS_LEAST = 12
 """Less than that is a label, and many nodes have the same."""
 CHARACTERS_MAX = 10_000
 _PARTS_MAX = 200
-REST = 4.0
-"""After a look others go on alone for this many times as long: writers in a hurry do without."""
+REST = 40.0
+"""After a look others go on alone for this many times as long: a look costs a fortieth of the time at most, and
+writers in a hurry do without."""
 
 
 class SimilarNodes:
