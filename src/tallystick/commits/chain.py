@@ -139,6 +139,16 @@ def decode(line: bytes) -> Commit:
     )
 
 
+def decode_head(head: bytes, record_hash: str) -> Commit:
+    """A commit of what record_hash covers; its payload is not known, and empty. Raises Corrupt, also unless the head is
+    in canonical form."""
+    commit = decode(b'%b%b%b","payload":{}}' % (head[:-1], _HASH_KEY, record_hash.encode()))
+    # Also where a stranger's head tells of a payload of its own.
+    if _head(commit) != head:
+        raise _falsity(commit, "its fields are not written in canonical form")
+    return commit
+
+
 class Said(Protocol):
     """What a reader decoded of a line."""
 
@@ -168,6 +178,12 @@ def is_committed(line: bytes, said: Said) -> bool:
         return False
     hashed.update(_suffix(said.lamport, said.actor, said.operation))
     return hashed.hexdigest() == said.commit_id
+
+
+def head_of(line: bytes) -> bytes:
+    """What record_hash covers besides the record_hash before it."""
+    head_end, _ = _seams(line)
+    return line[:head_end] + b"}"
 
 
 def record_hash_of(line: bytes) -> str:

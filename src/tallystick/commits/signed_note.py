@@ -126,7 +126,7 @@ def verifier_key(written: str) -> VerifierKey:
         raise NoteRefused("a verifier key is written name+id+key")
     name, key_id, encoded = parts
     _check_name(name)
-    data = _base64(encoded)
+    data = decode_base64(encoded)
     if len(data) != 33 or data[0] not in (LOG_KEY, WITNESS_KEY):
         raise NoteRefused(f"the key of '{name}' is not an Ed25519 key")
     key = VerifierKey(name, data[1:], data[0])
@@ -160,12 +160,17 @@ def parse_checkpoint(note: Note) -> Checkpoint:
     if len(lines) < 4 or not lines[0]:
         raise NoteRefused("a checkpoint says its origin, its size and its root")
     origin, size, root = lines[:3]
-    if not (size.isascii() and size.isdecimal() and str(int(size[:20])) == size) or int(size) > SIZE_MAX:
-        raise NoteRefused("the size of a checkpoint is a decimal number")
-    found = _base64(root)
+    found = decode_base64(root)
     if len(found) != HASH_BYTES:
         raise NoteRefused("the root of a checkpoint has 32 bytes")
-    return Checkpoint(origin, int(size), found)
+    return Checkpoint(origin, decode_size(size), found)
+
+
+def decode_size(written: str) -> int:
+    """Of a log, or a place in it: decimal, written in the one way there is. Raises NoteRefused."""
+    if not (written.isascii() and written.isdecimal() and str(int(written[:20])) == written) or int(written) > SIZE_MAX:
+        raise NoteRefused(f"'{written[:20]}' is not a decimal number")
+    return int(written)
 
 
 def cosignature_seconds(signature: bytes) -> int:
@@ -177,7 +182,7 @@ def _signature(line: str) -> tuple[str, bytes, bytes]:
         raise NoteRefused("a signature line is a dash, a name and base64")
     _, name, encoded = line.split(" ")
     _check_name(name)
-    data = _base64(encoded)
+    data = decode_base64(encoded)
     if len(data) <= _ID_BYTES:
         raise NoteRefused(f"the signature of '{name}' is too short")
     return name, data[:_ID_BYTES], data[_ID_BYTES:]
@@ -187,7 +192,8 @@ def _timed(seconds: int, text: str) -> bytes:
     return f"cosignature/v1\ntime {seconds}\n{text}".encode()
 
 
-def _base64(encoded: str) -> bytes:
+def decode_base64(encoded: str) -> bytes:
+    """Raises NoteRefused, also for another spelling of the same bytes."""
     try:
         data = b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
