@@ -27,6 +27,7 @@ SIGNATURES_MAX = 64
 NOTE_BYTES_MAX = 64 << 10
 SIZE_MAX = (1 << 63) - 1
 
+_PRIVATE = "PRIVATE+KEY+"
 _DASH = "\N{EM DASH} "
 _ID_BYTES = 4
 _TIME_BYTES = 8
@@ -63,9 +64,14 @@ class VerifierKey(msgspec.Struct, frozen=True):
 
 
 class SignerKey(msgspec.Struct, frozen=True):
+    """Its seed is in no representation: what is logged or raised does not tell it."""
+
     name: str
     seed: bytes
     algorithm: int = LOG_KEY
+
+    def __repr__(self) -> str:
+        return f"SignerKey({self.verifier})"
 
     @classmethod
     def generate(cls, name: str, algorithm: int = LOG_KEY) -> SignerKey:
@@ -75,6 +81,11 @@ class SignerKey(msgspec.Struct, frozen=True):
     @property
     def verifier(self) -> VerifierKey:
         return VerifierKey(self.name, self._private.public_key().public_bytes_raw(), self.algorithm)
+
+    def written(self) -> str:
+        """`PRIVATE+KEY+name+hex(id)+base64(algorithm, seed)`: the secret itself, for a file of its owner's."""
+        encoded = b64encode(bytes([self.algorithm]) + self.seed).decode()
+        return f"{_PRIVATE}{self.name}+{self.verifier.id.hex()}+{encoded}"
 
     def signature_line(self, text: str, *, seconds: int | None = None) -> str:
         """With its newline. `seconds`: of a cosignature, when it is made."""
@@ -132,6 +143,25 @@ def verifier_key(written: str) -> VerifierKey:
     key = VerifierKey(name, data[1:], data[0])
     if key.id.hex() != key_id:
         raise NoteRefused(f"the key of '{name}' does not have the id {key_id}")
+    return key
+
+
+def signer_key(written: str) -> SignerKey:
+    """What `SignerKey.written` wrote. Raises NoteRefused, which quotes nothing of it but the name."""
+    parts = written.strip().removeprefix(_PRIVATE).split("+", 2)
+    if not written.strip().startswith(_PRIVATE) or len(parts) != 3:
+        raise NoteRefused("a private key is written PRIVATE+KEY+name+id+key")
+    name, key_id, encoded = parts
+    _check_name(name)
+    try:
+        data = b64decode(encoded, validate=True)
+    except ValueError:
+        raise NoteRefused(f"the private key of '{name}' is not base64") from None
+    if len(data) != 33 or data[0] not in (LOG_KEY, WITNESS_KEY):
+        raise NoteRefused(f"the private key of '{name}' is not an Ed25519 key")
+    key = SignerKey(name, data[1:], data[0])
+    if key.verifier.id.hex() != key_id:
+        raise NoteRefused(f"the private key of '{name}' does not have the id it says")
     return key
 
 

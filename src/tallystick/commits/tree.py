@@ -8,6 +8,7 @@ never raises: a proof is a stranger's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from hashlib import sha256
 
 HASH_BYTES = 32
@@ -32,6 +33,26 @@ def completed(leaf: bytes, index: int, left: Callable[[int, int], bytes]) -> Ite
     for level in range((~index & (index + 1)).bit_length() - 1):
         found = node_hash(left(level, (index >> level) - 1), found)
         yield found
+
+
+class Frontier:
+    """The root of a tree while leaves are added in order: at any time a hash a level is kept, and no more."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._complete: list[bytes] = []
+        """Of the complete subtrees that cover the leaves, the largest first."""
+
+    def add(self, leaf: bytes) -> None:
+        found, place = leaf, self.size
+        while place & 1:
+            found = node_hash(self._complete.pop(), found)
+            place >>= 1
+        self._complete.append(found)
+        self.size += 1
+
+    def root(self) -> bytes:
+        return reduce(lambda right, left: node_hash(left, right), reversed(self._complete)) if self.size else EMPTY_ROOT
 
 
 # -- proofs
