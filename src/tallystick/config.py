@@ -21,6 +21,8 @@ from tallystick.errors import InvalidArgument
 
 FILE_NAME = "tallystick.toml"
 DEFAULT_TENANT = "default"
+CHECKPOINT_KEY_VARIABLE = "TALLYSTICK_CHECKPOINT_PRIVATE_KEY"
+"""The keys themselves that checkpoints are signed with: in no file and in no setting."""
 TENANT_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 
 
@@ -225,6 +227,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     audit_strict: Annotated[bool, _meaning("Deny everything while decisions cannot be written down.")] = False
+
+    checkpoint_key: Annotated[
+        str,
+        _place(
+            "The file with the keys that checkpoints are signed with, outside the base; empty means that none are."
+            " `TALLYSTICK_CHECKPOINT_PRIVATE_KEY` may hold the keys themselves instead."
+        ),
+    ] = ""
+    checkpoint_key_command: Annotated[
+        str, _meaning("A command that prints those keys instead, such as one that asks a secret store.")
+    ] = ""
+    tlog: Annotated[
+        Literal["off", "guarded", "open"],
+        _meaning(
+            "Who may read checkpoints and tiles at `/tlog/<tenant>/`: `guarded`, where tokens are asked for, those with"
+            " a token of that tenant; `open`, anybody."
+        ),
+    ] = "off"
 
     segment_bytes_max: Annotated[
         int, _meaning("A file of the log that has grown past this is followed by a new one.", ge=1024)

@@ -1,0 +1,150 @@
+"""The keys that checkpoints are signed with: read from a file, the environment or a command, never from the base.
+
+Whoever can change the log must not find the key beside it: then a checkpoint would prove nothing. A key file has a key
+a line; all of them sign, so that a new key is known to readers before the old one goes. They have one name, the origin
+of the log; other tenants than the default one have theirs below it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tallystick.commits.signed_note import LOG_KEY, NoteRefused, SignerKey, VerifierKey, signer_key, verifier_key
+from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings
+from tallystick.errors import InvalidArgument
+from tallystick.private_files import replacing
+
+COMMAND_SECONDS = 30.0
+_OTHERS = 0o077
+_BYTES_MAX = 64 << 10
+
+
+def load_keys(settings: Settings, *, environ: Mapping[str, str] | None = None) -> tuple[SignerKey, ...]:
+    """Of the tenant that the settings name; none where none are configured. Raises InvalidArgument."""
+    environ = os.environ if environ is None else environ
+    sources = {
+        CHECKPOINT_KEY_VARIABLE: environ.get(CHECKPOINT_KEY_VARIABLE, ""),
+        "checkpoint_key": settings.checkpoint_key,
+        "checkpoint_key_command": settings.checkpoint_key_command,
+    }
+    given = [name for name, value in sources.items() if value]
+    if not given:
+        return ()
+    if len(given) > 1:
+        raise _refused(f"{' and '.join(given)} each name keys for checkpoints", "leave one of them")
+    (name,) = given
+    if name == "checkpoint_key":
+        path = key_path(settings)
+        found = read_key_file(path, base=settings.base)
+    else:
+        text = sources[name] if name == CHECKPOINT_KEY_VARIABLE else _printed(sources[name])
+        found = parse_keys(text, name)
+    return keys_of_tenant(_one_log(found, name), settings.tenant)
+
+
+def key_path(settings: Settings) -> Path:
+    return Path(settings.checkpoint_key).expanduser().absolute()
+
+
+def keys_of_tenant(keys: Sequence[SignerKey], tenant: str) -> tuple[SignerKey, ...]:
+    """Each log has an origin of its own, and what is signed says it: no signature of one holds for another."""
+    if tenant == DEFAULT_TENANT:
+        return tuple(keys)
+    return tuple(msgspec.structs.replace(key, name=f"{key.name}/{tenant}") for key in keys)
+
+
+def read_key_file(path: Path, *, base: Path) -> list[SignerKey]:
+    """Raises InvalidArgument for one that others may read, that lies in the base, or that holds no keys."""
+    check_outside(path, base)
+    try:
+        with path.open("rb") as file:
+            seen = os.fstat(file.fileno())
+            if seen.st_mode & _OTHERS:
+                raise _refused(f"{path} can be read or written by others", f"chmod 600 {shlex.quote(str(path))}")
+            if seen.st_uid not in (os.geteuid(), 0):
+                raise _refused(f"{path} belongs to somebody else", "keys are read from a file of our own only")
+            data = file.read(_BYTES_MAX + 1)
+    except OSError as error:
+        raise _refused(
+            f"the key file {path} cannot be read: {error.strerror}", "'tallystick keys new' makes one"
+        ) from None
+    if len(data) > _BYTES_MAX:
+        raise _refused(f"{path} is no key file: it is too large", "'tallystick keys new' makes one")
+    return parse_keys(data.decode("utf-8", "replace"), str(path))
+
+
+def write_key_file(path: Path, keys: Sequence[SignerKey], *, base: Path) -> None:
+    """For its owner alone; a crash leaves the keys that were there, or all of these."""
+    check_outside(path, base)
+    try:
+        with replacing(path) as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write("".join(f"{key.written()}\n" for key in keys).encode())
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from None
+
+
+def check_outside(path: Path, base: Path) -> None:
+    if path.resolve().is_relative_to(base.resolve()):
+        raise _refused(
+            f"{path} lies in the base: whoever could change the log could sign it, too",
+            "keep the key elsewhere, and not in the same backup",
+        )
+
+
+def parse_keys(text: str, source: str) -> list[SignerKey]:
+    """A key a line; empty lines and those that begin with # are passed over. Raises InvalidArgument."""
+    lines = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
+    if not lines:
+        raise _refused(f"there is no key in {source}", "'tallystick keys new' makes one")
+    try:
+        return [signer_key(line) for line in lines]
+    except NoteRefused as error:
+        raise _refused(f"{source}: {error.message}", "a key a line, as 'tallystick keys new' writes it") from None
+
+
+def read_verifier_keys(path: Path) -> list[VerifierKey]:
+    """A verifier key a line, as `tallystick keys verifier` prints them. Raises InvalidArgument."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InvalidArgument(f"cannot read {path}: {said}", code="FILE_UNREADABLE") from None
+    lines = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
+    if not lines:
+        raise NoteRefused(f"there is no verifier key in {path}", hint="'tallystick keys verifier' prints ours")
+    return [verifier_key(line) for line in lines]
+
+
+def _one_log(keys: list[SignerKey], source: str) -> list[SignerKey]:
+    if any(key.algorithm != LOG_KEY for key in keys):
+        raise _refused(f"{source} holds a key of a witness, which signs no log", "'tallystick keys new' makes one")
+    names = sorted({key.name for key in keys})
+    if len(names) > 1:
+        raise _refused(f"{source} has keys of several names: {', '.join(names)}", "the name is the log's; it has one")
+    return keys
+
+
+def _printed(command: str) -> str:
+    """What it prints is never told, whatever goes wrong."""
+    try:
+        ran = subprocess.run(
+            shlex.split(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise _refused(f"checkpoint_key_command took more than {COMMAND_SECONDS:g} s", "run it by hand") from None
+    except (OSError, ValueError) as error:
+        raise _refused(f"checkpoint_key_command could not be run: {error}", "run it by hand") from None
+    if ran.returncode:
+        raise _refused(f"checkpoint_key_command left with {ran.returncode}", "run it by hand to see why")
+    return ran.stdout.decode("utf-8", "replace")
+
+
+def _refused(problem: str, hint: str) -> InvalidArgument:
+    return InvalidArgument(problem, code="CHECKPOINT_KEY_INVALID", hint=hint)
