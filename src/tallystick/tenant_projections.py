@@ -29,6 +29,7 @@ from tallystick.projections.views import Views
 from tallystick.projections.views.content_files import Edit
 
 if TYPE_CHECKING:
+    from tallystick.commits.signed_note import SignerKey
     from tallystick.projections.lineage_emitter import Destination
 
 Adopt = Callable[[str, Edit], Awaitable[None]]
@@ -54,15 +55,18 @@ class AllProjections:
         repairs: bool = False,
         database: Path | None = None,
         lineage: Callable[[str], Destination] | None = None,
+        keys: Callable[[str], tuple[SignerKey, ...]] = lambda tenant: (),
     ) -> None:
         """Content files that people edited are adopted, or put right at the start, or else left alone.
-        `database`: where `graph.db` lies, if elsewhere. `lineage`: where the events of a tenant go, if anywhere."""
+        `database`: where `graph.db` lies, if elsewhere. `lineage`: where the events of a tenant go, if anywhere.
+        `keys`: those that sign the checkpoints of a tenant's log, if any do."""
         self._settings = settings
         self._open_log = open_log
         self._adopt = adopt
         self._repairs = repairs
         self._database = database
         self._lineage = lineage
+        self._keys = keys
         self._by_tenant: dict[str, TenantProjections] = {}
         self._left: set[TenantProjections] = set()
         """No longer to be had, and still used."""
@@ -84,6 +88,7 @@ class AllProjections:
             self._database if tenant == self._settings.tenant else None,
             self._repairs,
             self._lineage(tenant) if self._lineage is not None else None,
+            self._keys(tenant),
         )
         return TenantProjections(settings, place, self._adopt)
 

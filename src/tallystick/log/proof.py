@@ -44,18 +44,24 @@ class Proof(msgspec.Struct, frozen=True):
         return self.problem is None
 
 
-def prove(system: Path, progress: Progress = lambda done, total: None) -> Proof:
-    """Constant memory: it grows with redactions only."""
+def prove(
+    system: Path,
+    progress: Progress = lambda done, total: None,
+    *,
+    each: Callable[[str], None] = lambda record_hash: None,
+) -> Proof:
+    """Constant memory: it grows with redactions only. `each` is told the record_hash of every commit, in order."""
     segments, head_file = Segments(system / "log"), HeadFile(system / "head")
     try:
-        return _Reading(segments, head_file, system / "lock").prove(progress)
+        return _Reading(segments, head_file, system / "lock", each).prove(progress)
     finally:
         segments.close()
         head_file.close()
 
 
 class _Reading:
-    def __init__(self, segments: Segments, head_file: HeadFile, lock: Path) -> None:
+    def __init__(self, segments: Segments, head_file: HeadFile, lock: Path, each: Callable[[str], None]) -> None:
+        self._each = each
         self._segments = segments
         self._head_file = head_file
         self._lock = lock
@@ -125,6 +131,7 @@ class _Reading:
             commit = self._verifier.feed(line)
             self._segments.check_named(offset, before, commit.lamport)
             self._end = offset + len(line) + 1
+            self._each(commit.record_hash)
             if offset < kept.end <= self._end:
                 self._compare(kept)
             if number % _PROGRESS_EVERY == 0:

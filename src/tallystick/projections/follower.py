@@ -41,9 +41,9 @@ class Follower:
         return [self.worker(each.name) for each in PROJECTIONS.values() if each.keeps_copies(self.place)]
 
     def hand_on(self) -> None:
-        """From now on what is committed goes to where the place says, if it says so."""
+        """From now on what is committed goes to where the place says, and is signed, if it says so."""
         for each in PROJECTIONS.values():
-            if each.hands_on(self.place):
+            if each.is_wanted(self.place):
                 self.worker(each.name).start()
 
     def appended(self, group: Sequence[Entry]) -> None:

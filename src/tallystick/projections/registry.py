@@ -20,6 +20,7 @@ from tallystick.projections.text import projection as text
 from tallystick.projections.worker import REST_SECONDS
 
 if TYPE_CHECKING:
+    from tallystick.commits.signed_note import SignerKey
     from tallystick.projections.lineage_emitter import Destination
 
 
@@ -34,6 +35,8 @@ class Place(msgspec.Struct, frozen=True):
     """Content files that people edited are put right at the start, and what they wrote is kept beside."""
     lineage: Destination | None = None
     """Where events go, if they go anywhere."""
+    keys: tuple[SignerKey, ...] = ()
+    """Those that checkpoints of the log are signed with, if any are."""
 
     def lock(self, name: str) -> Path:
         return self.home / "_system" / f"{name}.lock"
@@ -59,15 +62,14 @@ class Registered(msgspec.Struct, frozen=True):
     """Between two looks at the log for which nobody waits."""
     closing_seconds: float | None = None
     """How long whoever closes it waits for what is under way; None: until it is done."""
+    is_wanted: Callable[[Place], bool] = lambda place: False
+    """Whether it follows wherever the tenant is open, because somebody else wants what it makes."""
 
     def keeps_copies(self, place: Place) -> bool:
         if self.copies is None:
             return False
         path = self.copies.database(place.home, place.database)
         return path.exists() and not (self.name == "sql" and sql.is_of_another(path, place.home))
-
-    def hands_on(self, place: Place) -> bool:
-        return self.name == "lineage" and place.lineage is not None
 
 
 def _lineage(place: Place) -> Projection:
@@ -77,6 +79,15 @@ def _lineage(place: Place) -> Projection:
     if place.lineage is None:
         raise ValueError("no place is named for events to go to")
     return LineageEmitter(place.home / "_system", place.log, place.lineage)
+
+
+def _tiles(place: Place) -> Projection:
+    if not place.keys:
+        return tiles.TilesProjection(place.home)
+    # Most processes sign nothing, and start faster without what it takes.
+    from tallystick.projections.checkpoints import SignedTiles
+
+    return SignedTiles(place.home, place.keys)
 
 
 PROJECTIONS: dict[str, Registered] = {
@@ -99,8 +110,10 @@ PROJECTIONS: dict[str, Registered] = {
             # Whoever searches catches up first, and many texts cost less together.
             rest_seconds=1.0,
         ),
-        Registered("lineage", _lineage, None, closing_seconds=3.0),
-        Registered("tiles", lambda place: tiles.TilesProjection(place.home), None),
+        Registered("lineage", _lineage, None, closing_seconds=3.0, is_wanted=lambda place: place.lineage is not None),
+        Registered(
+            "tiles", _tiles, None, rest_seconds=tiles.SIGNED_EVERY_SECONDS, is_wanted=lambda place: bool(place.keys)
+        ),
     )
 }
 

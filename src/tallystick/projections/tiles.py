@@ -2,13 +2,14 @@
 
 `_system/tiles/tile/<level>/<number>` holds 256 hashes, each of a complete subtree of 256^level leaves; the last tile of
 a level is partial and lies in `<number>.p/<width>`. `tile/entries/…` holds the entries themselves. Any web server may
-serve the directory. `place` says up to where the log is in it: written last, so a crash leaves tiles that nobody counts
-yet, and the same commits write the same bytes again.
+serve the directory, with the last signed `checkpoint` in it. `place` says up to where the log is in it: written last,
+so a crash leaves tiles that nobody counts yet, and the same commits write the same bytes again.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -24,6 +25,10 @@ from tallystick.private_files import make_directory, replace_file
 
 TILE_HASHES = 256
 ENTRIES = "entries"
+CHECKPOINT = "checkpoint"
+"""The name of the file with the last signed checkpoint, beside the tiles."""
+SIGNED_EVERY_SECONDS = 1.0
+"""At most so often while serving, and so tiles are not written more often either."""
 
 _LEVELS_PER_TILE = 8
 _TILE_BYTES = TILE_HASHES * HASH_BYTES
@@ -190,6 +195,34 @@ def read_tile(directory: Path, level: int | str, number: int, width: int, each_b
     )
 
 
+_TILE = re.compile(r"tile/(entries|0|[1-9][0-9]?)/((?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?")
+
+
+def find_tile(directory: Path, path: str) -> bytes | None:
+    """By the path that readers ask for. A partial tile that gave way to a wider one is cut out of that."""
+    asked = _TILE.fullmatch(path)
+    width = int(asked[3] or TILE_HASHES) if asked else 0
+    if asked is None or width > TILE_HASHES or (asked[3] and width == TILE_HASHES):
+        return None
+    each_bytes = _ENTRY_BYTES if asked[1] == ENTRIES else HASH_BYTES
+    full = directory / "tile" / asked[1] / asked[2]
+    partial = full.with_name(f"{full.name}.p")
+    candidates = [full] if asked[3] is None else [partial / asked[3], *_wider(partial, width), full]
+    for candidate in candidates:
+        with suppress(OSError):
+            data = candidate.read_bytes()
+            if len(data) >= width * each_bytes:
+                return data[: width * each_bytes]
+    return None
+
+
+def _wider(partial: Path, width: int) -> list[Path]:
+    with suppress(OSError):
+        widths = sorted(int(each.name) for each in partial.iterdir() if each.name.isdecimal())
+        return [partial / str(each) for each in widths if each > width]
+    return []
+
+
 def _ends(size: int) -> Iterator[tuple[int, int, int]]:
     """Of each level: number and width of its last tile, of width 0 where all of them are full."""
     level = 0
@@ -200,16 +233,27 @@ def _ends(size: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _drop_partial(directory: Path, size: int, *, but: int) -> None:
-    """Those that a smaller tree ended with."""
-    kept = {(level, number, width) for level, number, width in _ends(but)}
+    """Those that a smaller tree ended with; where it was signed, only once full tiles took their place: until then
+    whoever has its checkpoint asks for them."""
+    was_signed = size == _signed_size(directory)
+    grown = {level: (number, width) for level, number, width in _ends(but)}
     for level, number, width in _ends(size):
-        if width and (level, number, width) not in kept:
+        is_full = grown[level][0] > number
+        if width and (is_full or (not was_signed and grown[level] != (number, width))):
             for each in (level, ENTRIES) if level == 0 else (level,):
                 path = directory / tile_path(each, number, width)
-                path.unlink(missing_ok=True)
-                # Not empty while the next one lies in it.
-                with suppress(OSError):
-                    path.parent.rmdir()
+                if is_full:
+                    shutil.rmtree(path.parent, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+
+
+def _signed_size(directory: Path) -> int | None:
+    """Without a look at its signatures: it is about tidiness only."""
+    try:
+        return int((directory / CHECKPOINT).read_bytes().split(b"\n", 2)[1])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _folded(hashes: bytes) -> bytes:
