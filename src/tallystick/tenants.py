@@ -28,6 +28,11 @@ _REST_SECONDS = 5.0
 logger = logging.getLogger(__name__)
 
 
+def is_tenant(name: str) -> bool:
+    """Whether it could be the id of one: what is none must not become a path."""
+    return _TENANT.fullmatch(name) is not None
+
+
 class _Opened:
     def __init__(self, opening: asyncio.Future[Partition], now: float) -> None:
         self.opening = opening
@@ -136,7 +141,7 @@ class Tenants:
             await asyncio.shield(self._closing[tenant])
         opened = self._opened.get(tenant)
         if opened is None:
-            if not _TENANT.fullmatch(tenant):
+            if not is_tenant(tenant):
                 raise InvalidArgument(f"{tenant!r} is not a tenant id: lower-case letters, digits, - and _ only")
             opened = _Opened(asyncio.ensure_future(self._open_partition(tenant)), self._now())
             self._opened[tenant] = opened

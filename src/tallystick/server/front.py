@@ -123,7 +123,8 @@ class HttpFront:
             try:
                 scope[SCOPE_KEY] = await admission.admit(scope["headers"])
             except TallystickError as error:
-                return await admission.refusal(path, error)(scope, receive, _adding(scope, send, more))
+                if not path.startswith(admission.open_prefixes):
+                    return await admission.refusal(path, error)(scope, receive, _adding(scope, send, more))
         if scope["method"] != "POST":
             if path == MCP_PATH and scope["method"] == "DELETE":
                 return await send_json(send, self._end_session(scope), more)

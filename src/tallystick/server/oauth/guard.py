@@ -59,6 +59,8 @@ class Admission:
         self._issuers = issuers
         self._needed = frozenset(scopes)
         self._metadata_urls = {path: _metadata_url(resource) for path, resource in resources(public_url).items()}
+        self.open_prefixes: tuple[str, ...] = ()
+        """What begins with one of these is for everybody; who has a token is known there all the same."""
         self.open_paths = OPEN_PATHS | {urlsplit(url).path for url in self._metadata_urls.values()}
 
     @property
