@@ -20,7 +20,7 @@ from tallystick import __version__
 from tallystick.audit.files import AuditFiles
 from tallystick.audit.writer import AuditWriter
 from tallystick.commits import REDACTIONS, Commit
-from tallystick.config import Settings, named_paths
+from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings, named_paths
 from tallystick.errors import InvalidArgument
 from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
@@ -31,6 +31,7 @@ from tallystick.policy import Principal
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import Gate
+from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.projections.views.content_files import Edit
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose, prepare
@@ -48,7 +49,7 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.store import Store
 from tallystick.telemetry import metrics, tracing
 from tallystick.tenant_projections import AllProjections
-from tallystick.tenants import Tenants
+from tallystick.tenants import Tenants, is_tenant
 from tallystick.toolsets import Answer, Toolset, files, knowledge, memory, ontology, tasks, work
 from tallystick.toolsets.cited_files import CitedFiles
 from tallystick.toolsets.claims import Claims
@@ -62,6 +63,7 @@ from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_
 from tallystick.toolsets.work.settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
+    from tallystick.commits.signed_note import SignerKey
     from tallystick.policy.remote import Remote
     from tallystick.projections.lineage_emitter import Destination
     from tallystick.projections.text import TextIndex
@@ -210,6 +212,7 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
             repairs=not adopts,
             database=database,
             lineage=lineage,
+            keys=_checkpoint_keys(settings),
         )
         async with opened(settings, projections, warm=True) as store:
             # A log that cannot be opened is said now, not at the first call.
@@ -275,6 +278,7 @@ def operation_context(settings: Settings, *, owns_database: bool = True) -> Oper
         prepare=prepared,
         erase=lambda: erase(settings, database),
         database=database,
+        checkpoint_keys=lambda: checkpoint_keys(settings),
         with_settings=lambda changed: operation_context(
             changed, owns_database=owns_database and changed.tenant == settings.tenant
         ),
@@ -299,12 +303,16 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     from tallystick.server.http import http_app, run_http
     from tallystick.server.metrics import PATH as METRICS_PATH
     from tallystick.server.metrics import metrics_routes
+    from tallystick.server.tlog import PATH as TLOG_PATH
+    from tallystick.server.tlog import tlog_routes
     from tallystick.server.tls import tls_context
 
     tls = tls_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
     admission = _admission(settings, host, port)
     if admission is not None and settings.metrics == "open":
         admission.open_paths |= {METRICS_PATH}
+    if admission is not None and settings.tlog == "open":
+        admission.open_prefixes = (f"{TLOG_PATH}/",)
 
     async def run() -> None:
         async with _exporting(), served(settings) as offer:
@@ -313,7 +321,10 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
                 hosts=[host, *settings.http_hosts],
                 origins=settings.http_origins,
                 admission=admission,
-                more=metrics_routes(settings.metrics, tenant=settings.tenant),
+                more=[
+                    *metrics_routes(settings.metrics, tenant=settings.tenant),
+                    *tlog_routes(settings.tlog, lambda tenant: _tiles_of(settings, tenant)),
+                ],
             )
             bounds = Bounds(
                 head_seconds=settings.http_head_seconds,
@@ -354,6 +365,7 @@ async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[
     # After a crash, or damage, it reads the whole log: other tenants are served meanwhile.
     log = await asyncio.to_thread(open_log, settings)
     try:
+        await asyncio.to_thread(_compare_with_checkpoint, settings, log)
         partition = Partition(
             log,
             tenant=settings.tenant,
@@ -373,6 +385,40 @@ async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[
     gc.freeze()
     gc.set_threshold(*_COLLECTED_AFTER)
     return partition
+
+
+def _tiles_of(settings: Settings, tenant: str) -> Path | None:
+    """Without an issuer there is one tenant, whoever else has a log here."""
+    if tenant != settings.tenant and not (settings.issuers and is_tenant(tenant)):
+        return None
+    return directory_of(msgspec.structs.replace(settings, tenant=tenant).home)
+
+
+def _compare_with_checkpoint(settings: Settings, log: Log) -> None:
+    """Raises Corrupt where the log does not continue what was signed here."""
+    if (directory_of(settings.home) / CHECKPOINT).exists():
+        from tallystick.projections.checkpoints import check_opened
+
+        check_opened(settings.home, log)
+
+
+def checkpoint_keys(settings: Settings) -> tuple[SignerKey, ...]:
+    """Of the tenant that the settings name; none where none are configured."""
+    if not (settings.checkpoint_key or settings.checkpoint_key_command or os.environ.get(CHECKPOINT_KEY_VARIABLE)):
+        return ()
+    from tallystick.projections.checkpoint_keys import load_keys
+
+    return load_keys(settings, environ=os.environ)
+
+
+def _checkpoint_keys(settings: Settings) -> Callable[[str], tuple[SignerKey, ...]]:
+    """By tenant, of keys that are read once: a server that cannot sign as it was told to does not start."""
+    keys = checkpoint_keys(msgspec.structs.replace(settings, tenant=DEFAULT_TENANT))
+    if not keys:
+        return lambda tenant: ()
+    from tallystick.projections.checkpoint_keys import keys_of_tenant
+
+    return lambda tenant: keys_of_tenant(keys, tenant)
 
 
 async def _warm(partition: Partition, offered: Sequence[str]) -> None:

@@ -48,7 +48,7 @@ def test_a_key_is_written_as_go_writes_it() -> None:
 
 
 def test_a_key_tells_its_secret_in_no_message(key: SignerKey) -> None:
-    secret = key.written().rpartition("+")[2]
+    secret = key.written().split("+", 4)[4]
     assert secret not in f"{key!r} {key} {[key]}"
     for harm in (key.written()[:-4], key.written().replace(key.verifier.id.hex(), "00000000"), f"x{key.written()}"):
         with pytest.raises(NoteRefused) as refused:

@@ -15,6 +15,7 @@ import typer
 
 from tallystick import __version__, errors
 from tallystick.cli import (
+    checkpoint,
     emit,
     forget,
     knowledge,
@@ -59,6 +60,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": maintenance.doctor,
     "where": maintenance.where,
     "snapshot": maintenance.snapshot,
+    "checkpoint": checkpoint.checkpoint,
     "export": transfer.export,
     "import": transfer.import_,
     "emit": emit.emit,
@@ -76,6 +78,7 @@ GROUPS: dict[str, typer.Typer] = {
     "policy": policy.commands,
     "subject": forget.subject_commands,
     "tenants": tenants.commands,
+    "keys": checkpoint.commands,
 }
 """Words with words of their own: `tallystick work next`."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallystick.cli.options import Base, Json, Tenant, existing, settled
+from tallystick.cli.options import Base, Checkpoints, Json, Tenant, VerifierKeys, existing, read_checkpoints, settled
 from tallystick.cli.output import Styled, emit, progress, say, table, visible
 from tallystick.config import FILE_NAME
 from tallystick.errors import InvalidArgument
@@ -34,6 +34,8 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="With --views: build again what differs. Edits of people are kept.")
     ] = False,
+    checkpoint: Checkpoints = None,
+    vkey: VerifierKeys = None,
     json: Json = False,
     base: Base = None,
     tenant: Tenant = None,
@@ -51,11 +53,16 @@ def verify(
       A content file that a person edited and that waits to be adopted is told, and is no damage.
 
     \b
+    --checkpoint also holds the log against a checkpoint that somebody kept, signed by a key of --vkey: a log that
+      lost commits since, or was rewritten before it, is false. The last one signed here is always compared.
+
+    \b
     Examples:
       tallystick verify
       tallystick verify --base ./memory --json
       tallystick verify --views
       tallystick verify --views --repair
+      tallystick verify --checkpoint checkpoint-of-may --vkey memory.vkey
     """
     from tallystick import app
     from tallystick.operations.verify import verify as verified
@@ -63,13 +70,15 @@ def verify(
     if repair and not views:
         raise InvalidArgument("--repair is for what --views compares", hint="tallystick verify --views --repair")
     context = app.operation_context(existing(base=base, tenant=tenant))
+    known = read_checkpoints(checkpoint, vkey)
     started = time.monotonic()
     with progress() as tell:
-        found = verified(context, blobs=blobs, views=views, repair=repair, progress=tell)
+        found = verified(context, blobs=blobs, views=views, repair=repair, checkpoints=known, progress=tell)
     if json:
         _emit_verified(found)
     else:
         _draw_log(found.log, time.monotonic() - started)
+        _draw_checkpoints(found)
         _draw_audit(found.audit)
         _draw_blobs(found.blobs)
         _draw_views(found.views, found.rebuilt)
@@ -84,6 +93,7 @@ def _emit_verified(found: Verification) -> None:
         "sound": found.sound,
         **msgspec.to_builtins(found.log),
         "audit": found.audit,
+        "checkpoints": found.checkpoints,
         "blobs": None if found.blobs is None else {"sound": found.blobs.sound, **msgspec.to_builtins(found.blobs)},
     }
     if found.views is not None:
@@ -102,6 +112,14 @@ def _draw_log(proof: Proof, seconds: float) -> None:
     else:
         place = f"{proof.file}, line {proof.line}: " if proof.file else ""
         _draw_false(f"{place}{proof.problem}", "nothing was changed; what to do: docs/runbooks/corrupt-log.md")
+
+
+def _draw_checkpoints(found: Verification) -> None:
+    for each in found.checkpoints:
+        if each.problem is None:
+            say(f"checkpoint: continued, {counted(each.size, 'commit')} of '{each.origin}' in {each.source}")
+        else:
+            _draw_false(each.problem, "nothing was changed; what to do: docs/runbooks/corrupt-log.md")
 
 
 def _draw_blobs(named: BlobProof | None) -> None:

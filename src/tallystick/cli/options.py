@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tallystick.config import Settings, load
-from tallystick.errors import NotFound
+from tallystick.errors import InvalidArgument, NotFound
 from tallystick.telemetry.logs import log_to_stderr
+
+if TYPE_CHECKING:
+    from tallystick.projections.checkpoints import Known
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -30,6 +33,14 @@ EveryTenant = Annotated[
     typer.Option("--tenant", metavar="NAME", help="Only in this one's memory. [default: in all]", show_default=False),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Checkpoints = Annotated[
+    list[Path] | None,
+    typer.Option("--checkpoint", metavar="FILE", help="The log must lead to this signed checkpoint; may be repeated."),
+]
+VerifierKeys = Annotated[
+    list[Path] | None,
+    typer.Option("--vkey", metavar="FILE", help="Verifier keys, one a line, one of which must have signed it."),
+]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")]
 
 
@@ -50,6 +61,21 @@ def existing(**flags: Any) -> Settings:
             hint="name another place with --base, or begin one: an agent's first write does, or 'tallystick import'",
         )
     return settings
+
+
+def read_checkpoints(files: list[Path] | None, vkeys: list[Path] | None) -> list[Known]:
+    if not files and not vkeys:
+        return []
+    if not files or not vkeys:
+        raise InvalidArgument(
+            "--checkpoint and --vkey belong together: a checkpoint, and the keys of who signed it",
+            hint="'tallystick keys verifier' prints the verifier keys of a log",
+        )
+    from tallystick.projections.checkpoint_keys import read_verifier_keys
+    from tallystick.projections.checkpoints import read_known
+
+    keys = [key for path in vkeys for key in read_verifier_keys(path)]
+    return [read_known(path, keys) for path in files]
 
 
 def command_group(about: str) -> typer.Typer:

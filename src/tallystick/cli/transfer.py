@@ -14,7 +14,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from tallystick.cli.options import Base, Json, Tenant, existing, settled
+from tallystick.cli.options import Base, Checkpoints, Json, Tenant, VerifierKeys, existing, read_checkpoints, settled
 from tallystick.cli.output import emit, note, progress
 from tallystick.errors import Conflict, InvalidArgument
 from tallystick.operations import counted
@@ -64,6 +64,8 @@ def import_(
     replay: Annotated[
         bool, typer.Option("--replay", help="Write an export's commits anew, as additions to what is there.")
     ] = False,
+    checkpoint: Checkpoints = None,
+    vkey: VerifierKeys = None,
     json: Json = False,
     base: Base = None,
     tenant: Tenant = None,
@@ -71,7 +73,8 @@ def import_(
     """Read an export back, or operations written by hand.
 
     \b
-    An export into an empty base: the very same log again, all of it or nothing, verified.
+    An export into an empty base: the very same log again, all of it or nothing, verified. With --checkpoint and
+      --vkey it must also lead to a checkpoint that was signed: an export that is too old, or another log, is refused.
     An export with --replay: new commits that keep actor, reason and run_context; the old commit id is
       their nonce, so that importing the same file twice adds nothing.
     Other lines: the arguments of memory.write, for example
@@ -90,8 +93,9 @@ def import_(
     from tallystick.operations.transfer import import_ as imported
 
     context = app.operation_context(settled(base=base, tenant=tenant))
+    known = read_checkpoints(checkpoint, vkey)
     with _opened(file) as (source, size), progress() as tell:
-        done = asyncio.run(imported(context, source, size=size, replay=replay, progress=tell))
+        done = asyncio.run(imported(context, source, size=size, replay=replay, checkpoints=known, progress=tell))
     if json:
         emit(done)
     else:

@@ -19,6 +19,7 @@ from tallystick.policy import Principal
 
 if TYPE_CHECKING:
     from tallystick.audit.files import AuditFiles
+    from tallystick.commits.signed_note import SignerKey
     from tallystick.log import Log
     from tallystick.store import Store
     from tallystick.toolsets import Answer
@@ -52,6 +53,8 @@ class OperationContext(msgspec.Struct, frozen=True):
     """Leaves no copy of what was redacted or deleted in the projections on this disk. Returns those that keep one."""
     database: Path | None
     """Where `graph.db` lies, if not in the home."""
+    checkpoint_keys: Callable[[], tuple[SignerKey, ...]]
+    """Those that sign checkpoints of this log; none where none are configured. Raises InvalidArgument."""
     with_settings: Callable[[Settings], OperationContext]
 
     def for_tenant(self, tenant: str) -> OperationContext:

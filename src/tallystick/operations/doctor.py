@@ -21,6 +21,7 @@ from tallystick.log import Head
 from tallystick.log.unopened import Unopened, unopened
 from tallystick.operations import counted
 from tallystick.operations.orphans import find_orphans
+from tallystick.projections.tiles import CHECKPOINT, directory_of, read_place
 
 Status = Literal["good", "odd", "bad"]
 _SPACE_BYTES_MIN = 256 << 20
@@ -149,6 +150,41 @@ def _projections(settings: Settings) -> Iterator[Finding]:
             yield Finding(name, found, "bad", "'tallystick verify --views --repair' builds it again from the log")
 
 
+def _checkpoint(settings: Settings) -> Iterator[Finding]:
+    if not (directory_of(settings.home) / CHECKPOINT).exists():
+        return
+    from tallystick.projections.checkpoints import behind, beside, is_in_tiles, read_kept
+    from tallystick.projections.worker import trouble_of
+
+    known = read_kept(settings.home)
+    if known is None:
+        return
+    place = read_place(directory_of(settings.home))
+    with unopened(settings.system) as log:
+        count = log.head.count
+        if count < known.checkpoint.size:
+            raise behind(known, count)
+        if place is not None and not _is_last_line(log, place.head):
+            raise beside(known)
+    found = f"{known.checkpoint.size} of {counted(count, 'commit')} signed as '{known.checkpoint.origin}'"
+    trouble = trouble_of(settings.system / "tiles.lock")
+    if trouble is not None:
+        yield Finding("checkpoint", f"{found}; nothing more is signed: {trouble.problem}", "bad", _RESTORE)
+    elif is_in_tiles(settings.home, known):
+        yield Finding("checkpoint", found)
+    else:
+        advice = "the next opening reads all of the log to compare; 'tallystick verify' does it now"
+        yield Finding("checkpoint", f"{found}; the tiles do not lead to it", "odd", advice)
+
+
+def _is_last_line(log: Unopened, head: Head) -> bool:
+    try:
+        line = log.segments.line_before(head.end)
+        return bool(line) and chain.decode(line).record_hash == head.record_hash
+    except Corrupt:
+        return False
+
+
 def _erasure(settings: Settings) -> Iterator[Finding]:
     from tallystick.projections.registry import pending_erasures
 
@@ -197,7 +233,7 @@ def _blobs(settings: Settings) -> Iterator[Finding]:
 
 
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-    _log, _torn, _snapshot, _lock, _projections, _erasure, _views, _lineage, _blobs,
+    _log, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage, _blobs,
 )  # fmt: skip
 
 

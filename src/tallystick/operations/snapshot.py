@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from tallystick.operations import OperationContext
+from tallystick.operations.checkpoint import sign_if_configured
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -13,8 +16,10 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 async def take_snapshot(context: OperationContext) -> Snapshot:
+    """Where a key is configured, what the log is then is signed, too."""
     # Opening must not start another one in the background.
     quiet = context.with_settings(msgspec.structs.replace(context.settings, snapshot_every=0))
     async with quiet.open_store() as store:
         path = (await store.partition(quiet.principal)).save_snapshot()
+    await asyncio.to_thread(sign_if_configured, context)
     return Snapshot(str(path), path.stat().st_size)

@@ -8,7 +8,7 @@ the arguments of memory.write, its lines are written anew, in order, as if an ag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Literal
 
@@ -22,6 +22,8 @@ from tallystick.log import Entry, Head
 from tallystick.log.backups import note_backup
 from tallystick.log.restore import restore
 from tallystick.operations import OperationContext, Progress, no_progress
+from tallystick.operations.verify import known_checkpoints
+from tallystick.projections.checkpoints import Comparison, Known
 from tallystick.store import Store
 
 _TOGETHER_LINES = 256
@@ -60,32 +62,51 @@ async def export(
 
 
 async def import_(
-    context: OperationContext, source: BinaryIO, *, size: int, replay: bool = False, progress: Progress = no_progress
+    context: OperationContext,
+    source: BinaryIO,
+    *,
+    size: int,
+    replay: bool = False,
+    checkpoints: Sequence[Known] = (),
+    progress: Progress = no_progress,
 ) -> Imported:
     """From a file that can be read twice. An export becomes that very log in an empty base, or with `replay` new
-    commits that keep actor, reason and run_context; other lines are written as memory.write would."""
+    commits that keep actor, reason and run_context; other lines are written as memory.write would.
+
+    An exact copy must lead to the `checkpoints`, and to the one that was signed in this base last: raises Corrupt."""
     first = source.readline()
     source.seek(0)
     if not _is_commit(first):
         return await _write_all(context, source, size, _operation_of, progress)
     if replay:
         return await _write_all(context, source, size, _operation_again, progress)
-    return await asyncio.to_thread(_restore, context, source, size, progress)
+    comparison = known_checkpoints(context, checkpoints)
+    return await asyncio.to_thread(_restore, context, source, size, comparison, progress)
 
 
 # -- the exact copy
 
 
-def _restore(context: OperationContext, source: BinaryIO, size: int, progress: Progress) -> Imported:
+def _restore(
+    context: OperationContext, source: BinaryIO, size: int, comparison: Comparison, progress: Progress
+) -> Imported:
     """A crash leaves the base as it was, or whole."""
     settings = context.settings
     head = restore(
         settings.system,
-        _counted(_verified_groups(settings, source), size, progress),
+        _counted(_compared(_verified_groups(settings, source), comparison), size, progress),
         segment_bytes_max=settings.segment_bytes_max,
         require_empty=lambda head: _require_empty(settings, head),
     )
     return Imported(head.count, "restored exactly", position=head.lamport)
+
+
+def _compared(groups: Iterator[list[Entry]], comparison: Comparison) -> Iterator[list[Entry]]:
+    for entries in groups:
+        for entry in entries:
+            comparison.feed(entry.commit.record_hash)
+        yield entries
+    comparison.check()
 
 
 def _counted(groups: Iterator[list[Entry]], size: int, progress: Progress) -> Iterator[list[Entry]]:

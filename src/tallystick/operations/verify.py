@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tallystick.audit.proof import AuditProof, verify_audit
@@ -9,6 +11,9 @@ from tallystick.errors import Corrupt, TallystickError
 from tallystick.log.proof import Proof, prove
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.projections.blobs import BlobProof, prove_blobs
+from tallystick.projections.checkpoints import Compared as ComparedCheckpoint
+from tallystick.projections.checkpoints import Comparison as CheckpointComparison
+from tallystick.projections.checkpoints import Known, read_kept
 from tallystick.projections.consistency_check import Comparison, compare, rebuild
 from tallystick.projections.consistency_check.replay import Finding
 from tallystick.projections.content import Contents
@@ -21,6 +26,8 @@ class Verification(msgspec.Struct, frozen=True):
     """None when they were not asked for, or the log that names them is false."""
     views: Comparison | None = None
     rebuilt: list[str] = []
+    checkpoints: list[ComparedCheckpoint] = []
+    """Those that the log was held against; nothing where the log is false by itself."""
 
     @property
     def sound(self) -> bool:
@@ -29,6 +36,7 @@ class Verification(msgspec.Struct, frozen=True):
             and self.audit.sound
             and (self.blobs is None or self.blobs.sound)
             and (self.views is None or self.views.sound or bool(self.rebuilt))
+            and all(each.problem is None for each in self.checkpoints)
         )
 
 
@@ -38,27 +46,37 @@ def verify(
     blobs: bool = True,
     views: bool = False,
     repair: bool = False,
+    checkpoints: Sequence[Known] = (),
     progress: Progress = no_progress,
 ) -> Verification:
-    """Reads the whole log; with `views` replays it into temporary files three times.
+    """Reads the whole log; with `views` replays it into temporary files three times. It must lead to the `checkpoints`,
+    and to the one that was signed here last.
 
     Changes nothing without `repair`, which rebuilds projections that differ and raises Corrupt when that did not help.
     """
     home, system = context.settings.home, context.settings.system
-    proof = prove(system, lambda done, total: progress("verifying", done, total))
+    comparison = known_checkpoints(context, checkpoints)
+    proof = prove(system, lambda done, total: progress("verifying", done, total), each=comparison.feed)
     audit = verify_audit(system / "audit")
     if not proof.sound:
         return Verification(proof, audit)
+    signed = comparison.compared()
     named = _prove_blobs(context, progress) if blobs else None
     if not views:
-        return Verification(proof, audit, named)
+        return Verification(proof, audit, named, checkpoints=signed)
     compared = compare(
         home,
         context.open_log,
         database=context.database,
         progress=lambda done: progress("comparing", done, 3 * proof.bytes),
     )
-    return Verification(proof, audit, named, compared, _rebuild(context, compared) if repair else [])
+    return Verification(proof, audit, named, compared, _rebuild(context, compared) if repair else [], signed)
+
+
+def known_checkpoints(context: OperationContext, given: Sequence[Known] = ()) -> CheckpointComparison:
+    """Those given, and the last that was signed here. Raises Corrupt where that one cannot be read."""
+    kept = read_kept(context.settings.home, [key.verifier for key in context.checkpoint_keys()])
+    return CheckpointComparison([*([kept] if kept else []), *given])
 
 
 def describe(finding: Finding) -> str:

@@ -1,0 +1,70 @@
+"""A checkpoint on request: the log's tree brought to the head, signed, and kept."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import msgspec
+
+from tallystick.errors import InvalidArgument, NotFound
+from tallystick.operations import OperationContext
+from tallystick.projections.checkpoints import read_kept, sign
+from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
+from tallystick.projections.registry import Place
+from tallystick.projections.tiles import directory_of, read_place
+
+
+class SignedCheckpoint(msgspec.Struct, frozen=True):
+    origin: str
+    size: int
+    root: str
+    """In base64, as the note has it."""
+    signed_by: list[str]
+    """Verifier keys."""
+    file: str
+    note: str
+
+
+def sign_checkpoint(context: OperationContext) -> SignedCheckpoint:
+    """Of all that is durable now. Backfills the tiles of a log that has none yet. Servers may go on writing.
+
+    Raises InvalidArgument without a key, Corrupt where the log does not continue what was signed last.
+    """
+    keys = context.checkpoint_keys()
+    if not keys:
+        raise InvalidArgument(
+            "no key is configured to sign with",
+            code="NO_CHECKPOINT_KEY",
+            hint="'tallystick keys new NAME --file FILE' makes one; then name the file in the setting checkpoint_key",
+        )
+    home = context.settings.home
+    log = LogReader(context.open_log)
+    worker = Follower(Place(home, log)).worker("tiles")
+    try:
+        with worker.at_head():
+            place = read_place(directory_of(home))
+            if place is None:
+                raise NotFound("there is no commit yet, and so nothing to sign", code="NO_COMMIT")
+            signed = sign(home, place, keys)
+    finally:
+        worker.close()
+    return SignedCheckpoint(
+        origin=signed.checkpoint.origin,
+        size=signed.checkpoint.size,
+        root=b64encode(signed.checkpoint.root).decode(),
+        signed_by=[str(key.verifier) for key in keys],
+        file=signed.source,
+        note=signed.written.decode(),
+    )
+
+
+def sign_if_configured(context: OperationContext) -> SignedCheckpoint | None:
+    """Beside something else that was asked for."""
+    return sign_checkpoint(context) if context.checkpoint_keys() else None
+
+
+def last_checkpoint(context: OperationContext) -> str | None:
+    """The note that was signed last, as it lies there."""
+    known = read_kept(context.settings.home)
+    return None if known is None else known.written.decode()
