@@ -254,7 +254,7 @@ class _Turn:
             self._written.set_result(outcome is not None and not isinstance(outcome, TallystickError))
         return outcome
 
-    async def write(self, principal: Any, action: Any, propose: Any, **where: Any) -> Any:
+    async def write_all(self, principal: Any, propose: Any, targets: Any) -> Any:
         def in_turn(state: Any, read_filter: Any) -> Any:
             self._proposed = None
             if self._before is not None and not self._before._leads_to(state.position):
@@ -265,7 +265,7 @@ class _Turn:
 
         while True:
             try:
-                return await self._store.write(principal, action, in_turn, **where, restoring=self._restoring)
+                return await self._store.write_all(principal, in_turn, targets, restoring=self._restoring)
             except _NotYet:
                 # A policy may have been asked about that one for longer than about this one.
                 if self._before is None or not await self._before._written:
