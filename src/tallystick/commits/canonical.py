@@ -30,7 +30,7 @@ def canonical_bytes(value: Any) -> bytes:
     (enumerations among them) are refused, since libraries disagree on how to spell them.
     """
     try:
-        if _is_plain((value,), DEPTH_MAX):
+        if _is_plain(value.values(), DEPTH_MAX - 1) if type(value) is dict else _is_plain((value,), DEPTH_MAX):
             found = orjson.dumps(value, option=_OPTIONS)
             if found.isascii() or _keys_sort_alike(value, found):
                 return found

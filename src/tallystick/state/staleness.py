@@ -287,11 +287,9 @@ class _Change(msgspec.Struct, frozen=True):
         return path if found is None else msgspec.to_builtins(msgspec.structs.replace(found, at=now()))
 
 
-_UPSERTS = (Verb.UPSERT_NODE, Verb.UPSERT_EDGE)
-
-
 def _is_concerned(operation: Operation) -> bool:
-    attrs = operation.payload.get("attrs") if operation.verb in _UPSERTS else None
+    """Only upserts have attributes."""
+    attrs = operation.payload.get("attrs")
     return isinstance(attrs, dict) and not NAMES.isdisjoint(attrs)
 
 
