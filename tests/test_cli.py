@@ -302,6 +302,19 @@ def test_each_tenant_sees_its_own(sample: Tally) -> None:
     ]
 
 
+def test_only_what_looks_like_it_is_offered_for_an_id_that_is_not_there(base: Path, tally: Tally) -> None:
+    nodes = [("billing", "billing by Postgres"), ("ledger-db", "Postgres, too"), ("grace", "wrote billing")]
+    lines = (
+        json.dumps({"op": "UPSERT_NODE", "node": {"id": node_id, "type": "note", "attrs": {"text": text}}})
+        for node_id, text in nodes
+    )
+    assert tally("import", "-", stdin="\n".join(lines)).code == 0
+    told = tally("show", "bilings")
+    assert told.code == 3
+    assert "did you mean billing?" in told.err
+    assert "did you mean" not in tally("show", "postgres").err
+
+
 # -- what they are told when it goes wrong
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from tallystick.log import Entry
 
 MEANT_MAX = 3
+LIKE_AMONG = 50
+LIKE = 0.6
+"""The share of their letters that two words have in common, to look alike."""
 TYPE_CHARACTERS_MAX = 128
 
 AsOf = Annotated[
@@ -104,11 +109,18 @@ def show(
 
 
 def _similar_ids(settings: Settings, id: str) -> list[str]:
-    """What is found by the words of an id, or by words that look like them."""
-    found = ask(settings, "memory.search", {"query": id, "limit": MEANT_MAX})
+    """Of what is found by the words of an id, or by words that look like them, what looks like it."""
+    found = ask(settings, "memory.search", {"query": id, "limit": LIKE_AMONG})
     if not found["entities"] and found.get("nearest"):
-        found = ask(settings, "memory.search", {"query": " ".join(found["nearest"]), "limit": MEANT_MAX})
-    return [each["id"] for each in found["entities"]]
+        found = ask(settings, "memory.search", {"query": " ".join(found["nearest"]), "limit": LIKE_AMONG})
+    ranked = sorted((-_likeness(id, each["id"]), each["id"]) for each in found["entities"])
+    return [known for likeness, known in ranked if -likeness >= LIKE][:MEANT_MAX]
+
+
+def _likeness(id: str, known: str) -> float:
+    """Of a whole id, or of one of the words that it is made of."""
+    spelt = [known, *re.findall(r"[^\W_]+", known)]
+    return max(SequenceMatcher(None, id.casefold(), each.casefold()).ratio() for each in spelt)
 
 
 def search(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from tallystick.commits import chain
 from tallystick.errors import TallystickError
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
-from tallystick.store import Store
+from tallystick.store import Propose, Store, Target
 from tallystick.telemetry import tracing
 
 
@@ -24,9 +24,11 @@ class TracedStore(Store):
             span.set(lamport=self.position(principal))
             return found
 
-    async def write(self, principal: Principal, action: Action, *asked: Any, **more: Any) -> Receipt:
-        with _span("memory_write", principal, action) as span:
-            receipt = await super().write(principal, action, *asked, **more)
+    async def write_all(
+        self, principal: Principal, propose: Propose, targets: Sequence[Target], *, restoring: bool = False
+    ) -> Receipt:
+        with _span("memory_write", principal, targets[0].action) as span:
+            receipt = await super().write_all(principal, propose, targets, restoring=restoring)
             if span.is_recording:
                 _describe(span, receipt)
             return receipt
