@@ -181,11 +181,15 @@ HARMS: dict[str, tuple[Callable[[Path], object], Name, str, str, str]] = {
         "_system/text/ordered-", "", "is missing",
     ),
     "a letter in a word": (
-        _told("_system/text/text.db", "UPDATE terms SET word = 'wanderlost' WHERE word = 'wanderlust'"), "text",
+        _told("_system/text/text.db", "UPDATE terms SET word = 'quixotid' WHERE word = 'quixotic'"), "text",
         "_system/text/text.db, table entities", "roof 0", "differs in words",
     ),
+    "a letter in a word of a content": (
+        _told("_system/text/text.db", "UPDATE terms SET word = 'wanderlost' WHERE word = 'wanderlust'"), "text",
+        "_system/text/text.db, table postings", "", "its words are not those of its entities",
+    ),
     "the places of a word": (
-        _told("_system/text/text.db", "DELETE FROM postings WHERE term = 1"), "text",
+        _told("_system/text/text.db", "DELETE FROM postings WHERE key >> 18 = 1"), "text",
         "_system/text/text.db, table postings", "", "its words are not those of its entities",
     ),
     "a text under another name": (

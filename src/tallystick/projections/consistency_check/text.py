@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 from pyroaring import BitMap
 
@@ -27,8 +28,16 @@ from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged
 from tallystick.projections.registry import COPIES
 from tallystick.projections.row_diff import shown
-from tallystick.projections.text.postings import all_terms, decode_levels, decode_slots
-from tallystick.projections.text.projection import DATABASE, TextProjection
+from tallystick.projections.text.postings import (
+    TermLevels,
+    all_terms,
+    decode_levels,
+    decode_slots,
+    level_in,
+    term_in,
+    with_content,
+)
+from tallystick.projections.text.projection import DATABASE, TextProjection, ranked_words
 from tallystick.projections.text.substring_index import LATE, ORDERED, TRAILER_BYTES, path_of, trailer
 
 _CHUNK_BYTES = 1 << 20
@@ -48,6 +57,8 @@ def findings(one: Subject) -> Iterator[Finding]:
             copy_database(one)
             with opened(one) as db:
                 unsound.extend(_folded(one, db))
+                if not unsound:
+                    unsound.extend(guarded("text", one, _postings(one, db)))
 
     for what in damage(one, copied):
         yield Finding("text", one.where, "", what)
@@ -55,7 +66,6 @@ def findings(one: Subject) -> Iterator[Finding]:
     yield from unsound
     with opened(one) as db:
         yield from structure("text", one, db)
-        yield from guarded("text", one, _postings(one, db))
     yield from replayed("text", one, COPIES["text"].position, lambda: _text_of(one))
     if one.position and not one.not_compared:
         with opened(one, one.elsewhere / "_system" / "text" / DATABASE) as db:
@@ -81,22 +91,40 @@ def _differing_words(one: Subject, db: Connection) -> Iterator[Finding]:
 
 
 def _postings(one: Subject, db: Connection) -> Iterator[Finding]:
-    """Whether they say the words that stand with the entities."""
+    """Whether they say the words that stand with the entities and in the contents."""
     expected: dict[tuple[int, int], BitMap] = defaultdict(BitMap)
-    (merged,) = db.execute("SELECT merged FROM place").fetchone() or (0,)
+    found: dict[tuple[int, int], BitMap] = defaultdict(BitMap)
     try:
-        for slot, words in db.execute("SELECT slot, words FROM entities WHERE slot < ?", (merged,)):
-            for level, terms in enumerate(decode_levels(words)):
+        for slot, levels in _merged_words(one, db):
+            for level, terms in enumerate(levels):
                 for term in terms:
                     expected[term, level].add(slot)
-        found: dict[tuple[int, int], BitMap] = defaultdict(BitMap)
-        for term, level, slots in db.execute("SELECT term, level, slots FROM postings"):
-            found[term, level] |= decode_slots(slots)
-        counted = dict(db.execute("SELECT id, slots FROM terms WHERE slots > 0"))
+        for key, slots in db.execute("SELECT key, slots FROM postings"):
+            found[term_in(key), level_in(key)] |= decode_slots(slots)
     except (ValueError, TypeError) as error:
         raise Damaged(f"its words cannot be read: {error}") from error
-    if found != expected or counted != {term: len(slots) for (term, level), slots in expected.items() if level == 0}:
+    if found != expected:
         yield Finding("text", f"{one.where}, table postings", "", "its words are not those of its entities")
+
+
+def _merged_words(one: Subject, db: Connection) -> Iterator[tuple[int, TermLevels]]:
+    generation, _, _ = _place(db)
+    numbers = {word: term for term, word in all_terms(db, "main")}
+    (merged,) = db.execute("SELECT merged FROM place").fetchone()
+    rows = db.execute("SELECT slot, words, file, start, bytes FROM entities WHERE slot < ?", (merged,))
+    with ExitStack() as files:
+        texts = {
+            file: files.enter_context(path.open("rb"))
+            for file in (ORDERED, LATE)
+            if (path := path_of(one.path.parent, generation, file)).exists()
+        }
+        for slot, words, file, start, size in rows:
+            levels = decode_levels(words)
+            if file is not None:
+                counts = Counter(ranked_words(os.pread(texts[file].fileno(), size, start)))
+                # A word that has no number has no postings either.
+                levels = with_content(levels, [(numbers.get(word.encode(), 0), n) for word, n in counts.items()])
+            yield slot, levels
 
 
 def _folded(one: Subject, db: Connection) -> Iterator[Finding]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -40,20 +40,9 @@ class Entity(msgspec.Struct, frozen=True):
     """What was made one after the other has the same: the run that made it, or who did."""
 
 
-class EntityWords(msgspec.Struct, frozen=True):
-    counts: dict[str, int]
-    """How often each word stands there; and once each, what the entity is and how it is called."""
-    length: int
-    """Words in all."""
-
-
-def words_of_entity(entity: Entity, content: str) -> EntityWords:
-    texts = [_spoken(entity.id), entity.type, *values(said(entity.attrs)), content]
-    words = words_of("\n".join(texts).casefold())
-    counts = Counter(words)
-    for mark in _marks(entity):
-        counts[mark] = 1
-    return EntityWords(counts, len(words))
+def words_of_entity(entity: Entity) -> list[str]:
+    """But for its content."""
+    return words_of("\n".join([_spoken(entity.id), entity.type, *values(said(entity.attrs))]).casefold())
 
 
 def _spoken(entity_id: str) -> str:
@@ -84,11 +73,18 @@ def name_mark(words: list[str]) -> str:
     return NAMED + " ".join(words)
 
 
-def _marks(entity: Entity) -> Iterator[str]:
+def marks_of(entity: Entity) -> Iterator[str]:
+    """What the entity is and how it is called."""
     yield type_mark(entity.type, is_edge=entity.is_edge)
     if entity.is_edge:
         yield IS_EDGE
     names = [value for key, value in entity.attrs.items() if key in NAME_KEYS and isinstance(value, str)]
     for name in (entity.author, *names):
-        if name != REDACTED and len(name) < 100 and 0 < len(said := words_of(name.casefold())) <= NAME_WORDS_MAX:
-            yield name_mark(said)
+        if name != REDACTED and len(name) < 100 and (mark := _mark_of(name)):
+            yield mark
+
+
+@lru_cache(maxsize=4_096)
+def _mark_of(name: str) -> str | None:
+    words = words_of(name.casefold())
+    return name_mark(words) if 0 < len(words) <= NAME_WORDS_MAX else None

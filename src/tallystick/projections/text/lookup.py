@@ -14,7 +14,7 @@ from pyroaring import BitMap
 from tallystick.commits.mask import REDACTED
 from tallystick.projections.database import Connection, Reader
 from tallystick.projections.text.entity_words import NAMED, OF_TYPE
-from tallystick.projections.text.postings import RecentWords, decode_levels
+from tallystick.projections.text.postings import RecentWords, decode_levels, words_beginning
 from tallystick.projections.text.projection import DATABASE, At, TextProjection, read_place
 from tallystick.projections.text.ranking import Collected, Filter, Ranking, asked_words
 from tallystick.projections.text.slots import SlotTable
@@ -163,7 +163,8 @@ class Lookup:
             for slot in ranking.sharing(sought, _SIMILAR_WORDS, node_type)[-_SIMILAR_MAX:]:
                 if time.monotonic() > deadline:
                     break
-                row = db.execute("SELECT id, words FROM entities WHERE slot = ?", (slot,)).fetchone()
+                # Of one with a content, only the other words stand there.
+                row = db.execute("SELECT id, words FROM entities WHERE slot = ? AND file IS NULL", (slot,)).fetchone()
                 if row is not None and row[0] != besides:
                     of_id = {stem(word) for word in words_of(row[0].casefold())}
                     said = _stems(db, row[1]) - (of_id - sought)
@@ -177,7 +178,7 @@ class Lookup:
 
     def _ranking(self, db: Connection, at: At) -> Ranking:
         fields = self._slots.refresh(db, at.generation, at.change)
-        recent = self._recent.read(db, at.merged, (at.generation, at.change))
+        recent = self._recent.read(db, at.merged, at.next_slot, (at.generation, at.recent_rewrites))
         return Ranking(db, Collected(at.entities, at.length, fields, recent))
 
     def _content_hit(self, db: Connection, slot: int, score: float, words: Sequence[str]) -> Iterator[ContentHit]:
@@ -248,9 +249,7 @@ def _type_number(db: Connection, node_type: str | None) -> int | None:
 
 def _near(db: Connection, word: str, recent: Collection[int]) -> list[str]:
     """Those that begin alike, the likest first."""
-    start = stem(word)[:_NEAR_PREFIX]
-    rows = db.execute("SELECT id, word, slots FROM terms WHERE stem >= ? AND stem < ?", (start, f"{start}\U0010ffff"))
-    known = [said for term, said, slots in rows if slots or term in recent]
+    known = words_beginning(db, stem(word)[:_NEAR_PREFIX], recent)
     return get_close_matches(word, known, n=10, cutoff=0.6)
 
 

@@ -3,17 +3,18 @@
 Entities are numbered by slots. The slots that have a word are bitmaps in three levels, for once, twice and four times
 or more, cut into blocks of 65,536 slots so that a change rewrites little. The words of the newest entities are not in
 the bitmaps yet: they stand with the entities themselves, and are merged when there are enough of them. So
-writing one entity writes one row.
+writing one entity writes one row, or two where it has a content.
 """
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import accumulate, pairwise
+from collections.abc import Container, Iterable, Iterator
+from itertools import accumulate
+from operator import sub
 
-import msgspec
 from pyroaring import BitMap
 
 from tallystick.projections.database import Connection
@@ -21,14 +22,16 @@ from tallystick.projections.text.entity_words import NAMED, OF_TYPE
 from tallystick.projections.text.words import stem
 
 SCHEMA = """
-CREATE TABLE terms (id INTEGER PRIMARY KEY, stem TEXT NOT NULL, word TEXT NOT NULL, slots INTEGER NOT NULL);
+CREATE TABLE terms (id INTEGER PRIMARY KEY, stem TEXT NOT NULL, word TEXT NOT NULL);
 CREATE INDEX terms_stem ON terms (stem);
-CREATE INDEX terms_unused ON terms (id) WHERE slots = 0;
-CREATE TABLE postings (
-  term INTEGER, level INTEGER, block INTEGER, slots BLOB, PRIMARY KEY (term, level, block)) WITHOUT ROWID;
+CREATE TABLE postings (key INTEGER PRIMARY KEY, slots BLOB NOT NULL);
+CREATE TABLE unmerged (slot INTEGER PRIMARY KEY, words BLOB NOT NULL);
 """
 LEVELS = (1, 2, 4)
 _BLOCK_BITS = 16
+_LEVEL_BITS = 2
+_KEY_BITS = _BLOCK_BITS + _LEVEL_BITS
+"""A key is a term, a level and a block."""
 _FEW = 8
 _LARGE = 255
 _PLAIN, _BITMAP = b"\0", b"\1"
@@ -38,20 +41,12 @@ TermLevels = list[list[int]]
 """The terms of one entity: those that it has at all, at least twice, at least four times. Each in order."""
 
 
-class Term(msgspec.Struct, frozen=True):
-    id: int
-    word: str
-    slots: int
-    """How many entities have it; without those that are not merged yet."""
-
-
 def stem_of(word: str) -> str:
     return word if word[0] in (NAMED, OF_TYPE) else stem(word)
 
 
-def terms_of_stem(db: Connection, stem: str) -> list[Term]:
-    rows = db.execute("SELECT id, word, slots FROM terms WHERE stem = ?", (stem,))
-    return [Term(*row) for row in rows]
+def terms_of_stem(db: Connection, stem: str) -> list[int]:
+    return [term for (term,) in db.execute("SELECT id FROM terms WHERE stem = ?", (stem,))]
 
 
 class TermIds:
@@ -79,23 +74,38 @@ class TermIds:
         root = stem_of(word)
         row = db.execute("SELECT id FROM terms WHERE stem = ? AND word = ?", (root, word)).fetchone()
         if row is None:
-            row = (db.execute("INSERT INTO terms VALUES (NULL, ?, ?, 0)", (root, word)).lastrowid,)
+            row = (db.execute("INSERT INTO terms VALUES (NULL, ?, ?)", (root, word)).lastrowid,)
         found = self._known[word] = int(row[0])
         return found
 
 
-def levels_of(db: Connection, ids: TermIds, counts: dict[str, int]) -> TermLevels:
-    terms = ids.of(db, counts)
-    several = [(term, count) for term, count in zip(terms, counts.values(), strict=True) if count > 1]
-    return [sorted(terms), *(sorted(term for term, count in several if count >= least) for least in LEVELS[1:])]
+def levels_of(counts: Iterable[tuple[int, int]]) -> TermLevels:
+    """Of terms with how often each stands there."""
+    counted = sorted(counts)
+    several = [each for each in counted if each[1] > 1]
+    return [
+        [term for term, _ in counted],
+        *([term for term, count in several if count >= least] for least in LEVELS[1:]),
+    ]
+
+
+def with_content(kept: TermLevels, content: Iterable[tuple[int, int]]) -> TermLevels:
+    """The terms that stand with an entity, which its content may have too, and the others of its content."""
+    beside = frozenset(kept[0])
+    others = levels_of(each for each in content if each[0] not in beside)
+    return [sorted((*some, *more)) for some, more in zip(kept, others, strict=True)]
+
+
+def only(levels: TermLevels, terms: Container[int]) -> TermLevels:
+    return [[term for term in level if term in terms] for level in levels]
 
 
 def encode_levels(levels: TermLevels) -> bytes:
     """Distances between terms, a byte each: common words have small numbers. A distance too large for a byte stands
     behind them."""
-    steps = [*map(len, levels[1:]), *(step for terms in levels for step in _deltas(terms))]
+    steps = [*map(len, levels[1:]), *_deltas(levels[0]), *_deltas(levels[1]), *_deltas(levels[2])]
     large = [step for step in steps if step >= _LARGE]
-    small = bytes(min(step, _LARGE) for step in steps)
+    small = bytes([step if step < _LARGE else _LARGE for step in steps] if large else steps)
     code = "H" if not large or max(large) < 1 << 16 else "I"
     return code.encode() + len(small).to_bytes(4) + small + array(code, large).tobytes()
 
@@ -115,8 +125,8 @@ def decode_levels(data: bytes) -> TermLevels:
     return levels
 
 
-def _deltas(terms: list[int]) -> list[int]:
-    return [*terms[:1], *(after - before for before, after in pairwise(terms))]
+def _deltas(terms: list[int]) -> Iterable[int]:
+    return map(sub, terms, (0, *terms))
 
 
 class Changes:
@@ -140,32 +150,28 @@ class Changes:
         self.add(slot, [sorted(new - old) for old, new in pairs])
 
     def write(self, db: Connection) -> None:
-        written, emptied, counted = [], [], []
+        written, emptied = [], []
         for key, added, removed in self._by_block():
-            row = db.execute("SELECT slots FROM postings WHERE term = ? AND level = ? AND block = ?", key).fetchone()
+            row = db.execute("SELECT slots FROM postings WHERE key = ?", (key,)).fetchone()
             slots = decode_slots(row[0]) if row is not None else BitMap()
-            before = len(slots)
             slots -= removed
             slots |= added
             if slots:
-                written.append((*key, encode_slots(slots)))
+                written.append((key, encode_slots(slots)))
             elif row is not None:
-                emptied.append(key)
-            if key[1] == 0 and len(slots) != before:
-                counted.append((len(slots) - before, key[0]))
-        db.executemany("INSERT OR REPLACE INTO postings VALUES (?, ?, ?, ?)", written)
-        db.executemany("DELETE FROM postings WHERE term = ? AND level = ? AND block = ?", emptied)
-        db.executemany("UPDATE terms SET slots = slots + ? WHERE id = ?", counted)
+                emptied.append((key,))
+        db.executemany("INSERT OR REPLACE INTO postings VALUES (?, ?)", written)
+        db.executemany("DELETE FROM postings WHERE key = ?", emptied)
         for each in (*self._added, *self._removed):
             each.clear()
 
-    def _by_block(self) -> Iterator[tuple[tuple[int, int, int], BitMap, BitMap]]:
+    def _by_block(self) -> Iterator[tuple[int, BitMap, BitMap]]:
         for level, (added, removed) in enumerate(zip(self._added, self._removed, strict=True)):
             for term in sorted(added.keys() | removed.keys()):
                 plus, minus = added.get(term, []), removed.get(term, [])
                 blocks = {slot >> _BLOCK_BITS for slot in (*plus, *minus)}
                 for block in blocks:
-                    yield (term, level, block), _within(plus, block, blocks), _within(minus, block, blocks)
+                    yield key_of(term, level, block), _within(plus, block, blocks), _within(minus, block, blocks)
 
 
 def _within(slots: list[int], block: int, blocks: set[int]) -> BitMap:
@@ -187,18 +193,48 @@ def decode_slots(data: bytes) -> BitMap:
     return BitMap(array("I", data[1:])) if data[:1] == _PLAIN else BitMap.deserialize(data[1:])
 
 
+def key_of(term: int, level: int, block: int) -> int:
+    return term << _KEY_BITS | level << _BLOCK_BITS | block
+
+
+def term_in(key: int) -> int:
+    return key >> _KEY_BITS
+
+
+def level_in(key: int) -> int:
+    return key >> _BLOCK_BITS & (1 << _LEVEL_BITS) - 1
+
+
+_LAST = (1 << _KEY_BITS) - 1
+"""From the first key of a term to its last."""
+_FIRST_KEY = f"(id << {_KEY_BITS})"
+
+
 def slots_with(db: Connection, terms: Iterable[int]) -> list[BitMap]:
     """By level: the merged slots that have any of the terms."""
     found = [BitMap() for _ in LEVELS]
     for term in terms:
-        for level, data in db.execute("SELECT level, slots FROM postings WHERE term = ?", (term,)):
-            found[level] |= decode_slots(data)
+        first = key_of(term, 0, 0)
+        for key, data in db.execute(
+            "SELECT key, slots FROM postings WHERE key BETWEEN ? AND ?", (first, first + _LAST)
+        ):
+            found[level_in(key)] |= decode_slots(data)
     return found
 
 
 def drop_unused(db: Connection) -> None:
     """Words that no entity has any more; everything must be merged."""
-    db.execute("DELETE FROM terms WHERE slots = 0")
+    db.execute(f"DELETE FROM terms WHERE id NOT IN (SELECT key >> {_KEY_BITS} FROM postings)")
+
+
+def words_beginning(db: Connection, start: str, recent: Container[int]) -> list[str]:
+    """Words whose stem begins so, and that somebody has."""
+    rows = db.execute(
+        f"SELECT id, word, EXISTS (SELECT 1 FROM postings WHERE key BETWEEN {_FIRST_KEY} AND {_FIRST_KEY} + {_LAST})"
+        " FROM terms WHERE stem >= ? AND stem < ?",
+        (start, f"{start}\U0010ffff"),
+    )
+    return [word for term, word, is_merged in rows if is_merged or term in recent]
 
 
 def all_terms(db: Connection, schema: str) -> Iterator[tuple[int, bytes]]:
@@ -210,22 +246,42 @@ Recent = dict[int, list[list[int]]]
 """By term, by level: slots that are not merged yet."""
 
 
+def unmerged(db: Connection, first: int) -> Iterator[tuple[int, TermLevels]]:
+    """The words of entities from this slot on, which must not be merged yet."""
+    for slot, words in db.execute(
+        "SELECT slot, coalesce(unmerged.words, entities.words) FROM entities LEFT JOIN unmerged USING (slot)"
+        " WHERE slot >= ?",
+        (first,),
+    ):
+        yield slot, decode_levels(words)
+
+
 class RecentWords:
-    """The words of the newest entities, as one process last saw them; for any number of threads."""
+    """The words of the newest entities, as one process last saw them; for any number of threads. May know a little
+    more than the snapshot that a thread looks at."""
 
     def __init__(self) -> None:
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple[int, ...] = ()
+        self._next = 0
         self._found: Recent = {}
+        self._lock = threading.Lock()
 
-    def read(self, db: Connection, merged: int, seen: tuple[int, int]) -> Recent:
-        """`seen` tells one moment of the index from another."""
-        # Threads may race here: each returns what it read itself.
-        if seen == self._seen:
+    def read(self, db: Connection, merged: int, next_slot: int, seen: tuple[int, ...]) -> Recent:
+        """As long as `seen` is the same, entities were only added."""
+        with self._lock:
+            if (merged, *seen) != self._seen:
+                self._found, self._seen, self._next = {}, (merged, *seen), merged
+            if self._next < next_slot:
+                _note_recent(self._found, unmerged(db, self._next))
+                self._next = next_slot
             return self._found
-        found: Recent = {}
-        for slot, words in db.execute("SELECT slot, words FROM entities WHERE slot >= ?", (merged,)):
-            for level, terms in enumerate(decode_levels(words)):
-                for term in terms:
-                    found.setdefault(term, [[] for _ in LEVELS])[level].append(slot)
-        self._found, self._seen = found, seen
-        return found
+
+
+def _note_recent(found: Recent, entities: Iterable[tuple[int, TermLevels]]) -> None:
+    for slot, levels in entities:
+        for level, terms in enumerate(levels):
+            for term in terms:
+                slots = found.get(term)
+                if slots is None:
+                    slots = found[term] = [[] for _ in LEVELS]
+                slots[level].append(slot)

@@ -1,7 +1,8 @@
 """The text index on disk: which entity has which words, and where the contents of nodes stand.
 
 `_system/text/`: a database with the words of every node and edge, and beside it the folded files with the contents
-of nodes. The database decides: a text in the files that no row points to is debris. Files are written before the
+of nodes. Which words a merged content has is read from there, so that they stand with the entity only until then.
+The database decides: a text in the files that no row points to is debris. Files are written before the
 transaction that points to them, and wiped after the one that lets go of them, from a note it left.
 The files are not synced. A power cut can take pages from them that the database counts on,
 so the checksums are compared once after each boot.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -28,8 +30,17 @@ from tallystick.log import Entry, Head
 from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged, Database, check_follows
 from tallystick.projections.text import postings, slots
-from tallystick.projections.text.entity_words import Entity, words_of_entity
-from tallystick.projections.text.postings import Changes, TermIds, decode_levels, encode_levels, levels_of
+from tallystick.projections.text.entity_words import Entity, marks_of, words_of_entity
+from tallystick.projections.text.postings import (
+    Changes,
+    TermIds,
+    TermLevels,
+    decode_levels,
+    encode_levels,
+    levels_of,
+    only,
+    with_content,
+)
 from tallystick.projections.text.slots import SlotWriter
 from tallystick.projections.text.substring_index import (
     LATE,
@@ -40,6 +51,7 @@ from tallystick.projections.text.substring_index import (
     folded_pieces,
     path_of,
 )
+from tallystick.projections.text.words import words_of
 
 DATABASE = "text.db"
 POSITION = "SELECT head FROM place WHERE head != ''"
@@ -47,12 +59,12 @@ ERASING = "SELECT 1 FROM place WHERE scrub"
 RANKED_CHARACTERS_MAX = 1 << 20
 """Of a longer text only the beginning is ranked; all of it is found by substring."""
 
-MERGED_AT = 512
-"""So many entities whose words are not in the postings yet: each search reads them."""
-_MERGED_IN_BULK = 16 * MERGED_AT
+MERGED_AT = 4_096
+"""So many entities whose words are not in the postings yet: a process that searches keeps them in memory."""
+_MERGED_IN_BULK = 4 * MERGED_AT
 """While it follows a long log, and nobody can search: merging many at once costs less."""
 
-_VERSION = 3
+_VERSION = 4
 _SPARE_BYTES = 8 << 20
 """Wiped or late texts of at least so much before moving to new files is worth it."""
 _SCRUB_AGAIN_SECONDS = 5.0
@@ -63,7 +75,8 @@ _SCHEMA = f"""
 CREATE TABLE place (
   one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER, head TEXT, boot TEXT, generation INTEGER,
   ordered_end INTEGER, late_end INTEGER, newest INTEGER, wiped INTEGER, rewrites INTEGER, scrub INTEGER,
-  next_slot INTEGER, merged INTEGER, entities INTEGER, length INTEGER, change INTEGER, epoch INTEGER);
+  next_slot INTEGER, merged INTEGER, entities INTEGER, length INTEGER, change INTEGER, epoch INTEGER,
+  recent_rewrites INTEGER);
 CREATE TABLE types (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE entities (
   slot INTEGER PRIMARY KEY, id TEXT NOT NULL, is_edge INTEGER NOT NULL, type INTEGER NOT NULL, log_offset INTEGER,
@@ -74,7 +87,7 @@ CREATE TABLE wipes (file INTEGER, start INTEGER, bytes INTEGER);
 {postings.SCHEMA.strip()}
 {slots.SCHEMA.strip()}
 """
-_TABLES = ("place", "types", "entities", "wipes", "terms", "postings", "blocks", "chains")
+_TABLES = ("place", "types", "entities", "wipes", "terms", "postings", "unmerged", "blocks", "chains")
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +121,8 @@ class At(msgspec.Struct, array_like=True):
     """Counts transactions."""
     epoch: int = 0
     """Counts how often words were taken out, from a number that no other index began with."""
+    recent_rewrites: int = 0
+    """Counts entities that were changed or taken out before their words were merged."""
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -143,6 +158,9 @@ class _Change:
         self.db, self.at, self.substrings = db, at, substrings
         self.slots = SlotWriter(db, at.change)
         self.postings = Changes()
+        self.rows: list[tuple[Any, ...]] = []
+        """Of entities, to be written at the end: each entity once."""
+        self.unmerged: list[tuple[int, bytes]] = []
         self._types: dict[str, int] = {}
 
     def type_number(self, name: str) -> int:
@@ -151,11 +169,18 @@ class _Change:
             found = self._types[name] = _type_number(self.db, name)
         return found
 
+    def forget_unmerged(self, slot: int) -> None:
+        self.at.recent_rewrites += 1
+        self.db.execute("DELETE FROM unmerged WHERE slot = ?", (slot,))
+
     def finish(self, *, merge: bool, purge: bool) -> None:
         at = self.at
+        self.db.executemany(f"INSERT OR REPLACE INTO entities VALUES ({', '.join('?' * 12)})", self.rows)
+        self.db.executemany("INSERT INTO unmerged VALUES (?, ?)", self.unmerged)
         if merge or at.next_slot - at.merged >= _MERGED_IN_BULK:
-            for slot, words in self.db.execute("SELECT slot, words FROM entities WHERE slot >= ?", (at.merged,)):
-                self.postings.add(slot, decode_levels(words))
+            for slot, levels in postings.unmerged(self.db, at.merged):
+                self.postings.add(slot, levels)
+            self.db.execute("DELETE FROM unmerged")
             at.merged = at.next_slot
         self.postings.write(self.db)
         if purge:
@@ -275,56 +300,86 @@ class TextProjection:
     def _put(self, change: _Change, key: Key, is_new: bool, entity: Entity | None) -> None:
         row = _find(change.db, key)
         if row is not None and (is_new or entity is None):
-            _remove(change, row)
+            self._remove(change, row)
             row = None
         if entity is not None:
             self._write(change, row or _make(change, entity), entity)
 
     def _write(self, change: _Change, row: _Row, entity: Entity) -> None:
-        db, at = change.db, change.at
-        text, unread = b"", None
+        pieces: list[bytes] = []
+        unread = None
         try:
-            text = self._text(entity.content)
-            beginning = text[: 4 * RANKED_CHARACTERS_MAX].decode("utf-8", "ignore")[:RANKED_CHARACTERS_MAX]
-            place = self._placed(change, row, entity, text)
+            pieces = list(folded_pieces(self._text(entity.content)))
+            place = self._placed(change, row, entity, pieces)
         except (TallystickError, UnicodeDecodeError) as error:
             logger.warning("the content of '%s' cannot be searched: %s", entity.id, error)
-            beginning, place, unread = "", None, 1
+            place, unread = None, 1
             _let_go(change, row)
-        said = words_of_entity(entity, beginning)
-        levels = levels_of(db, self._term_ids, said.counts)
-        words = encode_levels(levels)
-        if words != row.words:
-            if row.slot < at.merged:
-                change.postings.replace(row.slot, decode_levels(row.words), levels)
-            at.length += said.length - change.slots.length(row.slot)
-            change.slots.set_length(row.slot, said.length)
+        words = self._change_words(change, row, entity, b"".join(pieces), place)
         where = (place.file, place.start, place.bytes, place.crc) if place else (None,) * 4
-        db.execute(
-            "INSERT OR REPLACE INTO entities VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                row.slot,
-                entity.id,
-                entity.is_edge,
-                change.type_number(entity.type),
-                entity.offset,
-                words,
-                _digest(entity.content),
-                *where,
-                unread,
-            ),
+        type_number, digest = change.type_number(entity.type), _digest(entity.content)
+        change.rows.append(
+            (row.slot, entity.id, entity.is_edge, type_number, entity.offset, words, digest, *where, unread)
         )
 
-    def _placed(self, change: _Change, row: _Row, entity: Entity, text: bytes) -> Place | None:
+    def _change_words(self, change: _Change, row: _Row, entity: Entity, content: bytes, place: Place | None) -> bytes:
+        """To those of an entity whose folded content stands there. Returns those to be kept with it."""
+        at = change.at
+        said, in_content = words_of_entity(entity), ranked_words(content)
+        counts: Counter[str] = Counter(said)
+        counts.update(dict.fromkeys(marks_of(entity), 1))
+        beside = frozenset(counts) if place is not None else None
+        counts.update(in_content)
+        terms = self._term_ids.of(change.db, counts)
+        levels = levels_of(zip(terms, counts.values(), strict=True))
+        kept = levels
+        if beside is not None:
+            kept = only(levels, {term for term, word in zip(terms, counts, strict=True) if word in beside})
+        words = encode_levels(kept)
+        if row.slot < at.merged:
+            if words != row.words or place != row.place:
+                change.postings.replace(row.slot, self._levels(change, row), levels)
+        else:
+            if row.words:
+                change.forget_unmerged(row.slot)
+            if beside is not None:
+                change.unmerged.append((row.slot, encode_levels(levels)))
+        length = len(said) + len(in_content)
+        at.length += length - change.slots.length(row.slot)
+        change.slots.set_length(row.slot, length)
+        return words
+
+    def _levels(self, change: _Change, row: _Row) -> TermLevels:
+        """The words of a merged entity as it stands."""
+        kept, place = decode_levels(row.words), row.place
+        if place is None:
+            return kept
+        if not change.substrings.is_sound(place, row.slot):
+            raise Damaged(f"the text in slot {row.slot} is not what it was")
+        counts = Counter(ranked_words(b"".join(change.substrings.pieces(place))))
+        return with_content(kept, zip(self._term_ids.of(change.db, counts), counts.values(), strict=True))
+
+    def _remove(self, change: _Change, row: _Row) -> None:
+        if row.slot < change.at.merged:
+            change.postings.remove(row.slot, self._levels(change, row))
+        else:
+            change.forget_unmerged(row.slot)
+        _let_go(change, row)
+        change.at.entities -= 1
+        change.at.length -= change.slots.length(row.slot)
+        change.slots.unlink(row.slot)
+        change.db.execute("DELETE FROM entities WHERE slot = ?", (row.slot,))
+
+    def _placed(self, change: _Change, row: _Row, entity: Entity, pieces: Sequence[bytes]) -> Place | None:
         """Where the content stands, for those who look for substrings of it: now, if it does not yet."""
         type_number = change.type_number(entity.type)
         if row.place is not None and (row.type, row.digest) == (type_number, _digest(entity.content)):
             return row.place
         _let_go(change, row)
-        if not text or entity.is_edge:
+        if not any(pieces) or entity.is_edge:
             return None
         file = ORDERED if row.slot > change.at.newest else LATE
-        place = change.substrings.put(file, folded_pieces(text), row.slot, type_number)
+        place = change.substrings.put(file, iter(pieces), row.slot, type_number)
         change.at.newest = max(change.at.newest, row.slot if file == ORDERED else 0)
         return place
 
@@ -519,21 +574,16 @@ def _make(change: _Change, entity: Entity) -> _Row:
     return _Row(slot, 0, b"", None, None, None, None, None)
 
 
-def _remove(change: _Change, row: _Row) -> None:
-    _let_go(change, row)
-    if row.slot < change.at.merged:
-        change.postings.remove(row.slot, decode_levels(row.words))
-    change.at.entities -= 1
-    change.at.length -= change.slots.length(row.slot)
-    change.slots.unlink(row.slot)
-    change.db.execute("DELETE FROM entities WHERE slot = ?", (row.slot,))
-
-
 def _find(db: Connection, key: Key) -> _Row | None:
     row = db.execute(
         "SELECT slot, type, words, digest, file, start, bytes, crc FROM entities WHERE id = ? AND is_edge = ?", key
     ).fetchone()
     return None if row is None else _Row(*row)
+
+
+def ranked_words(folded: bytes) -> list[str]:
+    """Of a folded content."""
+    return words_of(folded[: 4 * RANKED_CHARACTERS_MAX].decode("utf-8", "ignore")[:RANKED_CHARACTERS_MAX])
 
 
 def _let_go(change: _Change, row: _Row) -> None:

@@ -114,7 +114,7 @@ class Ranking:
         return sorted((levels for levels in found if levels[0]), key=lambda levels: len(levels[0]))
 
     def _slots(self, root: str) -> list[BitMap]:
-        return self._merged_and_recent([term.id for term in terms_of_stem(self._db, root)])
+        return self._merged_and_recent(terms_of_stem(self._db, root))
 
     def _merged_and_recent(self, terms: Collection[int]) -> list[BitMap]:
         levels = slots_with(self._db, terms)

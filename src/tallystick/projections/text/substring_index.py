@@ -20,6 +20,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import stringzilla  # type: ignore[import-not-found]  # compiled, without stubs
 
 from tallystick.projections.database import Damaged
@@ -54,13 +55,13 @@ def folded_pieces(data: bytes) -> Iterator[bytes]:
         yield decode(piece, start + _CHUNK_BYTES >= len(data)).casefold().encode()
 
 
-class Place:
-    """Where one text stands: its file, its first byte, its length and its checksum."""
+class Place(msgspec.Struct, frozen=True):
+    """Where one text stands."""
 
-    __slots__ = ("bytes", "crc", "file", "start")
-
-    def __init__(self, file: int, start: int, bytes: int, crc: int) -> None:
-        self.file, self.start, self.bytes, self.crc = file, start, bytes, crc
+    file: int
+    start: int
+    bytes: int
+    crc: int
 
 
 class SubstringWriter:

@@ -24,15 +24,16 @@ _UNSPACED = (
 """Han, kana, hangul, bopomofo, Thai, Lao, Myanmar, Khmer and their like."""
 _RUN = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")
 _PART = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+_ASCII_SPACED = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))
 _HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 
 
 def words_of(folded: str) -> list[str]:
     """Of a casefolded text, in its order."""
-    runs = _RUN.findall(folded)
-    if folded.isascii():
-        return runs if len(max(runs, key=len, default="")) <= WORD_CHARACTERS_MAX else list(_parts(runs))
-    return list(_parts(runs))
+    if not folded.isascii():
+        return list(_parts(_RUN.findall(folded)))
+    runs = folded.translate(_ASCII_SPACED).split()
+    return runs if max(map(len, runs), default=0) <= WORD_CHARACTERS_MAX else list(_parts(runs))
 
 
 def _parts(runs: Iterable[str]) -> Iterable[str]:
