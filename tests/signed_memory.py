@@ -56,7 +56,7 @@ class SignedMemory(msgspec.Struct, frozen=True):
         size = self.size if size is None else size
         before = self.entries[index - 1].commit.record_hash if index else ""
         hashes = tuple(inclusion_proof(index, size, self.tiles().subtree))
-        return InclusionProof(index, hashes, note or self.note(size), extra_of(self.entries[index].line, before))
+        return InclusionProof(index, hashes, note or self.note(size), extra_of(self.entries[index].commit, before))
 
     def consistency(self, old: int = OLDER) -> ConsistencyProof:
         hashes = tuple(consistency_proof(old, self.size, self.tiles().subtree))

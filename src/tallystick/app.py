@@ -303,6 +303,7 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     from tallystick.server.http import http_app, run_http
     from tallystick.server.metrics import PATH as METRICS_PATH
     from tallystick.server.metrics import metrics_routes
+    from tallystick.server.proofs import proof_routes
     from tallystick.server.tlog import PATH as TLOG_PATH
     from tallystick.server.tlog import tlog_routes
     from tallystick.server.tls import tls_context
@@ -316,14 +317,16 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
 
     async def run() -> None:
         async with _exporting(), served(settings) as offer:
+            guarded = offer if admission is None else _guarded(settings, offer)
             application = http_app(
-                offer if admission is None else _guarded(settings, offer),
+                guarded,
                 hosts=[host, *settings.http_hosts],
                 origins=settings.http_origins,
                 admission=admission,
                 more=[
                     *metrics_routes(settings.metrics, tenant=settings.tenant),
                     *tlog_routes(settings.tlog, lambda tenant: _tiles_of(settings, tenant)),
+                    *proof_routes(guarded, lambda tenant: msgspec.structs.replace(settings, tenant=tenant).home),
                 ],
             )
             bounds = Bounds(

@@ -312,7 +312,7 @@ class Store:
         """With whether anything may be withheld."""
 
         def look(state: State, read_filter: ReadFilter) -> tuple[list[Entry], bool]:
-            return [each for each in entries if _may_read(read_filter, each.commit)], read_filter.narrows
+            return [each for each in entries if may_read(read_filter, each.commit)], read_filter.narrows
 
         return await self.read(principal, Action.SEARCH, look)
 
@@ -331,7 +331,8 @@ class Store:
         return None if tenant is None else ResourceFacts(tenant=tenant)
 
 
-def _may_read(read_filter: ReadFilter, commit: Commit) -> bool:
+def may_read(read_filter: ReadFilter, commit: Commit) -> bool:
+    """Whether what the commit is about may be read."""
     if not read_filter.narrows:
         return True
     said = commit.document()

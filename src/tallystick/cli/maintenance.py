@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallystick.cli import proofs
 from tallystick.cli.options import Base, Checkpoints, Json, Tenant, VerifierKeys, existing, read_checkpoints, settled
 from tallystick.cli.output import Styled, emit, progress, say, table, visible
 from tallystick.config import FILE_NAME
@@ -36,6 +38,20 @@ def verify(
     ] = False,
     checkpoint: Checkpoints = None,
     vkey: VerifierKeys = None,
+    proof: Annotated[
+        Path | None,
+        typer.Option("--proof", metavar="FILE", help="Check what 'tallystick prove' wrote, and nothing else."),
+    ] = None,
+    since: Annotated[
+        Path | None,
+        typer.Option("--since", metavar="FILE", help="With --proof: the older checkpoint that it says is continued."),
+    ] = None,
+    payload: Annotated[
+        Path | None, typer.Option("--payload", metavar="FILE", help="With --proof: what the commit is said to say.")
+    ] = None,
+    quorum: Annotated[
+        int, typer.Option("--quorum", metavar="N", min=0, help="With --proof: how many witnesses must have cosigned.")
+    ] = 0,
     json: Json = False,
     base: Base = None,
     tenant: Tenant = None,
@@ -57,16 +73,28 @@ def verify(
       lost commits since, or was rewritten before it, is false. The last one signed here is always compared.
 
     \b
+    --proof checks a file that somebody handed over, offline: no memory is looked at. Whoever has not installed
+      tallystick does the same with verify_standalone.py, which is one file.
+
+    \b
     Examples:
       tallystick verify
       tallystick verify --base ./memory --json
       tallystick verify --views
       tallystick verify --views --repair
       tallystick verify --checkpoint checkpoint-of-may --vkey memory.vkey
+      tallystick verify --proof task-7.tlog-proof --vkey memory.vkey
     """
     from tallystick import app
     from tallystick.operations.verify import verify as verified
 
+    if proof is not None:
+        proofs.check(
+            proof, vkey or (), since=since, checkpoints=checkpoint or (), payload=payload, quorum=quorum, json=json
+        )
+        return
+    if since or payload or quorum:
+        raise InvalidArgument("--since, --payload and --quorum go with --proof")
     if repair and not views:
         raise InvalidArgument("--repair is for what --views compares", hint="tallystick verify --views --repair")
     context = app.operation_context(existing(base=base, tenant=tenant))

@@ -180,10 +180,9 @@ def is_committed(line: bytes, said: Said) -> bool:
     return hashed.hexdigest() == said.commit_id
 
 
-def head_of(line: bytes) -> bytes:
+def head_of(commit: Commit) -> bytes:
     """What record_hash covers besides the record_hash before it."""
-    head_end, _ = _seams(line)
-    return line[:head_end] + b"}"
+    return _head(commit)
 
 
 def record_hash_of(line: bytes) -> str:

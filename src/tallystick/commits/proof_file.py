@@ -89,9 +89,9 @@ def consistency_file(proof: ConsistencyProof) -> bytes:
     return _written([f"{_OLD}{proof.old}"], proof.hashes, proof.note)
 
 
-def extra_of(line: bytes, prev_record_hash: str) -> bytes:
-    """Of a stored line: what its record_hash is the SHA-256 of."""
-    return prev_record_hash.encode() + chain.head_of(line)
+def extra_of(commit: Commit, prev_record_hash: str) -> bytes:
+    """What its record_hash is the SHA-256 of."""
+    return prev_record_hash.encode() + chain.head_of(commit)
 
 
 def _written(top: list[str], hashes: Sequence[bytes], note: bytes) -> bytes:

@@ -157,6 +157,10 @@ class State:
         found = asof.find_commit(self._columns, prefix)
         return None if found is None else found[1]
 
+    def commit(self, at: int) -> Commit:
+        """With this sequence number, every field as it was committed. Reads two lines."""
+        return self._columns.chained_commit(at)
+
     def timestamp(self, at: int) -> str:
         """Of the commit with this sequence number. Reads a line."""
         return self._columns.timestamp(at)
