@@ -122,12 +122,13 @@ def listed_hits(
 ) -> dict[str, Any]:
     """As many hits as there is room for; their texts share it."""
     said = [hit_text.parts_of(hit.entity) for hit in found.hits]
+    stems = wanted.stems()
     rooms = _rooms(found, [hit_text.SEPARATOR.join(parts) for parts in said], tokens_max)
     entities: list[dict[str, Any]] = []
     origins: list[Provenance] = []
     for hit, parts, room in zip(found.hits, said, rooms, strict=False):
         origin = _origin(state, hit.entity, wanted.filter.at)
-        shown = hit_text.snippet(parts, wanted.stems, room)
+        shown = hit_text.snippet(parts, stems, room)
         whole = _whole_hit(hit, origin, shown)
         flags = read_filter.warned(hit.entity.id, whole)
         entity = only(list(_HIT) if fields is None else fields, whole)

@@ -74,7 +74,10 @@ async def search(
         look = partial(_ranked, sought, asked, prepared, hits, principal)
         told: tuple[dict[str, Any], bool] = await store.read(principal, Action.SEARCH, look, resource=sought.entity_id)
         answer, is_short = told
-        if is_complete or not is_short or asked.as_of is not None:
+        if is_complete or not is_short:
+            break
+        if asked.as_of is not None:
+            answer["truncated"] = True
             break
         most *= 4
     if not answer["entities"] and index is not None and "types" in answer:
@@ -126,7 +129,7 @@ def _ranked(
     state: State,
     read_filter: ReadFilter,
 ) -> Breathing[tuple[dict[str, Any], bool]]:
-    """The answer, and whether the page has room left."""
+    """The answer, and whether more of what the index finds may belong to it."""
     at = pinned_moment(state, asked, read_filter)
     # A walk through time uses its window for the edges.
     timed = sought if sought.traversal is None else msgspec.structs.replace(sought, since=None, until=None)
@@ -148,7 +151,7 @@ def _ranked(
     answer |= _ways(prepared, found, read_filter)
     truncated = found.truncated or prepared.within.truncated
     answer |= {"position": state.position, "cache_hit": False} | ({"truncated": True} if truncated else {})
-    return answer, len(found.hits) < sought.limit
+    return answer, found.is_short
 
 
 def _tokens_for(asked: SearchArguments, principal: Principal) -> int | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tallystick.policy import Action, Principal
-from tallystick.state import Node, Page, Path, Query, Walked
+from tallystick.state import Breathing, Node, Page, Query, Walked
 from tallystick.state.facets import Facet
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -121,11 +121,12 @@ def _walked(
     at = pinned_moment(state, asked, read_filter)
     traversal = sought.traversal or Traversal()
     walked = yield from state.walk(walk_of(sought, traversal, at, hops_max, read_filter))
-    nodes, paths = yield from _narrowed(state, sought, at, walked)
+    within = yield from scope.resolve(state, read_filter, sought.scope, at)
+    nodes = within.of((yield from _narrowed(state, sought, at, walked)))
     if asked.stale:
         nodes = [node for node in nodes if read_filter.stale(node.id) is not None]
-        kept = {node.id for node in nodes}
-        paths = [path for path in paths if path.ids[-1] in kept]
+    kept = {node.id for node in nodes}
+    paths = [path for path in walked.paths if path.ids[-1] in kept]
     half = sought.bytes_max // 2
     shown = within_budget((slim(path_of(path, read_filter), "edges", half) for path in paths), half)
     reached = nodes[sought.offset : sought.offset + sought.limit]
@@ -133,23 +134,21 @@ def _walked(
     return _listed(read_filter, reached, len(nodes), sought, asked.fields, left) | {
         "paths": shown,
         "edges_traversed": walked.edges_traversed,
-        "truncated": walked.truncated or traversal.hops > hops_max or len(shown) < len(paths),
+        "truncated": walked.truncated or within.truncated or traversal.hops > hops_max or len(shown) < len(paths),
         "delegated_to": None,
         "cache_hit": False,
     }
 
 
-def _narrowed(
-    state: State, sought: SearchQuery, at: int, walked: Walked
-) -> Generator[None, None, tuple[list[Node], list[Path]]]:
-    """With a type or attributes asked for: the entities that have them, and the paths that end in one."""
+def _narrowed(state: State, sought: SearchQuery, at: int, walked: Walked) -> Breathing[list[Node]]:
+    """With a type or attributes asked for: the entities that have them."""
     if sought.type is None and not sought.conditions:
-        return walked.nodes, walked.paths
+        return walked.nodes
     ids = tuple(node.id for node in walked.nodes)
     query = Query(ids=ids, type=sought.type, conditions=sought.conditions, at=at, limit=len(ids))
     page: Page = yield from state.search(query)
     kept = {node.id for node in page.nodes}
-    return [node for node in walked.nodes if node.id in kept], [p for p in walked.paths if p.ids[-1] in kept]
+    return [node for node in walked.nodes if node.id in kept]
 
 
 def _listed(

@@ -89,9 +89,11 @@ def understand(asked: SearchArguments, bytes_max: int) -> SearchQuery:
     _check_together(problems, sought)
     problems += scope.problems_of(asked.scope)
     if asked.stale:
-        problems += [f"field '{name}' does not go with 'stale': it is judged now" for name in _given(asked) & _PAST]
+        problems += [
+            f"field '{name}' does not go with 'stale': it is judged now" for name in sorted(_given(asked) & _PAST)
+        ]
     if asked.facets:
-        problems += [f"field '{name}' does not go with 'facets'" for name in _given(asked) - _WITH_FACETS]
+        problems += [f"field '{name}' does not go with 'facets'" for name in sorted(_given(asked) - _WITH_FACETS)]
     check_fields(problems, asked.fields, HIT_FIELD_ROOTS)
     refuse(problems)
     return sought
@@ -103,7 +105,12 @@ _WITH_FACETS = {"facets", "type", "max_tokens", "if_position"}
 
 
 def _given(asked: SearchArguments) -> set[str]:
-    return {name for name in asked.model_fields_set if getattr(asked, name) is not None}
+    """False is how clients leave something out, as null is."""
+    return {
+        name
+        for name in asked.model_fields_set
+        if getattr(asked, name) is not None and getattr(asked, name) is not False
+    }
 
 
 def _check_together(problems: list[str], sought: SearchQuery) -> None:

@@ -30,6 +30,7 @@ Entity = Node | Edge
 PAST_SECONDS = 0.8
 """A look that takes a whole second is given up."""
 _BATCH = 64
+_BLOCK = 64
 _SATURATION, _LENGTH_WEIGHT = 1.2, 0.5
 
 
@@ -48,6 +49,8 @@ class Matches(msgspec.Struct, frozen=True):
     hits: list[Ranked]
     has_more: bool
     truncated: bool = False
+    is_short: bool = False
+    """More of what the index finds may belong on the page, or behind it."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +68,6 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     def end(self) -> int:
         return self.offset + self.limit
 
-    @property
     def stems(self) -> frozenset[str]:
         return frozenset(map(stem, asked_words(self.query)))
 
@@ -80,17 +82,38 @@ def page_of(state: State, read_filter: ReadFilter, wanted: Wanted, hits: Sequenc
         batch = hits[start : start + _BATCH]
         entities = yield from _readable(state, read_filter, wanted, [(hit.kind, hit.id) for hit in batch])
         found += [Ranked(entities[hit.kind, hit.id], hit.score) for hit in batch if (hit.kind, hit.id) in entities]
-        if len(found) > wanted.end:
+        if len(found) > wanted.end and len(found) >= _whole_blocks(wanted.end):
             break
-    found = _fresh_first(state, read_filter, found)
-    return Matches(found[wanted.offset : wanted.end], len(found) > wanted.end)
+    return _page(state, read_filter, wanted, found)
 
 
-def _fresh_first(state: State, read_filter: ReadFilter, found: list[Ranked]) -> list[Ranked]:
-    """Of those that are shown with the same score, the stale ones come last."""
+def _page(
+    state: State, read_filter: ReadFilter, wanted: Wanted, found: list[Ranked], *, truncated: bool = False
+) -> Matches:
+    """Of those that are shown with the same score, the stale ones come last.
+
+    Within blocks, so that no more need be known than the blocks that the page is in; and these whole, so that each
+    page takes what the others leave.
+    """
+    has_more = len(found) > wanted.end
     if not state.dates_any:
-        return found
-    return sorted(found, key=lambda each: (-each.shown_score, _is_stale(read_filter, each.entity)))
+        return Matches(found[wanted.offset : wanted.end], has_more, truncated, is_short=not has_more)
+    first, end = wanted.offset // _BLOCK * _BLOCK, _whole_blocks(wanted.end)
+    ordered: list[Ranked] = []
+    is_settled = True
+    for start in range(first, min(end, len(found)), _BLOCK):
+        block = [(each, _is_stale(read_filter, each.entity)) for each in found[start : start + _BLOCK]]
+        last = block[-1][0].shown_score
+        # What follows is as good at most: it comes before none but the stale ones of the last score.
+        is_settled = len(block) == _BLOCK or not any(stale and each.shown_score == last for each, stale in block)
+        block.sort(key=lambda pair: (-pair[0].shown_score, pair[1]))
+        ordered += [each for each, _ in block]
+    page = ordered[wanted.offset - first : wanted.end - first]
+    return Matches(page, has_more, truncated, is_short=not (has_more and is_settled))
+
+
+def _whole_blocks(end: int) -> int:
+    return -(-end // _BLOCK) * _BLOCK
 
 
 def _is_stale(read_filter: ReadFilter, entity: Entity) -> bool:
@@ -111,7 +134,7 @@ def past(state: State, read_filter: ReadFilter, wanted: Wanted, hits: Sequence[H
     if wanted.within.ids is not None:
         among = frozenset(wanted.within.ids)
         candidates = [each for each in candidates if each[1] in among]
-    scorer, late = _Scorer(wanted.query), False
+    scorer, late = _Scorer(wanted), False
     for start in range(0, len(candidates), _BATCH):
         entities = yield from _readable(state, read_filter, wanted, candidates[start : start + _BATCH])
         for number, entity in enumerate(entities.values(), 1):
@@ -122,16 +145,15 @@ def past(state: State, read_filter: ReadFilter, wanted: Wanted, hits: Sequence[H
         if late:
             break
         yield
-    found = _fresh_first(state, read_filter, scorer.best()[: wanted.end + 1])
-    return Matches(found[wanted.offset : wanted.end], len(found) > wanted.end, truncated=late)
+    return _page(state, read_filter, wanted, scorer.best(), truncated=late)
 
 
 class _Scorer:
     """Scores what it was given as the index would, if that were all there is."""
 
-    def __init__(self, query: str) -> None:
-        self._stems = frozenset(map(stem, asked_words(query)))
-        self._query = " ".join(words_of(query.casefold()))
+    def __init__(self, wanted: Wanted) -> None:
+        self._stems = wanted.stems()
+        self._query = " ".join(words_of(wanted.query.casefold()))
         self._seen = self._words = 0
         self._matching: list[tuple[Entity, Counter[str], int]] = []
 
