@@ -236,7 +236,12 @@ class TenantProjections:
     @cached_property
     def text(self) -> TextIndex:
         worker = self.follower.worker("text")
-        return TextIndex(cast(TextProjection, worker.projection), worker.catch_up, used=self.used)
+        return TextIndex(
+            cast(TextProjection, worker.projection),
+            worker.catch_up,
+            catch_up_within=worker.catch_up_within,
+            used=self.used,
+        )
 
     @property
     def views(self) -> Views:

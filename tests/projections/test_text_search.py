@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +243,23 @@ def test_what_was_replaced_or_deleted_is_not_found(
     assert [setup.hits(words) for words in ("apple", "cinnamon", "pear", "pie")] == [[], [], ["a"], ["a"]]
     setup.write(gone("a"))
     assert [setup.hits(words) for words in ("pear", "pie", "note")] == [[], [], []]
+
+
+@pytest.mark.parametrize("merged_at", [1, 1000])
+def test_the_words_of_a_content_go_with_it(setup: SearchSetup, monkeypatch: pytest.MonkeyPatch, merged_at: int) -> None:
+    monkeypatch.setattr(projection, "MERGED_AT", merged_at)
+    setup.write(memory("a", "note", text("Apple apple straße pie."), title="Pie"))
+    assert [setup.hits(words) for words in ("apple", "straße", "pie")] == [["a"]] * 3
+    setup.write(memory("a", "note", text("Apple apple straße pie."), title="Cake apple"))
+    setup.write(memory("a", "note", text("Pear tart."), title="Cake"))
+    assert [setup.hits(words) for words in ("apple", "straße", "pie", "pear", "cake")] == [[], [], [], ["a"], ["a"]]
+    setup.write(gone("a"))
+    assert setup.hits("pear tart cake note") == []
+    with closing(sqlite3.connect(setup.home / "_system" / "text" / "text.db")) as db:
+        assert db.execute("SELECT (SELECT count(*) FROM postings), (SELECT count(*) FROM unmerged)").fetchone() == (
+            0,
+            0,
+        )
 
 
 # -- laws

@@ -212,6 +212,40 @@ async def test_who_waits_too_long_is_told_so(log: MemoryLog, counting: Counting,
     assert await follower.reached(1, timeouts.SECONDS)
 
 
+async def test_who_will_not_wait_for_the_head_is_told_that_it_is_not_there_yet(
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker
+) -> None:
+    counting.gate.clear()
+    filled(log, 1)
+    assert not await follower.reached(1, 0.01)
+    assert not follower.catch_up_within(0.01)
+    counting.gate.set()
+    assert await follower.reached(1, timeouts.SECONDS)
+    filled(log, 1)
+    assert follower.catch_up_within(timeouts.SECONDS)
+    assert counting.applied == [[1], [2]]
+
+
+async def test_who_waits_a_while_gets_as_far_as_that_goes(
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker
+) -> None:
+    filled(log, 1)
+    assert await follower.reached(1, timeouts.SECONDS)
+    counting.gate.clear()
+    filled(log, 1)
+    assert not follower.catch_up_within(-1.0)
+    counting.gate.set()
+    assert await follower.reached(2, timeouts.SECONDS)
+
+
+def test_where_no_thread_follows_the_head_is_waited_for(
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker
+) -> None:
+    filled(log, 2)
+    assert follower.catch_up_within(0)
+    assert counting.applied == [[1, 2]]
+
+
 def test_a_group_that_is_being_appended_is_not_read_in_part(log: MemoryLog) -> None:
     filled(log, 1)
     before = log.head()

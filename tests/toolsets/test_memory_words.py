@@ -15,6 +15,7 @@ from tallystick import app
 from tallystick.clock import to_text
 from tallystick.config import load
 from tallystick.policy import Principal
+from tallystick.projections.text import Found, Hit
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets import Tool
 from tallystick.toolsets.memory import hit_text, toolset, word_search
@@ -296,6 +297,37 @@ def test_every_word_finds_its_entity_at_every_moment(written: list[tuple[str, li
             for word in words:
                 assert node_id in agent.ids(query=word, as_of=at), (word, then)
                 assert set(agent.ids(query=word, as_of=at)) == {each for each, said in then.items() if word in said}
+
+
+class LateIndex:
+    """Has not seen everything."""
+
+    def __init__(self, position: int, *found: str) -> None:
+        self.found = Found([Hit(each, "node", 1.0) for each in found], is_partial=False, skipped=[], position=position)
+
+    async def search(self, words: str, **more: Any) -> Found:
+        return self.found
+
+    async def nearest_words(self, words: str, limit: int) -> list[str]:
+        return []
+
+
+def test_an_index_that_is_behind_answers_from_what_it_has_and_says_so(agent: Agent) -> None:
+    agent.node("kept", text="cherry pie")
+    agent.node("changed", text="cherry pie")
+    position = agent.store.position(agent.principal)
+    agent.write(op="REDACT_NODE", node_id="changed", reason="asked", redacted_fields=["attrs.text"])
+
+    def asked(index: LateIndex) -> Any:
+        made: Any = toolset(text=lambda tenant: index)  # type: ignore[arg-type,return-value]  # as much as is used
+        tool = {each.name: each for each in made.tools}["memory.search"]
+        return agent.run(tool.call(agent.store, agent.principal, prepare(tool, {"query": "cherry"})))
+
+    answer = asked(LateIndex(position, "changed", "kept"))
+    assert [hit["id"] for hit in answer.data["entities"]] == ["kept"]
+    assert (answer.data["truncated"], answer.data["indexed_position"]) == (True, position)
+    assert "67% is in the text index yet" in answer.text
+    assert "nothing found so far" in asked(LateIndex(0)).text
 
 
 async def test_the_index_finds_what_reading_everything_finds(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
@@ -33,6 +34,8 @@ _FIRST_PAUSE_SECONDS = 1.0
 _PAUSE_SECONDS_MAX = 60.0
 _OTHERS_SECONDS = 1.0
 """How often the thread looks for what other processes committed."""
+_LATE_SECONDS = 0.05
+"""So long a caller waits who would not wait for the head, once another has waited in vain."""
 _ERASE_AGAIN_SECONDS = 0.2
 """While somebody waits for it and something keeps it from being done."""
 REST_SECONDS = 0.25
@@ -109,6 +112,7 @@ class ProjectionWorker:
         self._wake = threading.Condition()
         self._notified = False
         self._awaited = False
+        self._is_late = False
         self._ending = False
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -125,6 +129,27 @@ class ProjectionWorker:
                 return False
             self._apply_all()
             return True
+
+    def catch_up_within(self, seconds: float) -> bool:
+        """The same, but no further than that gets in about so many seconds; False when that is not the head, and the
+        thread goes on. Where no thread follows it takes as long as it takes."""
+        if not self.is_following:
+            return self.catch_up()
+        deadline = time.monotonic() + (min(seconds, _LATE_SECONDS) if self._is_late else seconds)
+        if not self._turn.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            self._is_late = True
+            return False
+        try:
+            with self._locked(wait=False, patience=max(deadline - time.monotonic(), 0)) as ours:
+                if ours:
+                    self._apply_all(deadline)
+                is_there = ours and not self._is_late
+        finally:
+            self._turn.release()
+        if not is_there:
+            self._is_late = True
+            self.notify()
+        return is_there
 
     def erase(self) -> bool:
         """Catch up, and leave no copy of what was redacted or deleted. False when it is not all done yet."""
@@ -235,22 +260,26 @@ class ProjectionWorker:
 
     # -- applying; the turn and the lock are held
 
-    def _apply_all(self) -> float | None:
+    def _apply_all(self, deadline: float = math.inf) -> float | None:
         try:
-            again = self._reach_head()
+            again = self._reach_head(deadline)
         except Exception as error:
             self._note_trouble(error)
             raise
         self._forget_trouble()
         return again
 
-    def _reach_head(self) -> float | None:
+    def _reach_head(self, deadline: float) -> float | None:
         self._was_used = True
         at = self._begin()
         while entries := self._log.drafts(at):
+            if time.monotonic() > deadline:
+                self._is_late = True
+                return None
             self.projection.apply(entries, head_after(entries, at))
             # It may want to begin again.
             at = self.projection.position()
+        self._is_late = False
         settling = self.projection if isinstance(self.projection, Settling) else None
         again = settling.settle() if settling else None
         awaited = self._is_erasure_awaited()
@@ -319,17 +348,19 @@ class ProjectionWorker:
                 self._lock = -1
 
     @contextmanager
-    def _locked(self, wait: bool) -> Iterator[bool]:
+    def _locked(self, wait: bool, patience: float = 0.0) -> Iterator[bool]:
+        """`patience`: of one who does not wait, or yet for so many seconds."""
         if self._lock_path is None:
             yield True
             return
         if self._lock < 0:
             make_directory(self._lock_path.parent)
             self._lock = open_lock(self._lock_path)
-        patience = _LAST_PATIENCE_SECONDS if self._ending else _PATIENCE_SECONDS
+        if wait:
+            patience = _LAST_PATIENCE_SECONDS if self._ending else _PATIENCE_SECONDS
         ending = self._ending
         # Who closes us while we wait has no use for it any more.
-        if not take(self._lock, timeout_seconds=patience if wait else 0.0, is_abandoned=lambda: self._ending != ending):
+        if not take(self._lock, timeout_seconds=patience, is_abandoned=lambda: self._ending != ending):
             if wait:
                 raise TallystickError(
                     f"another process has been busy with the {self.projection.name} for too long",

@@ -20,6 +20,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Literal, TypeVar
 
+import msgspec
+
 from tallystick.errors import TallystickError
 from tallystick.projections.database import Damaged
 from tallystick.projections.text.lookup import ContentHit, ContentMatches, Found, Hit, Kind, Lookup
@@ -32,6 +34,8 @@ __all__ = ["RANKED_LIMIT", "ContentHit", "ContentMatches", "Found", "Hit", "Kind
 Mode = Literal["substring", "ranked"]
 RANKED_LIMIT = 20
 SIMILAR_SECONDS = 0.002
+SEARCH_SECONDS = 1.0
+"""Who searches by words waits no longer for what is not in the index yet: then he gets what there is."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,18 +45,21 @@ _WORKERS = min(4, os.cpu_count() or 1)
 
 
 class TextIndex:
-    """`catch_up` brings the projection to the head of the log, as a follower's does."""
+    """`catch_up` brings the projection to the head of the log, as a follower's does; `catch_up_within` as near as it
+    gets in so many seconds, and says whether that is the head."""
 
     def __init__(
         self,
         projection: TextProjection,
         catch_up: Callable[[], object],
         *,
+        catch_up_within: Callable[[float], bool] | None = None,
         used: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """`used` is entered for as long as somebody searches: it must not be closed then."""
         self._projection = projection
         self._catch_up = catch_up
+        self._catch_up_within = catch_up_within
         self._used = used
         self._threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="text")
         self._own = threading.local()
@@ -69,13 +76,20 @@ class TextIndex:
         limit: int = 200,
         spreads: bool = True,
     ) -> Found:
-        """Words as a person says them. Includes everything that was committed before it was called.
+        """Words as a person says them. Includes everything that was committed before it was called, or says up to
+        where it looked.
 
         `types` are those of nodes and relations of edges, `among` ids: nothing else is found. `spreads`: what was
         written just before and after an entity that has the words is found too. A caller from whom entities are
         withheld must say no, since such a hit tells what its neighbour says.
         """
-        return await self._ask(lambda look: look.search(words, types, kinds, among, limit, spreads=spreads))
+
+        def search(look: Lookup, is_current: bool) -> Found:
+            # What earned its neighbour the words may have been redacted since.
+            found = look.search(words, types, kinds, among, limit, spreads=spreads and is_current)
+            return found if not is_current else msgspec.structs.replace(found, position=None)
+
+        return await self._ask(search, seconds=SEARCH_SECONDS)
 
     async def contents(
         self, query: str, *, node_type: str | None = None, limit: int | None = None, mode: Mode = "substring"
@@ -83,22 +97,30 @@ class TextIndex:
         """Only the contents of nodes: those that hold the query as it stands, in any case; or, ranked, its words.
         Without a limit: all, or the best 20."""
         if mode == "ranked":
-            return await self._ask(lambda look: look.ranked(query, node_type, limit or RANKED_LIMIT))
-        return await self._ask(lambda look: look.substring(query, node_type, limit))
+            return await self._ask(lambda look, _: look.ranked(query, node_type, limit or RANKED_LIMIT))
+        return await self._ask(lambda look, _: look.substring(query, node_type, limit))
 
     async def holding(self, text: str, types: Collection[str]) -> Collection[str] | None:
         """Nodes of the types that may hold the text as it stands, in any case, in whichever value: the caller looks
         himself. None where that may be any of them."""
+
+        def holding(look: Lookup, is_current: bool) -> tuple[list[str] | None]:
+            return (look.holding(text, types) if is_current else None,)
+
         try:
-            found = (await self._ask(lambda look: (look.holding(text, types),)))[0]
+            (found,) = await self._ask(holding, seconds=SEARCH_SECONDS)
             return None if found is None else frozenset(found)
         except TallystickError as error:
             logger.warning("every entity is looked through, since the text index cannot be asked: %s", error.message)
             return None
 
     async def nearest_words(self, words: str, limit: int = 5) -> list[str]:
-        """Words that entities have, and that look like these."""
-        return await self._ask(lambda look: look.nearest_words(words, limit))
+        """Words that entities have, and that look like these; none while words that were redacted may be left."""
+
+        def nearest(look: Lookup, is_current: bool) -> list[str]:
+            return look.nearest_words(words, limit) if is_current else []
+
+        return await self._ask(nearest, seconds=SEARCH_SECONDS)
 
     async def similar(
         self, texts: Sequence[str], node_type: str, *, besides: str, limit: int = 3, seconds: float = SIMILAR_SECONDS
@@ -120,19 +142,20 @@ class TextIndex:
         for each in self._lookups:
             each.close()
 
-    async def _ask(self, question: Callable[[Lookup], T | None]) -> T:
+    async def _ask(self, question: Callable[[Lookup, bool], T | None], *, seconds: float | None = None) -> T:
+        """`seconds`: it need not wait any longer for the index. The question is told whether that has everything."""
         with self._used():
-            return await self._in_thread(partial(self._answer, question))
+            return await self._in_thread(partial(self._answer, question, seconds))
 
     def _in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _answer(self, question: Callable[[Lookup], T | None]) -> T:
+    def _answer(self, question: Callable[[Lookup, bool], T | None], seconds: float | None) -> T:
         damage = 0
         for _ in range(_ATTEMPTS):
             try:
-                self._catch_up()
-                found = question(self._lookup())
+                is_current = self._reach_head(seconds)
+                found = question(self._lookup(), is_current)
             except Damaged as error:
                 damage += 1
                 if damage > 1:
@@ -142,6 +165,12 @@ class TextIndex:
             if found is not None:
                 return found
         raise TallystickError("the text index is being rewritten", code="PROJECTION_BUSY", hint="try again")
+
+    def _reach_head(self, seconds: float | None) -> bool:
+        if seconds is not None and self._catch_up_within is not None:
+            return self._catch_up_within(seconds)
+        self._catch_up()
+        return True
 
     def _lookup(self) -> Lookup:
         """This thread's own."""

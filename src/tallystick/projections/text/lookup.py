@@ -48,6 +48,8 @@ class Found(msgspec.Struct, frozen=True):
     """There may be more than were scored or are returned."""
     skipped: list[str]
     """Nodes whose content could not be read, so that nobody knows whether it matches."""
+    position: int | None = None
+    """Up to which commit it was looked, where that was not the last."""
 
 
 class ContentHit(msgspec.Struct, frozen=True):
@@ -86,7 +88,8 @@ class Lookup:
             is_edge = None if len(set(kinds)) != 1 else "edge" in kinds
             slots = None if among is None else BitMap(_slots_of(db, among))
             filter = Filter(types, is_edge, slots)
-            found = self._ranking(db, read_place(db)).scores(words, filter, spreads=spreads)
+            at = read_place(db)
+            found = self._ranking(db, at).scores(words, filter, spreads=spreads)
             totals = dict(found.by_slot)
             best = max(totals.values(), default=1.0)
             for slot in _exact(db, words, is_edge, types):
@@ -95,7 +98,7 @@ class Lookup:
             # Of two that score alike the newer one comes first.
             order = nlargest(limit, zip(totals.values(), totals, strict=True))
             hits = [hit for score, slot in order if (hit := _hit(db, slot, score)) is not None]
-            return Found(hits, found.is_partial or len(totals) > limit, _skipped(db, types))
+            return Found(hits, found.is_partial or len(totals) > limit, _skipped(db, types), at.position)
 
     def ranked(self, query: str, node_type: str | None, limit: int) -> ContentMatches:
         types = None if node_type is None else [node_type]

@@ -125,6 +125,10 @@ class At(msgspec.Struct, array_like=True):
     """Counts entities that were changed or taken out before their words were merged."""
 
     @property
+    def position(self) -> int:
+        return msgspec.json.decode(self.head, type=Head).lamport if self.head else 0
+
+    @property
     def ends(self) -> tuple[int, int]:
         return self.ordered_end, self.late_end
 

@@ -59,6 +59,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "erasure": {"type": "object", "properties": {"pending": {"type": "array", "items": _TEXT}}},
     "export_format": _TEXT,
     "facets": _OBJECT,
+    "indexed_position": _COUNT,
     "lamport": _COUNT,
     "lineage": _OBJECTS,
     "looked_for": _TEXTS,
@@ -150,7 +151,7 @@ TOOLSET = Toolset(
             input=SearchArguments,
             output=_answer(
                 "position",
-                "entities provenance pagination paths edges_traversed truncated delegated_to"
+                "entities provenance pagination paths edges_traversed truncated indexed_position delegated_to"
                 " unchanged query_latency_ms cache_hit looked_for nearest types facets",
             ),
             call=search.search,

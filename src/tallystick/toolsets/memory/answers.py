@@ -208,7 +208,7 @@ def as_lines(answer: dict[str, Any]) -> str:
     if answer["pagination"]["next_offset"] is not None:
         lines.append(f"more: offset {answer['pagination']['next_offset']}")
     if answer.get("truncated"):
-        lines.append("not everything was looked at: narrow it")
+        lines.append(_cut_short(answer))
     lines += [" → ".join(path["path"]) for path in answer.get("paths", ())]
     return "\n".join(lines)
 
@@ -226,10 +226,17 @@ def _flag(name: str, said: dict[str, Any]) -> str:
     return f"{name}: {why}{successor}" if isinstance(why, str) else name
 
 
+def _cut_short(answer: dict[str, Any]) -> str:
+    if "indexed_position" in answer:
+        share = answer["indexed_position"] / max(answer["position"], 1)
+        return f"not everything was looked at: {share:.0%} is in the text index yet, ask again in a moment"
+    return "not everything was looked at: narrow it"
+
+
 def _as_nothing(answer: dict[str, Any]) -> str:
     told = [f"nothing found for: {' '.join(answer.get('looked_for', []))}"]
     if answer.get("truncated"):
-        told = ["nothing found in what could be looked at; narrow it"]
+        told = [f"nothing found so far; {_cut_short(answer)}"]
     if answer.get("nearest"):
         told.append(f"words that look like it: {', '.join(answer['nearest'])}")
     if answer.get("types"):

@@ -57,6 +57,7 @@ async def search(
     if prepared is None:
         return Answer({"unchanged": True, "position": asked.if_position})
     hits: Sequence[Hit] | None = None
+    indexed: int | None = None
     most = CANDIDATES if asked.as_of is not None else sought.offset + sought.limit + 1
     while True:
         is_complete = True
@@ -70,8 +71,8 @@ async def search(
                 spreads=prepared.spreads,
             )
             # However common its words are, the index has no more than this to give.
-            hits, is_complete = found.hits, len(found.hits) < most
-        look = partial(_ranked, sought, asked, prepared, hits, principal)
+            hits, is_complete, indexed = found.hits, len(found.hits) < most, found.position
+        look = partial(_ranked, sought, asked, prepared, hits, indexed, principal)
         told: tuple[dict[str, Any], bool] = await store.read(principal, Action.SEARCH, look, resource=sought.entity_id)
         answer, is_short = told
         if is_complete or not is_short:
@@ -125,11 +126,13 @@ def _ranked(
     asked: SearchArguments,
     prepared: _Prepared,
     hits: Sequence[Hit] | None,
+    indexed: int | None,
     principal: Principal,
     state: State,
     read_filter: ReadFilter,
 ) -> Breathing[tuple[dict[str, Any], bool]]:
-    """The answer, and whether more of what the index finds may belong to it."""
+    """The answer, and whether more of what the index finds may belong to it. `indexed`: where the index stands that is
+    not at the head."""
     at = pinned_moment(state, asked, read_filter)
     # A walk through time uses its window for the edges.
     timed = sought if sought.traversal is None else msgspec.structs.replace(sought, since=None, until=None)
@@ -141,6 +144,8 @@ def _ranked(
         offset=sought.offset,
         limit=sought.limit,
     )
+    if hits is not None and indexed is not None:
+        hits = yield from _untouched(state, hits, indexed)
     if asked.as_of is None and hits is not None:
         found = yield from word_search.page_of(state, read_filter, wanted, hits)
     else:
@@ -149,9 +154,17 @@ def _ranked(
     if not found.hits and not sought.offset:
         answer |= _nothing_found(state, read_filter, wanted)
     answer |= _ways(prepared, found, read_filter)
-    truncated = found.truncated or prepared.within.truncated
+    truncated = found.truncated or prepared.within.truncated or indexed is not None
     answer |= {"position": state.position, "cache_hit": False} | ({"truncated": True} if truncated else {})
+    if indexed is not None:
+        answer["indexed_position"] = indexed
     return answer, found.is_short
+
+
+def _untouched(state: State, hits: Sequence[Hit], indexed: int) -> Breathing[list[Hit]]:
+    """Those that are as the index knows them: of the others, what it says may have been redacted since."""
+    touched = frozenset((yield from state.touched_since(indexed)))
+    return [hit for hit in hits if (hit.kind, hit.id) not in touched]
 
 
 def _tokens_for(asked: SearchArguments, principal: Principal) -> int | None:
