@@ -33,6 +33,7 @@ class Follower:
                 lock=self.place.lock(projection.name),
                 rest_seconds=registered.rest_seconds,
                 closing_seconds=registered.closing_seconds,
+                commits_at_once=registered.commits_at_once,
             )
         return found
 

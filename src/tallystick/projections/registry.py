@@ -62,6 +62,8 @@ class Registered(msgspec.Struct, frozen=True):
     """Between two looks at the log for which nobody waits."""
     closing_seconds: float | None = None
     """How long whoever closes it waits for what is under way; None: until it is done."""
+    commits_at_once: int = 0
+    """How many to apply together where there are many; 0: as the log is read."""
     is_wanted: Callable[[Place], bool] = lambda place: False
     """Whether it follows wherever the tenant is open, because somebody else wants what it makes."""
 
@@ -112,7 +114,12 @@ PROJECTIONS: dict[str, Registered] = {
         ),
         Registered("lineage", _lineage, None, closing_seconds=3.0, is_wanted=lambda place: place.lineage is not None),
         Registered(
-            "tiles", _tiles, None, rest_seconds=tiles.SIGNED_EVERY_SECONDS, is_wanted=lambda place: bool(place.keys)
+            "tiles",
+            _tiles,
+            None,
+            rest_seconds=tiles.SIGNED_EVERY_SECONDS,
+            commits_at_once=20_000,
+            is_wanted=lambda place: bool(place.keys),
         ),
     )
 }

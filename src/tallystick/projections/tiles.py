@@ -21,7 +21,7 @@ import msgspec
 from tallystick.commits.tree import HASH_BYTES, leaf_hash, node_hash, root
 from tallystick.errors import Corrupt, StorageRefused
 from tallystick.log import Entry, Head
-from tallystick.private_files import make_directory, replace_file
+from tallystick.private_files import make_directory, place_file, replace_file, sync_files
 
 TILE_HASHES = 256
 ENTRIES = "entries"
@@ -90,10 +90,11 @@ class TilesProjection:
         before = head.count - len(entries)
         growing = _Growing(self.directory, before)
         try:
-            for entry in entries:
-                growing.add(entry_of(entry.commit.record_hash))
+            growing.add_all([entry_of(entry.commit.record_hash) for entry in entries])
             growing.write_partial()
             place = Place(head, root(head.count, Tiles(self.directory, head.count).subtree).hex())
+            # What the place counts is durable before it: a power cut must not leave holes where nobody looks again.
+            growing.sync()
             replace_file(self.directory / _PLACE, msgspec.json.encode(place))
         except OSError as error:
             raise StorageRefused(f"the tiles could not be written: {error.strerror}", hint="free some space") from error
@@ -136,6 +137,8 @@ class _Growing:
     def __init__(self, directory: Path, size: int) -> None:
         self._directory = directory
         self._size = size
+        self._there = set(_ends(size))
+        self._written: list[Path] = []
         self._levels = [
             bytearray(read_tile(directory, level, number, width, HASH_BYTES)) if width else bytearray()
             for level, number, width in _ends(size)
@@ -143,37 +146,58 @@ class _Growing:
         number, width = divmod(size, TILE_HASHES)
         self._entries = bytearray(read_tile(directory, ENTRIES, number, width, _ENTRY_BYTES) if width else b"")
 
-    def add(self, entry: bytes) -> None:
-        self._entries += _ENTRY_LENGTH + entry
-        if len(self._entries) == TILE_HASHES * _ENTRY_BYTES:
-            self._write(ENTRIES, self._size // TILE_HASHES, bytes(self._entries), TILE_HASHES)
-            self._entries.clear()
-        self._add_hash(0, leaf_hash(entry))
-        self._size += 1
+    def add_all(self, entries: Sequence[bytes]) -> None:
+        at = 0
+        while at < len(entries):
+            # No further than to the end of a tile.
+            some = entries[at : at + TILE_HASHES - self._size % TILE_HASHES]
+            self._entries += b"".join([_ENTRY_LENGTH + entry for entry in some])
+            number = self._size // TILE_HASHES
+            self._size += len(some)
+            at += len(some)
+            if len(self._entries) == TILE_HASHES * _ENTRY_BYTES:
+                self._write(ENTRIES, number, bytes(self._entries), TILE_HASHES)
+                self._entries.clear()
+            self._add_hashes(0, b"".join(map(leaf_hash, some)))
 
     def write_partial(self) -> None:
         for level, number, width in _ends(self._size):
-            if width:
+            if width and (level, number, width) not in self._there:
                 self._write(level, number, bytes(self._levels[level]), width)
         number, width = divmod(self._size, TILE_HASHES)
         if width:
             self._write(ENTRIES, number, bytes(self._entries), width)
 
-    def _add_hash(self, level: int, found: bytes) -> None:
+    def _add_hashes(self, level: int, found: bytes) -> None:
+        """No more than the last tile of the level has room for."""
         if level == len(self._levels):
             self._levels.append(bytearray())
         tile = self._levels[level]
         tile += found
         if len(tile) == _TILE_BYTES:
-            number = self._size >> (_LEVELS_PER_TILE * (level + 1))
+            number = (self._size - 1) >> (_LEVELS_PER_TILE * (level + 1))
             self._write(level, number, bytes(tile), TILE_HASHES)
-            self._add_hash(level + 1, _folded(bytes(tile)))
+            self._add_hashes(level + 1, _folded(bytes(tile)))
             tile.clear()
 
     def _write(self, level: int | str, number: int, data: bytes, width: int) -> None:
+        """Whole as soon as it has its name, and durable after `sync`: many files cost less together."""
         path = self._directory / tile_path(level, number, width)
         make_directory(path.parent)
-        replace_file(path, data)
+        place_file(path, data)
+        self._written.append(path)
+
+    def sync(self) -> None:
+        directories = dict.fromkeys(each for path in self._written for each in self._made_for(path))
+        sync_files([*self._written, *directories])
+        self._written.clear()
+
+    def _made_for(self, path: Path) -> Iterator[Path]:
+        """Directories that may be as new as what lies in them."""
+        for directory in path.parents:
+            yield directory
+            if directory == self._directory:
+                return
 
 
 def read_place(directory: Path) -> Place | None:
