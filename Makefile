@@ -13,6 +13,8 @@ IDENTITY_READY := $(if $(wildcard $(IDENTITY)/package.json),$(IDENTITY)/node_mod
 CLIENTS := tests/clients
 CLIENT_GROUPS := sdk1 sdk2 llama
 CLIENTS_READY := $(CLIENT_GROUPS:%=.clients/%/.ready) $(CLIENTS)/node_modules/.ready
+FOREIGN := tests/foreign
+FOREIGN_READY := .foreign/.ready
 PEERS_READY := bench/node_modules/.ready
 
 .DEFAULT_GOAL := help
@@ -27,13 +29,13 @@ run: $(READY) ## serve a small sample memory over HTTP on this machine
 	@test -d .sample/_system/log || $(BIN)/tallystick import --base .sample src/tallystick/sample.jsonl
 	@exec $(BIN)/tallystick serve --base .sample --http 127.0.0.1:$(PORT) --next-free-port
 
-test: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) ## run every test
+test: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) ## run every test
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
 clients: $(READY) $(CLIENTS_READY) ## let the clients and frameworks that people use talk to the server
 	@$(BIN)/python -m pytest -n auto $(CLIENTS)/matrix.py $(ARGS)
 
-coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) ## run every test and count the branches taken (at least 80 %)
+coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) ## run every test and count the branches taken (at least 80 %)
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)
 
 check: $(READY) ## style, types, import directions, lock files
@@ -41,8 +43,8 @@ check: $(READY) ## style, types, import directions, lock files
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
-	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints.txt constraints-dev.txt $(CLIENTS)/*.txt; then \
-	  echo 'constraints*.txt or $(CLIENTS)/*.txt name an index, a host or a path: run make lock'; exit 1; fi
+	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints.txt constraints-dev.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
+	  echo 'constraints*.txt, $(CLIENTS)/*.txt or $(FOREIGN)/*.txt name an index, a host or a path: run make lock'; exit 1; fi
 
 format: $(READY) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
@@ -71,7 +73,7 @@ LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes 
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules .clients $(CLIENTS)/node_modules bench/node_modules
+	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules .clients $(CLIENTS)/node_modules bench/node_modules .foreign
 	@find src tests bench torture docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Hatchling is among the development pins, so that building needs nothing from outside the lock.
@@ -87,6 +89,15 @@ $(READY): pyproject.toml constraints.txt constraints-dev.txt
 .clients/%/.ready: $(CLIENTS)/%.txt
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+# Other people's verifiers; they need a newer Python than we do, and their tests are skipped where there is none.
+$(FOREIGN_READY): $(FOREIGN)/tlog.txt
+	@mkdir -p $(@D)
+	@if python=$$($(FOREIGN)/newer-python); then \
+	  $$python -m venv $(@D) && \
+	  $(@D)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r $<; \
+	else echo 'no Python 3.12 or newer: the verifiers of other projects are not asked'; fi
 	@touch $@
 
 %/node_modules/.ready: %/package.json %/package-lock.json
