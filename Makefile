@@ -14,7 +14,7 @@ CLIENTS := tests/clients
 CLIENT_GROUPS := sdk1 sdk2 llama
 CLIENTS_READY := $(CLIENT_GROUPS:%=.clients/%/.ready) $(CLIENTS)/node_modules/.ready
 FOREIGN := tests/foreign
-FOREIGN_READY := .foreign/.ready
+FOREIGN_READY := .foreign/.ready $(FOREIGN)/node_modules/.ready
 PEERS_READY := bench/node_modules/.ready
 
 .DEFAULT_GOAL := help
@@ -73,7 +73,7 @@ LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes 
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules .clients $(CLIENTS)/node_modules bench/node_modules .foreign
+	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules .clients $(CLIENTS)/node_modules bench/node_modules .foreign $(FOREIGN)/node_modules
 	@find src tests bench torture docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Hatchling is among the development pins, so that building needs nothing from outside the lock.
@@ -92,7 +92,7 @@ $(READY): pyproject.toml constraints.txt constraints-dev.txt
 	@touch $@
 
 # Other people's verifiers; they need a newer Python than we do, and their tests are skipped where there is none.
-$(FOREIGN_READY): $(FOREIGN)/tlog.txt
+.foreign/.ready: $(FOREIGN)/tlog.txt
 	@mkdir -p $(@D)
 	@if python=$$($(FOREIGN)/newer-python); then \
 	  $$python -m venv $(@D) && \

@@ -152,6 +152,11 @@ def _made_consistency(note: bytes, new: Checkpoint, old: int, hashes: list[bytes
     return MadeConsistency(new.origin, new.size, old, consistency_file(ConsistencyProof(old, tuple(hashes), note)))
 
 
+def prove_stored(home: Path, commit: Commit, index: int, prev_record_hash: str) -> MadeInclusion:
+    """Of a commit that is known, and where it stands."""
+    return _made_inclusion(home, LocatedCommit(commit, index, prev_record_hash))
+
+
 def _made_inclusion(home: Path, located: LocatedCommit) -> MadeInclusion:
     note, signed = _last_signed(home)
     commit = located.commit
