@@ -113,9 +113,13 @@ class SlotTable:
     def _read(self, db: Connection, seen: int) -> None:
         size = _BLOCK * _FIELDS
         for block, data in db.execute("SELECT block, data FROM blocks WHERE change > ? ORDER BY block", (seen,)):
-            if len(self._fields) < (block + 1) * size:
-                self._fields.frombytes(bytes(4 * ((block + 1) * size - len(self._fields))))
-            self._fields[block * size : (block + 1) * size] = array("I", data)
+            start = block * size
+            if len(self._fields) < start:
+                self._fields.frombytes(bytes(4 * (start - len(self._fields))))
+            if len(self._fields) == start:
+                self._fields.frombytes(data)
+            else:
+                self._fields[start : start + size] = array("I", data)
 
 
 def neighbours(fields: array[int], slot: int, shares: Sequence[float]) -> list[tuple[int, float]]:

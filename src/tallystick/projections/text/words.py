@@ -8,8 +8,12 @@ of them a question means too.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
+
+from Stemmer import Stemmer  # type: ignore[import-not-found]  # compiled, without stubs
 
 WORD_CHARACTERS_MAX = 48
 """A longer run is kept in parts that overlap by half: it is a key or a hash, and nobody says it whole."""
@@ -124,82 +128,15 @@ def stem(word: str) -> str:
     word = _FORMS.get(word, word)
     if len(word) < 3 or not word.isascii() or not word.isalpha():
         return word
-    return _porter(word)
+    stemmed: str = _own.stemmer.stemWord(word)
+    return stemmed
 
 
-_VOWEL = re.compile(r"[aeiou]|(?<=[^aeiou])y")
-_MEASURE = re.compile(r"[aeiouy]+[^aeiouy]+")
-_SHORT = re.compile(r"[^aeiou][aeiouy][^aeiouwxy]$")
-_DOUBLED = re.compile(r"([^aeiouylsz])\1$")
+class _Own(threading.local):
+    """One for each thread: stemmers are not to be shared."""
 
-_STEP_2 = {
-    "ational": "ate", "tional": "tion", "enci": "ence", "anci": "ance", "izer": "ize", "bli": "ble", "alli": "al",
-    "entli": "ent", "eli": "e", "ousli": "ous", "ization": "ize", "ation": "ate", "ator": "ate", "alism": "al",
-    "iveness": "ive", "fulness": "ful", "ousness": "ous", "aliti": "al", "iviti": "ive", "biliti": "ble", "logi": "log",
-}  # fmt: skip
-_STEP_3 = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ful": "", "ness": ""}
-_STEP_4 = (
-    "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize", "ion",
-    "al", "er", "ic", "ou",
-)  # fmt: skip
+    def __init__(self) -> None:
+        self.stemmer: Any = Stemmer("porter", 0)
 
 
-def _porter(word: str) -> str:
-    word = _past_and_plural(word)
-    if word.endswith("y") and _has_vowel(word[:-1]):
-        word = word[:-1] + "i"
-    word = _replaced(word, _STEP_2)
-    word = _replaced(word, _STEP_3)
-    word = _without_ending(word)
-    if word.endswith("e"):
-        rest = word[:-1]
-        if _measure(rest) > 1 or (_measure(rest) == 1 and not _SHORT.search(rest)):
-            word = rest
-    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
-
-
-def _past_and_plural(word: str) -> str:
-    if word.endswith(("sses", "ies")):
-        word = word[:-2]
-    elif word.endswith("s") and not word.endswith("ss"):
-        word = word[:-1]
-    if word.endswith("eed"):
-        return word[:-1] if _measure(word[:-3]) > 0 else word
-    for ending in ("ed", "ing"):
-        if word.endswith(ending) and _has_vowel(word[: -len(ending)]):
-            return _mended(word[: -len(ending)])
-    return word
-
-
-def _mended(word: str) -> str:
-    """What is left when `ed` or `ing` was taken away."""
-    if word.endswith(("at", "bl", "iz")):
-        return word + "e"
-    if _DOUBLED.search(word):
-        return word[:-1]
-    return word + "e" if _measure(word) == 1 and _SHORT.search(word) else word
-
-
-def _replaced(word: str, endings: dict[str, str]) -> str:
-    for ending, instead in endings.items():
-        if word.endswith(ending):
-            rest = word[: -len(ending)]
-            return rest + instead if _measure(rest) > 0 else word
-    return word
-
-
-def _without_ending(word: str) -> str:
-    for ending in _STEP_4:
-        if word.endswith(ending):
-            rest = word[: -len(ending)]
-            return rest if _measure(rest) > 1 and (ending != "ion" or rest.endswith(("s", "t"))) else word
-    return word
-
-
-def _has_vowel(word: str) -> bool:
-    return _VOWEL.search(word) is not None
-
-
-def _measure(word: str) -> int:
-    """How many times vowels are followed by consonants."""
-    return len(_MEASURE.findall(re.sub(r"^y|(?<=[aeiou])y", "j", word)))
+_own = _Own()
