@@ -30,6 +30,7 @@ from tallystick.cli import (
     stale,
     tenants,
     transfer,
+    witness,
     work,
 )
 from tallystick.cli.options import HELP
@@ -63,6 +64,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "where": maintenance.where,
     "snapshot": maintenance.snapshot,
     "checkpoint": checkpoint.checkpoint,
+    "witness": witness.witness,
     "export": transfer.export,
     "import": transfer.import_,
     "emit": emit.emit,
