@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from tallystick.policy.remote import Remote
     from tallystick.projections.lineage_emitter import Destination
     from tallystick.projections.text import TextIndex
+    from tallystick.projections.witnesses import WitnessAddress
     from tallystick.server.oauth.guard import Admission
 
 T = TypeVar("T")
@@ -213,6 +214,7 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
             database=database,
             lineage=lineage,
             keys=_checkpoint_keys(settings),
+            witnesses=_witnesses(settings),
         )
         async with opened(settings, projections, warm=True) as store:
             # A log that cannot be opened is said now, not at the first call.
@@ -422,6 +424,14 @@ def _checkpoint_keys(settings: Settings) -> Callable[[str], tuple[SignerKey, ...
     from tallystick.projections.checkpoint_keys import keys_of_tenant
 
     return lambda tenant: keys_of_tenant(keys, tenant)
+
+
+def _witnesses(settings: Settings) -> tuple[WitnessAddress, ...]:
+    if not settings.witnesses:
+        return ()
+    from tallystick.projections.witnesses import parse_witnesses
+
+    return parse_witnesses(settings.witnesses)
 
 
 async def _warm(partition: Partition, offered: Sequence[str]) -> None:

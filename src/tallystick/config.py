@@ -238,6 +238,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_key_command: Annotated[
         str, _meaning("A command that prints those keys instead, such as one that asks a secret store.")
     ] = ""
+    witnesses: Annotated[
+        tuple[str, ...],
+        _meaning("Who is asked to cosign checkpoints: for each its verifier key, a space, and its address."),
+    ] = ()
+    witness_quorum: Annotated[
+        int, _meaning("How many of them must cosign for `tallystick checkpoint` to leave with 0.", ge=0)
+    ] = 0
     tlog: Annotated[
         Literal["off", "guarded", "open"],
         _meaning(

@@ -31,6 +31,7 @@ from tallystick.projections.views.content_files import Edit
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey
     from tallystick.projections.lineage_emitter import Destination
+    from tallystick.projections.witnesses import WitnessAddress
 
 Adopt = Callable[[str, Edit], Awaitable[None]]
 """Commits, for a tenant, what a person wrote into a content file."""
@@ -56,10 +57,11 @@ class AllProjections:
         database: Path | None = None,
         lineage: Callable[[str], Destination] | None = None,
         keys: Callable[[str], tuple[SignerKey, ...]] = lambda tenant: (),
+        witnesses: tuple[WitnessAddress, ...] = (),
     ) -> None:
         """Content files that people edited are adopted, or put right at the start, or else left alone.
         `database`: where `graph.db` lies, if elsewhere. `lineage`: where the events of a tenant go, if anywhere.
-        `keys`: those that sign the checkpoints of a tenant's log, if any do."""
+        `keys`: those that sign the checkpoints of a tenant's log, if any do; `witnesses` are asked to cosign them."""
         self._settings = settings
         self._open_log = open_log
         self._adopt = adopt
@@ -67,6 +69,7 @@ class AllProjections:
         self._database = database
         self._lineage = lineage
         self._keys = keys
+        self._witnesses = witnesses
         self._by_tenant: dict[str, TenantProjections] = {}
         self._left: set[TenantProjections] = set()
         """No longer to be had, and still used."""
@@ -89,6 +92,7 @@ class AllProjections:
             self._repairs,
             self._lineage(tenant) if self._lineage is not None else None,
             self._keys(tenant),
+            self._witnesses,
         )
         return TenantProjections(settings, place, self._adopt)
 

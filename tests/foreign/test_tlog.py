@@ -12,9 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tallystick.commits.signed_note import SignerKey
+from tallystick.commits.signed_note import WITNESS_KEY, SignerKey, verifier_key
+from tallystick.commits.witness_request import encode_request
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
+from tallystick.operations.witness import Witness
 from tallystick.projections.checkpoints import Known, read_kept
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
@@ -140,3 +142,17 @@ def test_pymerkle_finds_the_same_roots(signed: Signed) -> None:
     told = subprocess.run([BIN / "python", "-c", _PYMERKLE], input=question, capture_output=True, check=True, text=True)
     roots = {int(size): b64encode(bytes.fromhex(root)).decode() for size, root in json.loads(told.stdout).items()}
     assert roots == {size: path.read_text().split("\n")[2] for size, path in signed.earlier.items()}
+
+
+def test_our_cosignatures_count_for_a_quorum_and_others_do_not(signed: Signed, tmp_path: Path) -> None:
+    witness = SignerKey.generate("witness.example/ada", WITNESS_KEY)
+    key = verifier_key(signed.vkey.read_text())
+    line = Witness(tmp_path / "seen", [witness], [key]).add_checkpoint(encode_request(0, [], signed.last.written))
+    cosigned, replayed = tmp_path / "cosigned", tmp_path / "replayed"
+    cosigned.write_bytes(signed.last.written + line.encode())
+    # That of one checkpoint below another.
+    replayed.write_bytes(signed.earlier[257].read_bytes() + line.encode())
+    trusted = ("--vkey-file", signed.vkey, "--witness-key", str(witness.verifier), "--quorum", 1)
+    assert asked("verify-checkpoint", "--note", cosigned, *trusted)
+    assert not asked("verify-checkpoint", "--note", signed.earlier[700], *trusted)
+    assert not asked("verify-checkpoint", "--note", replayed, *trusted)

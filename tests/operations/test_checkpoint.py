@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import httpx2
@@ -12,7 +13,7 @@ import pytest
 from tallystick.commits.signed_note import parse_checkpoint, parse_note, verifier_key
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tests.command_line import CommandLine, node
-from tests.mcp_client import serving_http
+from tests.mcp_client import ServerProcess, clean_environ, serving_http, stopping
 
 NAME = "memory.example/team"
 
@@ -255,3 +256,38 @@ def test_without_a_key_nothing_is_written_for_it(tmp_path: Path) -> None:
     keyless.run("snapshot")
     assert not (keyless.base / "_system" / "tiles").exists()
     assert json.loads(keyless.run("verify", "--json").out)["checkpoints"] == []
+
+
+# -- witnesses
+
+
+def test_a_colleagues_machine_is_a_witness(shell: Signing, tmp_path: Path) -> None:
+    """Two programs, and HTTP between them."""
+    key = tmp_path / "witness.key"
+    vkey = shell.run("keys", "new", "witness.example/ada", "--witness", "--file", key).out.strip()
+    words = ["witness", "--key", key, "--logs", shell.vkey, "--state", tmp_path / "seen", "--http", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "tallystick", *map(str, words)]
+    with stopping(ServerProcess(command, environ=clean_environ())) as witness:
+        witness.wait_for("verifier key")
+        address = next(line for line in witness.lines if "/add-checkpoint" in line).split()[-1]
+        (shell.base / "tallystick.toml").write_text(
+            f'checkpoint_key = "{shell.key}"\nwitness_quorum = 1\n'
+            f'witnesses = ["{vkey} {address.removesuffix("/add-checkpoint")}"]\n'
+        )
+        for name in "ab":
+            shell.write(node(name))
+            signed = shell.run("checkpoint", "--json")
+            assert (signed.code, signed.json["cosigned_by"]) == (0, ["witness.example/ada"])
+    shell.vkey.write_text(f"{shell.vkey.read_text()}{vkey}\n")
+    kept = tmp_path / "kept"
+    kept.write_bytes(shell.kept.read_bytes())
+    asked = ("verify", "--checkpoint", kept, "--vkey", shell.vkey, "--quorum")
+    assert shell.run(*asked, 1).code == 0
+    with pytest.raises(InvalidArgument, match="and 2 are asked for"):
+        shell.run(*asked, 2)
+    # The witness is gone: what is new is signed, and it is said that nobody saw it.
+    shell.write(node("c"))
+    alone = shell.run("checkpoint")
+    assert alone.code == 1
+    assert "witness.example/ada did not cosign: it does not answer" in alone.err
+    assert size_of(shell.kept) == 3

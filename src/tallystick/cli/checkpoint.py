@@ -29,6 +29,7 @@ def checkpoint(json: Json = False, base: Base = None, tenant: Tenant = None) -> 
       tallystick verify --checkpoint FILE --vkey FILE
     The last one is kept in _system/tiles/checkpoint; a log that does not continue it is never signed, and is not
     opened. With a key a server signs by itself, at most once a second.
+    The setting witnesses names who is asked to cosign it; with fewer than witness_quorum it leaves with 1.
 
     \b
     Examples:
@@ -44,6 +45,11 @@ def checkpoint(json: Json = False, base: Base = None, tenant: Tenant = None) -> 
         emit(signed)
     else:
         write(signed.note)
+        for witness, problem in signed.refused.items():
+            note(f"{witness} did not cosign: {problem}")
+    if not signed.has_quorum:
+        note(f"cosigned by {len(signed.cosigned_by)} of the witnesses, and witness_quorum asks for {signed.quorum}")
+        raise typer.Exit(1)
 
 
 @commands.command("new")

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallystick.cli import proofs
-from tallystick.cli.options import Base, Checkpoints, Json, Tenant, VerifierKeys, existing, read_checkpoints, settled
+from tallystick.cli.options import (
+    Base,
+    Checkpoints,
+    Json,
+    Quorum,
+    Tenant,
+    VerifierKeys,
+    existing,
+    read_checkpoints,
+    settled,
+)
 from tallystick.cli.output import Styled, emit, progress, say, table, visible
 from tallystick.config import FILE_NAME
 from tallystick.errors import InvalidArgument
@@ -38,6 +48,7 @@ def verify(
     ] = False,
     checkpoint: Checkpoints = None,
     vkey: VerifierKeys = None,
+    quorum: Quorum = 0,
     proof: Annotated[
         Path | None,
         typer.Option("--proof", metavar="FILE", help="Check what 'tallystick prove' wrote, and nothing else."),
@@ -49,9 +60,6 @@ def verify(
     payload: Annotated[
         Path | None, typer.Option("--payload", metavar="FILE", help="With --proof: what the commit is said to say.")
     ] = None,
-    quorum: Annotated[
-        int, typer.Option("--quorum", metavar="N", min=0, help="With --proof: how many witnesses must have cosigned.")
-    ] = 0,
     json: Json = False,
     base: Base = None,
     tenant: Tenant = None,
@@ -93,12 +101,14 @@ def verify(
             proof, vkey or (), since=since, checkpoints=checkpoint or (), payload=payload, quorum=quorum, json=json
         )
         return
-    if since or payload or quorum:
-        raise InvalidArgument("--since, --payload and --quorum go with --proof")
+    if since or payload:
+        raise InvalidArgument("--since and --payload go with --proof")
+    if quorum and not checkpoint:
+        raise InvalidArgument("--quorum goes with --proof or --checkpoint")
     if repair and not views:
         raise InvalidArgument("--repair is for what --views compares", hint="tallystick verify --views --repair")
     context = app.operation_context(existing(base=base, tenant=tenant))
-    known = read_checkpoints(checkpoint, vkey)
+    known = read_checkpoints(checkpoint, vkey, quorum)
     started = time.monotonic()
     with progress() as tell:
         found = verified(context, blobs=blobs, views=views, repair=repair, checkpoints=known, progress=tell)

@@ -41,6 +41,10 @@ VerifierKeys = Annotated[
     list[Path] | None,
     typer.Option("--vkey", metavar="FILE", help="Verifier keys, one a line, one of which must have signed it."),
 ]
+Quorum = Annotated[
+    int,
+    typer.Option("--quorum", min=0, metavar="N", help="At least so many witnesses among --vkey must have cosigned."),
+]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most this many.")]
 
 
@@ -63,7 +67,7 @@ def existing(**flags: Any) -> Settings:
     return settings
 
 
-def read_checkpoints(files: list[Path] | None, vkeys: list[Path] | None) -> list[Known]:
+def read_checkpoints(files: list[Path] | None, vkeys: list[Path] | None, quorum: int = 0) -> list[Known]:
     if not files and not vkeys:
         return []
     if not files or not vkeys:
@@ -75,7 +79,7 @@ def read_checkpoints(files: list[Path] | None, vkeys: list[Path] | None) -> list
     from tallystick.projections.checkpoints import read_known
 
     keys = [key for path in vkeys for key in read_verifier_keys(path)]
-    return [read_known(path, keys) for path in files]
+    return [read_known(path, keys, quorum=quorum) for path in files]
 
 
 def command_group(about: str) -> typer.Typer:

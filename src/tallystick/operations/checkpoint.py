@@ -8,11 +8,12 @@ import msgspec
 
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.operations import OperationContext
-from tallystick.projections.checkpoints import read_kept, sign
+from tallystick.projections.checkpoints import cosign, read_kept, sign
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
 from tallystick.projections.tiles import directory_of, read_place
+from tallystick.projections.witnesses import Witnesses, parse_witnesses
 
 
 class SignedCheckpoint(msgspec.Struct, frozen=True):
@@ -24,6 +25,15 @@ class SignedCheckpoint(msgspec.Struct, frozen=True):
     """Verifier keys."""
     file: str
     note: str
+    cosigned_by: list[str] = []
+    """Witnesses."""
+    refused: dict[str, str] = {}
+    """By witness: why it did not cosign."""
+    quorum: int = 0
+
+    @property
+    def has_quorum(self) -> bool:
+        return len(self.cosigned_by) >= self.quorum
 
 
 def sign_checkpoint(context: OperationContext) -> SignedCheckpoint:
@@ -39,6 +49,7 @@ def sign_checkpoint(context: OperationContext) -> SignedCheckpoint:
             hint="'tallystick keys new NAME --file FILE' makes one; then name the file in the setting checkpoint_key",
         )
     home = context.settings.home
+    witnesses = Witnesses(parse_witnesses(context.settings.witnesses))
     log = LogReader(context.open_log)
     worker = Follower(Place(home, log)).worker("tiles")
     try:
@@ -47,6 +58,8 @@ def sign_checkpoint(context: OperationContext) -> SignedCheckpoint:
             if place is None:
                 raise NotFound("there is no commit yet, and so nothing to sign", code="NO_COMMIT")
             signed = sign(home, place, keys)
+            asked = cosign(home, signed, witnesses)
+            signed = read_kept(home, [key.verifier for key in keys]) or signed
     finally:
         worker.close()
     return SignedCheckpoint(
@@ -56,15 +69,12 @@ def sign_checkpoint(context: OperationContext) -> SignedCheckpoint:
         signed_by=[str(key.verifier) for key in keys],
         file=signed.source,
         note=signed.written.decode(),
+        cosigned_by=[key.name for key in signed.note.signers(witnesses.keys)],
+        refused={each.witness: each.problem for each in asked if each.problem is not None},
+        quorum=context.settings.witness_quorum,
     )
 
 
 def sign_if_configured(context: OperationContext) -> SignedCheckpoint | None:
     """Beside something else that was asked for."""
     return sign_checkpoint(context) if context.checkpoint_keys() else None
-
-
-def last_checkpoint(context: OperationContext) -> str | None:
-    """The note that was signed last, as it lies there."""
-    known = read_kept(context.settings.home)
-    return None if known is None else known.written.decode()

@@ -8,6 +8,7 @@ known: one that ends before a checkpoint lost commits, one that leads to another
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -15,7 +16,9 @@ from pathlib import Path
 import msgspec
 
 from tallystick.commits.signed_note import (
+    LOG_KEY,
     NOTE_BYTES_MAX,
+    WITNESS_KEY,
     Checkpoint,
     Note,
     NoteRefused,
@@ -39,6 +42,12 @@ from tallystick.projections.tiles import (
     entry_of,
     read_place,
 )
+from tallystick.projections.witnesses import Asked, Witnesses
+
+WITNESSED_EVERY_SECONDS = 10.0
+"""With witnesses a checkpoint stands for so long: most of the time it has their cosignatures."""
+
+logger = logging.getLogger(__name__)
 
 _RESTORE = (
     "restore the log from a backup that has all of it (docs/runbooks/corrupt-log.md); nothing was changed."
@@ -85,16 +94,24 @@ def read_kept(home: Path, keys: Sequence[VerifierKey] = ()) -> Known | None:
         ) from None
 
 
-def read_known(path: Path, keys: Sequence[VerifierKey]) -> Known:
-    """One that somebody kept elsewhere. Raises InvalidArgument unless one of the keys signed it."""
+def read_known(path: Path, keys: Sequence[VerifierKey], *, quorum: int = 0) -> Known:
+    """One that somebody kept elsewhere. Raises InvalidArgument unless one of the keys signed it, and as many
+    witnesses among them cosigned it as the quorum says."""
     try:
         known = _read(path, keys)
     except OSError as error:
         raise InvalidArgument(f"cannot read {path}: {error.strerror}", code="FILE_UNREADABLE") from None
-    if not known.note.signers(keys):
+    signers = known.note.signers(keys)
+    if not any(key.algorithm == LOG_KEY for key in signers):
         raise NoteRefused(
             f"{path} is not signed by any of the keys given",
             hint="give the verifier key of the log with --vkey; 'tallystick keys verifier' prints it",
+        )
+    witnesses = sum(key.algorithm == WITNESS_KEY for key in signers)
+    if witnesses < quorum:
+        raise NoteRefused(
+            f"{path} is cosigned by {witnesses} of the witnesses given, and {quorum} are asked for",
+            hint="give the verifier keys of the witnesses with --vkey, too",
         )
     return known
 
@@ -113,11 +130,22 @@ def _read(path: Path, keys: Sequence[VerifierKey]) -> Known:
 class SignedTiles:
     """The tiles, with a checkpoint of them. Whoever calls holds their lock."""
 
-    def __init__(self, home: Path, keys: Sequence[SignerKey], *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        home: Path,
+        keys: Sequence[SignerKey],
+        witnesses: Witnesses | None = None,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._tiles = TilesProjection(home)
         self.name = self._tiles.name
         self._home = home
         self._keys = keys
+        self._witnesses = witnesses
+        self._every_seconds = SIGNED_EVERY_SECONDS if witnesses is None else WITNESSED_EVERY_SECONDS
+        self._asked_at = -WITNESSED_EVERY_SECONDS
+        self._problems: dict[str, str | None] = {}
         self._now = now
 
     def position(self) -> Head:
@@ -140,8 +168,18 @@ class SignedTiles:
         wait = 0.0 if final else self._wait_seconds()
         if wait > 0:
             return wait
-        sign(self._home, place, self._keys)
+        known = sign(self._home, place, self._keys)
+        if self._witnesses is not None and (final or self._now() - self._asked_at >= WITNESSED_EVERY_SECONDS):
+            self._asked_at = self._now()
+            self._tell(cosign(self._home, known, self._witnesses))
         return None
+
+    def _tell(self, asked: Sequence[Asked]) -> None:
+        """Once, and not with every checkpoint."""
+        for each in asked:
+            if each.problem is not None and self._problems.get(each.witness) != each.problem:
+                logger.warning("the witness %s did not cosign: %s", each.witness, each.problem)
+            self._problems[each.witness] = each.problem
 
     def erase(self) -> bool:
         """Hashes and signatures say nothing of what was committed."""
@@ -153,7 +191,7 @@ class SignedTiles:
         except FileNotFoundError:
             return 0.0
         # A clock that was put back is no reason to sign nothing until it is where it was.
-        return SIGNED_EVERY_SECONDS - age if 0 <= age < SIGNED_EVERY_SECONDS else 0.0
+        return self._every_seconds - age if 0 <= age < self._every_seconds else 0.0
 
 
 def sign(home: Path, place: Place, keys: Sequence[SignerKey]) -> Known:
@@ -168,6 +206,19 @@ def sign(home: Path, place: Place, keys: Sequence[SignerKey]) -> Known:
         if last.checkpoint == checkpoint and _have_signed(last.note, keys):
             return last
     written = _signed(checkpoint, keys, last).encode()
+    return _keep(home, checkpoint, written)
+
+
+def cosign(home: Path, known: Known, witnesses: Witnesses) -> list[Asked]:
+    """Have what was signed last cosigned, and keep the cosignatures with it. The lock of the tiles is held."""
+    asked = witnesses.ask(home, known.note.text, known.checkpoint.size, known.written)
+    lines = "".join(each.lines for each in asked)
+    if lines:
+        _keep(home, known.checkpoint, known.written + lines.encode())
+    return asked
+
+
+def _keep(home: Path, checkpoint: Checkpoint, written: bytes) -> Known:
     try:
         # Whole and durable before anybody sees it: what was seen and is gone after a power cut might be signed anew.
         replace_file(path_of(home), written)

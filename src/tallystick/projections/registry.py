@@ -22,6 +22,7 @@ from tallystick.projections.worker import REST_SECONDS
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey
     from tallystick.projections.lineage_emitter import Destination
+    from tallystick.projections.witnesses import WitnessAddress
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -37,6 +38,8 @@ class Place(msgspec.Struct, frozen=True):
     """Where events go, if they go anywhere."""
     keys: tuple[SignerKey, ...] = ()
     """Those that checkpoints of the log are signed with, if any are."""
+    witnesses: tuple[WitnessAddress, ...] = ()
+    """Who is asked to cosign them."""
 
     def lock(self, name: str) -> Path:
         return self.home / "_system" / f"{name}.lock"
@@ -88,8 +91,9 @@ def _tiles(place: Place) -> Projection:
         return tiles.TilesProjection(place.home)
     # Most processes sign nothing, and start faster without what it takes.
     from tallystick.projections.checkpoints import SignedTiles
+    from tallystick.projections.witnesses import Witnesses
 
-    return SignedTiles(place.home, place.keys)
+    return SignedTiles(place.home, place.keys, Witnesses(place.witnesses) if place.witnesses else None)
 
 
 PROJECTIONS: dict[str, Registered] = {
