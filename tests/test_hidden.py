@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tallystick.errors import Denied, NotFound
+from tallystick.operations.proofs import find_commit
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.policy.replay import replay
 from tests.multi_tenant import MultiTenantStore, bytes_of, multi_tenant_store
@@ -190,3 +192,24 @@ async def test_writing_in_somebody_elses_name_is_a_denial_like_any_other(tmp_pat
         assert (event.actor, event.action, event.resource, event.decision) == ("bob", "WRITE", "n", False)
         assert (event.reason, event.fault) == ("actor 'bob' cannot write as 'alice'", "actor")
         assert replay(RulePolicy(), base.decided("acme")).skipped == 1
+
+
+@BOTH
+async def test_what_may_not_be_read_is_not_proved(tmp_path: Path, make: Make) -> None:
+    """A proof tells who wrote a commit and why: by its id or its position it is as good as unknown."""
+    async with multi_tenant_store(tmp_path, make(rule)) as base:
+        await base.node(ALICE, "plan", "note")
+        told = await written(base, ALICE, op="UPSERT_NODE", node={"id": "hidden", "type": "secret", "attrs": {}})
+        linking = await linked(base, ALICE, "plan", "leads_to", "hidden", id="e1")
+        for named in (told["commit_id"], str(told["lamport"]), linking["commit_id"], str(linking["lamport"]), "e1"):
+            located = await find_commit(base.store, ALICE, named)
+            assert located.index + 1 == located.commit.lamport
+            with pytest.raises(NotFound) as refused:
+                await find_commit(base.store, BOB, named)
+            with pytest.raises(NotFound) as unknown:
+                await find_commit(base.store, BOB, "ffffffff")
+            assert refused.value.message.replace(named, "?") == unknown.value.message.replace("ffffffff", "?")
+        with pytest.raises(Denied):
+            await find_commit(base.store, BOB, "hidden")
+        with pytest.raises(NotFound):
+            await find_commit(base.store, Principal(actor="alice", tenant="other"), told["commit_id"])
