@@ -25,6 +25,7 @@ from tallystick.cli import (
     proofs,
     reading,
     recall,
+    receipt,
     restore_entity,
     serving,
     stale,
@@ -83,6 +84,7 @@ GROUPS: dict[str, typer.Typer] = {
     "subject": forget.subject_commands,
     "tenants": tenants.commands,
     "keys": checkpoint.commands,
+    "receipt": receipt.commands,
 }
 """Words with words of their own: `tallystick work next`."""
 

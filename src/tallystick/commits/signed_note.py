@@ -31,6 +31,8 @@ _PRIVATE = "PRIVATE+KEY+"
 _DASH = "\N{EM DASH} "
 _ID_BYTES = 4
 _TIME_BYTES = 8
+_SPKI_PREFIX = bytes.fromhex("302a300506032b6570032100")
+"""SubjectPublicKeyInfo of an Ed25519 key, up to the key itself (RFC 8410)."""
 
 
 class NoteRefused(InvalidArgument):
@@ -51,11 +53,19 @@ class VerifierKey(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.name}+{self.id.hex()}+{b64encode(bytes([self.algorithm]) + self.public).decode()}"
 
+    @property
+    def spki_hash(self) -> str:
+        """How programs that know nothing of notes name the key: SHA-256 of its SubjectPublicKeyInfo."""
+        return sha256(_SPKI_PREFIX + self.public).hexdigest()
+
     def holds(self, text: str, signature: bytes) -> bool:
         signed = text.encode()
         if self.algorithm == WITNESS_KEY:
             seconds, signature = signature[:_TIME_BYTES], signature[_TIME_BYTES:]
             signed = _timed(int.from_bytes(seconds, "big"), text)
+        return self.signed_bytes(signed, signature)
+
+    def signed_bytes(self, signed: bytes, signature: bytes) -> bool:
         try:
             Ed25519PublicKey.from_public_bytes(self.public).verify(signature, signed)
         except InvalidSignature:
@@ -95,6 +105,11 @@ class SignerKey(msgspec.Struct, frozen=True):
             else seconds.to_bytes(_TIME_BYTES, "big") + self._private.sign(_timed(seconds, text))
         )
         return f"{_DASH}{self.name} {b64encode(self.verifier.id + signature).decode()}\n"
+
+    def sign_bytes(self, data: bytes) -> bytes:
+        """For another format than notes. No two formats may sign the same bytes: a checkpoint begins with a name that
+        has no spaces, whatever else is signed with the key must begin otherwise."""
+        return self._private.sign(data)
 
     @property
     def _private(self) -> Ed25519PrivateKey:
