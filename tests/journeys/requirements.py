@@ -35,6 +35,7 @@ _TOOLSET = "tests/toolsets/test_memory_toolset.py::"
 _LISTING = "tests/server/test_listing.py::"
 _FAULTS = "tests/server/test_argument_faults.py::"
 _ANYTHING = "tests/toolsets/test_memory_anything.py::"
+_RECEIPTS = "tests/operations/test_receipts.py::"
 _STORIES = "tests/journeys/test_memory_stories.py::"
 
 REQUIREMENTS: list[Requirement] = [
@@ -348,6 +349,26 @@ REQUIREMENTS += [
          "tests/log/test_proof.py::test_every_flipped_byte_is_found"),
         ("proof, lines", "verify finds a removed, swapped or added line, the last ones included",
          "tests/log/test_proof.py::test_a_removed_swapped_or_added_line_is_found"),
+        ("receipt", "a receipt is accepted by other people's verifiers and ours",
+         _RECEIPTS + "test_a_receipt_is_accepted_by_other_peoples_verifiers_and_ours"),
+        ("receipt, contents", "a receipt tells of the task, its evidence with digests, and its log entry",
+         _RECEIPTS + "test_a_receipt_tells_of_the_task_its_evidence_and_its_log_entry"),
+        ("receipt, cites", "a receipt names what was read while the task was claimed, as it was then",
+         _RECEIPTS + "test_a_receipt_names_what_was_read_while_the_task_was_claimed_as_it_was_then"),
+        ("receipt, cites unknown", "where the audit does not tell what was read, the receipt says so",
+         _RECEIPTS + "test_where_the_audit_does_not_tell_the_receipt_says_so"),
+        ("receipt, offline", "a receipt is checked offline, with the proof beside it and a verifier key",
+         _RECEIPTS + "test_a_receipt_is_checked_offline_with_the_proof_beside_it"),
+        ("receipt, keys", "without a key no receipt is made, and none is believed",
+         _RECEIPTS + "test_without_a_key_nothing_is_signed_and_nothing_is_believed"),
+        ("receipt, altered", "an altered receipt is refused by everybody",
+         _RECEIPTS + "test_an_altered_statement_is_refused_by_everybody"),
+        ("receipt, log entry", "what the log entry does not bear out is refused, even if the log signed it",
+         _RECEIPTS + "test_what_the_log_entry_does_not_bear_out_is_refused_even_if_the_log_signed_it"),
+        ("receipt, other proof", "the proof beside a receipt must be that of its log entry",
+         _RECEIPTS + "test_the_proof_beside_it_must_be_that_of_its_entry"),
+        ("receipt, redaction", "a receipt stays valid when the log grows and when the task is redacted",
+         _RECEIPTS + "test_a_receipt_stays_valid_when_the_log_grows_and_when_the_task_is_redacted"),
         ("proof, blobs", "verify names a blob that a commit names and that is missing or damaged, and its entity",
          "tests/projections/test_blobs.py::test_a_changed_byte_is_named_with_its_entity"),
         ("L51, blobs", "verify names a blob that a redaction should have removed",
