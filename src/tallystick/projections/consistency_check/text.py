@@ -123,7 +123,7 @@ def _merged_words(one: Subject, db: Connection) -> Iterator[tuple[int, TermLevel
             if file is not None:
                 counts = Counter(ranked_words(os.pread(texts[file].fileno(), size, start)))
                 # A word that has no number has no postings either.
-                levels = with_content(levels, [(numbers.get(word.encode(), 0), n) for word, n in counts.items()])
+                levels = with_content(levels, {numbers.get(word.encode(), 0): count for word, count in counts.items()})
             yield slot, levels
 
 

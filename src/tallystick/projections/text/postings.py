@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from itertools import accumulate
 from operator import sub
 
@@ -79,20 +79,17 @@ class TermIds:
         return found
 
 
-def levels_of(counts: Iterable[tuple[int, int]]) -> TermLevels:
-    """Of terms with how often each stands there."""
-    counted = sorted(counts)
-    several = [each for each in counted if each[1] > 1]
-    return [
-        [term for term, _ in counted],
-        *([term for term, count in several if count >= least] for least in LEVELS[1:]),
-    ]
+def levels_of(terms: Collection[int], counts: Collection[int]) -> TermLevels:
+    """`counts`: how often each of them stands there."""
+    several = [(term, count) for term, count in zip(terms, counts, strict=True) if count > 1]
+    return [sorted(terms), *(sorted([term for term, count in several if count >= least]) for least in LEVELS[1:])]
 
 
-def with_content(kept: TermLevels, content: Iterable[tuple[int, int]]) -> TermLevels:
+def with_content(kept: TermLevels, content: Mapping[int, int]) -> TermLevels:
     """The terms that stand with an entity, which its content may have too, and the others of its content."""
     beside = frozenset(kept[0])
-    others = levels_of(each for each in content if each[0] not in beside)
+    only_there = {term: count for term, count in content.items() if term not in beside}
+    others = levels_of(only_there.keys(), only_there.values())
     return [sorted((*some, *more)) for some, more in zip(kept, others, strict=True)]
 
 

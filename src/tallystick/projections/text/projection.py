@@ -280,16 +280,16 @@ class TextProjection:
         found: dict[Key, tuple[bool, Entity | None]] = {}
         for entry in entries:
             commit = entry.commit
-            key = _key(commit)
+            said = None if commit.operation in _DUE else _read(commit, entry.offset)
+            key = _key(commit) if said is None else (said.id, said.is_edge)
             is_new, before = found.get(key, (False, None))
             if commit.operation in REDACTIONS:
                 before = before if key in found else self._stored(db, key)
                 if before is not None:
                     found[key] = (is_new, _redacted(before, read_extent(commit.payload).redacted_fields))
-            elif commit.operation in DELETIONS:
+            elif said is None:
                 found[key] = (True, None)
             else:
-                said = _read(commit, entry.offset)
                 if before is None:
                     found.pop(key, None)
                 else:
@@ -330,12 +330,14 @@ class TextProjection:
         """To those of an entity whose folded content stands there. Returns those to be kept with it."""
         at = change.at
         said, in_content = words_of_entity(entity), ranked_words(content)
-        counts: Counter[str] = Counter(said)
-        counts.update(dict.fromkeys(marks_of(entity), 1))
+        counts = Counter(said)
+        for mark in marks_of(entity):
+            counts[mark] = 1
         beside = frozenset(counts) if place is not None else None
-        counts.update(in_content)
+        if in_content:
+            counts.update(in_content)
         terms = self._term_ids.of(change.db, counts)
-        levels = levels_of(zip(terms, counts.values(), strict=True))
+        levels = levels_of(terms, counts.values())
         kept = levels
         if beside is not None:
             kept = only(levels, {term for term, word in zip(terms, counts, strict=True) if word in beside})
@@ -361,7 +363,7 @@ class TextProjection:
         if not change.substrings.is_sound(place, row.slot):
             raise Damaged(f"the text in slot {row.slot} is not what it was")
         counts = Counter(ranked_words(b"".join(change.substrings.pieces(place))))
-        return with_content(kept, zip(self._term_ids.of(change.db, counts), counts.values(), strict=True))
+        return with_content(kept, dict(zip(self._term_ids.of(change.db, counts), counts.values(), strict=True)))
 
     def _remove(self, change: _Change, row: _Row) -> None:
         if row.slot < change.at.merged:
@@ -542,10 +544,9 @@ _DUE = dict.fromkeys(REDACTIONS, _REDACTED) | dict.fromkeys(DELETIONS, _DELETED)
 
 
 def _key(commit: Commit) -> Key:
+    """Of what it redacts or deletes."""
     if commit.operation in EDGE_VERBS:
         return read_edge(commit.payload).name, True
-    if commit.operation is Verb.UPSERT_NODE:
-        return read_node(commit.payload).id, False
     return read_target(commit.payload).node_id, False
 
 
