@@ -29,7 +29,7 @@ from tallystick.commits.proof_file import (
     inclusion_file,
     parse_proof,
 )
-from tallystick.commits.signed_note import WITNESS_KEY, Checkpoint, NoteRefused, SignerKey, parse_checkpoint, parse_note
+from tallystick.commits.signed_note import WITNESS_KEY, NoteRefused, SignerKey, parse_checkpoint, parse_note
 from tallystick.errors import Corrupt
 from tallystick.log import Entry, Head, head_after
 from tallystick.log.head_file import encode_head
@@ -349,6 +349,10 @@ def altered_text(kit: Kit, **fields: object) -> bytes:
     return text.encode() + kit.good.note()[len(kit.good.checkpoint().text()) :]
 
 
+def signed_for_another(kit: Kit) -> bytes:
+    return signed(msgspec.structs.replace(kit.good.checkpoint(), origin="shop.example/other"))
+
+
 # -- forgeries of tiles
 
 
@@ -550,6 +554,10 @@ LOGS = [
     Forgery(
         "a checkpoint that a stranger signed", checkpoint_file(lambda kit: signed(kit.good.checkpoint(), STRANGER))
     ),
+    Forgery(
+        "a checkpoint that a witness alone signed", checkpoint_file(lambda kit: signed(kit.good.checkpoint(), WITNESS))
+    ),
+    Forgery("a checkpoint that was signed for another log", checkpoint_file(signed_for_another)),
     Forgery("a checkpoint that is no note", checkpoint_file(lambda kit: b"no note\n")),
 ]
 
@@ -591,11 +599,7 @@ PROOFS = [
     Forgery("the size is another", lambda kit: kit.note(altered_text(kit, size=299)), BOTH),
     Forgery("the root is another", lambda kit: kit.note(altered_text(kit, root=bytes(32))), BOTH),
     Forgery("the origin is another", lambda kit: kit.note(altered_text(kit, origin="evil.example")), BOTH),
-    Forgery(
-        "signed for another log",
-        lambda kit: kit.note(signed(Checkpoint("shop.example/other", 300, kit.good.checkpoint().root))),
-        AICS,
-    ),
+    Forgery("signed for another log", lambda kit: kit.note(signed_for_another(kit)), AICS),
     Forgery("signed by a stranger", lambda kit: kit.note(signed(kit.good.checkpoint(), STRANGER)), BOTH),
     Forgery("signed by a key of the same name", lambda kit: kit.note(signed(kit.good.checkpoint(), IMPOSTOR)), BOTH),
     Forgery("signed under the id of the key", stolen_id, BOTH),

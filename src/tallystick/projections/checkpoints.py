@@ -102,7 +102,8 @@ def read_known(path: Path, keys: Sequence[VerifierKey], *, quorum: int = 0) -> K
     except OSError as error:
         raise InvalidArgument(f"cannot read {path}: {error.strerror}", code="FILE_UNREADABLE") from None
     signers = known.note.signers(keys)
-    if not any(key.algorithm == LOG_KEY for key in signers):
+    # A key signs under its own name: what it signed for another log proves nothing of this one.
+    if not any(key.algorithm == LOG_KEY and key.name == known.checkpoint.origin for key in signers):
         raise NoteRefused(
             f"{path} is not signed by any of the keys given",
             hint="give the verifier key of the log with --vkey; 'tallystick keys verifier' prints it",
