@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from tallystick import app
 from tallystick.clock import to_text
 from tallystick.config import load
+from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
 from tallystick.projections.text import Found, Hit
+from tallystick.projections.text.words import words_of
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets import Tool
 from tallystick.toolsets.memory import hit_text, toolset, word_search
@@ -233,6 +235,25 @@ def test_nothing_new_is_not_looked_for(shop: Agent) -> None:
     assert shop.search(query="billing", if_position=position) == {"unchanged": True, "position": position}
 
 
+def test_a_snippet_of_a_script_without_spaces_is_around_the_words(agent: Agent) -> None:
+    agent.node("long", text="会" * 3000 + "獺" * 5 + "議" * 3000)
+    (hit,) = agent.search(query="獺獺")["entities"]
+    assert "獺獺獺獺獺" in hit["text"]
+
+
+def test_a_word_that_stands_in_a_text_very_often_costs_no_more_than_reading_it(agent: Agent) -> None:
+    """Each place beside each other one would take minutes."""
+    agent.node("run", text="會" * 300_000)
+    agent.node("words", text="otter " * 50_000)
+    assert agent.ids(query="會會會") == ["run"]
+    assert agent.ids(query="otters") == ["words"]
+
+
+def test_what_has_no_words_is_told_so(shop: Agent) -> None:
+    answer = shop.answer("memory.search", {"query": "?!"})
+    assert (answer.text or "").startswith("the query has no words")
+
+
 # -- what there is
 
 
@@ -328,6 +349,48 @@ def test_an_index_that_is_behind_answers_from_what_it_has_and_says_so(agent: Age
     assert (answer.data["truncated"], answer.data["indexed_position"]) == (True, position)
     assert "67% is in the text index yet" in answer.text
     assert "nothing found so far" in asked(LateIndex(0)).text
+
+
+HOSTILE = [
+    "the of and", "?!.,;", "🦦", "👨\u200d👩\u200d👧", "e\u0301te\u0301", "\u0301\u0301", "שלום עולם",
+    "\u202eotter\u202c", "a\x00b", "NEAR/2 otter AND (weasel OR *)", '"otter', "otter*", "'; DROP TABLE entities; --",
+    "otter:weasel", "-otter", "^5", "%_", "[x", '{"a":1}', " ", "\u3000会議", "ﬁne", "İstanbul", "ß",
+    "x" * 2000, "x " * 1000, "會" * 2000, "=otter", "@node note", "@@edge", "\ud800", "otter\udfff",
+    "a" * 2001, "z" * 1_000_000,
+]  # fmt: skip
+
+
+async def test_whatever_is_asked_for_is_looked_for_or_refused(tmp_path: Path) -> None:
+    async with app.served(load({"base": tmp_path}, environ={})) as offer:
+        somebody = Principal(actor="ann")
+
+        async def ask(name: str, **asked: Any) -> dict[str, Any]:
+            tool = offer.tools.get(name).tool
+            answer = await tool.call(offer.store, somebody, prepare(tool, asked))
+            (answer.text or "").encode()
+            found: dict[str, Any] = orjson.loads(orjson.dumps(answer.data))
+            return found
+
+        said = [text for text in HOSTILE if len(text) <= 2000 and _is_text(text)]
+        for number, text in enumerate(said):
+            node = {"id": f"n{number}", "type": "note", "attrs": {"text": text}}
+            await ask("memory.write", op="UPSERT_NODE", node=node)
+        for text in HOSTILE:
+            for narrowed in ({}, {"as_of": 3}, {"stale": True}, {"scope": {"around": "n1"}}, {"type": "@node"}):
+                try:
+                    found = await ask("memory.search", query=text, limit=100, **narrowed)
+                except InvalidArgument:
+                    assert text not in said
+                    continue
+                if not narrowed and words_of(text.casefold()):
+                    assert f"n{said.index(text)}" in {hit["id"] for hit in found["entities"]}
+
+
+def _is_text(text: str) -> bool:
+    try:
+        return bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 async def test_the_index_finds_what_reading_everything_finds(tmp_path: Path) -> None:

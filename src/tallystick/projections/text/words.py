@@ -26,7 +26,8 @@ _UNSPACED = (
     "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 """Han, kana, hangul, bopomofo, Thai, Lao, Myanmar, Khmer and their like."""
-_RUN = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")
+RUN = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")
+"""Letters and digits; an accent that stands by itself belongs to the letter before it."""
 _PART = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _ASCII_SPACED = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))
 _HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
@@ -35,7 +36,7 @@ _HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 def words_of(folded: str) -> list[str]:
     """Of a casefolded text, in its order."""
     if not folded.isascii():
-        return list(_parts(_RUN.findall(folded)))
+        return list(_parts(RUN.findall(folded)))
     runs = folded.translate(_ASCII_SPACED).split()
     return runs if max(map(len, runs), default=0) <= WORD_CHARACTERS_MAX else list(_parts(runs))
 
@@ -59,7 +60,7 @@ def _overlapping(part: str) -> Iterable[str]:
 
 def fragment(text: str) -> str | None:
     """Something that stands within one word of every text that holds this one; None where there is nothing such."""
-    parts = [part for run in _RUN.findall(text.casefold()) for part in _PART.findall(run)]
+    parts = [part for run in RUN.findall(text.casefold()) for part in _PART.findall(run)]
     if not parts:
         return None
     longest: str = max(parts, key=len)

@@ -234,7 +234,10 @@ def _cut_short(answer: dict[str, Any]) -> str:
 
 
 def _as_nothing(answer: dict[str, Any]) -> str:
-    told = [f"nothing found for: {' '.join(answer.get('looked_for', []))}"]
+    if "looked_for" not in answer:
+        return "nothing more"
+    words = " ".join(answer["looked_for"])
+    told = [f"nothing found for: {words}" if words else "the query has no words"]
     if answer.get("truncated"):
         told = [f"nothing found so far; {_cut_short(answer)}"]
     if answer.get("nearest"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from tallystick.commits.mask import REDACTED
 from tallystick.commits.reserved_attributes import said
 from tallystick.projections.text.entity_words import values
-from tallystick.projections.text.words import stem, words_of
+from tallystick.projections.text.words import RUN, stem, words_of
 from tallystick.state import Edge, Node
 
 SEPARATOR = " · "
@@ -28,10 +29,9 @@ _HOUSEKEEPING = frozenset({
 """What vocabularies of their own keep beside what was said."""
 _MACHINE_MADE = re.compile(r"[0-9a-f]{16,}|[0-9a-f-]{36}")
 _NAMING_CHARACTERS = 60
-_WITHIN = 256 << 10
-"""Characters in which the words are looked for."""
+_WITHIN = 64 << 10
+"""Characters in which the words are looked for: nobody else is answered meanwhile."""
 _PLACES_MAX = 500
-_WORD = re.compile(r"[^\W_]+")
 
 
 def parts_of(entity: Node | Edge) -> list[str]:
@@ -66,25 +66,25 @@ def snippet(parts: list[str], words: frozenset[str], characters: int) -> str:
     if len(text) <= characters:
         return text
     room = characters // 2
-    long = [part for part in parts if len(part) > room and any(_places(part[:_WITHIN], words))]
-    main = max(long or parts, key=len)
+    places = {part: _places(part, words) for part in parts if len(part) > room}
+    main = max([part for part in places if places[part]] or parts, key=len)
     kept = []
     for part in parts:
         if part is main or len(part) + len(SEPARATOR) <= room:
             kept.append(part)
             room -= 0 if part is main else len(part) + len(SEPARATOR)
     left = characters - sum(len(part) + len(SEPARATOR) for part in kept if part is not main)
-    return SEPARATOR.join(_window(part, words, left) if part is main else part for part in kept)
+    return SEPARATOR.join(_window(part, places.get(part, []), left) if part is main else part for part in kept)
 
 
-def _window(text: str, words: frozenset[str], characters: int) -> str:
+Place = tuple[int, str]
+"""Where a word stands, and its stem."""
+
+
+def _window(text: str, places: list[Place], characters: int) -> str:
     if len(text) <= characters:
         return text
-    places = list(_places(text[:_WITHIN], words))
-    lead = characters // 4
-    starts = [max(0, place - lead) for place, _ in places]
-    best = max(starts, key=lambda start: _shown(places, start, start + characters), default=0)
-    start = min(best, len(text) - characters)
+    start = min(_best_start(places, characters), len(text) - characters)
     shown = text[start : start + characters]
     if start:
         shown = "…" + (shown.partition(" ")[2] or shown)
@@ -93,20 +93,37 @@ def _window(text: str, words: frozenset[str], characters: int) -> str:
     return shown
 
 
-def _places(text: str, words: frozenset[str]) -> Iterator[tuple[int, str]]:
-    found = 0
-    for match in _WORD.finditer(text):
-        for word in words_of(match[0].casefold()):
+def _best_start(places: list[Place], characters: int) -> int:
+    """Of the windows that begin a little before a word, the first that shows most different words, then most of them.
+    One pass: a text may have a word very often."""
+    best, most = 0, (0, 0)
+    shown: Counter[str] = Counter()
+    first = last = 0
+    for place, _ in places:
+        start = max(0, place - characters // 4)
+        while last < len(places) and places[last][0] < start + characters:
+            shown[places[last][1]] += 1
+            last += 1
+        while places[first][0] < start:
+            shown[places[first][1]] -= 1
+            first += 1
+        count = len(+shown), last - first
+        if count > most:
+            best, most = start, count
+    return best
+
+
+def _places(text: str, words: frozenset[str]) -> list[Place]:
+    found: list[Place] = []
+    for match in RUN.finditer(text, 0, _WITHIN):
+        said = words_of(match[0].casefold())
+        for number, word in enumerate(said):
             if stem(word) in words:
-                yield match.start(), stem(word)
-                found += 1
-        if found >= _PLACES_MAX:
-            return
-
-
-def _shown(places: list[tuple[int, str]], start: int, end: int) -> tuple[int, int]:
-    inside = [word for place, word in places if start <= place < end]
-    return len(set(inside)), len(inside)
+                # Where it stands within a run of several, near enough.
+                found.append((match.start() + len(match[0]) * number // len(said), stem(word)))
+        if len(found) >= _PLACES_MAX:
+            break
+    return found[:_PLACES_MAX]
 
 
 # -- what an entity says
