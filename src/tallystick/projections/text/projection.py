@@ -263,7 +263,7 @@ class TextProjection:
     def content(self, log_offset: int) -> str:
         """That the line there says; empty where there is none or it cannot be read. For any thread."""
         try:
-            text = self._text(_read(chain.decode(self._line(log_offset)), log_offset).content)
+            text = self._text(read_entity(chain.decode(self._line(log_offset)), log_offset).content)
             return text.decode("utf-8", "ignore")
         except TallystickError:
             return ""
@@ -280,8 +280,8 @@ class TextProjection:
         found: dict[Key, tuple[bool, Entity | None]] = {}
         for entry in entries:
             commit = entry.commit
-            said = None if commit.operation in _DUE else _read(commit, entry.offset)
-            key = _key(commit) if said is None else (said.id, said.is_edge)
+            said = None if commit.operation in _DUE else read_entity(commit, entry.offset)
+            key = key_of(commit) if said is None else (said.id, said.is_edge)
             is_new, before = found.get(key, (False, None))
             if commit.operation in REDACTIONS:
                 before = before if key in found else self._stored(db, key)
@@ -299,7 +299,7 @@ class TextProjection:
 
     def _stored(self, db: Connection, key: Key) -> Entity | None:
         row = db.execute("SELECT log_offset FROM entities WHERE id = ? AND is_edge = ?", key).fetchone()
-        return None if row is None else _read(chain.decode(self._line(row[0])), row[0])
+        return None if row is None else read_entity(chain.decode(self._line(row[0])), row[0])
 
     def _put(self, change: _Change, key: Key, is_new: bool, entity: Entity | None) -> None:
         row = _find(change.db, key)
@@ -543,14 +543,14 @@ def _make_tables(db: Connection) -> None:
 _DUE = dict.fromkeys(REDACTIONS, _REDACTED) | dict.fromkeys(DELETIONS, _DELETED)
 
 
-def _key(commit: Commit) -> Key:
+def key_of(commit: Commit) -> Key:
     """Of what it redacts or deletes."""
     if commit.operation in EDGE_VERBS:
         return read_edge(commit.payload).name, True
     return read_target(commit.payload).node_id, False
 
 
-def _read(commit: Commit, offset: int) -> Entity:
+def read_entity(commit: Commit, offset: int) -> Entity:
     run_id = (commit.run_context or {}).get("run_id")
     said = (offset, commit.actor, f"by {commit.actor}" if run_id is None else f"run {run_id}")
     if commit.operation is Verb.UPSERT_NODE:
