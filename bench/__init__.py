@@ -28,7 +28,6 @@ SECTIONS = (
     "knowledge",
     "policy",
     "path",
-    "proof",
 )
 
 

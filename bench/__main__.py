@@ -52,8 +52,9 @@ def _arguments() -> argparse.Namespace:
         help="write docs/benchmarks.md and its plot from FILE; without a NAME measure nothing",
     )
     parser.add_argument("--locomo", type=Path, metavar="FILE", help="the data set that recall is measured on")
+    parser.add_argument("--vectors", action="store_true", help="measure recall with the setting `vectors` on")
     chosen = parser.parse_args()
-    recall.DATA = chosen.locomo
+    recall.DATA, recall.VECTORS = chosen.locomo, chosen.vectors
     if unknown := [name for name in chosen.names if name not in (*SECTIONS, "all")]:
         parser.error(f"there is no {unknown[0]}; there are {', '.join(SECTIONS)}")
     if "recall" in chosen.names and not chosen.locomo:

@@ -21,6 +21,7 @@ from bench.talking import Lines
 from tests.tokens import IS_INSTALLED, count_tokens
 
 DATA: Path | None = None
+VECTORS = False
 HITS = 20
 _TARGETS = {5: 68.0, 10: 75.0, 20: 82.0}
 _TARGET_ALL = 73.0
@@ -70,12 +71,17 @@ class Asked(NamedTuple):
 
 def _asked(conversations: Sequence[Conversation]) -> list[Asked]:
     questions = [question for each in conversations for question in each.questions]
-    with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder, tallystick(Path(folder)) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder,
+        tallystick(Path(folder), **({"vectors": "true"} if VECTORS else {})) as server,
+    ):
         client = Lines(server)
         client.begin()
         for each in conversations:
             for turn in each.turns:
                 client.call("memory.write", {"op": "UPSERT_NODE", "node": turn})
+        if VECTORS:
+            server.settle()
         answers = [client.result("memory.search", {"query": each.words, "limit": HITS}) for each in questions]
     found = [[entity["id"] for entity in answer["structuredContent"]["entities"]] for answer in answers]
     tokens = _tokens(["".join(part["text"] for part in answer["content"]) for answer in answers])

@@ -30,6 +30,7 @@ from tallystick.projections.consistency_check import rebuild
 from tallystick.projections.consistency_check.replay import Name, lock_of
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
+from tallystick.projections.vectors import model
 from tallystick.projections.worker import ProjectionWorker
 from tallystick.server import dispatch
 from tests.command_line import CommandLine, CommandResult
@@ -494,6 +495,19 @@ def test_the_doctor_tells_what_lies_about(
     odd = [finding for finding in outcome.json["findings"] if finding["status"] == "odd"]
     assert [finding["what"] for finding in odd] == [what]
     assert odd[0]["advice"]
+
+
+def test_the_doctor_tells_whether_vectors_are_there(sample: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> list[dict[str, Any]]:
+        findings: list[dict[str, Any]] = sample("doctor", "--json").json["findings"]
+        return [each for each in findings if each["what"] == "vectors"]
+
+    assert told() == []
+    monkeypatch.setenv("TALLYSTICK_VECTORS", "true")
+    monkeypatch.setattr(model, "is_installed", lambda: True)
+    assert told()[0]["found"] == "on: 0 of 0 texts have one"
+    monkeypatch.setattr(model, "is_installed", lambda: False)
+    assert (told()[0]["status"], "tallystick[vectors]" in told()[0]["advice"]) == ("bad", True)
 
 
 def test_the_log_is_not_shown_where_it_was_altered(sample: Tally, base: Path) -> None:

@@ -33,10 +33,13 @@ UNNEEDED = {
     "joserfc",
     "mcp",
     "mcp_types",
+    "numpy",
+    "onnxruntime",
     "openlineage",
     "opentelemetry",
     "rich",
     "starlette",
+    "tokenizers",
     "uvicorn",
     "uvloop",
     "yaml",
@@ -45,6 +48,7 @@ UNNEEDED = {
     "tallystick.server.http",
     "tallystick.server.mcp",
     "tallystick.server.rest",
+    "tallystick.projections.vectors.nearest",
     "tallystick.telemetry.otlp",
 }
 

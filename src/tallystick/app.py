@@ -32,6 +32,7 @@ from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import Gate
 from tallystick.projections.tiles import CHECKPOINT, directory_of
+from tallystick.projections.vectors import model
 from tallystick.projections.views.content_files import Edit
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose, prepare
@@ -92,7 +93,11 @@ def toolsets(
     claims = claims_of(settings, sessions)
     tool_context = knowledge_context(settings, claims, projections.text if projections else None)
     return (
-        memory.toolset(hops_max=settings.max_hops, text=projections.text if projections else None),
+        memory.toolset(
+            hops_max=settings.max_hops,
+            text=projections.text if projections else None,
+            vectors=projections.vectors if projections and settings.vectors else None,
+        ),
         work.toolset(settings=_work_settings(settings), knowledge=NodeKnowledge(tool_context), claims=claims),
         knowledge.make_toolset(tool_context),
         tasks.toolset(pipelines=read_pipelines(os.environ), knowledge=tool_context, claims=claims),
@@ -198,6 +203,8 @@ async def opened(
 @asynccontextmanager
 async def served(settings: Settings) -> AsyncIterator[Offer]:
     """The store with everything that follows it, offered to agents."""
+    if settings.vectors:
+        model.require()
     adopts = settings.adopt_file_edits == "on" or (settings.adopt_file_edits == "auto" and not settings.http)
 
     async def adopt(tenant: str, edit: Edit) -> None:

@@ -188,6 +188,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         _meaning("Whether what is found to be stale, of any vocabulary, gets a work node to verify it again."),
     ] = False
+    vectors: Annotated[
+        bool,
+        _meaning(
+            "Whether a search by words also finds what means the same in other words. Needs `tallystick[vectors]` and"
+            " 300 MB of memory."
+        ),
+    ] = False
     adopt_file_edits: Annotated[
         Literal["auto", "on", "off"],
         _meaning(

@@ -25,6 +25,8 @@ from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import COPIES, Place
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
+from tallystick.projections.vectors import VectorIndex
+from tallystick.projections.vectors.projection import VectorProjection
 from tallystick.projections.views import Views
 from tallystick.projections.views.content_files import Edit
 
@@ -107,6 +109,9 @@ class AllProjections:
 
     def text(self, tenant: str) -> TextIndex:
         return self.of(tenant).text
+
+    def vectors(self, tenant: str) -> VectorIndex:
+        return self.of(tenant).vectors
 
     async def published(self, tenant: str, position: int) -> bool:
         """Wait for the views to show commits up to there; False when that takes too long."""
@@ -247,6 +252,14 @@ class TenantProjections:
             used=self.used,
         )
 
+    @cached_property
+    def vectors(self) -> VectorIndex:
+        """Only where the settings ask for it."""
+        worker = self.follower.worker("vectors")
+        index = VectorIndex(cast(VectorProjection, worker.projection), worker, used=self.used)
+        index.start()
+        return index
+
     @property
     def views(self) -> Views:
         return cast(Views, self.follower.worker("views").projection)
@@ -257,8 +270,11 @@ class TenantProjections:
 
     def serve(self) -> None:
         """Follow all the time, from now on."""
-        for worker in map(self.follower.worker, COPIES):
-            worker.start()
+        for name in COPIES:
+            if name != "vectors":
+                self.follower.worker(name).start()
+        if self._settings.vectors:
+            _ = self.vectors
         if self._adopt is not None:
             self._looking = asyncio.create_task(self._edits.run())
 
@@ -277,8 +293,9 @@ class TenantProjections:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
-        if "text" in self.__dict__:
-            await asyncio.to_thread(self.text.close)
+        for name in ("text", "vectors"):
+            if name in self.__dict__:
+                await asyncio.to_thread(getattr(self, name).close)
         await asyncio.to_thread(self.follower.close)
 
     async def _commit_edit(self, edit: Edit) -> None:

@@ -224,6 +224,23 @@ def _lineage(settings: Settings) -> Iterator[Finding]:
         yield Finding("lineage", found)
 
 
+def _vectors(settings: Settings) -> Iterator[Finding]:
+    from tallystick.projections.vectors import model
+    from tallystick.projections.vectors.projection import counts, database_path
+
+    path = database_path(settings.home)
+    if not settings.vectors:
+        if path.exists():
+            advice = f"it is kept clean of what is erased; remove {path} if you do not want it back"
+            yield Finding("vectors", f"off; {_bytes(path.stat().st_size)} are left of when they were on", "odd", advice)
+        return
+    if not model.is_installed():
+        yield Finding("vectors", "on, and not installed", "bad", "pip install 'tallystick[vectors]', or turn it off")
+        return
+    made, texts = counts(path)
+    yield Finding("vectors", f"on: {made} of {counted(texts, 'text')} have one")
+
+
 def _blobs(settings: Settings) -> Iterator[Finding]:
     found = find_orphans(settings)
     if found:
@@ -233,7 +250,7 @@ def _blobs(settings: Settings) -> Iterator[Finding]:
 
 
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-    _log, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage, _blobs,
+    _log, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage, _vectors, _blobs,
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from tallystick.projections import Projection, sql, tiles, views
 from tallystick.projections.database import Damaged, Reader
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import projection as text
+from tallystick.projections.vectors import projection as vectors
 from tallystick.projections.worker import REST_SECONDS
 
 if TYPE_CHECKING:
@@ -114,6 +115,12 @@ PROJECTIONS: dict[str, Registered] = {
             lambda place: text.TextProjection(place.home, place.log.line),
             Copies(lambda home, database: text.database_path(home), text.POSITION, text.ERASING),
             # Whoever searches catches up first, and many texts cost less together.
+            rest_seconds=1.0,
+        ),
+        Registered(
+            "vectors",
+            lambda place: vectors.VectorProjection(place.home, place.log.line),
+            Copies(lambda home, database: vectors.database_path(home), vectors.POSITION, vectors.ERASING),
             rest_seconds=1.0,
         ),
         Registered("lineage", _lineage, None, closing_seconds=3.0, is_wanted=lambda place: place.lineage is not None),

@@ -20,6 +20,7 @@ from tallystick.toolsets.memory.similar import SimilarNodes
 
 if TYPE_CHECKING:
     from tallystick.projections.text import TextIndex
+    from tallystick.projections.vectors import VectorIndex
 
 
 def error_shape(error: TallystickError) -> dict[str, Any]:
@@ -86,11 +87,17 @@ def _answer(always: str, sometimes: str) -> dict[str, Any]:
     return {"type": "object", "properties": {name: _ANSWERS[name] for name in names}, "required": always.split()}
 
 
-def toolset(*, hops_max: int = search.HOPS_MAX, text: Callable[[str], TextIndex] | None = None) -> Toolset:
-    """Longer traversals than `hops_max` are cut short and say so. `text`: the text index of each tenant."""
+def toolset(
+    *,
+    hops_max: int = search.HOPS_MAX,
+    text: Callable[[str], TextIndex] | None = None,
+    vectors: Callable[[str], VectorIndex] | None = None,
+) -> Toolset:
+    """Longer traversals than `hops_max` are cut short and say so. `text`: the text index of each tenant, `vectors`
+    the one by meaning, where it is wanted."""
     calls: dict[str, Callable[..., Any]] = {
         "memory.write": partial(write.write, similar=None if text is None else SimilarNodes(text)),
-        "memory.search": partial(search.search, hops_max=hops_max, text=text),
+        "memory.search": partial(search.search, hops_max=hops_max, text=text, vectors=vectors),
     }
     tools = (msgspec.structs.replace(tool, call=calls.get(tool.name, tool.call)) for tool in TOOLSET.tools)
     return msgspec.structs.replace(TOOLSET, tools=tuple(tools))

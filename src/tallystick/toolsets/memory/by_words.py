@@ -11,6 +11,7 @@ import msgspec
 
 from tallystick.policy import Action, Principal
 from tallystick.projections.text.ranking import asked_words
+from tallystick.projections.vectors import fusion
 from tallystick.state import Breathing, EntityKind, Path
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -24,6 +25,7 @@ from tallystick.toolsets.memory.word_search import Matches, Wanted
 
 if TYPE_CHECKING:
     from tallystick.projections.text import Hit, TextIndex
+    from tallystick.projections.vectors import VectorIndex
     from tallystick.store import Store
 
 TOKENS_DEFAULT = 900
@@ -42,7 +44,7 @@ async def search(
     principal: Principal,
     sought: SearchQuery,
     asked: SearchArguments,
-    index: TextIndex | None,
+    indexes: Indexes,
     hops_max: int,
 ) -> Answer:
     started = time.perf_counter()
@@ -59,6 +61,9 @@ async def search(
     hits: Sequence[Hit] | None = None
     indexed: int | None = None
     most = CANDIDATES if asked.as_of is not None else sought.offset + sought.limit + 1
+    index, near = indexes.text, await _near(indexes, sought, prepared)
+    if near:
+        most = max(most, fusion.WORDS_MIN)
     while True:
         is_complete = True
         if index is not None:
@@ -71,7 +76,7 @@ async def search(
                 spreads=prepared.spreads,
             )
             # However common its words are, the index has no more than this to give.
-            hits, is_complete, indexed = found.hits, len(found.hits) < most, found.position
+            hits, is_complete, indexed = fusion.fused(found.hits, near), len(found.hits) < most, found.position
         look = partial(_ranked, sought, asked, prepared, hits, indexed, principal)
         told: tuple[dict[str, Any], bool] = await store.read(principal, Action.SEARCH, look, resource=sought.entity_id)
         answer, is_short = told
@@ -85,6 +90,26 @@ async def search(
         answer["nearest"] = await index.nearest_words(sought.words or "", NEAREST_MAX)
     answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
     return Answer(answer, text=as_lines(answer) if asked.fields is None and not principal.is_program else None)
+
+
+class Indexes(msgspec.Struct, frozen=True):
+    """Of a tenant. Without one of words everything is read."""
+
+    text: TextIndex | None
+    vectors: VectorIndex | None = None
+
+
+async def _near(indexes: Indexes, sought: SearchQuery, prepared: _Prepared) -> list[Hit]:
+    """What means about the same. Ranks tell how many come before, so nobody gets them from whom something is
+    withheld; and of the past there are no vectors."""
+    if indexes.text is None or indexes.vectors is None or not prepared.spreads:
+        return []
+    return await indexes.vectors.search(
+        sought.words or "",
+        types=prepared.types,
+        kinds=NODES if sought.conditions else NODES_AND_EDGES,
+        among=prepared.within.ids,
+    )
 
 
 class _Prepared(msgspec.Struct, frozen=True):

@@ -32,6 +32,7 @@ from tallystick.toolsets.truncation import room_for, shortened, size_of, within_
 
 if TYPE_CHECKING:
     from tallystick.projections.text import TextIndex
+    from tallystick.projections.vectors import VectorIndex
     from tallystick.store import Store
 
 HOPS_MAX = 3
@@ -48,15 +49,17 @@ async def search(
     *,
     hops_max: int = HOPS_MAX,
     text: Callable[[str], TextIndex] | None = None,
+    vectors: Callable[[str], VectorIndex] | None = None,
 ) -> Answer:
-    """`text`: the text index of a tenant; without one, words are looked for in everything."""
+    """`text`: the text index of a tenant; without one, words are looked for in everything. `vectors`: what finds
+    other words, too, if anything does."""
     sought = understand(asked, room_for(principal, ANSWER_BYTES_MAX))
     find: Find
     if asked.facets:
         find = partial(_facets, bytes_max=sought.bytes_max)
     elif sought.words is not None:
-        index = text(principal.tenant) if text is not None else None
-        return await by_words.search(store, principal, sought, asked, index, hops_max)
+        indexes = by_words.Indexes(text and text(principal.tenant), vectors and vectors(principal.tenant))
+        return await by_words.search(store, principal, sought, asked, indexes, hops_max)
     else:
         find = _searched if sought.traversal is None else partial(_walked, hops_max=hops_max)
     return Answer(
