@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +26,7 @@ from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
 from tallystick.operations import OperationContext
 from tallystick.operations.tenants import tenants_of
+from tallystick.operations.why import WhyContext, explain
 from tallystick.partition import Limits, Partition, Receipt
 from tallystick.policy import Principal
 from tallystick.policy.cache import Cache
@@ -51,12 +52,13 @@ from tallystick.store import Store
 from tallystick.telemetry import metrics, tracing
 from tallystick.tenant_projections import AllProjections
 from tallystick.tenants import Tenants, is_tenant
-from tallystick.toolsets import Answer, Toolset, files, knowledge, memory, ontology, tasks, work
+from tallystick.toolsets import Answer, Toolset, files, knowledge, memory, ontology, tasks, why, work
 from tallystick.toolsets.cited_files import CitedFiles
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.files import content_edits
 from tallystick.toolsets.knowledge import reverify
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
+from tallystick.toolsets.knowledge.freshness import Repository
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 from tallystick.toolsets.tasks.settings import find_file, read_pipelines
 from tallystick.toolsets.work.context import ToolContext as WorkContext
@@ -116,6 +118,7 @@ def toolsets(
             reserved=_named_paths(settings),
             base=settings.base,
         ),
+        why.make_toolset(partial(explain, why_context(settings, tool_context.repository))),
     )
 
 
@@ -643,6 +646,14 @@ def knowledge_context(
         work=WorkContext(settings=_work_settings(settings), claims=claims or claims_of(settings)),
         tasks_are_made_by="graph_plan" if {"work", "all"} & {*settings.toolsets} else "manage_container",
         text=text,
+    )
+
+
+def why_context(settings: Settings, repository: Repository | None = None) -> WhyContext:
+    return WhyContext(
+        repository=repository or knowledge_context(settings).repository,
+        base=settings.base,
+        audit=lambda tenant: _audit_files(msgspec.structs.replace(settings, tenant=tenant)).directory,
     )
 
 

@@ -15,6 +15,7 @@ from tests.journeys.requirements_ontology import ONTOLOGY_REQUIREMENTS
 from tests.journeys.requirements_stale import STALE_REQUIREMENTS
 from tests.journeys.requirements_tasks import TASKS_REQUIREMENTS
 from tests.journeys.requirements_telemetry import TELEMETRY_REQUIREMENTS
+from tests.journeys.requirements_why import WHY_REQUIREMENTS
 from tests.journeys.requirements_work import WORK_REQUIREMENTS
 
 
@@ -386,6 +387,7 @@ REQUIREMENTS += [
         *ONTOLOGY_REQUIREMENTS,
         *TASKS_REQUIREMENTS,
         *TELEMETRY_REQUIREMENTS,
+        *WHY_REQUIREMENTS,
         *WORK_REQUIREMENTS,
     )
 ]  # fmt: skip

@@ -146,7 +146,7 @@ class AuditFiles:
         (self.directory / _UNFINISHED).unlink(missing_ok=True)
         self._writer = os.open(self._path(first), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._first = first
-        self._began = _began(self._path(first))
+        self._began = began_at(self._path(first))
 
     def _is_full(self, head: Head) -> bool:
         return head.end >= self._file_bytes_max or self._clock() - from_text(self._began) >= _DAY
@@ -182,7 +182,7 @@ class AuditFiles:
             return None
         oldest = to_text(self._clock() - self._retention_days * _DAY)
         files = files_in(self.directory)
-        staying = next((file for file, after in pairwise(files) if _began(after) > oldest), None)
+        staying = next((file for file, after in pairwise(files) if began_at(after) > oldest), None)
         keep = files[-1] if staying is None else staying
         if keep == files[0]:
             return None
@@ -270,7 +270,7 @@ def _first_event(path: Path) -> Started | None:
     return None
 
 
-def _began(path: Path) -> str:
+def began_at(path: Path) -> str:
     """A damaged file is as old as can be: it is not added to, and goes with the next retirement."""
     first = _first_event(path)
     try:

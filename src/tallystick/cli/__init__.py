@@ -31,6 +31,7 @@ from tallystick.cli import (
     stale,
     tenants,
     transfer,
+    why,
     witness,
     work,
 )
@@ -73,6 +74,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "redactions": forget.redactions,
     "recall": recall.recall,
     "stale": stale.stale,
+    "why": why.why,
     "restore-entity": restore_entity.restore_entity,
 }
 

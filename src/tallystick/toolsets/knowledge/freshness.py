@@ -213,7 +213,7 @@ class Repository:
         if self.is_missing:
             raise Unknown("no repository is named")
         root = self.root
-        return _Git(root, time.monotonic() + self._seconds_max, _Hidden(root, self._base))
+        return _Git(root, time.monotonic() + self._seconds_max, HiddenPaths(root, self._base))
 
     def _ours(self, git: _Git, pins: Mapping[K, Origin]) -> set[K]:
         """Those that were made in this repository, in whichever of its work trees."""
@@ -274,7 +274,7 @@ class _Seen(msgspec.Struct):
     matched: dict[str, Files]
 
 
-class _Hidden:
+class HiddenPaths:
     """Which paths of a work tree lie in the base. Raises Unknown when all of them do."""
 
     def __init__(self, root: Path, base: Path | None) -> None:
@@ -305,7 +305,7 @@ class _Hidden:
 
 
 class _Git:
-    def __init__(self, root: Path, deadline: float, hidden: _Hidden) -> None:
+    def __init__(self, root: Path, deadline: float, hidden: HiddenPaths) -> None:
         self.root = root
         self.hidden = hidden
         self.prefix = ""
@@ -322,7 +322,7 @@ class _Git:
             done = subprocess.run(
                 command,
                 cwd=self.root / within,
-                env=_environment(),
+                env=git_environment(),
                 input=said,
                 capture_output=True,
                 timeout=left,
@@ -339,7 +339,7 @@ class _Git:
             return None
 
 
-def _environment() -> dict[str, str]:
+def git_environment() -> dict[str, str]:
     """Nothing is written, nobody is asked for a password, nothing is fetched, and no other repository is meant."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return kept | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
