@@ -230,7 +230,8 @@ class TextProjection:
                 with self._substrings(at) as substrings:
                     self._wipe(db, substrings)
             self._read_the_unread(db)
-        if at.next_slot - at.merged >= MERGED_AT:
+        # The next process to search reads what is not merged.
+        if at.next_slot - at.merged >= (MERGED_AT // 8 or 1 if final else MERGED_AT):
             with self._changing(merge=True):
                 pass
         if at.scrub:
