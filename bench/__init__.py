@@ -28,6 +28,7 @@ SECTIONS = (
     "knowledge",
     "policy",
     "path",
+    "proof",
 )
 
 

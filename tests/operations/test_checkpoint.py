@@ -142,6 +142,13 @@ def test_an_altered_checkpoint_is_not_relied_upon(shell: Signing) -> None:
     assert (found.code, "cannot be relied upon" in found.err) == (1, True)
 
 
+def test_whoever_verifies_need_not_be_able_to_sign(shell: Signing) -> None:
+    shell.write(node("a"))
+    shell.run("checkpoint")
+    shell.key.unlink()
+    assert "checkpoint: continued, 1 commit of" in shell.run("verify").out
+
+
 def test_a_restored_log_must_lead_to_the_checkpoints(shell: Signing, tmp_path: Path) -> None:
     shell.write(node("a"))
     shell.run("export", tmp_path / "early.jsonl")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 
 import msgspec
@@ -113,7 +114,13 @@ class SignerKey(msgspec.Struct, frozen=True):
 
     @property
     def _private(self) -> Ed25519PrivateKey:
-        return Ed25519PrivateKey.from_private_bytes(self.seed)
+        return _private_key(self.seed)
+
+
+@lru_cache(maxsize=64)
+def _private_key(seed: bytes) -> Ed25519PrivateKey:
+    """To make one of a seed takes as long as to sign with it."""
+    return Ed25519PrivateKey.from_private_bytes(seed)
 
 
 class Note(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tallystick.audit.proof import AuditProof, verify_audit
-from tallystick.errors import Corrupt, TallystickError
+from tallystick.errors import Corrupt, InvalidArgument, TallystickError
 from tallystick.log.proof import Proof, prove
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.projections.blobs import BlobProof, prove_blobs
@@ -75,7 +75,12 @@ def verify(
 
 def known_checkpoints(context: OperationContext, given: Sequence[Known] = ()) -> CheckpointComparison:
     """Those given, and the last that was signed here. Raises Corrupt where that one cannot be read."""
-    kept = read_kept(context.settings.home, [key.verifier for key in context.checkpoint_keys()])
+    try:
+        keys = [key.verifier for key in context.checkpoint_keys()]
+    except InvalidArgument:
+        # Whoever verifies need not be who may sign. The log is compared all the same.
+        keys = []
+    kept = read_kept(context.settings.home, keys)
     return CheckpointComparison([*([kept] if kept else []), *given])
 
 

@@ -1,0 +1,78 @@
+"""What checkpoints cost: the tree of a log brought up to date, a signature, and a log that gets both late."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from bench import Row, percentile
+from bench.bases import fill, note, seal
+from tallystick.commits.signed_note import SignerKey
+from tallystick.log import Head, head_after
+from tallystick.log.files import FilesLog
+from tallystick.projections.checkpoints import check_opened, sign
+from tallystick.projections.follower import Follower
+from tallystick.projections.log_reader import LogReader
+from tallystick.projections.registry import Place
+from tallystick.projections.tiles import directory_of, read_place
+
+_CHECKPOINTS = 50
+
+
+def run(quick: bool = False) -> list[Row]:
+    commits = 20_000 if quick else 1_000_000
+    with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder:
+        home = Path(folder)
+        fill(home, (note(number, body_bytes=100) for number in range(commits)))
+        return [*_backfill(home, commits), *_checkpoints(home, commits)]
+
+
+def _opened(home: Path) -> FilesLog:
+    return FilesLog(home / "_system")
+
+
+def _backfill(home: Path, commits: int) -> list[Row]:
+    started, busy = time.perf_counter(), time.process_time()
+    reader, at = LogReader(lambda: _opened(home)), Head()
+    while entries := reader.drafts(at):
+        at = head_after(entries, at)
+    reader.close()
+    reading, busy_reading = time.perf_counter() - started, time.process_time() - busy
+    worker = Follower(Place(home, LogReader(lambda: _opened(home)))).worker("tiles")
+    started, busy = time.perf_counter(), time.process_time()
+    worker.catch_up()
+    taken, busy_in_all = time.perf_counter() - started, time.process_time() - busy
+    worker.close()
+    label = f"backfill of {commits:,} commits"
+    return [
+        Row(label, taken, "s", 30 * commits / 1_000_000),
+        Row(f"{label}, of which the log is read and verified", reading, "s"),
+        Row("the tree, processor time a commit", max(busy_in_all - busy_reading, 0) / commits * 1e6, "µs", 5),
+    ]
+
+
+def _checkpoints(home: Path, commits: int) -> list[Row]:
+    key, taken, busy = SignerKey.generate("memory.example/bench"), [], []
+    log = _opened(home)
+    worker = Follower(Place(home, LogReader(lambda: _opened(home)))).worker("tiles")
+    for number in range(_CHECKPOINTS):
+        log.append(seal(log.head(), [note(commits + number)]), expected=log.head())
+        worker.catch_up()
+        place = read_place(directory_of(home))
+        assert place is not None
+        started, processor = time.perf_counter(), time.process_time()
+        sign(home, place, [key])
+        busy.append(time.process_time() - processor)
+        taken.append(time.perf_counter() - started)
+    started = time.perf_counter()
+    check_opened(home, log)
+    opening = time.perf_counter() - started
+    worker.close()
+    log.close()
+    label = f"a checkpoint of {commits:,} commits"
+    return [
+        Row(f"{label}, processor time", percentile(busy, 50) * 1e3, "ms", 1),
+        Row(f"{label}, with two syncs of the disk", percentile(taken, 50) * 1e3, "ms"),
+        Row("a log compared with its checkpoint as it is opened", opening * 1e3, "ms"),
+    ]
