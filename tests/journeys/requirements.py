@@ -36,6 +36,8 @@ _TOOLSET = "tests/toolsets/test_memory_toolset.py::"
 _LISTING = "tests/server/test_listing.py::"
 _FAULTS = "tests/server/test_argument_faults.py::"
 _ANYTHING = "tests/toolsets/test_memory_anything.py::"
+_DEMANDED = "tests/toolsets/work/test_required_evidence.py::"
+_CHECKS = "tests/operations/test_checks.py::"
 _RECEIPTS = "tests/operations/test_receipts.py::"
 _STORIES = "tests/journeys/test_memory_stories.py::"
 
@@ -370,6 +372,21 @@ REQUIREMENTS += [
          _RECEIPTS + "test_the_proof_beside_it_must_be_that_of_its_entry"),
         ("receipt, redaction", "a receipt stays valid when the log grows and when the task is redacted",
          _RECEIPTS + "test_a_receipt_stays_valid_when_the_log_grows_and_when_the_task_is_redacted"),
+        ("evidence, demanded", "a node is done only with the evidence that it, or what stands above it, demands",
+         _DEMANDED + "test_a_node_is_done_only_with_the_evidence_that_it_demands"),
+        ("evidence, demanded above", "what stands above a node demands evidence of it, too",
+         _DEMANDED + "test_what_stands_above_it_demands_it_too"),
+        ("evidence, demanded of tasks", "a task is not closed without the evidence that it demands",
+         "tests/toolsets/tasks/test_beside_work.py::"
+         "test_a_task_is_not_closed_without_the_evidence_that_it_demands"),
+        ("evidence, not stated", "nobody states that a check passed",
+         _DEMANDED + "test_nobody_states_that_a_check_passed"),
+        ("checks, allowed", "nothing is run before a person allowed exactly this file; a changed one asks again",
+         _CHECKS + "test_nothing_is_run_before_a_person_allowed_exactly_this_file"),
+        ("checks, hashes", "the output of a check and the tree that it ran on are hashed",
+         _CHECKS + "test_the_output_and_the_tree_are_hashed"),
+        ("checks, journey", "work that demands a check is done when a person ran it and it passed",
+         _CHECKS + "test_work_that_demands_a_check_is_done_when_a_person_ran_it_and_it_passed"),
         ("proof, blobs", "verify names a blob that a commit names and that is missing or damaged, and its entity",
          "tests/projections/test_blobs.py::test_a_changed_byte_is_named_with_its_entity"),
         ("L51, blobs", "verify names a blob that a redaction should have removed",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
+    from tallystick.operations.checks import CheckResult, ChecksFile
     from tallystick.store import Store
     from tallystick.toolsets.work.context import Call
 
@@ -119,22 +120,41 @@ def done(
         list[str] | None,
         typer.Option("--evidence", "-e", metavar="TYPE:REF", help="What shows it; may be given several times."),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run the repository's checks first, and record how they ended.")
+    ] = False,
     json: Json = False,
     base: Base = None,
     tenant: Tenant = None,
 ) -> None:
     """Resolve a work node, and show what that makes actionable.
 
+    With --check the commands in the table [checks] of the repository's tallystick.toml are run: those that the node
+    demands by require_evidence, or all. Agents can edit that file: it is shown and asked about at a terminal before
+    anything of it is run, and again whenever it has changed. PASSED or FAILED is recorded as evidence, with the
+    hashes of the output and of the tree; where one failed, the node stays open, and the command leaves with 1.
+
     \b
     Examples:
       tallystick work done kT4mPzqLw2 --evidence git:4f2c1aa
       tallystick work done kT4mPzqLw2 -e test:passed -e 'note:checked by hand'
+      tallystick work done kT4mPzqLw2 --check
     """
     settings = existing(base=base, tenant=tenant)
     update: dict[str, Any] = {"node_id": id, "resolved": True}
     if evidence:
         update["add_evidence"] = [parse_evidence(text) for text in evidence]
-    told = ask(settings, "graph_update", {"updates": [update]})
+    results = _checked(settings, id) if check else []
+    failed = [each.name for each in results if each.result != "PASSED"]
+    if failed:
+        update = {"node_id": id}
+    told = _update(settings, update, results) if check else ask(settings, "graph_update", {"updates": [update]})
+    if failed:
+        if json:
+            emit({**told, "failed": failed})
+        else:
+            say(f"{id} stays open: {', '.join(failed)} failed, which is recorded")
+        raise typer.Exit(1)
     if json:
         emit(told)
         return
@@ -143,6 +163,69 @@ def done(
         say(f"  now actionable: {node['id']}  {node['summary']}")
     for warning in told.get("warnings", []):
         note(warning)
+
+
+def _checked(settings: Settings, node_id: str) -> list[CheckResult]:
+    from tallystick.operations.checks import allowed_file, choose, find_checks, require_allowed, run_checks
+
+    found = find_checks(Path.cwd())
+    names = choose(found, _required(settings, node_id))
+    confirm = _confirm if sys.stdin.isatty() and sys.stderr.isatty() else None
+    require_allowed(found, allowed_file(os.environ), settings.base, confirm)
+    results = run_checks(found, names, started=lambda name: note(f"check {name} …"))
+    for each in results:
+        if each.result != "PASSED":
+            for line in each.tail.splitlines():
+                note(f"  {line}")
+        note(f"check {each.name}: {each.result}")
+    return results
+
+
+def _confirm(found: ChecksFile) -> bool:
+    import shlex
+
+    note(f"{found.path} names these commands, which anyone who can edit it may have written:")
+    for name, command in found.commands.items():
+        note(f"  {name}: {shlex.join(command)}")
+    return typer.confirm("Run them, now and as long as the file does not change?", err=True)
+
+
+def _required(settings: Settings, node_id: str) -> list[str]:
+    import asyncio
+
+    from tallystick import app
+    from tallystick.policy import Action
+    from tallystick.state.work.required_evidence import required
+    from tallystick.toolsets.work.errors import get_row
+    from tallystick.toolsets.work.view import View
+
+    def look(view: View) -> list[str]:
+        row = get_row(view, node_id)
+        return required(view.attrs(each) for each in (row, *row.above()))
+
+    async def read() -> list[str]:
+        async with app.opened(settings) as store:
+            return await _call(settings, store).read(Action.READ, look, resource=node_id)
+
+    return asyncio.run(read())
+
+
+def _update(settings: Settings, update: dict[str, Any], results: list[CheckResult]) -> dict[str, Any]:
+    """As graph_update does it, with evidence that only who ran the checks may write."""
+    import asyncio
+
+    from tallystick import app
+    from tallystick.toolsets.work.arguments import UpdateArguments
+    from tallystick.toolsets.work.update import update as write
+
+    asked = UpdateArguments.model_validate({"updates": [update]})
+
+    async def written() -> dict[str, Any]:
+        async with app.opened(settings) as store:
+            call = _call(settings, store, "graph_update")
+            return dict((await write(call, asked, [each.evidence() for each in results])).data)
+
+    return asyncio.run(written())
 
 
 @commands.command("watch")
@@ -291,14 +374,14 @@ async def _watch(settings: Settings) -> None:
                     continue
 
 
-def _call(settings: Settings, store: Store) -> Call:
+def _call(settings: Settings, store: Store, tool: str = "work watch") -> Call:
     from tallystick import app
     from tallystick.toolsets.work.context import Call, ToolContext
     from tallystick.toolsets.work.settings import read_settings
 
     work = read_settings(base=settings.base, working=Path.cwd(), environ=os.environ)
     tool_context = ToolContext(settings=work, claims=app.claims_of(settings))
-    return Call(tool_context, store, principal(settings), "work watch")
+    return Call(tool_context, store, principal(settings), tool)
 
 
 @contextmanager

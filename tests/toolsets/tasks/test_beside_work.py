@@ -313,3 +313,25 @@ def test_sections_go_with_a_task_that_is_merged(agent: TasksAgent) -> None:
     agent.section(other, "Mine")
     agent.beside("graph_restructure", operations=[{"op": "merge", "source": other["id"], "target": feature["id"]}])
     assert [each["title"] for each in agent.sections(feature)] == ["Plan", "Context Files", "Notes", "Mine"]
+
+
+def test_a_task_is_not_closed_without_the_evidence_that_it_demands(agent: TasksAgent) -> None:
+    agent.project()
+    node = planned(agent, {"ref": "plan", "properties": {"require_evidence": ["git"]}})["plan"]
+    agent.step("advance", node)
+    told = agent.refusal("advance", containerType="task", id=node, version=agent.get(node)["version"])
+    assert (told["code"], told["details"]["missing"]) == ("EVIDENCE_MISSING", ["git"])
+    update(agent, node, add_evidence=[{"type": "git", "ref": "4f2c1aa"}])
+    agent.close(node)
+    assert agent.node(node)["resolved"] is True
+
+
+def test_a_feature_that_demands_evidence_is_not_closed_by_its_last_task(agent: TasksAgent) -> None:
+    project = agent.project()
+    feature = agent.feature(projectId=project["id"])
+    task = agent.task(featureId=feature["id"])
+    update(agent, task["id"], add_evidence=[{"type": "git", "ref": "4f2c1aa"}])
+    update(agent, feature["id"], properties={"require_evidence": ["git"]})
+    agent.close(task["id"])
+    assert agent.node(task["id"])["resolved"] is True
+    assert agent.node(feature["id"])["resolved"] is False

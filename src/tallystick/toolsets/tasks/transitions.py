@@ -6,6 +6,7 @@ from typing import Any
 
 from tallystick.errors import Conflict
 from tallystick.state.tasks import ACTIVE, CLOSED, NEW, NO_OP, WILL_NOT_IMPLEMENT, Card
+from tallystick.state.work.required_evidence import missing
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import succeeded
 from tallystick.toolsets.knowledge.path_context import graph_hints
@@ -13,6 +14,7 @@ from tallystick.toolsets.tasks.arguments import Step, Terminate
 from tallystick.toolsets.tasks.context import Call, said
 from tallystick.toolsets.tasks.entities import entity_of, files_of, named
 from tallystick.toolsets.tasks.view import View, check_open, invalid_operation
+from tallystick.toolsets.work.update import required_of
 
 
 async def advance(call: Call, asked: Step) -> Answer:
@@ -21,6 +23,13 @@ async def advance(call: Call, asked: Step) -> Answer:
         check_open(card, "advance")
         _check_unblocked(view, card)
         status = view.pipelines.after(card.kind, card.status) or CLOSED
+        if status == CLOSED and (lacking := _lacking(view, card)):
+            raise Conflict(
+                f"Cannot advance: {card.kind} needs evidence before it is closed: {', '.join(lacking)}",
+                code="EVIDENCE_MISSING",
+                hint="graph_update adds evidence, 'tallystick work done ID --check' runs what is called check:NAME",
+                details={"missing": lacking},
+            )
         data = _step(view, card, status, **(view.claimed(card) if (card.status, status) == (NEW, ACTIVE) else {}))
         if status == CLOSED:
             data |= said(unblockedEntities=named(view, release(view, card)))
@@ -107,6 +116,14 @@ def _told(asked: Step, verb: str, data: JsonObject) -> str:
     return f"{asked.containerType} {verb}: {moved['from']} → {moved['to']} (position: {data['pipelinePosition']})"
 
 
+def _lacking(view: View, card: Card) -> list[str]:
+    """Evidence that it must have, and has not."""
+    row = view.graph.find(card.id)
+    if row is None:
+        return []
+    return missing(view.builder.attrs(card.id), required_of(view.builder, row))
+
+
 # -- what follows
 
 
@@ -146,6 +163,8 @@ def _rolled_up(view: View, task: Card) -> JsonObject:
         return _transition(feature, WILL_NOT_IMPLEMENT) | said(
             featureAffectedDependents=named(view, _waiting(view, feature))
         )
+    if _lacking(view, feature):
+        return {}
     view.set_status(feature, CLOSED)
     return _transition(feature, CLOSED) | said(featureUnblockedEntities=named(view, release(view, feature)))
 

@@ -96,6 +96,15 @@ def invalid(*problems: str) -> InvalidArgument:
     return InvalidArgument("; ".join(problems), problems=problems, code="validation_error")
 
 
+def evidence_missing(node_id: str, lacking: Sequence[str]) -> Conflict:
+    return Conflict(
+        f"'{node_id}' cannot be done without evidence: {', '.join(lacking)}",
+        code="evidence_missing",
+        hint="add evidence of these types; 'tallystick work done ID --check' runs what is called check:NAME",
+        details={"missing": list(lacking)},
+    )
+
+
 def cross_project(what: str) -> Conflict:
     return Conflict(f"{what} are in different projects", code="cross_project")
 

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tallystick.state.attributes import list_of, object_of
 from tallystick.state.conditions import is_same
 from tallystick.state.work import CLAIMED_BY, CLAIMED_SESSION, DROPPED
 from tallystick.state.work.attributes import is_dropped, said_over
+from tallystick.state.work.board import Row
 from tallystick.state.work.draft_builder import DraftBuilder, revision
+from tallystick.state.work.required_evidence import REQUIRE_EVIDENCE, missing, required
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.work.answers import evidence_entry, newly_actionable
 from tallystick.toolsets.work.arguments import UpdateArgument, UpdateArguments
 from tallystick.toolsets.work.context import AnswerBuilder, Call
-from tallystick.toolsets.work.errors import get_row, invalid
+from tallystick.toolsets.work.errors import evidence_missing, get_row, invalid
 from tallystick.toolsets.work.plan import check_node_size
 from tallystick.toolsets.work.view import View
 
 
 async def graph_update(call: Call, asked: UpdateArguments) -> Answer:
+    return await update(call, asked)
+
+
+async def update(call: Call, asked: UpdateArguments, checked: Sequence[JsonObject] = ()) -> Answer:
+    """`checked`: evidence of what was run, which each of the nodes gets."""
+
     def draw(builder: DraftBuilder, view: View) -> AnswerBuilder:
         answer = AnswerBuilder({"updated": []})
         resolved = False
         for each in asked.updates:
             row = get_row(view, each.node_id)
             was_resolved = row.resolved
-            _apply(call, builder, call.principal.actor, each)
+            _apply(call, builder, call.principal.actor, each, checked)
             attrs = builder.attrs(each.node_id)
             answer.data["updated"].append({"node_id": each.node_id, "rev": revision(attrs)})
             if row.resolved and not was_resolved:
                 resolved = True
                 _check_evidence(call, answer, each.node_id, attrs)
+                _check_required(builder, row, attrs)
         newly = newly_actionable(builder, view)
         if resolved or newly["newly_actionable"]:
             answer.data |= newly
@@ -49,12 +59,27 @@ def _check_evidence(call: Call, answer: AnswerBuilder, node_id: str, attrs: Json
     answer.warnings.append(f"'{node_id}' was resolved without evidence")
 
 
-def _apply(call: Call, builder: DraftBuilder, agent: str, asked: UpdateArgument) -> None:
+def required_of(builder: DraftBuilder, row: Row) -> list[str]:
+    """Also by nodes that the caller may not read: what they ask for holds all the same."""
+    if REQUIRE_EVIDENCE not in builder.graph.properties:
+        return []
+    return required(builder.attrs(each.id) for each in (row, *row.above()))
+
+
+def _check_required(builder: DraftBuilder, row: Row, attrs: JsonObject) -> None:
+    """What is given up needs none."""
+    lacking = [] if is_dropped(attrs) else missing(attrs, required_of(builder, row))
+    if lacking:
+        raise evidence_missing(row.id, lacking)
+
+
+def _apply(call: Call, builder: DraftBuilder, agent: str, asked: UpdateArgument, checked: Sequence[JsonObject]) -> None:
     before = builder.attrs(asked.node_id)
     changes = _changes(before, asked)
-    if asked.add_evidence:
+    if asked.add_evidence or checked:
         now = call.context.clock()
-        added = [evidence_entry(each.type, each.ref, agent, now) for each in asked.add_evidence]
+        added = [evidence_entry(each.type, each.ref, agent, now) for each in asked.add_evidence or ()]
+        added += [{**evidence_entry(each["type"], each["ref"], agent, now), **each} for each in checked]
         changes["evidence"] = [*list_of(before, "evidence"), *added]
     if changes:
         changes |= _over(before, {**before, **changes}, asked)
