@@ -10,6 +10,7 @@ import pytest
 
 from tallystick import app, config
 from tallystick.cli.tool_client import ask
+from tallystick.operations import why
 from tests.command_line import CommandLine, edge, node
 from tests.toolsets.knowledge.agents import Checkout
 
@@ -162,6 +163,27 @@ def test_a_file_leads_to_its_knowledge_and_to_tasks_by_commit_and_by_name(shop: 
     assert {each.get("name") or each["id"] for each in found["knowledge"]} == {"Checkout", "fact"}
     assert "line" not in found
     assert "known knowledge/atom" in shop.shell.run("why", PAGE).out
+
+
+def test_many_tasks_and_facts_are_looked_at_in_parts_and_the_newest_are_shown(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"_AT_ONCE": 1, "TASKS_MAX": 2, "FACTS_MAX": 2}.items():
+        monkeypatch.setattr(why, name, value)
+    wrote = shop.commit("one\n")
+    shop.shell.write(*(node(f"fact {number}", cites=[PAGE]) for number in range(3)))
+    for number in range(2):
+        shop.resolve("ann", shop.claim("ann", f"task {number}"), ("git", wrote))
+    last = shop.claim("ann", "task 2")
+    for number in range(3):
+        shop.call("ann", "memory.read", entity_id=f"fact {number}")
+    shop.resolve("ann", last, ("git", wrote))
+    found = shop.why(PAGE)
+    assert [task["summary"] for task in found["tasks"]] == ["task 2", "task 1"]
+    assert found["gaps"] == ["older tasks may name it, too: the newest are shown"]
+    assert [read["fact"]["id"] for read in found["tasks"][0]["reads"]] == ["fact 0", "fact 1"]
+    assert "more was read: the first is shown" in found["tasks"][0]["gaps"]
+    assert [fact["id"] for fact in found["knowledge"]] == ["fact 0", "fact 1"]
 
 
 def test_what_may_not_be_read_is_neither_shown_nor_counted(shop: Shop, tmp_path: Path) -> None:

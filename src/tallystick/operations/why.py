@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,7 +23,7 @@ from tallystick.commits import REDACTIONS, Verb, reserved_attributes
 from tallystick.errors import Corrupt
 from tallystick.operations.git_history import Blamed, GitCommit, GitHistory, Touching
 from tallystick.policy import Action, Principal
-from tallystick.state import Breathing, Lineage, Provenance
+from tallystick.state import Lineage, Provenance
 from tallystick.state.attributes import find_text, list_of, object_of
 from tallystick.state.knowledge.catalogue import Knowledge, in_order
 from tallystick.state.knowledge.globs import segments_of
@@ -31,7 +31,6 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.state.work import CLAIMED_AT, CLAIMED_BY, NODE, PROJECT
-from tallystick.state.work.board import Row
 from tallystick.state.work.graph import WorkGraph
 from tallystick.store import Store
 from tallystick.toolsets.knowledge.freshness import Repository
@@ -45,9 +44,15 @@ _SOURCES_MAX = 8
 _NODES_MAX = 50_000
 _STEPS_MAX = 500
 _TEXT_MAX = 200
-_BREATH = 50
+_AT_ONCE = 200
+"""A look at the state may take a second: so many documents are a small part of that."""
 _COMMIT = re.compile(r"(?<![0-9A-Za-z])[0-9A-Fa-f]{7,64}(?![0-9A-Za-z])")
 _NAMES = ("name", "title", "summary")
+
+
+P = TypeVar("P")
+T = TypeVar("T")
+Find = Callable[[State, ReadFilter, Sequence[P]], list[T]]
 
 
 class WhyContext(msgspec.Struct, frozen=True):
@@ -129,31 +134,44 @@ async def explain(context: WhyContext, store: Store, principal: Principal, file:
     gaps = list(_git_gaps(blamed, touching))
     commits = _commits(blamed, touching)
     sought = _Sought(tuple(sorted(commits)), None if line is not None else path)
-    found, is_cut = await _look(store, principal, partial(_find_tasks, sought))
-    if is_cut:
+    ask = _Asking(store, principal)
+    ids = await ask.look(lambda state, _: _candidates(state.derived(WorkGraph), sought))
+    found, is_cut = await ask.in_parts(partial(_find_tasks, sought), ids[:_NODES_MAX], TASKS_MAX)
+    if is_cut or len(ids) > _NODES_MAX:
         gaps.append("older tasks may name it, too: the newest are shown")
     if commits and not found:
         gaps.append("no task has evidence that names its commit" + ("" if line is not None else "s, or the file"))
-    tasks = [await _with_reads(context, store, principal, task) for task in found]
-    knowledge: tuple[Fact, ...] = ()
-    if line is None:
-        knowledge = await _look(store, principal, partial(_find_knowledge, path))
+    tasks = [await _with_reads(context.audit(principal.tenant), ask, task) for task in found]
+    knowledge = await _knowledge(ask, path) if line is None else ()
     shown = path.encode(errors="replace").decode()
     commit = blamed.commit if blamed is not None else None
     return Why(file=shown, line=line, commit=commit, tasks=tuple(tasks), knowledge=knowledge, gaps=tuple(gaps))
 
 
-Look = Callable[[State, ReadFilter], Breathing[Any]]
+class _Asking(msgspec.Struct, frozen=True):
+    """As the principal, under the policy."""
 
+    store: Store
+    principal: Principal
 
-async def _look(store: Store, principal: Principal, look: Look) -> Any:
-    def prepared(state: State, read_filter: ReadFilter) -> Breathing[Any]:
-        # Here, and not in a look that pauses: after a start this reads all there is.
-        for derived in (WorkGraph, Knowledge, Trust):
-            state.derived(derived)
-        return look(state, read_filter)
+    async def look(self, look: Callable[[State, ReadFilter], T]) -> T:
+        def prepared(state: State, read_filter: ReadFilter) -> T:
+            # Not in a look that pauses: after a start this reads all there is.
+            for derived in (WorkGraph, Knowledge, Trust):
+                state.derived(derived)
+            return look(state, read_filter)
 
-    return await store.read(principal, Action.SEARCH, prepared)
+        return await self.store.read(self.principal, Action.SEARCH, prepared)
+
+    async def in_parts(self, find: Find[P, T], items: Sequence[P], most: int) -> tuple[list[T], bool]:
+        """The first `most` that are found of the items, and whether there are more."""
+        found: list[T] = []
+        for start in range(0, len(items), _AT_ONCE):
+            if len(found) > most:
+                break
+            part = items[start : start + _AT_ONCE]
+            found += await self.look(lambda state, read_filter, part=part: find(state, read_filter, part))  # type: ignore[misc]  # a default binds it
+        return found[:most], len(found) > most
 
 
 # -- git
@@ -218,39 +236,29 @@ def _names(ref: str, path: str) -> bool:
     return re.search(rf"(?<![\w./-]){re.escape(path)}(?![\w/-]|\.\w)", ref) is not None
 
 
-def _find_tasks(sought: _Sought, state: State, read_filter: ReadFilter) -> Breathing[tuple[list[Task], bool]]:
-    """Newest first."""
-    found: list[Task] = []
+def _candidates(graph: WorkGraph, sought: _Sought) -> list[str]:
+    """Work nodes with evidence of a kind that may lead here, newest first; others need not be read."""
     if not sought.commits and sought.path is None:
-        return found, False
-    for number, row in enumerate(_rows(state.derived(WorkGraph), sought)):
-        if number == _NODES_MAX or len(found) > TASKS_MAX:
-            return found[:TASKS_MAX], True
-        task = _task(sought, state, read_filter, row)
-        if task is not None:
-            found.append(task)
-        if number % _BREATH == _BREATH - 1 or task is not None:
-            yield
-    return found[:TASKS_MAX], len(found) > TASKS_MAX
-
-
-def _rows(graph: WorkGraph, sought: _Sought) -> list[Row]:
-    """Those with evidence of a kind that may lead here; others need not be read."""
+        return []
     kinds = [GIT] if sought.path is None else list(graph.kinds)
     numbers = sorted({number for kind in kinds for number in graph.kinds.get(kind, ())}, reverse=True)
-    return [graph.by_number[number] for number in numbers if number in graph.by_number]
+    return [graph.by_number[number].id for number in numbers if number in graph.by_number]
 
 
-def _task(sought: _Sought, state: State, read_filter: ReadFilter, row: Row) -> Task | None:
+def _find_tasks(sought: _Sought, state: State, read_filter: ReadFilter, ids: Sequence[str]) -> list[Task]:
+    return [task for each in ids if (task := _task(sought, state, read_filter, each)) is not None]
+
+
+def _task(sought: _Sought, state: State, read_filter: ReadFilter, node_id: str) -> Task | None:
     try:
-        node = state.node(row.id)
+        node = state.node(node_id)
     except Corrupt:
         return None
     if node is None:
         return None
     entries = list_of(node.attrs, "evidence")
     leading = [sought.named_by(entry) for entry in entries]
-    if not any(leads for leads, _ in leading) or not read_filter.allows(row.id):
+    if not any(leads for leads, _ in leading) or not read_filter.allows(node_id):
         return None
     kept = [
         _evidence(entry)
@@ -259,18 +267,13 @@ def _task(sought: _Sought, state: State, read_filter: ReadFilter, row: Row) -> T
     ]
     project = find_text(node.attrs, "project") or ""
     board = state.derived(WorkGraph).boards.get(project)
-    claims, gaps = _claims(state, row.id, read_filter)
-    if claims and list_of(node.attrs, "context_links"):
-        gaps = (*gaps, "what is known of its context links came with the task: the audit log does not name it")
     return Task(
-        id=row.id,
+        id=node_id,
         summary=_clip(find_text(node.attrs, "summary")),
         project=board.name if board is not None and board.name and read_filter.allows(project) else "",
         is_resolved=node.attrs.get("resolved") is True,
         commits=tuple(sorted({commit for _, commits in leading for commit in commits}))[:_EVIDENCE_MAX],
         evidence=tuple(kept[-2 * _EVIDENCE_MAX :]),
-        claims=claims,
-        gaps=gaps,
     )
 
 
@@ -279,18 +282,21 @@ def _evidence(entry: dict[str, Any]) -> Evidence:
     return Evidence(_clip(find_text(entry, "type")), _clip(find_text(entry, "ref")), _clip(agent), _clip(at))
 
 
-def _claims(state: State, node_id: str, read_filter: ReadFilter) -> tuple[tuple[Span, ...], tuple[str, ...]]:
+def _claims(node_id: str, state: State, read_filter: ReadFilter) -> tuple[tuple[Span, ...], tuple[str, ...]]:
     """Who had it when: from the claim to whatever ended it first, release, another claim, or the end of the task."""
     try:
         found = state.lineage(node_id, "direct", 0, _STEPS_MAX, read_filter)
+        node = state.node(node_id)
     except Corrupt:
-        found = None
+        found = node = None
     if found is None:
         return (), ("its history cannot be read",)
     gaps = [f"only the first {_STEPS_MAX} changes of the task were looked at"] if found.total > _STEPS_MAX else []
     spans = tuple(_spans(found))
     if not spans:
         gaps.append("nobody had claimed it: what was read for it is not known")
+    elif node is not None and list_of(node.attrs, "context_links"):
+        gaps.append("what is known of its context links came with the task: the audit log does not name it")
     return spans, tuple(gaps)
 
 
@@ -316,15 +322,16 @@ def _spans(found: Lineage) -> Iterator[Span]:
 # -- what was read for it
 
 
-async def _with_reads(context: WhyContext, store: Store, principal: Principal, task: Task) -> Task:
-    found = await asyncio.to_thread(find_reads, context.audit(principal.tenant), task.claims, except_by=TOOL)
-    reads, is_cut = await _look(store, principal, partial(_find_reads, found.reads))
-    gaps = [*task.gaps, *_audit_gaps(found)]
+async def _with_reads(audit: Path, ask: _Asking, task: Task) -> Task:
+    claims, unclear = await ask.look(partial(_claims, task.id))
+    found = await asyncio.to_thread(find_reads, audit, claims, except_by=TOOL)
+    reads, is_cut = await ask.in_parts(_find_reads, found.reads, FACTS_MAX)
+    gaps = [*unclear, *_audit_gaps(found)]
     if is_cut:
         gaps.append("more was read: the first is shown")
-    if task.claims and not reads:
+    if claims and not reads:
         gaps.append("the audit log names no fact that was read while the task was claimed")
-    return msgspec.structs.replace(task, reads=reads, gaps=tuple(gaps))
+    return msgspec.structs.replace(task, claims=claims, reads=tuple(reads), gaps=tuple(gaps))
 
 
 def _audit_gaps(found: AuditReads) -> Iterator[str]:
@@ -333,19 +340,9 @@ def _audit_gaps(found: AuditReads) -> Iterator[str]:
         yield "things were looked up by search, too: the audit log does not say what was found"
 
 
-def _find_reads(
-    reads: Sequence[AuditRead], state: State, read_filter: ReadFilter
-) -> Breathing[tuple[tuple[ReadFact, ...], bool]]:
-    found: list[ReadFact] = []
-    for number, read in enumerate(reads):
-        if len(found) > FACTS_MAX:
-            break
-        fact = _fact(state, read_filter, read.resource, read.at)
-        if fact is not None:
-            found.append(ReadFact(fact, read.actor, read.at, read.seq, read.tool))
-        if number % _BREATH == _BREATH - 1:
-            yield
-    return tuple(found[:FACTS_MAX]), len(found) > FACTS_MAX
+def _find_reads(state: State, read_filter: ReadFilter, reads: Sequence[AuditRead]) -> list[ReadFact]:
+    facts = ((read, _fact(state, read_filter, read.resource, read.at)) for read in reads)
+    return [ReadFact(fact, read.actor, read.at, read.seq, read.tool) for read, fact in facts if fact is not None]
 
 
 # -- who wrote that, and from what
@@ -436,23 +433,19 @@ def _edge_sources(state: State, read_filter: ReadFilter, entity_id: str, at: str
 # -- what is known of a file
 
 
-def _find_knowledge(path: str, state: State, read_filter: ReadFilter) -> Breathing[tuple[Fact, ...]]:
-    found: list[Fact] = []
-    for atom_id in _atoms(state.derived(Knowledge), path):
-        if len(found) == FACTS_MAX:
-            return tuple(found)
-        fact = _fact(state, read_filter, atom_id)
-        found += [] if fact is None else [fact]
-        yield
-    for number, entity_id in enumerate(state.having(reserved_attributes.CITES)):
-        if len(found) == FACTS_MAX:
-            break
-        if _cites(state, entity_id, path):
-            fact = _fact(state, read_filter, entity_id)
-            found += [] if fact is None else [fact]
-        if number % _BREATH == _BREATH - 1:
-            yield
-    return tuple(found)
+async def _knowledge(ask: _Asking, path: str) -> tuple[Fact, ...]:
+    def citing(state: State, read_filter: ReadFilter, ids: Sequence[str]) -> list[Fact]:
+        return _facts(state, read_filter, [each for each in ids if _cites(state, each, path)])
+
+    atoms = await ask.look(lambda state, _: _atoms(state.derived(Knowledge), path))
+    known, _ = await ask.in_parts(_facts, atoms, FACTS_MAX)
+    ids = await ask.look(lambda state, _: state.having(reserved_attributes.CITES))
+    cited, _ = await ask.in_parts(citing, ids, FACTS_MAX - len(known))
+    return (*known, *cited)
+
+
+def _facts(state: State, read_filter: ReadFilter, ids: Sequence[str]) -> list[Fact]:
+    return [fact for each in ids if (fact := _fact(state, read_filter, each)) is not None]
 
 
 def _atoms(knowledge: Knowledge, path: str) -> list[str]:
