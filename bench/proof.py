@@ -1,16 +1,21 @@
-"""What checkpoints cost: the tree of a log brought up to date, a signature, and a log that gets both late."""
+"""What checkpoints cost: the tree of a log brought up to date, a signature, a log that gets both late, and proofs."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 
 from bench import Row, percentile
 from bench.bases import fill, note, seal
+from tallystick import verify_standalone
 from tallystick.commits.signed_note import SignerKey
 from tallystick.log import Head, head_after
 from tallystick.log.files import FilesLog
+from tallystick.operations.proofs import prove_stored
 from tallystick.projections.checkpoints import check_opened, sign
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
@@ -18,6 +23,8 @@ from tallystick.projections.registry import Place
 from tallystick.projections.tiles import directory_of, read_place
 
 _CHECKPOINTS = 50
+_PROOFS = 200
+_VKEY = "vkey"
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -25,7 +32,7 @@ def run(quick: bool = False) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder:
         home = Path(folder)
         fill(home, (note(number, body_bytes=100) for number in range(commits)))
-        return [*_backfill(home, commits), *_checkpoints(home, commits)]
+        return [*_backfill(home, commits), *_checkpoints(home, commits), *_proofs(home, commits)]
 
 
 def _opened(home: Path) -> FilesLog:
@@ -54,6 +61,7 @@ def _backfill(home: Path, commits: int) -> list[Row]:
 
 def _checkpoints(home: Path, commits: int) -> list[Row]:
     key, taken, busy = SignerKey.generate("memory.example/bench"), [], []
+    (home / _VKEY).write_text(f"{key.verifier}\n")
     log = _opened(home)
     worker = Follower(Place(home, LogReader(lambda: _opened(home)))).worker("tiles")
     for number in range(_CHECKPOINTS):
@@ -75,4 +83,26 @@ def _checkpoints(home: Path, commits: int) -> list[Row]:
         Row(f"{label}, processor time", percentile(busy, 50) * 1e3, "ms", 1),
         Row(f"{label}, with two syncs of the disk", percentile(taken, 50) * 1e3, "ms"),
         Row("a log compared with its checkpoint as it is opened", opening * 1e3, "ms"),
+    ]
+
+
+def _proofs(home: Path, commits: int) -> list[Row]:
+    """Made one by one, and all of the log verified by who trusts nothing of ours."""
+    log, taken, sizes, before = _opened(home), [], [], ""
+    for index, entry in enumerate(islice(log.read(Head()), _PROOFS)):
+        started = time.perf_counter()
+        made = prove_stored(home, entry.commit, index, before)
+        taken.append(time.perf_counter() - started)
+        sizes.append(len(made.proof))
+        before = entry.commit.record_hash
+    log.close()
+    started = time.perf_counter()
+    command = [sys.executable, "-I", verify_standalone.__file__, "--vkey", str(home / _VKEY), str(home)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    alone = time.perf_counter() - started
+    label = f"a proof from {commits:,} commits"
+    return [
+        Row(label, percentile(taken, 50) * 1e3, "ms", 5),
+        Row(f"{label}, its size", max(sizes) / 1024, "KB", 4),
+        Row(f"verify_standalone.py, {commits:,} commits", alone, "s", 120 * commits / 1_000_000),
     ]
