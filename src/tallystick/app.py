@@ -26,7 +26,6 @@ from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
 from tallystick.operations import OperationContext
 from tallystick.operations.tenants import tenants_of
-from tallystick.operations.why import WhyContext, explain
 from tallystick.partition import Limits, Partition, Receipt
 from tallystick.policy import Principal
 from tallystick.policy.cache import Cache
@@ -67,6 +66,7 @@ from tallystick.toolsets.work.settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey
+    from tallystick.operations.why import Why, WhyContext
     from tallystick.policy.remote import Remote
     from tallystick.projections.lineage_emitter import Destination
     from tallystick.projections.text import TextIndex
@@ -118,7 +118,7 @@ def toolsets(
             reserved=_named_paths(settings),
             base=settings.base,
         ),
-        why.make_toolset(partial(explain, why_context(settings, tool_context.repository))),
+        why.make_toolset(partial(_explain, settings, tool_context.repository)),
     )
 
 
@@ -649,7 +649,17 @@ def knowledge_context(
     )
 
 
+async def _explain(
+    settings: Settings, repository: Repository, store: Store, principal: Principal, file: str, line: int | None
+) -> Why:
+    from tallystick.operations.why import explain
+
+    return await explain(why_context(settings, repository), store, principal, file, line)
+
+
 def why_context(settings: Settings, repository: Repository | None = None) -> WhyContext:
+    from tallystick.operations.why import WhyContext
+
     return WhyContext(
         repository=repository or knowledge_context(settings).repository,
         base=settings.base,

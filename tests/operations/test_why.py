@@ -205,6 +205,9 @@ def test_what_may_not_be_read_is_neither_shown_nor_counted(shop: Shop, tmp_path:
     (seen,) = narrowed.json["tasks"]
     assert [read["fact"]["id"] for read in seen["reads"]] == ["open"]
     assert "hidden" not in shop.shell.run("why", PAGE, "--json", TALLYSTICK_POLICY=str(policy)).out
+    policy.write_text(HIDING.replace("secret", "work/node"))
+    without = shop.why(f"{PAGE}:1", TALLYSTICK_POLICY=str(policy))
+    assert ("tasks" in without, without["gaps"]) == (False, ["no task has evidence that names its commit"])
     closed = shop.shell.main("why", f"{PAGE}:1", TALLYSTICK_POLICY="closed")
     assert closed.code == 5
     assert "commit" not in closed.out
