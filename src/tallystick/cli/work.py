@@ -338,7 +338,8 @@ def _draw_node(told: dict[str, Any]) -> None:
     for edge in told.get("edges", []):
         say(f"  {edge['from']} -{edge['type']}-> {edge['to']}")
     for entry in node["evidence"]:
-        say(f"  {entry['timestamp'][:16]} {entry['agent']} {entry['type']}: {entry['ref']}")
+        result = f" {visible(entry['result'])}" if "result" in entry else ""
+        say(f"  {entry['timestamp'][:16]} {entry['agent']} {entry['type']}: {entry['ref']}{result}")
     if "children" in told["children"]:
         console().print(_drawn_tree(told["children"], {}))
 
