@@ -19,15 +19,11 @@ from in_toto_attestation.v1.statement import Statement as InTotoStatement
 from securesystemslib.dsse import Envelope as DsseEnvelope
 from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]  # named in __init__ without __all__
 
-from tallystick.audit import Decided, Lost, encode
-from tallystick.audit.files import AuditFiles
-from tallystick.clock import from_text
 from tallystick.commits.dsse import PAYLOAD_TYPE, Statement, pae, sign_statement
 from tallystick.commits.proof_file import Trust, inclusion_file, parse_proof
 from tallystick.commits.receipt import check_receipt
 from tallystick.commits.signed_note import NoteRefused, SignerKey
 from tallystick.errors import Conflict, InvalidArgument, NotFound
-from tallystick.operations.receipts import ReadEntities, read_by_agent
 from tests.command_line import CommandLine, commits_in
 from tests.journeys.work_client import worker
 from tests.mcp_client import call
@@ -184,50 +180,6 @@ def test_where_the_audit_does_not_tell_the_receipt_says_so(done: Done, tmp_path:
     found = shell.run("receipt", done.tasks["refunds"], "-o", tmp_path, "--json").json["completion"]
     assert found["cites"] == []
     assert "audit log" in found["citesUnknown"][0]
-
-
-READ = Decided(
-    timestamp="2026-01-02T00:00:00.000Z",
-    tenant="default",
-    actor="ann",
-    action="READ",
-    decision=True,
-    reason="",
-    policy_version="1",
-    latency_ms=0.0,
-    cache_hit=False,
-    resource="a",
-    resource_type="fact",
-)
-
-
-def test_what_the_audit_log_lost_or_no_longer_has_is_told(tmp_path: Path) -> None:
-    since, until = "2026-01-01T00:00:00.000Z", "2026-01-03T00:00:00.000Z"
-    assert read_by_agent(tmp_path / "audit", "ann", since, until) == ReadEntities({}, ["there is no audit log"])
-    audit = AuditFiles(tmp_path / "audit", clock=lambda: from_text("2026-01-01T12:00:00.000Z"))
-    others = (
-        {"actor": "bob", "resource": "b"},
-        {"resource": "c", "decision": False},
-        {"resource": "d", "action": "WRITE"},
-        {"resource": "e", "resource_type": "work/node"},
-        {"resource": "f", "timestamp": "2026-01-03T00:00:00.001Z"},
-        {"resource": "g", "timestamp": "2025-12-31T23:59:59.999Z"},
-    )
-    seen = [READ, *(msgspec.structs.replace(READ, **changed) for changed in others)]
-    audit.append([encode(each) for each in (*seen, Lost(timestamp=READ.timestamp, events=3, since=since))])
-    audit.close()
-    found = read_by_agent(tmp_path / "audit", "ann", since, until)
-    assert found.times == {"a": READ.timestamp}
-    assert found.unknown == [
-        "the audit log begins at 2026-01-01T12:00:00.000Z only",
-        "3 events of that time could not be written to the audit log",
-    ]
-    assert read_by_agent(tmp_path / "audit", "ann", "2026-01-01T13:00:00.000Z", READ.timestamp).times == found.times
-    (file,) = (tmp_path / "audit").glob("*.jsonl")
-    file.write_bytes(file.read_bytes().replace(b'"event":', b'"evil":', 2))
-    assert read_by_agent(tmp_path / "audit", "ann", since, until).unknown == [
-        "the audit log is damaged, or cannot be read"
-    ]
 
 
 def copied(done: Done, directory: Path) -> CommandLine:

@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tallystick.audit import Decided, Event, Lost, Started
-from tallystick.audit.proof import events
+from tallystick.audit.reads import AuditRead, AuditReads, Span, find_reads
 from tallystick.commits import Commit, Verb
 from tallystick.commits.dsse import sign_statement
 from tallystick.commits.receipt import (
@@ -31,7 +30,7 @@ from tallystick.commits.receipt import (
     statement_of,
 )
 from tallystick.commits.signed_note import SignerKey
-from tallystick.errors import Conflict, Corrupt, NotFound
+from tallystick.errors import Conflict, NotFound
 from tallystick.operations.proofs import prove_commit
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
@@ -42,7 +41,6 @@ from tallystick.state.work import CLAIMED_BY, NODE, PROJECT
 from tallystick.state.work.attributes import is_dropped
 from tallystick.store import Store
 
-CITES_MAX = 10_000
 _STEPS_READ = 200
 _COMMIT = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _SHA256 = re.compile(r"\bsha256:([0-9a-f]{64})\b")
@@ -73,14 +71,6 @@ class ResolvedTask(msgspec.Struct, frozen=True):
         return newest.on if newest is not None and newest.agent == self.resolved.actor else None
 
 
-class ReadEntities(msgspec.Struct, frozen=True):
-    """What an agent read within a time, by the audit log."""
-
-    times: dict[str, str]
-    """Of each entity: when it was read last."""
-    unknown: list[str]
-
-
 async def make_receipt(
     store: Store, principal: Principal, home: Path, audit: Path, keys: Sequence[SignerKey], task: str
 ) -> MadeReceipt:
@@ -92,9 +82,10 @@ async def make_receipt(
         principal, Action.READ, lambda state, read_filter: _resolved_task(task, state, read_filter), resource=task
     )
     resolved = found.resolved
-    reads = await asyncio.to_thread(read_by_agent, audit, resolved.actor, found.claimed_on, resolved.timestamp)
+    spans = [] if found.claimed_on is None else [Span(resolved.actor, found.claimed_on, resolved.timestamp)]
+    reads = await asyncio.to_thread(find_reads, audit, spans)
     cites: list[Cited] = await store.read(
-        principal, Action.SEARCH, lambda state, read_filter: _cited(reads.times, state, read_filter)
+        principal, Action.SEARCH, lambda state, read_filter: _cited(reads.reads, state, read_filter)
     )
     made = await prove_commit(store, principal, home, found.last.commit_id)
     completion = Completion(
@@ -105,7 +96,7 @@ async def make_receipt(
         claims=found.claims,
         evidence=[evidence_of(each) for each in list_of(found.attrs, "evidence") if isinstance(each, dict)],
         cites=cites,
-        cites_unknown=reads.unknown,
+        cites_unknown=_why_more(found, reads),
         policy=PolicyDecision(resolved.policy_version, ALLOW),
         log=entry_of(made.origin, made.index, made.record_hash),
     )
@@ -195,64 +186,30 @@ def _named(kind: str, ref: str) -> dict[str, str] | None:
 # -- what was read for it
 
 
-def read_by_agent(audit: Path, agent: str, since: str | None, until: str) -> ReadEntities:
-    """Facts and knowledge that the agent was let read one by one; not the work itself. Reads files."""
-    if since is None:
-        return ReadEntities({}, ["who resolved the task had not claimed it: what was read for it is not known"])
-    times: dict[str, str] = {}
-    unnamed = lost = 0
-    try:
-        began = _begin_of(audit)
-        for _, event in events(audit, Event, since=since):
-            if event.timestamp > until:
-                continue
-            if isinstance(event, Lost):
-                lost += event.events
-            elif isinstance(event, Decided) and event.decision and event.actor == agent:
-                if event.action == Action.READ and event.resource is not None:
-                    if event.resource_type not in (NODE, PROJECT):
-                        times[event.resource] = event.timestamp
-                elif event.action in (Action.READ, Action.SEARCH):
-                    unnamed += 1
-    except (Corrupt, OSError):
-        return ReadEntities(times, ["the audit log is damaged, or cannot be read"])
-    return ReadEntities(times, [*_why_more(began, since, lost, unnamed)])
+def _why_more(found: ResolvedTask, reads: AuditReads) -> list[str]:
+    if found.claimed_on is None:
+        return ["who resolved the task had not claimed it: what was read for it is not known"]
+    searched = f"the audit log does not name what {reads.searches} searches and listings showed"
+    return [*reads.gaps, *([searched] if reads.searches else [])]
 
 
-def _why_more(began: str | None, since: str, lost: int, unnamed: int) -> list[str]:
-    told: list[str] = []
-    if began is None:
-        told.append("there is no audit log")
-    elif began > since:
-        told.append(f"the audit log begins at {began} only")
-    if lost:
-        told.append(f"{lost} events of that time could not be written to the audit log")
-    if unnamed:
-        told.append(f"the audit log does not name what {unnamed} searches and listings showed")
-    return told
-
-
-def _begin_of(audit: Path) -> str | None:
-    """When the oldest file that is left of it was begun."""
-    first = next(events(audit, Started), None) if audit.is_dir() else None
-    return None if first is None else first[1].timestamp
-
-
-def _cited(times: dict[str, str], state: State, read_filter: ReadFilter) -> Breathing[list[Cited]]:
-    """Each as it was when it was read; what may not be read by who asks for the receipt is left out."""
+def _cited(reads: Sequence[AuditRead], state: State, read_filter: ReadFilter) -> Breathing[list[Cited]]:
+    """Facts and knowledge, not work; each as it was when it was first read. What may not be read by who asks for the
+    receipt is left out."""
     found: list[Cited] = []
-    for entity, time in times.items():
-        if len(found) == CITES_MAX:
-            break
+    for read in reads:
+        yield
+        entity = read.resource
         if not state.knows(entity) or not _may_read(state, read_filter, entity):
             continue
-        at = state.resolve(time)
+        at = state.resolve(read.at)
         node = state.node(entity, at)
+        if node is not None and node.type in (NODE, PROJECT):
+            continue
         provenance = node.provenance if node is not None else state.edge_provenance(entity, at)
         if provenance is not None:
             commit = state.commit(state.head_at(provenance.lamport).count)
             found.append(Cited(entity, {"sha256": commit.record_hash}, commit.lamport))
-        yield
     return found
 
 
