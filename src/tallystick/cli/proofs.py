@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing
-from tallystick.cli.output import Styled, emit, note, say
+from tallystick.cli.output import Styled, emit, note, say, write
 from tallystick.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def _hand_over(made: MadeInclusion | MadeConsistency, output: Path | None, paylo
     if json:
         emit(_shown(made))
     elif output is None:
-        sys.stdout.write(made.proof.decode())
+        write(made.proof.decode())
     else:
         note(f"{output}: {len(made.proof)} bytes, signed by '{made.origin}' over {made.size} commits")
 
