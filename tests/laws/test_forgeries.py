@@ -1,8 +1,9 @@
 """Laws of forgery: whatever is made up, nobody who checks accepts it.
 
 Each row is one forgery of a sound memory, its tiles, a proof or a checkpoint. Ours and the verifier that stands alone
-must refuse every row; other people's verifiers must refuse those that they can see, and are asked about all of them:
-so a row that claims too much, or too little, fails too.
+must refuse every row. Other people's verifiers must refuse those that they can see: of logs, tiles and continuations
+they are asked about every row, so that one that claims too much, or too little, fails too; of proofs about those that
+name them.
 """
 
 from __future__ import annotations
