@@ -241,6 +241,7 @@ def _edge(source: str, target: str, **more: Any) -> Said:
 
 def _reads() -> list[Call]:
     found: list[Call] = [
+        ("memory.why", {"file": "src/a.py"}),
         ("memory.read", {"entity_id": "plan", "include_edges": True}),
         ("memory.read", {"entity_id": "plan|leads_to|h"}),
         *(("memory.read", {"entity_id": name}) for name in ("sign", "old sign")),

@@ -224,7 +224,7 @@ def tree_digest(directory: Path) -> dict[str, str]:
         objects, index = (top / place for place in places)
         with TemporaryDirectory() as scratch:
             # An index and a store of its own: what the person has staged stays as it is.
-            (Path(scratch) / "objects").mkdir()
+            make_directory(Path(scratch) / "objects")
             if index.exists():
                 shutil.copyfile(index, Path(scratch) / "index")
             apart = {

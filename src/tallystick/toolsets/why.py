@@ -50,7 +50,7 @@ def make_toolset(explain: Explain) -> Toolset:
     return Toolset(
         name="why",
         summary="which task, evidence and facts are behind a line of code",
-        guide={"memory.why": "Before you change code that looks odd: memory.why tells what it was written for."},
+        guide={"memory.why": "Before you change odd code: memory.why tells what it is for."},
         keywords={"memory.why": "why line code blame reason task evidence commit who wrote"},
         faults="protocol",
         error_shape=error_shape,

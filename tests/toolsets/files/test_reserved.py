@@ -259,7 +259,7 @@ def test_words_and_addresses_are_no_paths(tmp_path: Path) -> None:
 NO_PATHS = {
     "tenant", "agent_identity", "toolsets", "tools", "http", "http_hosts", "http_origins", "issuers", "public_url",
     "audience", "scopes", "tenant_claim", "roles_claim", "introspection_client", "quota_overrides", "policy_path",
-    "metrics_tenants", "repo",
+    "metrics_tenants", "repo", "checkpoint_key_command", "witnesses",
 }  # fmt: skip
 """`policy_path` is a rule's, and `repo` is what tools are for."""
 
