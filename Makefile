@@ -88,7 +88,7 @@ $(READY): pyproject.toml constraints.txt constraints-dev.txt
 
 .clients/%/.ready: $(CLIENTS)/%.txt
 	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r $<
+	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
 	@touch $@
 
 # Other people's verifiers; they need a newer Python than we do, and their tests are skipped where there is none.
