@@ -32,7 +32,8 @@ SPREAD = (0.6, 0.4, 0.25)
 NAMED = 1.5
 EDGE = 0.5
 """An edge mostly says the names of the two that it connects."""
-_SATURATION, _LENGTH_WEIGHT = 1.2, 0.5
+SATURATION, LENGTH_WEIGHT = 1.2, 0.5
+"""Of BM25: how soon a word that is said again counts no more, and how much a long text is held against it."""
 
 
 class Collected(msgspec.Struct, frozen=True):
@@ -141,12 +142,12 @@ class Ranking:
 
     def _score_word(self, levels: list[BitMap], candidates: BitMap) -> dict[int, float]:
         found = len(levels[0])
-        weight = math.log(1 + (max(self._all.entities - found, 0) + 0.5) / (found + 0.5)) * (_SATURATION + 1)
-        by_length = _SATURATION * _LENGTH_WEIGHT * self._all.entities / max(self._all.length, 1)
+        weight = math.log(1 + (max(self._all.entities - found, 0) + 0.5) / (found + 0.5)) * (SATURATION + 1)
+        by_length = SATURATION * LENGTH_WEIGHT * self._all.entities / max(self._all.length, 1)
         fields = self._all.fields
         scores = {}
         for slots, times in zip(levels, LEVELS, strict=True):
-            most, rest = weight * times, times + _SATURATION * (1 - _LENGTH_WEIGHT)
+            most, rest = weight * times, times + SATURATION * (1 - LENGTH_WEIGHT)
             for slot in slots & candidates:
                 scores[slot] = most / (rest + by_length * length_of(fields, slot))
         return scores

@@ -17,7 +17,7 @@ import msgspec
 from tallystick.clock import from_text
 from tallystick.projections.text import Hit
 from tallystick.projections.text.entity_words import NAME_KEYS, NAME_WORDS_MAX
-from tallystick.projections.text.ranking import EDGE, NAMED, asked_words
+from tallystick.projections.text.ranking import EDGE, LENGTH_WEIGHT, NAMED, SATURATION, asked_words
 from tallystick.projections.text.words import stem, words_of
 from tallystick.state import Breathing, Edge, EntityKind, Node, Query
 from tallystick.state.read_filter import ReadFilter
@@ -31,7 +31,6 @@ PAST_SECONDS = 0.8
 """A look that takes a whole second is given up."""
 _BATCH = 64
 _BLOCK = 64
-_SATURATION, _LENGTH_WEIGHT = 1.2, 0.5
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -176,8 +175,8 @@ class _Scorer:
         return ranked
 
     def _score(self, entity: Entity, found: Counter[str], long: float, rarity: dict[str, float]) -> float:
-        norm = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * long)
-        score = sum(rarity[word] * count * (_SATURATION + 1) / (count + norm) for word, count in found.items())
+        norm = SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * long)
+        score = sum(rarity[word] * count * (SATURATION + 1) / (count + norm) for word, count in found.items())
         if any(self._says(entity.attrs.get(key)) for key in NAME_KEYS):
             score *= NAMED
         return score * (EDGE if isinstance(entity, Edge) else 1)
