@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 PORT ?= 8765
 UV ?= uv
 READY := $(VENV)/.ready
+RUN := .run
+RUN_READY := $(RUN)/.ready
 CONFORMANCE := tests/conformance
 CONFORMANCE_READY := $(if $(wildcard $(CONFORMANCE)/package.json),$(CONFORMANCE)/node_modules/.ready)
 IDENTITY := tests/identity
@@ -25,9 +27,9 @@ help: ## list the targets
 
 setup: $(READY) ## build .venv with the pinned dependencies and the command .venv/bin/tallystick
 
-run: $(READY) ## serve a small sample memory over HTTP on this machine
-	@test -d .sample/_system/log || $(BIN)/tallystick import --base .sample src/tallystick/sample.jsonl
-	@exec $(BIN)/tallystick serve --base .sample --http 127.0.0.1:$(PORT) --next-free-port
+run: $(RUN_READY) ## serve a small sample memory over HTTP on this machine
+	@test -d .sample/_system/log || $(RUN)/bin/tallystick import --base .sample src/tallystick/sample.jsonl
+	@exec $(RUN)/bin/tallystick serve --base .sample --http 127.0.0.1:$(PORT) --next-free-port
 
 test: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) ## run every test
 	@$(BIN)/python -m pytest -n auto $(ARGS)
@@ -43,7 +45,7 @@ check: $(READY) ## style, types, import directions, lock files
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
-	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints.txt constraints-dev.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
+	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints*.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
 	  echo 'constraints*.txt, $(CLIENTS)/*.txt or $(FOREIGN)/*.txt name an index, a host or a path: run make lock'; exit 1; fi
 
 format: $(READY) ## let ruff rewrite what it can
@@ -65,22 +67,42 @@ wheel: $(READY) ## build dist/*.whl
 
 lock: ## renew constraints*.txt and the pins of the clients (needs uv)
 	@$(UV) pip compile pyproject.toml $(LOCK) -o constraints.txt
-	@$(UV) pip compile pyproject.toml --group dev $(LOCK) -c constraints.txt -o constraints-dev.txt \
-	  $$(sed -nE 's/^([a-z0-9.-]+)==.*/--no-emit-package \1/p' constraints.txt)
+	@for group in build dev; do \
+	  $(UV) pip compile pyproject.toml --group $$group $(LOCK) -c constraints.txt -o constraints-$$group.txt \
+	    $$(sed -nE 's/^([a-z0-9.-]+)==.*/--no-emit-package \1/p' constraints.txt \
+	       $$(test $$group = build || echo constraints-build.txt)) || exit 1; done
 	@for group in $(CLIENT_GROUPS); do \
 	  $(UV) pip compile $(CLIENTS)/$$group.in $(LOCK) -o $(CLIENTS)/$$group.txt || exit 1; done
 LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes --upgrade \
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules .clients $(CLIENTS)/node_modules bench/node_modules .foreign $(FOREIGN)/node_modules
+	@rm -rf $(VENV) $(RUN) .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules .clients $(CLIENTS)/node_modules bench/node_modules .foreign $(FOREIGN)/node_modules
 	@find src tests bench torture docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Hatchling is among the development pins, so that building needs nothing from outside the lock.
-$(READY): pyproject.toml constraints.txt constraints-dev.txt
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 setup")'
+NEW_ENOUGH := $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'
+
+# What serving needs and nothing more; uv does in a second or two what takes pip half a minute.
+$(RUN_READY): pyproject.toml constraints.txt constraints-build.txt
+	@$(NEW_ENOUGH)
+	@if command -v $(UV) >/dev/null; then \
+	  echo 'Installing what serving needs into $(RUN) …'; \
+	  $(UV) venv --quiet --no-config --allow-existing --python $(PYTHON) $(RUN) && \
+	  $(UV) pip install --quiet --no-config --python $(RUN)/bin/python --require-hashes -r constraints.txt -r constraints-build.txt && \
+	  $(UV) pip install --quiet --no-config --python $(RUN)/bin/python --no-deps --no-build-isolation --editable .; \
+	else \
+	  echo 'Installing what serving needs into $(RUN) (half a minute; with uv a few seconds) …'; \
+	  $(PYTHON) -m venv $(RUN) && \
+	  $(RUN)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r constraints.txt -r constraints-build.txt && \
+	  $(RUN)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .; \
+	fi
+	@touch $@
+
+# Hatchling is pinned too (constraints-build.txt), so that building needs nothing from outside the lock.
+$(READY): pyproject.toml constraints.txt constraints-build.txt constraints-dev.txt
+	@$(NEW_ENOUGH)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r constraints.txt -r constraints-dev.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r constraints.txt -r constraints-build.txt -r constraints-dev.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --ignore-requires-python --require-hashes \
 	  -r tests/policy/opa.txt || echo "OPA's own evaluator is not to be had for this machine: its tests are skipped"
