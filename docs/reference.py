@@ -166,7 +166,7 @@ def _kind(hint: Any) -> str:
 
 def _default(row: config.Setting) -> str:
     if row.name == "base":
-        return "your data directory"
+        return "the repository's, else your data directory"
     if isinstance(row.default, tuple):
         return f"`{','.join(row.default)}`" if row.default else "none"
     if row.default == "":

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from tallystick.errors import InvalidArgument
+from tallystick.repository import find_memory
 
 FILE_NAME = "tallystick.toml"
 DEFAULT_TENANT = "default"
@@ -41,7 +42,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     base: Annotated[
         Path,
         _meaning(
-            "The directory that holds everything; a relative path counts from the working directory.", "BASE_PATH"
+            "The directory that holds everything; a relative path counts from the working directory. By default the"
+            " directory `tallystick` in the `.git` that all work trees of the repository around it share, where"
+            " `tallystick init` made one, else your data directory.",
+            "BASE_PATH",
         ),
     ]
     tenant: Annotated[str, _meaning("Whose memory: each tenant has a log of its own.", pattern=TENANT_PATTERN)] = (
@@ -324,11 +328,26 @@ def load(
     found: dict[str, Any] = {}
     for name, value, source in _spoken(rows, flags or {}, environ, ("base",)):
         found.setdefault(name, _converted(rows[name], value, source))
-    base = (working or Path.cwd()) / Path(found.get("base") or default_base()).expanduser()
+    working = working or Path.cwd()
+    base = working / Path(found.get("base") or default_base(working)).expanduser()
     others = tuple(name for name in rows if name != "base")
     for name, value, source in (*_spoken(rows, flags or {}, environ, others), *_from_file(rows, base / FILE_NAME)):
+        if source == str(base / FILE_NAME) and name in _RUN and "base" not in found and base == find_memory(working):
+            raise _not_run(name, source)
         found.setdefault(name, _converted(rows[name], value, source))
     return Settings(**{**found, "base": Path(os.path.normpath(base))})
+
+
+_RUN = frozenset({"checkpoint_key_command"})
+
+
+def _not_run(name: str, path: str) -> InvalidArgument:
+    """To work in a directory that somebody else packed must not be to run what they wrote."""
+    return InvalidArgument(
+        f"{path}: '{name}' names a command, and this file was found by the repository around it, not named by you",
+        code="SETTING_INVALID",
+        hint=f"say it by TALLYSTICK_{name.upper()}, or name the memory by --base or BASE_PATH",
+    )
 
 
 _NAMING_VARIABLES = re.compile(r"OTEL_.+_(CERTIFICATE|KEY)|SSL_CERT_(FILE|DIR)")
@@ -350,10 +369,25 @@ def named_paths(settings: Settings, *, environ: Mapping[str, str] | None = None)
     return [settings.base / FILE_NAME, *(Path(each).absolute() for each in spelled)]
 
 
-def default_base() -> Path:
+def default_base(working: Path | None = None) -> Path:
+    """Without a flag or a variable that says: the memory of the repository around the working directory, where it has
+    one; else the one in the user's data directory."""
+    return find_memory(working or Path.cwd()) or data_directory()
+
+
+def data_directory() -> Path:
     import platformdirs
 
     return platformdirs.user_data_path("tallystick", appauthor=False)
+
+
+def why_this_base(base: Path, working: Path | None = None) -> str:
+    """In a few words, for people who wonder."""
+    if base == find_memory(working or Path.cwd()):
+        return "the memory of this repository"
+    if base == data_directory():
+        return "your data directory: the memory for everything without one of its own"
+    return "as --base or BASE_PATH says"
 
 
 def _row(name: str, hint: Any, default: Any) -> Setting:

@@ -22,7 +22,7 @@ from tallystick.cli.options import (
     settled,
 )
 from tallystick.cli.output import Styled, emit, progress, say, table, visible
-from tallystick.config import FILE_NAME
+from tallystick.config import FILE_NAME, why_this_base
 from tallystick.errors import InvalidArgument
 from tallystick.operations import counted
 
@@ -262,6 +262,7 @@ def where(json: Json = False, base: Base = None, tenant: Tenant = None) -> None:
     emit(
         {
             "base": str(settings.base),
+            "because": why_this_base(settings.base),
             "tenant": settings.tenant,
             "home": str(settings.home),
             "log": str(settings.system / "log"),

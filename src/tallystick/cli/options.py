@@ -21,7 +21,7 @@ Base = Annotated[
     typer.Option(
         "--base",
         metavar="DIR",
-        help="Where the memory lies. [env: BASE_PATH; default: your data directory, see 'tallystick where']",
+        help="Where the memory lies. [env: BASE_PATH; default: the repository's, else yours: 'tallystick where']",
         show_default=False,
     ),
 ]

@@ -11,7 +11,7 @@ import typer
 from tallystick import __version__
 from tallystick.cli.options import Base, Tenant, settled
 from tallystick.cli.output import note
-from tallystick.config import Settings
+from tallystick.config import Settings, why_this_base
 from tallystick.errors import InvalidArgument
 from tallystick.telemetry.logs import announce
 
@@ -150,7 +150,8 @@ def find_free_port(host: str, port: int) -> int:
 def _welcome(settings: Settings, host: str, port: int) -> None:
     if settings.log_format == "json":
         address, version = f"{_url(settings, host, port)}/mcp", __version__
-        announce("serving", f"Tallystick {version} serves {settings.home}", address=address, version=version)
+        serves = f"Tallystick {version} serves {settings.home} ({why_this_base(settings.base)})"
+        announce("serving", serves, address=address, version=version)
     else:
         for line in welcome(settings, host, port).splitlines():
             note(line)
@@ -166,7 +167,7 @@ def welcome(settings: Settings, host: str, port: int) -> str:
     access = f"tokens of {', '.join(settings.issuers)}" if settings.issuers else ALONE
     return "\n".join(
         [
-            f"Tallystick {__version__} serves {settings.home}",
+            f"Tallystick {__version__} serves {settings.home} ({why_this_base(settings.base)})",
             f"  address  {url}/mcp",
             f"  connect  claude mcp add --transport http tallystick {url}/mcp",
             f'  others   {{"mcpServers": {{"tallystick": {{"type": "http", "url": "{url}/mcp"}}}}}}',

@@ -14,7 +14,7 @@ import msgspec
 
 from tallystick import __version__
 from tallystick.commits import chain
-from tallystick.config import FILE_NAME, Settings
+from tallystick.config import FILE_NAME, Settings, why_this_base
 from tallystick.errors import Corrupt
 from tallystick.file_locks import is_held
 from tallystick.log import Head
@@ -50,7 +50,7 @@ _RESTORE = "run 'tallystick verify', then follow docs/runbooks/corrupt-log.md; d
 
 
 def _base(settings: Settings) -> Iterator[Finding]:
-    yield Finding("base", str(settings.base))
+    yield Finding("base", f"{settings.base} ({why_this_base(settings.base)})")
     if settings.home != settings.base:
         yield Finding("tenant", f"{settings.tenant} in {settings.home}")
     configuration = settings.base / FILE_NAME
