@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -176,6 +177,13 @@ def test_every_decision_has_a_number_of_its_own() -> None:
     pages = sorted((ROOT / "docs" / "adr").glob("*.md"))
     assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1)), "renumber the newest"
     assert [page.name for page in pages if not page.read_text("utf-8").startswith(f"# {int(page.name[:4])}. ")] == []
+
+
+def test_every_page_of_the_documentation_is_on_the_site() -> None:
+    site = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]
+    named = [page for section in site for pages in section.values() for page in pages]
+    docs = ROOT / "docs"
+    assert sorted(named) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
 
 
 def test_every_word_of_the_glossary_stands_in_order() -> None:
