@@ -15,12 +15,14 @@ IDENTITY_READY := $(if $(wildcard $(IDENTITY)/package.json),$(IDENTITY)/node_mod
 CLIENTS := tests/clients
 CLIENT_GROUPS := sdk1 sdk2 llama
 CLIENTS_READY := $(CLIENT_GROUPS:%=.clients/%/.ready) $(CLIENTS)/node_modules/.ready
+AGENTS := tests/agents
+AGENTS_READY := $(AGENTS)/node_modules/.ready $(CONFORMANCE_READY)
 FOREIGN := tests/foreign
 FOREIGN_READY := .foreign/.ready $(FOREIGN)/node_modules/.ready
 PEERS_READY := bench/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test clients coverage check format bench torture docs site wheel lock clean
+.PHONY: help setup run test clients agents coverage check format bench torture docs site wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +38,9 @@ test: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) ## run ev
 
 clients: $(READY) $(CLIENTS_READY) ## let the clients and frameworks that people use talk to the server
 	@$(BIN)/python -m pytest -n auto $(CLIENTS)/matrix.py $(ARGS)
+
+agents: $(READY) $(AGENTS_READY) ## let Claude Code and Codex work with it, asking a stand-in for their models
+	@$(BIN)/python -m pytest -n auto $(AGENTS)/connected.py $(ARGS)
 
 coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) ## run every test and count the branches taken (at least 80 %)
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)
@@ -81,7 +86,7 @@ LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes 
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) $(RUN) .site .cache .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules .clients $(CLIENTS)/node_modules bench/node_modules .foreign $(FOREIGN)/node_modules
+	@rm -rf $(VENV) $(RUN) .site .cache .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules .clients $(CLIENTS)/node_modules $(AGENTS)/node_modules bench/node_modules .foreign $(FOREIGN)/node_modules
 	@find src tests bench torture docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 NEW_ENOUGH := $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'

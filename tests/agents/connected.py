@@ -1,0 +1,122 @@
+"""Claude Code and Codex with `tallystick serve` in their plain configuration: what the model is offered and told.
+
+Not part of `make test`, since it takes the published programs: `make agents`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.model import Call, Model, Turn, serving
+from tests.agents.workspace import Workspace
+
+CLAUDE_TOOL = "mcp__tallystick__"
+CODEX_TOOLS = "mcp__tallystick"
+BAD = {"op": "UPSERT_NODE", "node": {"id": "plan"}}
+GOOD = {"op": "UPSERT_NODE", "node": {"id": "plan", "type": "Plan", "attrs": {"goal": "ship"}}, "reason": "agreed"}
+FAULT = "Invalid params: field 'node.type' is required; field 'node.attrs' is required"
+WAITING = ("-c", "mcp_servers.tallystick.required=true")
+"""Codex begins after a second or so whether a server is there or not, unless it is required."""
+FIRST_WORDS = "A memory that outlives the conversation"
+
+
+@pytest.fixture
+def claude_connected(workspace: Workspace) -> Workspace:
+    server = {"type": "stdio", "command": "tallystick", "args": ["serve"]}
+    workspace.write(".mcp.json", {"mcpServers": {"tallystick": server}})
+    workspace.write(".claude/settings.json", {"enableAllProjectMcpServers": True}, at_home=True)
+    return workspace
+
+
+@pytest.fixture
+def codex_connected(workspace: Workspace) -> Workspace:
+    workspace.codex("mcp", "add", "tallystick", "--", "tallystick", "serve")
+    return workspace
+
+
+def is_written(workspace: Workspace) -> bool:
+    return "ship" in workspace.run("tallystick", "show", "plan").stdout
+
+
+# -- Claude Code
+
+
+def test_claude_lists_the_server_as_connected(claude_connected: Workspace) -> None:
+    assert re.search(r"tallystick: tallystick serve - \S+ Connected", claude_connected.claude("mcp", "list").stdout)
+
+
+def test_claude_offers_search_and_names_the_other_tools_with_the_instructions(claude_connected: Workspace) -> None:
+    with serving(Model([])) as model:
+        claude_connected.ask_claude(model, "hello")
+    offered = [tool["name"] for tool in model.tools() if tool["name"].startswith(CLAUDE_TOOL)]
+    told = "\n".join(model.told())
+    assert offered == [f"{CLAUDE_TOOL}memory_search"]
+    assert {f"{CLAUDE_TOOL}{name}" for name in ("memory_write", "graph_next", "query_graph")} <= set(told.split())
+    assert told.count(FIRST_WORDS) == 1
+
+
+def test_claude_shows_the_model_its_mistake_and_writes(claude_connected: Workspace) -> None:
+    write = f"{CLAUDE_TOOL}memory_write"
+    script = [Call("ToolSearch", {"query": f"select:{write}"}), Call(write, BAD), Call(write, GOOD)]
+    with serving(Model(script)) as model:
+        claude_connected.ask_claude(model, "note the plan")
+    assert write in [tool["name"] for tool in model.tools()]
+    assert FAULT in "\n".join(model.told(2))
+    assert '"commit_id"' in "\n".join(model.told(3))
+    assert is_written(claude_connected)
+
+
+# -- Codex
+
+
+def test_codex_lists_the_server(codex_connected: Workspace) -> None:
+    (listed,) = json.loads(codex_connected.codex("mcp", "list", "--json").stdout)
+    assert (listed["name"], listed["enabled"]) == ("tallystick", True)
+    assert (listed["transport"]["command"], listed["transport"]["args"]) == ("tallystick", ["serve"])
+
+
+def test_codex_finds_the_tools_shows_the_model_its_mistake_and_writes(codex_connected: Workspace) -> None:
+    script: list[Turn] = [
+        Call("tool_search", {"query": "remember a decision"}),
+        Call("memory_write", BAD, CODEX_TOOLS),
+        Call("memory_write", GOOD, CODEX_TOOLS),
+    ]
+    with serving(Model(script)) as model:
+        codex_connected.ask_codex(model, "note the plan", *WAITING)
+    (search,) = [tool for tool in model.tools(0) if tool["type"] == "tool_search"]
+    assert FIRST_WORDS in search["description"]
+    assert "memory_write" in _found(model.requests[1])
+    assert FAULT in "\n".join(model.told(2))
+    assert '"commit_id"' in "\n".join(model.told(3))
+    assert is_written(codex_connected)
+
+
+def _found(request: dict[str, Any]) -> set[str]:
+    """By Codex's search, in its answer."""
+    answers = [item for item in request["input"] if item["type"] == "tool_search_output"]
+    return {tool["name"] for answer in answers for space in answer["tools"] for tool in space["tools"]}
+
+
+# -- both
+
+_ADDRESS = re.compile(r"sin6?_(?:addr|port).*?inet_(?:addr\(|pton\(AF_INET6, )\"([^\"]+)\"")
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace sees the connections: apt-get install strace")
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_nothing_leaves_the_machine(agent: str, workspace: Workspace, tmp_path: Path) -> None:
+    seen = tmp_path / "connections"
+    under = ["strace", "-f", "-qq", "-e", "trace=connect", "-o", str(seen)]
+    with serving(Model([])) as model:
+        if agent == "claude":
+            workspace.ask_claude(model, "hello", under=under)
+        else:
+            workspace.ask_codex(model, "hello", under=under)
+    addresses = set(_ADDRESS.findall(seen.read_text()))
+    assert addresses == {"127.0.0.1"}
