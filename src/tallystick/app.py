@@ -21,7 +21,7 @@ from tallystick.audit.files import AuditFiles
 from tallystick.audit.writer import AuditWriter
 from tallystick.commits import REDACTIONS, Commit
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings, named_paths
-from tallystick.errors import InvalidArgument
+from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
 from tallystick.operations import OperationContext
@@ -59,7 +59,9 @@ from tallystick.toolsets.knowledge import reverify
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 from tallystick.toolsets.knowledge.freshness import Repository
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
+from tallystick.toolsets.memory.lineage import PlacedCommit
 from tallystick.toolsets.tasks.settings import find_file, read_pipelines
+from tallystick.toolsets.work.context import Receipts
 from tallystick.toolsets.work.context import ToolContext as WorkContext
 from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_settings
 from tallystick.toolsets.work.settings import named_paths as named_by_work
@@ -99,8 +101,14 @@ def toolsets(
             hops_max=settings.max_hops,
             text=projections.text if projections else None,
             vectors=projections.vectors if projections and settings.vectors else None,
+            prove=partial(_prove, settings),
         ),
-        work.toolset(settings=_work_settings(settings), knowledge=NodeKnowledge(tool_context), claims=claims),
+        work.toolset(
+            settings=_work_settings(settings),
+            knowledge=NodeKnowledge(tool_context),
+            claims=claims,
+            receipts=_receipts(settings, projections) if projections else None,
+        ),
         knowledge.make_toolset(tool_context),
         tasks.toolset(pipelines=read_pipelines(os.environ), knowledge=tool_context, claims=claims),
         ontology.make_toolset(
@@ -649,12 +657,54 @@ def knowledge_context(
     )
 
 
+def _prove(settings: Settings, tenant: str, commits: Sequence[PlacedCommit]) -> list[str | None]:
+    from tallystick.operations.proofs import prove_signed
+
+    home = msgspec.structs.replace(settings, tenant=tenant).home
+    return prove_signed(home, [(each.commit, each.index, each.prev_record_hash) for each in commits])
+
+
 async def _explain(
     settings: Settings, repository: Repository, store: Store, principal: Principal, file: str, line: int | None
 ) -> Why:
     from tallystick.operations.why import explain
 
     return await explain(why_context(settings, repository), store, principal, file, line)
+
+
+def _receipts(settings: Settings, projections: AllProjections) -> Receipts:
+    """For agents on this machine they are files, where a directory is named for them."""
+    directory = Path(settings.receipts).expanduser().absolute() if settings.receipts and not settings.issuers else None
+
+    def require(tenant: str) -> None:
+        if not projections.keys(tenant):
+            from tallystick.operations.checkpoint import no_key
+
+            raise no_key()
+
+    async def make(store: Store, principal: Principal, tasks: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+        from tallystick.operations.receipts import make_receipt, with_proof, write_receipt
+
+        of = msgspec.structs.replace(settings, tenant=principal.tenant)
+        found: list[dict[str, Any]] = []
+        problems: list[str] = []
+        for task in tasks:
+            try:
+                if not found and not problems:
+                    await projections.sign(principal.tenant)
+                audit, keys = _audit_files(of).directory, projections.keys(principal.tenant)
+                made = await make_receipt(store, principal, of.home, audit, keys, task)
+                shown = (
+                    {"receipt": with_proof(made)}
+                    if directory is None
+                    else {"files": [str(path) for path in await asyncio.to_thread(write_receipt, made, directory)]}
+                )
+                found.append({"node_id": task, **shown})
+            except TallystickError as error:
+                problems.append(f"'{task}' is resolved, but there is no receipt of it: {error.message}; ask again")
+        return found, problems
+
+    return Receipts(require, make)
 
 
 def why_context(settings: Settings, repository: Repository | None = None) -> WhyContext:

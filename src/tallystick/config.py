@@ -249,6 +249,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_key_command: Annotated[
         str, _meaning("A command that prints those keys instead, such as one that asks a secret store.")
     ] = ""
+    receipts: Annotated[
+        str,
+        _place(
+            "The directory that `graph_update` with `receipt: true` writes receipts to, for agents on this machine;"
+            " empty means that they are in its answer. With an issuer they always are."
+        ),
+    ] = ""
     witnesses: Annotated[
         tuple[str, ...],
         _meaning("Who is asked to cosign checkpoints: for each its verifier key, a space, and its address."),

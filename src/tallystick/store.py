@@ -300,6 +300,10 @@ class Store:
         partition = self.tenants.find(principal.tenant)
         return 0 if partition is None else partition.waiting
 
+    async def flush_audit(self) -> None:
+        """For who reads the audit log next: what was decided here so far is in it."""
+        await self._gate.flush_audit()
+
     async def close(self) -> None:
         await self.tenants.close()
 

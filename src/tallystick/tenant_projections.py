@@ -113,6 +113,16 @@ class AllProjections:
     def vectors(self, tenant: str) -> VectorIndex:
         return self.of(tenant).vectors
 
+    def keys(self, tenant: str) -> tuple[SignerKey, ...]:
+        """Those that sign its checkpoints; none where none are configured."""
+        return self._keys(tenant)
+
+    async def sign(self, tenant: str) -> None:
+        """A checkpoint of all that is durable now."""
+        home = self.of(tenant)
+        with home.used():
+            await asyncio.to_thread(home.follower.sign)
+
     async def published(self, tenant: str, position: int) -> bool:
         """Wait for the views to show commits up to there; False when that takes too long."""
         home = self.of(tenant)

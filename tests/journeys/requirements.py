@@ -12,6 +12,7 @@ from tests.journeys.requirements_compliance import COMPLIANCE_REQUIREMENTS
 from tests.journeys.requirements_gate import GATE_REQUIREMENTS
 from tests.journeys.requirements_knowledge import KNOWLEDGE_REQUIREMENTS
 from tests.journeys.requirements_ontology import ONTOLOGY_REQUIREMENTS
+from tests.journeys.requirements_proofs import PROOF_REQUIREMENTS
 from tests.journeys.requirements_stale import STALE_REQUIREMENTS
 from tests.journeys.requirements_tasks import TASKS_REQUIREMENTS
 from tests.journeys.requirements_telemetry import TELEMETRY_REQUIREMENTS
@@ -404,6 +405,7 @@ REQUIREMENTS += [
         *ONTOLOGY_REQUIREMENTS,
         *TASKS_REQUIREMENTS,
         *TELEMETRY_REQUIREMENTS,
+        *PROOF_REQUIREMENTS,
         *WHY_REQUIREMENTS,
         *WORK_REQUIREMENTS,
     )

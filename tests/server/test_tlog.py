@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from tallystick.log import Head, head_after
 from tallystick.log.files import FilesLog
 from tallystick.projections.tiles import TilesProjection, directory_of
 from tallystick.server.http import http_app
 from tallystick.server.oauth import principal_of
+from tallystick.server.proofs import proof_routes
 from tallystick.server.tlog import Access, tlog_routes
 from tests.commits_by_hand import append, draft, node
 from tests.server.issuing import Issuer, bearer
@@ -124,3 +126,19 @@ async def test_an_open_tree_opens_nothing_else(home: Path) -> None:
     assert (await answered(home, "/tlog"))[0] == 401
     assert (await answered(home, "/v1/openapi.json/tlog/"))[0] == 401
     assert (await answered(home, "/mcp"))[0] == 401
+
+
+async def test_the_document_describes_proofs_where_they_are_served(home: Path) -> None:
+    guarded = offer(principal_of=principal_of)
+    for routes in ([], proof_routes(guarded, lambda tenant: home)):
+        issuer = Issuer()
+        app = http_app(guarded, admission=issuer.admission(), more=routes)
+        async with issuer.client_of(app) as http:
+            headers = bearer(issuer.token(issuer.claims(tenant_id="acme")))
+            document = (await http.get("/v1/openapi.json", headers=headers)).json()
+        OpenAPIV31SpecValidator(document).validate()
+        described = {path: each for path, each in document["paths"].items() if path.startswith("/v1/proof/")}
+        assert sorted(described) == (["/v1/proof/entry/{named}", "/v1/proof/since/{named}"] if routes else [])
+        for each in described.values():
+            assert set(each["get"]["responses"]) == {"200", "400", "401", "403", "404", "409", "421", "429", "503"}
+            assert list(each["get"]["responses"]["200"]["content"]) == ["text/plain"]

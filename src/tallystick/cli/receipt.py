@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +17,7 @@ if TYPE_CHECKING:
     from tallystick.commits.receipt import CheckedReceipt, Evidence
     from tallystick.operations.receipts import MadeReceipt
 
-RECEIPT, PROOF = ".receipt.json", ".tlog-proof"
 _MAKE = "make"
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
-_NAME_CHARACTERS_MAX = 100
 
 
 class _TaskFirst(TyperGroup):
@@ -67,7 +63,7 @@ def make(
     """
     from tallystick import app
     from tallystick.operations.checkpoint import sign_checkpoint
-    from tallystick.operations.receipts import make_receipt
+    from tallystick.operations.receipts import make_receipt, write_receipt
 
     context = app.operation_context(existing(base=base, tenant=tenant))
     # Also says what to do where there is no key.
@@ -80,10 +76,7 @@ def make(
             return await make_receipt(store, context.principal, context.settings.home, audit, keys, task)
 
     found = asyncio.run(made())
-    name = _file_name(found.task)
-    files = {output / f"{name}{RECEIPT}": found.receipt, output / f"{name}{PROOF}": found.proof}
-    for path, data in files.items():
-        _write(path, data)
+    files = write_receipt(found, output)
     if json:
         emit({"task": found.task, "files": [str(path) for path in files], "completion": found.completion})
         return
@@ -117,6 +110,7 @@ def verify(
     from tallystick.commits.receipt import check_receipt
     from tallystick.commits.signed_note import NoteRefused
     from tallystick.operations.proofs import read_bounded
+    from tallystick.operations.receipts import PROOF, RECEIPT
     from tallystick.projections.checkpoint_keys import read_verifier_keys
 
     if not vkeys:
@@ -165,16 +159,3 @@ def _evidence(each: Evidence) -> str:
     digest = "".join(f" {name}:{value}" for name, value in (each.digest or {}).items())
     result = f" {each.result}" if each.result else ""
     return visible(f"{each.type}: {each.ref}{result}{digest}")
-
-
-def _file_name(task: str) -> str:
-    """An id may be anything; a name of a file may not lead elsewhere."""
-    return _UNSAFE.sub("_", task)[:_NAME_CHARACTERS_MAX].lstrip(".") or "task"
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from error

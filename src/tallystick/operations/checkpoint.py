@@ -43,11 +43,7 @@ def sign_checkpoint(context: OperationContext) -> SignedCheckpoint:
     """
     keys = context.checkpoint_keys()
     if not keys:
-        raise InvalidArgument(
-            "no key is configured to sign with",
-            code="NO_CHECKPOINT_KEY",
-            hint="'tallystick keys new NAME --file FILE' makes one; then name the file in the setting checkpoint_key",
-        )
+        raise no_key()
     home = context.settings.home
     witnesses = Witnesses(parse_witnesses(context.settings.witnesses))
     log = LogReader(context.open_log)
@@ -72,6 +68,14 @@ def sign_checkpoint(context: OperationContext) -> SignedCheckpoint:
         cosigned_by=[key.name for key in signed.note.signers(witnesses.keys)],
         refused={each.witness: each.problem for each in asked if each.problem is not None},
         quorum=context.settings.witness_quorum,
+    )
+
+
+def no_key() -> InvalidArgument:
+    return InvalidArgument(
+        "no key is configured to sign with",
+        code="NO_CHECKPOINT_KEY",
+        hint="'tallystick keys new NAME --file FILE' makes one; then name the file in the setting checkpoint_key",
     )
 
 

@@ -157,6 +157,16 @@ def prove_stored(home: Path, commit: Commit, index: int, prev_record_hash: str) 
     return _made_inclusion(home, LocatedCommit(commit, index, prev_record_hash))
 
 
+def prove_signed(home: Path, commits: Sequence[tuple[Commit, int, str]]) -> list[str | None]:
+    """Of commits, each with its place and the record_hash before it: None for one that is not signed yet. Raises
+    NotFound where nothing was signed."""
+    _, signed = _last_signed(home)
+    return [
+        prove_stored(home, commit, index, before).proof.decode() if index < signed.size else None
+        for commit, index, before in commits
+    ]
+
+
 def _made_inclusion(home: Path, located: LocatedCommit) -> MadeInclusion:
     note, signed = _last_signed(home)
     commit = located.commit

@@ -16,7 +16,7 @@ import msgspec
 
 from tallystick.audit.reads import AuditRead, AuditReads, Span, find_reads
 from tallystick.commits import Commit, Verb
-from tallystick.commits.dsse import sign_statement
+from tallystick.commits.dsse import parse_envelope, sign_statement
 from tallystick.commits.receipt import (
     ALLOW,
     GIT,
@@ -30,7 +30,7 @@ from tallystick.commits.receipt import (
     statement_of,
 )
 from tallystick.commits.signed_note import SignerKey
-from tallystick.errors import Conflict, NotFound
+from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.operations.proofs import prove_commit
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
@@ -41,7 +41,10 @@ from tallystick.state.work import CLAIMED_BY, NODE, PROJECT
 from tallystick.state.work.attributes import is_dropped
 from tallystick.store import Store
 
+RECEIPT, PROOF = ".receipt.json", ".tlog-proof"
 _STEPS_READ = 200
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_NAME_CHARACTERS_MAX = 100
 _COMMIT = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _SHA256 = re.compile(r"\bsha256:([0-9a-f]{64})\b")
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
@@ -78,6 +81,7 @@ async def make_receipt(
 
     Raises NotFound, and Conflict for a task that is not done, or not signed yet.
     """
+    await store.flush_audit()
     found: ResolvedTask = await store.read(
         principal, Action.READ, lambda state, read_filter: _resolved_task(task, state, read_filter), resource=task
     )
@@ -102,6 +106,27 @@ async def make_receipt(
     )
     envelope = sign_statement(statement_of(completion, made.record_hash), keys)
     return MadeReceipt(found.id, envelope, made.proof, completion)
+
+
+def with_proof(made: MadeReceipt) -> dict[str, Any]:
+    """The receipt as one JSON object: the envelope with the proof of its log entry in it."""
+    envelope = msgspec.structs.replace(parse_envelope(made.receipt), tlog_proof=made.proof.decode())
+    found: dict[str, Any] = msgspec.to_builtins(envelope)
+    return found
+
+
+def write_receipt(made: MadeReceipt, directory: Path) -> list[Path]:
+    """Two files, by the name of the task. Raises InvalidArgument."""
+    # An id may be anything; a name of a file may not lead elsewhere.
+    name = _UNSAFE.sub("_", made.task)[:_NAME_CHARACTERS_MAX].lstrip(".") or "task"
+    files = {directory / f"{name}{RECEIPT}": made.receipt, directory / f"{name}{PROOF}": made.proof}
+    for path, data in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        except OSError as error:
+            raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from error
+    return list(files)
 
 
 # -- the task

@@ -119,6 +119,11 @@ class Gate:
             self.cache.clear()
             logger.warning("the policy was read anew: %s", getattr(self._policy, "policy_version", ""))
 
+    async def flush_audit(self) -> None:
+        """Returns when all that was decided so far is in the audit log, or was refused by the disk."""
+        if self._audit is not None:
+            await asyncio.to_thread(self._audit.flush)
+
     async def close(self) -> None:
         if isinstance(self._policy, DistantPolicy):
             await self._policy.close()

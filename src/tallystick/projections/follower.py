@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 
 from tallystick.log import Entry
+from tallystick.projections import Settling
 from tallystick.projections.registry import PROJECTIONS, Place
 from tallystick.projections.worker import ProjectionWorker
 
@@ -46,6 +47,13 @@ class Follower:
         for each in PROJECTIONS.values():
             if each.is_wanted(self.place):
                 self.worker(each.name).start()
+
+    def sign(self) -> None:
+        """Sign all that is durable now, however short a time ago something was signed. Raises as `sign` does."""
+        worker = self.worker("tiles")
+        with worker.at_head():
+            if isinstance(worker.projection, Settling):
+                worker.projection.settle(final=True)
 
     def appended(self, group: Sequence[Entry]) -> None:
         """These are in the log now."""

@@ -65,7 +65,7 @@ def http_app(
             Route(MCP_PATH, _Endpoint(transports.streamable), methods=["POST", "DELETE"]),
             Route(SSE_PATH, _Endpoint(transports.sse), methods=["GET"]),
             Route(MESSAGES_PATH, _Endpoint(transports.messages), methods=["POST"]),
-            *rest_routes(offer, admission),
+            *rest_routes(offer, admission, more),
             *more,
             *(admission.routes() if admission is not None else []),
         ],

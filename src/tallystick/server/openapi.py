@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from tallystick.server import Offer
@@ -66,8 +67,24 @@ _HEADERS: dict[int, dict[str, Any]] = {
 }
 
 
-def openapi(offer: Offer, admission: Admission | None = None) -> dict[str, Any]:
-    """With an `admission`: whose tokens are asked for, and how callers without a good one are answered."""
+_PROOFS: dict[str, tuple[str, str, str]] = {
+    "/v1/proof/entry/{named}": (
+        "prove_entry",
+        "Proof that a commit is in the signed log, as a C2SP tlog-proof",
+        "A commit, by its id (eight digits suffice) or its position, or an entity, for its newest commit.",
+    ),
+    "/v1/proof/since/{named}": (
+        "prove_since",
+        "Proof that the signed log begins with an older checkpoint of it",
+        "The size of the older checkpoint.",
+    ),
+}
+_PROOF_STATUSES = (400, 403, 404, 409, 421, 429, 503)
+
+
+def openapi(offer: Offer, admission: Admission | None = None, served: Collection[str] = ()) -> dict[str, Any]:
+    """With an `admission`: whose tokens are asked for, and how callers without a good one are answered. `served`: paths
+    that are answered besides those of the tools."""
     words = STATUS_WORDS if admission is None else {**STATUS_WORDS, **_GUARDED_WORDS}
     schemas: dict[str, Schema] = {"Error": _PLAIN_ERROR, "ArgumentFaults": _FAULTS}
     # What any route may answer: of a name or a page that is not welcome, and of a token.
@@ -81,6 +98,8 @@ def openapi(offer: Offer, admission: Admission | None = None) -> dict[str, Any]:
         "/v1/tools": {"get": _get("list_tools", "The tools that are on", _TOOL_LIST, always)},
         "/v1/openapi.json": {"get": _get("openapi", "This document", {"type": "object"}, always)},
     }
+    proofs = {status: words[status] for status in (*_PROOF_STATUSES, *always)}
+    paths |= {path: {"get": _proof(*said, proofs)} for path, said in _PROOFS.items() if path in served}
     for entry in offer.tools:
         paths[f"/v1/tools/{entry.dotted}"] = {"post": _operation(entry, schemas, words)}
     security = {} if admission is None else _security(admission)
@@ -155,6 +174,13 @@ def _get(name: str, summary: str, schema: Schema, refusals: dict[int, str]) -> d
         "responses": {"200": _response(f"{summary}.", schema)}
         | {str(status): _refusal(status, words, plain) for status, words in refusals.items()},
     }
+
+
+def _proof(name: str, summary: str, named: str, refusals: dict[int, str]) -> dict[str, Any]:
+    parameter = {"name": "named", "in": "path", "required": True, "description": named, "schema": {"type": "string"}}
+    found = _get(name, summary, {}, refusals)
+    found["responses"]["200"]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+    return {**found, "parameters": [parameter]}
 
 
 def _refusal(status: int, words: str, schema: Schema) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tallystick.errors import TallystickError
 from tallystick.operations.proofs import prove_commit, prove_since
 from tallystick.policy import Action, Principal
 from tallystick.server import Offer
-from tallystick.server.answers import json_answer, status_of
+from tallystick.server.answers import json_answer, retry_after, status_of
 
 PATH = "/v1/proof"
 KIND = "text/plain; charset=utf-8"
@@ -46,7 +46,10 @@ def proof_routes(offer: Offer, home_of: Callable[[str], Path]) -> list[Route]:
             try:
                 return Response(await prove(_caller(offer, request), request.path_params["named"]), media_type=KIND)
             except TallystickError as error:
-                return json_answer({"error": error.code, "message": error.message}, status_of(error))
+                hint = {"hint": error.hint} if error.hint else {}
+                answer = json_answer({"error": error.code, "message": error.message, **hint}, status_of(error))
+                answer.raw_headers += retry_after(error.details)
+                return answer
 
         return answer
 

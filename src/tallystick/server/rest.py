@@ -5,6 +5,7 @@ Every answer is JSON. An error has its toolset's own shape and the status of its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     from tallystick.server.oauth.guard import Admission
 
 
-def rest_routes(offer: Offer, admission: Admission | None = None) -> list[Route]:
+def rest_routes(offer: Offer, admission: Admission | None = None, more: Sequence[Route] = ()) -> list[Route]:
+    """`more`: what is served besides, and described with it."""
     listing = {"tools": [_listing(entry) for entry in offer.tools]}
-    document = openapi(offer, admission)
+    document = openapi(offer, admission, [route.path_format for route in more])
 
     async def health(request: Request) -> Response:
         return json_answer(_health(offer))

@@ -92,12 +92,14 @@ def toolset(
     hops_max: int = search.HOPS_MAX,
     text: Callable[[str], TextIndex] | None = None,
     vectors: Callable[[str], VectorIndex] | None = None,
+    prove: lineage.Prove | None = None,
 ) -> Toolset:
     """Longer traversals than `hops_max` are cut short and say so. `text`: the text index of each tenant, `vectors`
-    the one by meaning, where it is wanted."""
+    the one by meaning, where it is wanted; `prove` proves commits to others."""
     calls: dict[str, Callable[..., Any]] = {
         "memory.write": partial(write.write, similar=None if text is None else SimilarNodes(text)),
         "memory.search": partial(search.search, hops_max=hops_max, text=text, vectors=vectors),
+        "memory.lineage": partial(lineage.lineage, prove=prove),
     }
     tools = (msgspec.structs.replace(tool, call=calls.get(tool.name, tool.call)) for tool in TOOLSET.tools)
     return msgspec.structs.replace(TOOLSET, tools=tuple(tools))

@@ -306,6 +306,7 @@ class LineageArguments(Arguments):
     offset: int | None = Field(default=None, ge=0)
     export_format: Format | None = Field(default=None, description="default json")
     format: Format | None = Field(default=None, description="alias")
+    proof: bool = Field(default=False, description="tlog-proof of each")
 
 
 # -- what was said in two places

@@ -7,13 +7,13 @@ import csv
 import io
 import re
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from tallystick.commits import EDGE_VERBS, REDACTIONS
+from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
 from tallystick.state import Lineage, Step
@@ -21,7 +21,7 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, pagination, slim
-from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, LineageArguments, agree, refuse
+from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, PAGE_MAX, LineageArguments, agree, refuse
 from tallystick.toolsets.truncation import room_for, size_of, while_fitting
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tallystick.store import Store
 
 STEPS = 250
+PROOFS_MAX = 50
+"""On a page: each has about two thousand characters."""
 _BREATH_SECONDS = 0.005
 
 T = TypeVar("T")
@@ -36,6 +38,16 @@ T = TypeVar("T")
 Depth = Literal["direct", "full"]
 Answering = Generator[None, None, "dict[str, Any] | Page"]
 Shape = Callable[["Page"], Awaitable[dict[str, Any]]]
+Prove = Callable[[str, Sequence["PlacedCommit"]], list[str | None]]
+"""By tenant: for each a proof that others can check; None where it is not signed yet. Raises NotFound where nothing was
+signed. Reads files."""
+
+
+class PlacedCommit(msgspec.Struct, frozen=True):
+    commit: Commit
+    index: int
+    """In the log, counted from 0."""
+    prev_record_hash: str
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,18 +68,30 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     entity: dict[str, Any]
     event_builder: EventBuilder | None
     """For events: knows the runs that started on earlier pages."""
+    placed: Sequence[PlacedCommit] = ()
+    """Where each of them is, if that is to be proved."""
+    proofs: Sequence[str | None] = ()
 
     def pagination(self, shown: int) -> dict[str, Any]:
         wanted = self.wanted
         return pagination(total=self.found.total, offset=wanted.offset, limit=wanted.limit, shown=shown)
 
 
-async def lineage(store: Store, principal: Principal, asked: LineageArguments) -> Answer:
+async def lineage(store: Store, principal: Principal, asked: LineageArguments, prove: Prove | None = None) -> Answer:
     problems: list[str] = []
     form = agree(problems, export_format=asked.export_format, format=asked.format) or "json"
     if asked.depth == "summary":
-        given = {"limit": asked.limit, "offset": asked.offset, "export_format": None if form == "json" else form}
+        given = {
+            "limit": asked.limit,
+            "offset": asked.offset,
+            "export_format": None if form == "json" else form,
+            "proof": asked.proof or None,
+        }
         problems += [f"field '{name}' does not go with depth 'summary'" for name in given if given[name] is not None]
+    elif asked.proof and form != "json":
+        problems.append(f"field 'proof' does not go with export_format '{form}'")
+    if asked.proof and prove is None:
+        problems.append("field 'proof' is not answered here")
     refuse(problems)
     if form == "openlineage_v1":
         # Takes a while the first time, and others need not wait for it.
@@ -81,17 +105,20 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments) -
         wanted = Wanted(
             depth=asked.depth,
             offset=asked.offset or 0,
-            limit=PAGE_DEFAULT if asked.limit is None else asked.limit,
+            limit=min(PAGE_DEFAULT if asked.limit is None else asked.limit, PROOFS_MAX if asked.proof else PAGE_MAX),
             read_filter=read_filter,
             bytes_max=bytes_max,
         )
-        return _history(state, asked.entity_id, wanted, has_runs=form == "openlineage_v1")
+        return _history(state, asked.entity_id, wanted, has_runs=form == "openlineage_v1", is_proved=asked.proof)
 
     found: dict[str, Any] | Page = await store.read(principal, Action.READ, look, resource=asked.entity_id)
+    if isinstance(found, Page) and prove is not None and found.placed:
+        proofs = await asyncio.to_thread(prove, principal.tenant, found.placed)
+        found = msgspec.structs.replace(found, proofs=proofs)
     return Answer(await SHAPES[form](found) if isinstance(found, Page) else found)
 
 
-def _history(state: State, entity_id: str, wanted: Wanted, *, has_runs: bool) -> Answering:
+def _history(state: State, entity_id: str, wanted: Wanted, *, has_runs: bool, is_proved: bool) -> Answering:
     found = state.lineage(entity_id, wanted.depth, wanted.offset, wanted.limit, wanted.read_filter)
     if found is None:
         raise _unknown(entity_id)
@@ -101,7 +128,17 @@ def _history(state: State, entity_id: str, wanted: Wanted, *, has_runs: bool) ->
         found=found,
         entity=_entity(wanted.read_filter, found, wanted.bytes_max),
         event_builder=event_builder,
+        placed=(yield from _placed(state, found)) if is_proved else (),
     )
+
+
+def _placed(state: State, found: Lineage) -> Generator[None, None, list[PlacedCommit]]:
+    placed = []
+    for step in found.steps:
+        at = state.head_at(step.commit.lamport).count
+        placed.append(PlacedCommit(step.commit, at - 1, state.commit(at - 1).record_hash if at > 1 else ""))
+        yield
+    return placed
 
 
 def _summary(state: State, entity_id: str, read_filter: ReadFilter, bytes_max: int) -> dict[str, Any]:
@@ -121,7 +158,9 @@ def _unknown(entity_id: str) -> NotFound:
 
 async def _as_json(page: Page) -> dict[str, Any]:
     bytes_max = page.wanted.bytes_max
-    documents = (record_of(step, bytes_max) for step in page.found.steps)
+    documents: Iterator[dict[str, Any]] = (record_of(step, bytes_max) for step in page.found.steps)
+    if page.placed:
+        documents = ({**each, "proof": proof} for each, proof in zip(documents, page.proofs, strict=True))
     records = await _gathered(while_fitting(documents, bytes_max - size_of(page.entity)))
     return {
         "entity": page.entity,

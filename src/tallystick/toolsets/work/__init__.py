@@ -17,7 +17,7 @@ from tallystick.toolsets import COUNT, OBJECT, TEXT, Toolset, answer_schema, mak
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work import arguments
 from tallystick.toolsets.work.connect import graph_connect
-from tallystick.toolsets.work.context import Call, Knowledge, ToolContext, new_id
+from tallystick.toolsets.work.context import Call, Knowledge, Receipts, ToolContext, new_id
 from tallystick.toolsets.work.history import graph_history
 from tallystick.toolsets.work.next import graph_next
 from tallystick.toolsets.work.node_context import graph_context
@@ -43,9 +43,13 @@ def toolset(
     knowledge: Knowledge | None = None,
     claims: Claims | None = None,
     ids: Callable[[], str] = new_id,
+    receipts: Receipts | None = None,
 ) -> Toolset:
-    """`knowledge` finds what is known of the files of a node."""
-    return toolset_with(ToolContext(clock=clock, settings=settings, knowledge=knowledge, claims=claims, ids=ids))
+    """`knowledge` finds what is known of the files of a node, `receipts` signs that one is done."""
+    context = ToolContext(
+        clock=clock, settings=settings, knowledge=knowledge, claims=claims, ids=ids, receipts=receipts
+    )
+    return toolset_with(context)
 
 
 def toolset_with(tool_context: ToolContext) -> Toolset:
@@ -102,6 +106,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "nodes": ARRAY,
     "project": TEXT,
     "projects": ARRAY,
+    "receipts": ARRAY,
     "recent_evidence": ARRAY,
     "rejected": ARRAY,
     "root": {"type": ["object", "null"]},
@@ -127,7 +132,7 @@ _TABLE: tuple[tuple[Any, type[Any], str, str, str, str], ...] = (
      "node task? ancestors children depends_on depended_by edges? knowledge?"),
     (graph_update, arguments.UpdateArguments, "", "Update work nodes",
      "Change work nodes; resolved: true with evidence when done. Tells what became actionable.",
-     "updated newly_actionable? warnings?"),
+     "updated newly_actionable? receipts? warnings?"),
     (graph_connect, arguments.ConnectArguments, "d", "Connect work nodes",
      "Add or remove edges between work nodes. 'from' depends_on 'to'.",
      "applied rejected? newly_actionable? warnings?"),

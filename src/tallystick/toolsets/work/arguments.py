@@ -102,6 +102,7 @@ class UpdateArgument(Arguments):
 
 class UpdateArguments(Arguments):
     updates: Annotated[list[UpdateArgument], Field(min_length=1, max_length=BATCH_MAX)]
+    receipt: bool = Field(default=False, description="signed, of what is resolved")
 
 
 class EdgeArgument(Arguments):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -59,6 +59,15 @@ class Knowledge(Protocol):
         ...
 
 
+class Receipts(msgspec.Struct, frozen=True):
+    """Signed receipts of tasks that are done, made elsewhere and handed in."""
+
+    require: Callable[[str], None]
+    """By tenant. Raises InvalidArgument where nothing could be signed."""
+    make: Callable[[Store, Principal, Sequence[str]], Awaitable[tuple[list[dict[str, Any]], list[str]]]]
+    """Of these tasks; and why some have none. Does not raise: what was resolved stays resolved."""
+
+
 WARNINGS_BYTES_MAX = 12_500
 _LETTERS = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
 _SIGNS = _LETTERS + "23456789"
@@ -80,12 +89,14 @@ class ToolContext:
         knowledge: Knowledge | None = None,
         claims: Claims | None = None,
         ids: Callable[[], str] = new_id,
+        receipts: Receipts | None = None,
     ) -> None:
         self.clock = clock
         self.settings = settings or WorkSettings()
         self.knowledge = knowledge
         self.claims = claims or Claims(ttl=self.settings.claim_ttl_milliseconds)
         self.ids = ids
+        self.receipts = receipts
         self._opened: OrderedDict[tuple[str, str, str | None], str] = OrderedDict()
 
     # -- time

@@ -20,6 +20,9 @@ from tallystick.toolsets.work.errors import evidence_missing, get_row, invalid
 from tallystick.toolsets.work.plan import check_node_size
 from tallystick.toolsets.work.view import View
 
+RECEIPTS_MAX = 10
+"""In a call: each takes several thousand characters of an answer."""
+
 
 async def graph_update(call: Call, asked: UpdateArguments) -> Answer:
     return await update(call, asked)
@@ -27,6 +30,7 @@ async def graph_update(call: Call, asked: UpdateArguments) -> Answer:
 
 async def update(call: Call, asked: UpdateArguments, checked: Sequence[JsonObject] = ()) -> Answer:
     """`checked`: evidence of what was run, which each of the nodes gets."""
+    finished = _to_be_receipted(call, asked) if asked.receipt else []
 
     def draw(builder: DraftBuilder, view: View) -> AnswerBuilder:
         answer = AnswerBuilder({"updated": []})
@@ -41,6 +45,8 @@ async def update(call: Call, asked: UpdateArguments, checked: Sequence[JsonObjec
                 resolved = True
                 _check_evidence(call, answer, each.node_id, attrs)
                 _check_required(builder, row, attrs)
+        for node_id in finished:
+            _check_receipt(node_id, builder.attrs(node_id))
         newly = newly_actionable(builder, view)
         if resolved or newly["newly_actionable"]:
             answer.data |= newly
@@ -48,7 +54,30 @@ async def update(call: Call, asked: UpdateArguments, checked: Sequence[JsonObjec
 
     ids = {each.node_id for each in asked.updates}
     answer, _ = await call.write(draw, resource=ids.pop() if len(ids) == 1 else None)
+    if finished and call.context.receipts is not None:
+        answer.data["receipts"], problems = await call.context.receipts.make(call.store, call.principal, finished)
+        answer.warnings += problems
     return Answer(answer.complete())
+
+
+def _to_be_receipted(call: Call, asked: UpdateArguments) -> list[str]:
+    """Raises InvalidArgument where there could be no receipt: before anything is written."""
+    finished = list(dict.fromkeys(each.node_id for each in asked.updates if each.resolved))
+    if not finished:
+        raise invalid("a receipt is of work that is done: 'receipt' goes with an update that says resolved: true")
+    if len(finished) > RECEIPTS_MAX:
+        raise invalid(f"a call has receipts of at most {RECEIPTS_MAX} nodes; resolve them in several")
+    if call.context.receipts is None:
+        raise invalid("receipts are made by a server; 'tallystick receipt TASK' makes one here")
+    call.context.receipts.require(call.principal.tenant)
+    return finished
+
+
+def _check_receipt(node_id: str, attrs: JsonObject) -> None:
+    if is_dropped(attrs):
+        raise invalid(f"'{node_id}' is dropped, not done: there is no receipt of that")
+    if not list_of(attrs, "evidence"):
+        raise invalid(f"'{node_id}' has no evidence, and a receipt is of evidence: say what shows that it is done")
 
 
 def _check_evidence(call: Call, answer: AnswerBuilder, node_id: str, attrs: JsonObject) -> None:
