@@ -22,7 +22,7 @@ FOREIGN_READY := .foreign/.ready $(FOREIGN)/node_modules/.ready
 PEERS_READY := bench/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test clients agents coverage check format bench torture docs site wheel lock clean
+.PHONY: help setup run test clients agents coverage check format bench torture docs site wheel packages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ check: $(READY) ## style, types, import directions, lock files
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
-	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints*.txt docs/site.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
+	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints*.txt docs/site.txt packaging/checks.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
 	  echo 'constraints*.txt, $(CLIENTS)/*.txt or $(FOREIGN)/*.txt name an index, a host or a path: run make lock'; exit 1; fi
 
 format: $(READY) ## let ruff rewrite what it can
@@ -73,6 +73,9 @@ wheel: $(READY) ## build dist/*.whl
 	@rm -rf dist
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
+packages: wheel .packages/.ready packaging/node_modules/.ready ## build and try what a release consists of: wheel, bundle, bill of materials
+	@.packages/bin/python packaging/build.py
+
 lock: ## renew constraints*.txt and the pins of the clients (needs uv)
 	@$(UV) pip compile pyproject.toml $(LOCK) -o constraints.txt
 	@for group in build dev; do \
@@ -80,14 +83,15 @@ lock: ## renew constraints*.txt and the pins of the clients (needs uv)
 	    $$(sed -nE 's/^([a-z0-9.-]+)==.*/--no-emit-package \1/p' constraints.txt \
 	       $$(test $$group = build || echo constraints-build.txt)) || exit 1; done
 	@$(UV) pip compile docs/site.in $(LOCK) -o docs/site.txt
+	@$(UV) pip compile packaging/checks.in $(LOCK) -o packaging/checks.txt
 	@for group in $(CLIENT_GROUPS); do \
 	  $(UV) pip compile $(CLIENTS)/$$group.in $(LOCK) -o $(CLIENTS)/$$group.txt || exit 1; done
 LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes --upgrade \
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) $(RUN) .site .cache .sample dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage $(CONFORMANCE)/node_modules $(IDENTITY)/node_modules .clients $(CLIENTS)/node_modules $(AGENTS)/node_modules bench/node_modules .foreign $(FOREIGN)/node_modules
-	@find src tests bench torture docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf $(VENV) $(RUN) .sample dist .site .cache .packages .clients .foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@find . \( -name node_modules -o -name __pycache__ \) -type d -prune -exec rm -rf {} +
 
 NEW_ENOUGH := $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'
 
@@ -118,6 +122,8 @@ $(READY): pyproject.toml constraints.txt constraints-build.txt constraints-dev.t
 	@touch $@
 
 .site/.ready: docs/site.txt
+.packages/.ready: packaging/checks.txt
+.site/.ready .packages/.ready:
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r $<
 	@touch $@

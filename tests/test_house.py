@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 import typer
 
+import tallystick
 from tallystick import app, cli, config, errors
 
 ROOT = Path(__file__).parent.parent
@@ -177,6 +179,13 @@ def test_every_decision_has_a_number_of_its_own() -> None:
     pages = sorted((ROOT / "docs" / "adr").glob("*.md"))
     assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1)), "renumber the newest"
     assert [page.name for page in pages if not page.read_text("utf-8").startswith(f"# {int(page.name[:4])}. ")] == []
+
+
+def test_a_release_has_one_version() -> None:
+    entry = json.loads((ROOT / "server.json").read_text("utf-8"))
+    bundle = json.loads((ROOT / "packaging" / "manifest.json").read_text("utf-8"))
+    told = {entry["version"], bundle["version"], *(package["version"] for package in entry["packages"])}
+    assert told == {tallystick.__version__}
 
 
 def test_every_page_of_the_documentation_is_on_the_site() -> None:
