@@ -149,7 +149,7 @@ async def test_too_many_are_closed_the_longest_unused_first(tmp_path: Path) -> N
 async def test_a_tenant_in_use_is_not_closed(tmp_path: Path) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
         await base.node(ACME, "ours")
-        async with base.store.tenants.using("acme"):
+        with await base.store.tenants.using("acme"):
             base.seconds = 10_000
             await base.store.tenants.close_idle()
             assert base.closed == []
@@ -175,18 +175,16 @@ async def test_a_log_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> 
 
     tenants = Tenants(open_partition)
     for _ in range(2):
-        with pytest.raises(StorageRefused):
-            async with tenants.using("acme"):
-                raise AssertionError("it never opens")
+        with pytest.raises(StorageRefused), await tenants.using("acme"):
+            raise AssertionError("it never opens")
     assert attempts == 2
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "../acme", "Acme", "a" * 64, "acme\n", "a.b"])
 async def test_what_is_no_tenant_id_opens_nothing(tmp_path: Path, name: str) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
-        with pytest.raises(InvalidArgument):
-            async with base.store.tenants.using(name):
-                raise AssertionError("it never opens")
+        with pytest.raises(InvalidArgument), await base.store.tenants.using(name):
+            raise AssertionError("it never opens")
         assert base.opened == []
 
 

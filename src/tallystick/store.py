@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -114,41 +114,13 @@ class Store:
         deciding on all that the look reads takes too long.
         """
         authorization = Authorization(self._gate, principal, action, resource, written_type)
-        target = Target(action, resource)
-        async with self.tenants.using(principal.tenant) as partition:
+        with await self.tenants.using(principal.tenant) as partition:
             foreign = await self._foreign(partition, principal, action, resource) if is_entity else None
-            read_filter: ReadFilter | None = None
-            looked_up: dict[Citations, tuple[str, ...]] = {}
-
-            def changed_files(citations: Citations) -> tuple[str, ...] | None:
-                found = looked_up.get(citations)
-                return self._changed_files(citations) if found is None else found
-
-            def decided(state: State) -> object:
-                nonlocal read_filter
-                make = partial(ReadFilter, clock=partition.clock, changed_files=changed_files)
-                read_filter = _decide(authorization, state, foreign, principal, target, make).read_filter
-                return look(state, read_filter)
-
-            async def attempt() -> T:
-                nonlocal read_filter
-                file_looks = 0
-                while True:
-                    read_filter = None
-                    try:
-                        answer: T = await partition.look(decided, min_position=min_position)  # type: ignore[arg-type]  # look's own union
-                    except TallystickError:
-                        _raise_pending(authorization, read_filter)
-                        raise
-                    _raise_pending(authorization, read_filter)
-                    files = _pending_files(read_filter)
-                    if not files or self._files is None or file_looks == _FILE_LOOKS_MAX:
-                        return answer
-                    # Files take a while: they are looked at in between, and the look is repeated.
-                    looked_up.update(await self._files.look_up(files))
-                    file_looks += 1
-
-            answer = await authorization.through(attempt)
+            reading = _Reading(
+                authorization, partition, principal, Target(action, resource), foreign, look, min_position, self._files
+            )
+            answer = await authorization.through(reading.attempt)
+        read_filter = reading.read_filter
         if self._noticed is not None and read_filter is not None and read_filter.stale_told:
             await self._noticed(principal, read_filter.stale_told)
         return answer
@@ -180,14 +152,14 @@ class Store:
         """
         first = targets[0]
         authorization = Authorization(self._gate, principal, first.action, first.resource, first.written_type)
-        async with self.tenants.using(principal.tenant) as partition:
+        with await self.tenants.using(principal.tenant) as partition:
             foreigners: list[ResourceFacts | None] = []
             for each in targets:
                 foreigners.append(await self._foreign(partition, principal, each.action, each.resource))
             pins: Pins | None = None if self._files is not None and not restoring else {}
 
             def make(state: State, may_read: MayRead | None = None) -> ReadFilter:
-                return ReadFilter(state, may_read, partition.clock, self._changed_files)
+                return ReadFilter(state, may_read, partition.clock, partial(_changed, self._files))
 
             def filled(state: State, draft: Draft, read_filter: ReadFilter) -> Draft:
                 return draft if restoring else settle(state, draft, lambda: _now(partition, state), read_filter, pins)
@@ -240,7 +212,7 @@ class Store:
 
         An edge is read with both its ends. A policy that withholds nothing is asked once.
         """
-        async with self.tenants.using(principal.tenant) as partition:
+        with await self.tenants.using(principal.tenant) as partition:
             _, narrows = await self._readable(principal, [])
             async for entries in partition.entries(after, newest_first=newest_first):
                 for entry in (await self._readable(principal, entries))[0] if narrows else entries:
@@ -251,7 +223,7 @@ class Store:
 
         The policy is asked about all that arrives together: what it says may change meanwhile.
         """
-        async with self.tenants.using(principal.tenant) as partition:
+        with await self.tenants.using(principal.tenant) as partition:
             position = partition.position if after is None else after
             await self._readable(principal, [])
             while True:
@@ -273,7 +245,7 @@ class Store:
             if authorization.decide(NO_FACTS).narrows:
                 authorization.decide_all([(each, name, NO_FACTS, None) for each, name in also])
 
-        async with self.tenants.using(principal.tenant):
+        with await self.tenants.using(principal.tenant):
             await authorization.through(attempt)
 
     async def refuse_actor(self, principal: Principal, action: Action, resource: str | None, actor: str) -> NoReturn:
@@ -287,7 +259,7 @@ class Store:
 
         It may be closed once it was idle for long enough; `tenants.using` keeps it open.
         """
-        async with self.tenants.using(principal.tenant) as partition:
+        with await self.tenants.using(principal.tenant) as partition:
             return partition
 
     def position(self, principal: Principal) -> int:
@@ -308,9 +280,6 @@ class Store:
         await self.tenants.close()
 
     # -- below
-
-    def _changed_files(self, citations: Citations) -> tuple[str, ...] | None:
-        return () if self._files is None else self._files.changed(citations)
 
     async def _readable(self, principal: Principal, entries: Sequence[Entry]) -> tuple[list[Entry], bool]:
         """With whether anything may be withheld."""
@@ -335,6 +304,66 @@ class Store:
         return None if tenant is None else ResourceFacts(tenant=tenant)
 
 
+class _Reading(Generic[T]):
+    """One call that reads: its look, repeated until all that it wants to know is decided and looked up."""
+
+    def __init__(
+        self,
+        authorization: Authorization,
+        partition: Partition,
+        principal: Principal,
+        target: Target,
+        foreign: ResourceFacts | None,
+        look: Look[T],
+        min_position: int | None,
+        files: CitedFiles | None,
+    ) -> None:
+        self._authorization = authorization
+        self._partition = partition
+        self._principal = principal
+        self._target = target
+        self._foreign = foreign
+        self._look = look
+        self._min_position = min_position
+        self._files = files
+        self._looked_up: Mapping[Citations, tuple[str, ...]] = {}
+        self.read_filter: ReadFilter | None = None
+        """Of the last look."""
+
+    async def attempt(self) -> T:
+        file_looks = 0
+        while True:
+            self.read_filter = None
+            try:
+                answer = await self._partition.look(self._decided, min_position=self._min_position)
+            except TallystickError:
+                _raise_pending(self._authorization, self.read_filter)
+                raise
+            _raise_pending(self._authorization, self.read_filter)
+            pending = _pending_files(self.read_filter)
+            if not pending or self._files is None or file_looks == _FILE_LOOKS_MAX:
+                return answer
+            # Files take a while: they are looked at in between, and the look is repeated.
+            self._looked_up = {**self._looked_up, **await self._files.look_up(list(pending))}
+            file_looks += 1
+
+    def _decided(self, state: State) -> T | Generator[None, None, T]:
+        found = _decide(self._authorization, state, self._foreign, self._principal, self._target, self._make_filter)
+        self.read_filter = found.read_filter
+        return self._look(state, found.read_filter)
+
+    def _make_filter(self, state: State, may_read: MayRead | None = None) -> ReadFilter:
+        return ReadFilter(state, may_read, self._partition.clock, self._changed_files)
+
+    def _changed_files(self, citations: Citations) -> tuple[str, ...] | None:
+        found = self._looked_up.get(citations)
+        return _changed(self._files, citations) if found is None else found
+
+
+def _changed(files: CitedFiles | None, citations: Citations) -> tuple[str, ...] | None:
+    return () if files is None else files.changed(citations)
+
+
 def may_read(read_filter: ReadFilter, commit: Commit) -> bool:
     """Whether what the commit is about may be read."""
     if not read_filter.narrows:
@@ -355,8 +384,8 @@ def _in_session(context: dict[str, str] | None, session: str | None) -> dict[str
     return context if session is None else {"run_id": session, **(context or {})}
 
 
-def _pending_files(read_filter: ReadFilter | None) -> list[Citations]:
-    return [] if read_filter is None else list(read_filter.pending_files)
+def _pending_files(read_filter: ReadFilter | None) -> Collection[Citations]:
+    return () if read_filter is None else read_filter.pending_files
 
 
 def _raise_pending(authorization: Authorization, read_filter: ReadFilter | None) -> None:

@@ -34,11 +34,21 @@ def is_tenant(name: str) -> bool:
 
 
 class _Opened:
-    def __init__(self, opening: asyncio.Future[Partition], now: float) -> None:
+    """The partition of a tenant, open or about to be. A use of it ends with the `with` that it is entered by."""
+
+    def __init__(self, opening: asyncio.Future[Partition], now: Callable[[], float]) -> None:
         self.opening = opening
         self.users = 0
-        self.used = now
+        self.used = now()
+        self._now = now
         self._partition: Partition | None = None
+
+    def __enter__(self) -> Partition:
+        return self._partition or self.opening.result()
+
+    def __exit__(self, *error: object) -> None:
+        self.users -= 1
+        self.used = self._now()
 
     @property
     def partition(self) -> Partition | None:
@@ -74,9 +84,14 @@ class Tenants:
         self._closing: dict[str, asyncio.Future[None]] = {}
         self._ids: dict[str, array[int]] = {}
 
-    def using(self, tenant: str) -> _Using:
-        """Not closed while it is used. Raises InvalidArgument for what is no tenant id."""
-        return _Using(self, tenant)
+    async def using(self, tenant: str) -> _Opened:
+        """To be entered at once, by `with`: it is not closed before that ends. Raises InvalidArgument for what is no
+        tenant id."""
+        opened = self._opened.get(tenant)
+        if opened is None or opened.partition is None:
+            return await self._open(tenant)
+        opened.users += 1
+        return opened
 
     def find(self, tenant: str) -> Partition | None:
         """If it is open."""
@@ -126,24 +141,16 @@ class Tenants:
         for tenant in list(self._opened):
             await self._close(tenant)
 
-    # -- for _Using
+    # -- below
 
-    def enter_open(self, tenant: str) -> _Opened | None:
-        """What `enter` does, without a turn of the loop, where the partition is open and stays so."""
-        opened = self._opened.get(tenant)
-        if opened is None or opened.partition is None:
-            return None
-        opened.users += 1
-        return opened
-
-    async def enter(self, tenant: str) -> _Opened:
+    async def _open(self, tenant: str) -> _Opened:
         while tenant in self._closing:
             await asyncio.shield(self._closing[tenant])
         opened = self._opened.get(tenant)
         if opened is None:
             if not is_tenant(tenant):
                 raise InvalidArgument(f"{tenant!r} is not a tenant id: lower-case letters, digits, - and _ only")
-            opened = _Opened(asyncio.ensure_future(self._open_partition(tenant)), self._now())
+            opened = _Opened(asyncio.ensure_future(self._open_partition(tenant)), self._now)
             self._opened[tenant] = opened
         # Counted before anything is awaited: from here on nobody closes it.
         opened.users += 1
@@ -158,12 +165,6 @@ class Tenants:
                 del self._opened[tenant]
             raise
         return opened
-
-    def leave(self, opened: _Opened) -> None:
-        opened.users -= 1
-        opened.used = self._now()
-
-    # -- below
 
     async def _close(self, tenant: str) -> None:
         opened = self._opened.pop(tenant)
@@ -185,7 +186,7 @@ class Tenants:
         if tenant not in self._opened and tenant in self._ids:
             return _is_among(self._ids[tenant], entity_id)
         try:
-            async with self.using(tenant) as partition:
+            with await self.using(tenant) as partition:
                 return await partition.look(
                     lambda state: (state.owner(entity_id) or state.edge_owner(entity_id)) is not None
                 )
@@ -193,23 +194,6 @@ class Tenants:
             # A neighbour whose log cannot be read is no reason to refuse anybody else.
             logger.warning("tenant %s could not be asked for an id: %s", tenant, error)
             return False
-
-
-class _Using:
-    """By hand: on the way of every call, a generator would cost more than the rest."""
-
-    __slots__ = ("_opened", "_tenant", "_tenants")
-
-    def __init__(self, tenants: Tenants, tenant: str) -> None:
-        self._tenants = tenants
-        self._tenant = tenant
-
-    async def __aenter__(self) -> Partition:
-        self._opened = self._tenants.enter_open(self._tenant) or await self._tenants.enter(self._tenant)
-        return self._opened.opening.result()
-
-    async def __aexit__(self, *error: object) -> None:
-        self._tenants.leave(self._opened)
 
 
 def _mark(entity_id: str) -> int:

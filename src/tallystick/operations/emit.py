@@ -87,7 +87,7 @@ async def kind_before(store: Store, tenant: str, commit: Commit) -> str:
         known = state.lineage(node_id, "direct", 0, 0)
         return known.type if known is not None else "node"
 
-    async with store.tenants.using(tenant) as partition:
+    with await store.tenants.using(tenant) as partition:
         return await partition.look(look, min_position=commit.lamport)
 
 

@@ -318,31 +318,38 @@ class Authorization:
         try:
             if facts is not None and self._gate.is_distant:
                 await self._ask(await facts())
-            return await self._until_decided(attempt)
+            try:
+                done = await attempt()
+            except DecisionPending as pending:
+                done = await self._repeated(attempt, pending)
+            if self._action is Action.WRITE or self._action is Action.DELETE:
+                self._forget()
+            return done
         finally:
             if urgent := self._record():
                 await _written(urgent)
 
-    async def _until_decided(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _repeated(self, attempt: Callable[[], Awaitable[T]], pending: DecisionPending) -> T:
+        """Ask about what is pending, and make the attempt again."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         changes = 0
-        while changes < ATTEMPTS_MAX:
+        while True:
+            if pending.facts is not None:
+                changes += 1
+                await self._ask(pending.facts)
+                if changes == ATTEMPTS_MAX:
+                    raise Conflict(
+                        f"'{self._resource}' kept changing hands while the policy was asked about it", hint="try again"
+                    )
+            elif time.monotonic() > deadline:
+                raise _too_long()
+            else:
+                await self._ask_all(pending.questions)
             self._spent_ms = 0.0
             try:
-                done = await attempt()
-            except DecisionPending as pending:
-                if pending.facts is not None:
-                    changes += 1
-                    await self._ask(pending.facts)
-                elif time.monotonic() > deadline:
-                    raise _too_long() from None
-                else:
-                    await self._ask_all(pending.questions)
-            else:
-                if self._action is Action.WRITE or self._action is Action.DELETE:
-                    self._forget()
-                return done
-        raise Conflict(f"'{self._resource}' kept changing hands while the policy was asked about it", hint="try again")
+                return await attempt()
+            except DecisionPending as again:
+                pending = again
 
     async def _ask(self, facts: ResourceFacts) -> None:
         self._answers[facts] = self._made = await self._gate.ask(self._question(facts))

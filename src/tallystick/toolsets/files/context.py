@@ -85,7 +85,7 @@ async def located(call: Call, path: str) -> Place:
     if place.rule != "content":
         return place
     # Opened first: the views of a tenant come with its partition.
-    async with call.store.tenants.using(call.principal.tenant):
+    with await call.store.tenants.using(call.principal.tenant):
         views = call.context.views(call.principal.tenant)
         entity = None if views is None else await asyncio.to_thread(views.entity_at, place.path)
     return msgspec.structs.replace(place, entity=entity)
@@ -133,7 +133,7 @@ async def check_current(call: Call, place: Place) -> None:
         kind, entity_id = entity
         return state.position, (state.owner(entity_id) if kind == "nodes" else state.edge_owner(entity_id)) is not None
 
-    async with call.store.tenants.using(call.principal.tenant) as partition:
+    with await call.store.tenants.using(call.principal.tenant) as partition:
         position, lives = await partition.look(look)
     if not lives:
         raise no_content(place)
