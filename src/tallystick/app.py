@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -67,7 +67,7 @@ from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_
 from tallystick.toolsets.work.settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
-    from tallystick.commits.signed_note import SignerKey
+    from tallystick.commits.signed_note import SignerKey, VerifierKey
     from tallystick.operations.why import Why, WhyContext
     from tallystick.policy.remote import Remote
     from tallystick.projections.lineage_emitter import Destination
@@ -126,7 +126,7 @@ def toolsets(
             reserved=_named_paths(settings),
             base=settings.base,
         ),
-        why.make_toolset(partial(_explain, settings, tool_context.repository)),
+        why.make_toolset(partial(_explain, settings, tool_context.repository, projections)),
     )
 
 
@@ -157,7 +157,9 @@ async def opened(
 
     async def open_partition(tenant: str) -> Partition:
         partition = await _open_partition(
-            msgspec.structs.replace(settings, tenant=tenant), projections.appended if projections else None
+            msgspec.structs.replace(settings, tenant=tenant),
+            projections.appended if projections else None,
+            projections.keys(tenant) if projections else (),
         )
         if projections is not None:
             begin(projections.resume(tenant))
@@ -384,11 +386,13 @@ def _lineage(settings: Settings, store: Callable[[], Store]) -> Iterator[Callabl
         sink.close()
 
 
-async def _open_partition(settings: Settings, appended: Callable[[str, Sequence[Entry]], None] | None) -> Partition:
+async def _open_partition(
+    settings: Settings, appended: Callable[[str, Sequence[Entry]], None] | None, keys: Sequence[SignerKey]
+) -> Partition:
     # After a crash, or damage, it reads the whole log: other tenants are served meanwhile.
     log = await asyncio.to_thread(open_log, settings)
     try:
-        await asyncio.to_thread(_compare_with_checkpoint, settings, log)
+        await asyncio.to_thread(_compare_with_checkpoint, settings, log, keys)
         partition = Partition(
             log,
             tenant=settings.tenant,
@@ -417,12 +421,12 @@ def _tiles_of(settings: Settings, tenant: str) -> Path | None:
     return directory_of(msgspec.structs.replace(settings, tenant=tenant).home)
 
 
-def _compare_with_checkpoint(settings: Settings, log: Log) -> None:
+def _compare_with_checkpoint(settings: Settings, log: Log, keys: Sequence[SignerKey]) -> None:
     """Raises Corrupt where the log does not continue what was signed here."""
     if (directory_of(settings.home) / CHECKPOINT).exists():
         from tallystick.projections.checkpoints import check_opened
 
-        check_opened(settings.home, log)
+        check_opened(settings.home, log, [key.verifier for key in keys])
 
 
 def checkpoint_keys(settings: Settings) -> tuple[SignerKey, ...]:
@@ -665,11 +669,18 @@ def _prove(settings: Settings, tenant: str, commits: Sequence[PlacedCommit]) -> 
 
 
 async def _explain(
-    settings: Settings, repository: Repository, store: Store, principal: Principal, file: str, line: int | None
+    settings: Settings,
+    repository: Repository,
+    projections: AllProjections | None,
+    store: Store,
+    principal: Principal,
+    file: str,
+    line: int | None,
 ) -> Why:
     from tallystick.operations.why import explain
 
-    return await explain(why_context(settings, repository), store, principal, file, line)
+    context = why_context(settings, repository, projections.keys if projections else None)
+    return await explain(context, store, principal, file, line)
 
 
 def _receipts(settings: Settings, projections: AllProjections) -> Receipts:
@@ -707,13 +718,30 @@ def _receipts(settings: Settings, projections: AllProjections) -> Receipts:
     return Receipts(require, make)
 
 
-def why_context(settings: Settings, repository: Repository | None = None) -> WhyContext:
+def why_context(
+    settings: Settings,
+    repository: Repository | None = None,
+    signers: Callable[[str], tuple[SignerKey, ...]] | None = None,
+) -> WhyContext:
+    """`signers`: the keys of each tenant, where they were read already."""
     from tallystick.operations.why import WhyContext
+
+    def of(tenant: str) -> Settings:
+        return msgspec.structs.replace(settings, tenant=tenant)
+
+    def keys(tenant: str) -> tuple[VerifierKey, ...]:
+        # Whoever asks need not be who may sign.
+        with suppress(InvalidArgument):
+            found = checkpoint_keys(of(tenant)) if signers is None else signers(tenant)
+            return tuple(key.verifier for key in found)
+        return ()
 
     return WhyContext(
         repository=repository or knowledge_context(settings).repository,
         base=settings.base,
-        audit=lambda tenant: _audit_files(msgspec.structs.replace(settings, tenant=tenant)).directory,
+        home=lambda tenant: of(tenant).home,
+        keys=keys,
+        audit=lambda tenant: _audit_files(of(tenant)).directory,
     )
 
 

@@ -16,6 +16,8 @@ WHY_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _CHAIN + "test_a_file_leads_to_its_knowledge_and_to_tasks_by_commit_and_by_name"),
     ("why, evidence", "only evidence of git that names the commit, or seven digits of it, leads to a task",
      _CHAIN + "test_only_evidence_of_git_that_names_the_commit_leads_to_a_task"),
+    ("why, receipt", "a task that is done leads to its receipt, and whether that verifies",
+     _CHAIN + "test_a_task_that_is_done_leads_to_its_receipt_and_whether_that_verifies"),
     ("why, gaps", "links that are not known are said to be",
      _CHAIN + "test_links_that_are_not_known_are_said_to_be"),
     ("why, policy", "what may not be read is neither shown nor counted",

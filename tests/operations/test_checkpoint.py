@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tallystick.commits.signed_note import parse_checkpoint, parse_note, verifier_key
+from tallystick import app
+from tallystick.commits.signed_note import SignerKey, parse_checkpoint, parse_note, verifier_key
+from tallystick.config import load
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tests.command_line import CommandLine, node
 from tests.mcp_client import ServerProcess, clean_environ, serving_http, stopping
@@ -208,6 +211,40 @@ def test_keys_are_rotated_with_overlap(shell: Signing, tmp_path: Path) -> None:
         assert shell.run("verify", "--checkpoint", each, "--vkey", shell.vkey).code == 0
     with pytest.raises(Conflict, match="one key only"):
         shell.run("keys", "rotate", "--finish")
+
+
+def test_an_old_key_stays_until_the_new_one_has_signed_in_every_tenant(shell: Signing, tmp_path: Path) -> None:
+    for tenant in ("default", "acme"):
+        shell.write(node("a"), tenant=tenant)
+        shell.run("checkpoint", "--tenant", tenant)
+    shell.run("keys", "rotate")
+    for words in ((), ("--tenant", "acme")):
+        with pytest.raises(Conflict, match="has not signed yet") as refused:
+            shell.run("keys", "rotate", "--finish")
+        assert refused.value.hint is not None
+        assert " ".join(("'tallystick checkpoint", *words)) + "'" in refused.value.hint
+        shell.run("checkpoint", *words)
+    shell.run("keys", "rotate", "--finish")
+    shell.write(node("b"))
+    shell.run("checkpoint")
+    assert shell.run("verify").code == 0
+
+
+def test_a_checkpoint_of_somebody_else_is_not_relied_upon(shell: Signing) -> None:
+    shell.write(node("a"))
+    shell.run("checkpoint")
+    text = parse_note(shell.kept.read_bytes()).text
+    shell.kept.write_text(f"{text}\n{SignerKey.generate(NAME).signature_line(text)}")
+    for words in (("verify",), ("doctor",), ("checkpoint",)):
+        found = shell.main(*words)
+        assert (found.code, "cannot be relied upon" in found.err + found.out) == (1, True), words
+    with pytest.raises(Corrupt, match="cannot be relied upon"):
+        asyncio.run(opened_once(shell.base))
+
+
+async def opened_once(base: Path) -> None:
+    async with app.served(load({"base": base}, environ={})):
+        pass
 
 
 def test_a_key_is_never_overwritten_nor_made_in_the_base(shell: Signing, tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from tallystick import app, config
 from tallystick.cli.tool_client import ask
+from tallystick.config import CHECKPOINT_KEY_VARIABLE
 from tallystick.operations import why
-from tests.command_line import CommandLine, edge, node
+from tests.command_line import CommandLine, commits_in, edge, node
+from tests.signed_memory import KEY, NEXT_KEY, ORIGIN
 from tests.toolsets.knowledge.agents import Checkout
 
 PAGE = "src/checkout/page.ts"
@@ -105,6 +107,37 @@ def test_a_line_leads_to_its_task_evidence_and_what_was_read_with_its_authors(sh
         assert words in drawn
     assert "[written again since]" in drawn
     assert "? things were looked up" in drawn
+
+
+def test_a_task_that_is_done_leads_to_its_receipt_and_whether_that_verifies(shop: Shop) -> None:
+    task = shop.claim("ann")
+    wrote = shop.commit("one\nretry(3)\n")
+    shop.resolve("ann", task, ("git", wrote))
+    place, signs = f"{PAGE}:2", {CHECKPOINT_KEY_VARIABLE: KEY.written()}
+    (unsigned,) = shop.why(place, **signs)["tasks"]
+    assert "receipt" not in unsigned
+    shop.shell.run("checkpoint", **signs)
+    (told,) = shop.why(place, **signs)["tasks"]
+    count = len(commits_in(shop.base / "_system" / "log"))
+    (last,) = [each for each in commits_in(shop.base / "_system" / "log") if each.lamport == count]
+    assert told["receipt"] == {
+        "origin": ORIGIN,
+        "index": count - 1,
+        "size": count,
+        "record_hash": last.record_hash,
+        "verifies": True,
+    }
+    drawn = shop.shell.run("why", place, **signs).out
+    assert f"receipt of log entry {count - 1} of the {count} that '{ORIGIN}' signed, which verifies" in drawn
+    # Whoever knows no key cannot tell, and another key did not sign it.
+    (unknown,) = shop.why(place)["tasks"]
+    assert (unknown["receipt"]["verifies"], "no key is configured" in unknown["receipt"]["problem"]) == (False, True)
+    (foreign,) = shop.why(place, **{CHECKPOINT_KEY_VARIABLE: NEXT_KEY.written()})["tasks"]
+    assert foreign["receipt"]["verifies"] is False
+    shop.call("ann", "graph_update", updates=[{"node_id": task, "summary": "Retry payments thrice"}])
+    (changed,) = shop.why(place, **signs)["tasks"]
+    assert "receipt" not in changed
+    assert any("there is no receipt of it: the commit is number" in gap for gap in changed["gaps"])
 
 
 def test_links_that_are_not_known_are_said_to_be(shop: Shop) -> None:

@@ -225,6 +225,24 @@ def test_a_checkpoint_whose_signature_fails_is_not_gone_on_from(tmp_path: Path, 
     following.close()
 
 
+def test_a_checkpoint_that_none_of_our_keys_signed_is_not_gone_on_from(
+    tmp_path: Path, log: FilesLog, key: SignerKey
+) -> None:
+    """An older one in place of the last would let another history be signed from there."""
+    signed(tmp_path, key)
+    stranger, place = SignerKey.generate(ORIGIN), read_place(directory_of(tmp_path))
+    assert place is not None
+    text = Checkpoint(ORIGIN, 0, EMPTY_ROOT).text()
+    path_of(tmp_path).write_text(f"{text}\n{stranger.signature_line(text)}")
+    check_opened(tmp_path, log)
+    with pytest.raises(Corrupt, match="no key that is configured signed it"):
+        check_opened(tmp_path, log, [key.verifier])
+    with pytest.raises(Corrupt, match="no key that is configured signed it"):
+        sign(tmp_path, place, [key])
+    # The one that did sign it beside ours makes a rotation of it.
+    assert sign(tmp_path, place, [stranger, key]).checkpoint.size == 3
+
+
 def test_a_full_disk_leaves_the_last_checkpoint(
     tmp_path: Path, log: FilesLog, key: SignerKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,10 @@ def _draw_task(depth: int, task: Task) -> None:
         _say(depth + 1, f"claimed by {claim.actor} from {claim.since}" + (f" to {claim.until}" if claim.until else ""))
     for each in task.evidence:
         _say(depth + 1, f"evidence {each.type}: {each.ref}" + (f" ({each.agent}, {each.at})" if each.agent else ""))
+    if (receipt := task.receipt) is not None:
+        holds = "which verifies" if receipt.verifies else f"which is not verified: {receipt.problem}"
+        signed = f"entry {receipt.index} of the {receipt.size} that '{receipt.origin}' signed"
+        _say(depth + 1, f"receipt of log {signed}, {holds}")
     for read in task.reads:
         _draw_read(depth + 1, read)
     _gaps(depth + 1, task.gaps)

@@ -7,21 +7,25 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from tallystick import __version__
 from tallystick.commits import chain
 from tallystick.config import FILE_NAME, Settings, why_this_base
-from tallystick.errors import Corrupt
+from tallystick.errors import Corrupt, InvalidArgument
 from tallystick.file_locks import is_held
 from tallystick.log import Head
 from tallystick.log.unopened import Unopened, unopened
 from tallystick.operations import counted
 from tallystick.operations.orphans import find_orphans
 from tallystick.projections.tiles import CHECKPOINT, directory_of, read_place
+
+if TYPE_CHECKING:
+    from tallystick.commits.signed_note import SignerKey
 
 Status = Literal["good", "odd", "bad"]
 _SPACE_BYTES_MIN = 256 << 20
@@ -153,10 +157,14 @@ def _projections(settings: Settings) -> Iterator[Finding]:
 def _checkpoint(settings: Settings) -> Iterator[Finding]:
     if not (directory_of(settings.home) / CHECKPOINT).exists():
         return
+    from tallystick.projections.checkpoint_keys import load_keys
     from tallystick.projections.checkpoints import behind, beside, is_in_tiles, read_kept
     from tallystick.projections.worker import trouble_of
 
-    known = read_kept(settings.home)
+    keys: tuple[SignerKey, ...] = ()
+    with suppress(InvalidArgument):
+        keys = load_keys(settings)
+    known = read_kept(settings.home, [key.verifier for key in keys])
     if known is None:
         return
     place = read_place(directory_of(settings.home))

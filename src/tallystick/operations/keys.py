@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 
 from tallystick.commits.signed_note import LOG_KEY, WITNESS_KEY, SignerKey
-from tallystick.config import Settings
+from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Conflict, InvalidArgument
+from tallystick.operations.tenants import tenants_of
 from tallystick.projections.checkpoint_keys import (
     check_outside,
     key_path,
@@ -17,6 +18,7 @@ from tallystick.projections.checkpoint_keys import (
     read_key_file,
     write_key_file,
 )
+from tallystick.projections.checkpoints import read_kept
 
 _KINDS = {LOG_KEY: "log", WITNESS_KEY: "witness"}
 
@@ -72,9 +74,24 @@ def rotate_keys(settings: Settings, file: Path | None, *, finish: bool = False) 
             hint="'tallystick keys rotate' adds the new key first",
         )
     else:
+        _require_used(settings, keys[-1])
         keys = keys[-1:]
     write_key_file(path, keys, base=settings.base)
     return _told(keys, path)
+
+
+def _require_used(settings: Settings, newest: SignerKey) -> None:
+    """What is signed next is held against what was signed last, which one of the keys must have signed."""
+    for tenant in tenants_of(settings):
+        (key,) = keys_of_tenant([newest], tenant)
+        kept = read_kept(msgspec.structs.replace(settings, tenant=tenant).home)
+        if kept is not None and kept.checkpoint.origin == key.name and not kept.note.signers([key.verifier]):
+            named = "" if tenant == DEFAULT_TENANT else f" --tenant {tenant}"
+            raise Conflict(
+                f"the new key has not signed yet what the old one signed last as '{key.name}'",
+                code="KEY_UNUSED",
+                hint=f"'tallystick checkpoint{named}' signs with both; then finish",
+            )
 
 
 def _named(settings: Settings, file: Path | None) -> Path:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
 from tallystick.audit.proof import AuditProof, verify_audit
+from tallystick.commits.signed_note import SignerKey
 from tallystick.errors import Corrupt, InvalidArgument, TallystickError
 from tallystick.log.proof import Proof, prove
 from tallystick.operations import OperationContext, Progress, no_progress
@@ -75,12 +77,11 @@ def verify(
 
 def known_checkpoints(context: OperationContext, given: Sequence[Known] = ()) -> CheckpointComparison:
     """Those given, and the last that was signed here. Raises Corrupt where that one cannot be read."""
-    try:
-        keys = [key.verifier for key in context.checkpoint_keys()]
-    except InvalidArgument:
-        # Whoever verifies need not be who may sign. The log is compared all the same.
-        keys = []
-    kept = read_kept(context.settings.home, keys)
+    keys: tuple[SignerKey, ...] = ()
+    # Whoever verifies need not be who may sign. The log is compared all the same.
+    with suppress(InvalidArgument):
+        keys = context.checkpoint_keys()
+    kept = read_kept(context.settings.home, [key.verifier for key in keys])
     return CheckpointComparison([*([kept] if kept else []), *given])
 
 

@@ -20,9 +20,13 @@ import msgspec
 
 from tallystick.audit.reads import AuditRead, AuditReads, Span, find_reads
 from tallystick.commits import REDACTIONS, Verb, reserved_attributes
-from tallystick.errors import Corrupt
+from tallystick.commits.proof_file import Trust as ProofTrust
+from tallystick.commits.signed_note import NoteRefused, VerifierKey
+from tallystick.errors import Conflict, Corrupt, NotFound
 from tallystick.operations.git_history import Blamed, GitCommit, GitHistory, Touching
+from tallystick.operations.proofs import check_proof, prove_commit
 from tallystick.policy import Action, Principal
+from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.state import Lineage, Provenance
 from tallystick.state.attributes import find_text, list_of, object_of
 from tallystick.state.knowledge.catalogue import Knowledge, in_order
@@ -58,8 +62,12 @@ Find = Callable[[State, ReadFilter, Sequence[P]], list[T]]
 class WhyContext(msgspec.Struct, frozen=True):
     repository: Repository
     base: Path
+    home: Callable[[str], Path]
+    """Where the memory of a tenant lies."""
     audit: Callable[[str], Path]
-    """Where the audit log of a tenant lies."""
+    """Where its audit log lies."""
+    keys: Callable[[str], tuple[VerifierKey, ...]]
+    """Those that its checkpoints are signed with, as far as they are known."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -101,6 +109,19 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     at: str = ""
 
 
+class TaskReceipt(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a receipt of the task would show to others now: `tallystick receipt` writes it."""
+
+    origin: str
+    index: int
+    """Of its log entry, counted from 0."""
+    size: int
+    """Commits in the log that was signed."""
+    record_hash: str
+    verifies: bool
+    problem: str = ""
+
+
 class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     id: str
     summary: str
@@ -110,6 +131,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Those of the line or file that its evidence names."""
     evidence: tuple[Evidence, ...] = ()
     """The newest, and those that lead here."""
+    receipt: TaskReceipt | None = None
+    """Of one that is done, where the log is signed."""
     claims: tuple[Span, ...] = ()
     reads: tuple[ReadFact, ...] = ()
     gaps: tuple[str, ...] = ()
@@ -141,7 +164,10 @@ async def explain(context: WhyContext, store: Store, principal: Principal, file:
         gaps.append("older tasks may name it, too: the newest are shown")
     if commits and not found:
         gaps.append("no task has evidence that names its commit" + ("" if line is not None else "s, or the file"))
+    await store.flush_audit()
     tasks = [await _with_reads(context.audit(principal.tenant), ask, task) for task in found]
+    if (directory_of(context.home(principal.tenant)) / CHECKPOINT).exists():
+        tasks = [await _with_receipt(context, ask, task) for task in tasks]
     knowledge = await _knowledge(ask, path) if line is None else ()
     shown = path.encode(errors="replace").decode()
     commit = blamed.commit if blamed is not None else None
@@ -428,6 +454,41 @@ def _edge_sources(state: State, read_filter: ReadFilter, entity_id: str, at: str
     moment = None if at is None else state.resolve(at)
     for edge in state.edges(entity_id, "out", at=moment, limit=_SOURCES_MAX, read_filter=read_filter):
         yield Source(edge.rel, edge.target)
+
+
+# -- its receipt
+
+
+async def _with_receipt(context: WhyContext, ask: _Asking, task: Task) -> Task:
+    if not task.is_resolved:
+        return task
+    tenant = ask.principal.tenant
+    try:
+        made = await prove_commit(ask.store, ask.principal, context.home(tenant), task.id)
+    except (NotFound, Conflict) as error:
+        return msgspec.structs.replace(task, gaps=(*task.gaps, f"there is no receipt of it: {error.message}"))
+    except Corrupt as error:
+        return msgspec.structs.replace(task, gaps=(*task.gaps, f"a receipt of it would not hold: {error.message}"))
+    problem = _problem(made.proof, context.keys(tenant))
+    receipt = TaskReceipt(
+        origin=made.origin,
+        index=made.index,
+        size=made.size,
+        record_hash=made.record_hash,
+        verifies=not problem,
+        problem=problem,
+    )
+    return msgspec.structs.replace(task, receipt=receipt)
+
+
+def _problem(proof: bytes, keys: tuple[VerifierKey, ...]) -> str:
+    if not keys:
+        return "no key is configured here to check the signature of the log with"
+    try:
+        check_proof(proof, ProofTrust(keys))
+    except NoteRefused as error:
+        return error.message
+    return ""
 
 
 # -- what is known of a file

@@ -79,26 +79,36 @@ def path_of(home: Path) -> Path:
 
 
 def read_kept(home: Path, keys: Sequence[VerifierKey] = ()) -> Known | None:
-    """The last that was signed here. Raises Corrupt where it cannot be read, or a signature of `keys` fails."""
+    """The last that was signed here. Raises Corrupt where it cannot be read, a signature of `keys` fails, or none of
+    them signed it although they have its name: whoever can write here could have put it in place of a later one."""
     path = path_of(home)
     try:
-        return _read(path, keys)
+        known = _read(path)
+        signers = known.note.signers(keys)
     except FileNotFoundError:
         return None
     except (OSError, NoteRefused) as error:
         said = error.strerror if isinstance(error, OSError) else error.message
-        raise Corrupt(
-            f"the last checkpoint, {path}, cannot be relied upon: {said}",
-            hint="compare with a copy of it elsewhere, then put that in its place, or move this one away",
-            details={"file": str(path), "line": 1},
-        ) from None
+        raise _unreliable(path, said, "compare with a copy of it elsewhere, then put that in its place") from None
+    if not signers and any(key.name == known.checkpoint.origin for key in keys):
+        hint = "if it was signed with a key that was replaced, have that sign beside the new one once"
+        raise _unreliable(path, "no key that is configured signed it", hint)
+    return known
+
+
+def _unreliable(path: Path, said: str | None, hint: str) -> Corrupt:
+    return Corrupt(
+        f"the last checkpoint, {path}, cannot be relied upon: {said}",
+        hint=f"{hint}; or move this one away",
+        details={"file": str(path), "line": 1},
+    )
 
 
 def read_known(path: Path, keys: Sequence[VerifierKey], *, quorum: int = 0) -> Known:
     """One that somebody kept elsewhere. Raises InvalidArgument unless one of the keys signed it, and as many
     witnesses among them cosigned it as the quorum says."""
     try:
-        known = _read(path, keys)
+        known = _read(path)
     except OSError as error:
         raise InvalidArgument(f"cannot read {path}: {error.strerror}", code="FILE_UNREADABLE") from None
     signers = known.note.signers(keys)
@@ -117,11 +127,10 @@ def read_known(path: Path, keys: Sequence[VerifierKey], *, quorum: int = 0) -> K
     return known
 
 
-def _read(path: Path, keys: Sequence[VerifierKey]) -> Known:
+def _read(path: Path) -> Known:
     with path.open("rb") as file:
         written = file.read(NOTE_BYTES_MAX + 1)
     note = parse_note(written)
-    note.signers(keys)
     return Known(str(path), parse_checkpoint(note), note, written)
 
 
@@ -318,12 +327,13 @@ class Comparison:
             self._roots[self._tree.size] = self._tree.root()
 
 
-def check_opened(home: Path, log: Log) -> None:
-    """Of a log that was just opened: raises Corrupt unless it continues the last checkpoint that was signed here.
+def check_opened(home: Path, log: Log, keys: Sequence[VerifierKey] = ()) -> None:
+    """Of a log that was just opened: raises Corrupt unless it continues the last checkpoint that was signed here, by
+    one of the `keys` where they are known.
 
     A look at a few tiles, and at one line of the log; where these do not agree, all of it is read.
     """
-    known = read_kept(home)
+    known = read_kept(home, keys)
     if known is None:
         return
     count = log.head().count
