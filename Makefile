@@ -16,7 +16,7 @@ CLIENTS := tests/clients
 CLIENT_GROUPS := sdk1 sdk2 llama
 CLIENTS_READY := $(CLIENT_GROUPS:%=.clients/%/.ready) $(CLIENTS)/node_modules/.ready
 AGENTS := tests/agents
-AGENTS_READY := $(AGENTS)/node_modules/.ready $(CONFORMANCE_READY)
+AGENTS_READY := $(AGENTS)/node_modules/.ready .skillsaw/.ready $(CONFORMANCE_READY)
 FOREIGN := tests/foreign
 FOREIGN_READY := .foreign/.ready $(FOREIGN)/node_modules/.ready
 PEERS_READY := bench/node_modules/.ready
@@ -40,7 +40,7 @@ clients: $(READY) $(CLIENTS_READY) ## let the clients and frameworks that people
 	@$(BIN)/python -m pytest -n auto $(CLIENTS)/matrix.py $(ARGS)
 
 agents: $(READY) $(AGENTS_READY) ## let Claude Code and Codex work with it, asking a stand-in for their models
-	@$(BIN)/python -m pytest -n auto $(AGENTS)/connected.py $(ARGS)
+	@$(BIN)/python -m pytest -n auto $(AGENTS)/connected.py $(AGENTS)/installed.py $(ARGS)
 
 coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) ## run every test and count the branches taken (at least 80 %)
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)
@@ -50,7 +50,7 @@ check: $(READY) ## style, types, import directions, lock files
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
-	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints*.txt docs/site.txt packaging/checks.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
+	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints*.txt docs/site.txt packaging/checks.txt $(AGENTS)/*.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
 	  echo 'constraints*.txt, $(CLIENTS)/*.txt or $(FOREIGN)/*.txt name an index, a host or a path: run make lock'; exit 1; fi
 
 format: $(READY) ## let ruff rewrite what it can
@@ -84,13 +84,14 @@ lock: ## renew constraints*.txt and the pins of the clients (needs uv)
 	       $$(test $$group = build || echo constraints-build.txt)) || exit 1; done
 	@$(UV) pip compile docs/site.in $(LOCK) -o docs/site.txt
 	@$(UV) pip compile packaging/checks.in $(LOCK) -o packaging/checks.txt
+	@$(UV) pip compile $(AGENTS)/skillsaw.in $(LOCK) -o $(AGENTS)/skillsaw.txt
 	@for group in $(CLIENT_GROUPS); do \
 	  $(UV) pip compile $(CLIENTS)/$$group.in $(LOCK) -o $(CLIENTS)/$$group.txt || exit 1; done
 LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes --upgrade \
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) $(RUN) .sample dist .site .cache .packages .clients .foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf $(VENV) $(RUN) .sample dist .site .cache .packages .clients .skillsaw .foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find . \( -name node_modules -o -name __pycache__ \) -type d -prune -exec rm -rf {} +
 
 NEW_ENOUGH := $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'
@@ -126,6 +127,12 @@ $(READY): pyproject.toml constraints.txt constraints-build.txt constraints-dev.t
 .site/.ready .packages/.ready:
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+# It judges plugins and skills, and has dependencies of its own.
+.skillsaw/.ready: $(AGENTS)/skillsaw.txt
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
 	@touch $@
 
 .clients/%/.ready: $(CLIENTS)/%.txt

@@ -25,7 +25,7 @@ from tallystick import app, cli, config, errors
 ROOT = Path(__file__).parent.parent
 TOOLSETS = app.toolsets(config.load(environ={}))
 SOURCE = ROOT / "src" / "tallystick"
-DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "plugins").rglob("*.md"))]
 MAPS = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"]
 
 

@@ -14,16 +14,13 @@ from typing import Any
 import pytest
 
 from tests.agents.model import Call, Model, Turn, serving
-from tests.agents.workspace import Workspace
+from tests.agents.workspace import CODEX_SEES_IT, FIRST_WORDS, Workspace
 
 CLAUDE_TOOL = "mcp__tallystick__"
 CODEX_TOOLS = "mcp__tallystick"
 BAD = {"op": "UPSERT_NODE", "node": {"id": "plan"}}
 GOOD = {"op": "UPSERT_NODE", "node": {"id": "plan", "type": "Plan", "attrs": {"goal": "ship"}}, "reason": "agreed"}
 FAULT = "Invalid params: field 'node.type' is required; field 'node.attrs' is required"
-WAITING = ("-c", "mcp_servers.tallystick.required=true")
-"""Codex begins after a second or so whether a server is there or not, unless it is required."""
-FIRST_WORDS = "A memory that outlives the conversation"
 
 
 @pytest.fixture
@@ -83,17 +80,16 @@ def test_codex_lists_the_server(codex_connected: Workspace) -> None:
 
 def test_codex_finds_the_tools_shows_the_model_its_mistake_and_writes(codex_connected: Workspace) -> None:
     script: list[Turn] = [
+        CODEX_SEES_IT,
         Call("tool_search", {"query": "remember a decision"}),
         Call("memory_write", BAD, CODEX_TOOLS),
         Call("memory_write", GOOD, CODEX_TOOLS),
     ]
     with serving(Model(script)) as model:
-        codex_connected.ask_codex(model, "note the plan", *WAITING)
-    (search,) = [tool for tool in model.tools(0) if tool["type"] == "tool_search"]
-    assert FIRST_WORDS in search["description"]
-    assert "memory_write" in _found(model.requests[1])
-    assert FAULT in "\n".join(model.told(2))
-    assert '"commit_id"' in "\n".join(model.told(3))
+        codex_connected.ask_codex(model, "note the plan")
+    assert "memory_write" in _found(model.requests[-1])
+    assert FAULT in "\n".join(model.told(-2))
+    assert '"commit_id"' in "\n".join(model.told())
     assert is_written(codex_connected)
 
 

@@ -32,13 +32,23 @@ class Call(NamedTuple):
     """Of Codex's tools; Claude Code has none."""
 
 
-Turn = Say | Call
+class Await(NamedTuple):
+    """Calls something harmless, turn after turn, until the tools on offer say a word: Codex begins without a server
+    that is slow to start, and offers its tools later."""
+
+    word: str
+    meanwhile: Call
+
+
+Turn = Say | Call | Await
 OVER = Say("That is all.")
+PATIENCE = 500
+"""Requests in a conversation; far more than are needed on a busy machine."""
 
 
 class Model:
     def __init__(self, script: Sequence[Turn]) -> None:
-        self._turns = iter(script)
+        self._script = list(script)
         self._numbers = count(1)
         self._lock = threading.Lock()
         self.requests: list[dict[str, Any]] = []
@@ -53,13 +63,22 @@ class Model:
     def responses(self, request: dict[str, Any]) -> list[Event]:
         return list(_openai(next(self._numbers), self._next(request)))
 
-    def _next(self, request: dict[str, Any]) -> Turn:
+    def _next(self, request: dict[str, Any]) -> Say | Call:
         with self._lock:
             if not _tools(request):
                 self.asides.append(("", request))
                 return OVER
             self.requests.append(request)
-            return next(self._turns, OVER)
+            return self._turn(json.dumps(_tools(request)))
+
+    def _turn(self, offered: str) -> Say | Call:
+        turn = self._script.pop(0) if self._script else OVER
+        if not isinstance(turn, Await):
+            return turn
+        if turn.word in offered:
+            return self._turn(offered)
+        self._script.insert(0, turn)
+        return turn.meanwhile if len(self.requests) < PATIENCE else OVER
 
     def told(self, request: int = -1) -> list[str]:
         """Every text that one request holds beside the tools, in order."""
@@ -136,7 +155,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _anthropic(number: int, turn: Turn) -> Iterator[Event]:
+def _anthropic(number: int, turn: Say | Call) -> Iterator[Event]:
     usage = {"input_tokens": 1, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
     message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5"}
     opened: Event = {**message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
@@ -155,7 +174,7 @@ def _anthropic(number: int, turn: Turn) -> Iterator[Event]:
     yield {"type": "message_stop"}
 
 
-def _openai(number: int, turn: Turn) -> Iterator[Event]:
+def _openai(number: int, turn: Say | Call) -> Iterator[Event]:
     response = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": "gpt-5"}
     yield {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}}
     if isinstance(turn, Say):

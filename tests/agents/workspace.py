@@ -14,13 +14,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.agents.model import Model
+from tests.agents.model import Await, Call, Model
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NOTHING: Mapping[str, str] = MappingProxyType({})
 NOBODY = "http://127.0.0.1:9"
 """An address at which no model answers: for commands that ask none."""
+
+FIRST_WORDS = "A memory that outlives the conversation"
+"""Of the server's instructions, which Codex shows with its search for tools as soon as the server is there."""
+CODEX_SEES_IT = Await(FIRST_WORDS, Call("exec_command", {"cmd": "sleep 0.1"}))
 
 _QUIET = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -90,6 +94,8 @@ class Workspace:
         self.write("src/orders.py", "def place(order):\n    return queue.put(order)\n")
         self.write(".codex/config.toml", _CODEX_CONFIG.format(nobody=NOBODY, repository=self.repository), at_home=True)
         self.run("git", "init", "-q", "-b", "main")
+        self.memory = self.repository / ".git/tallystick"
+        self.memory.mkdir()
         self.run("git", "add", ".")
         self.run("git", "commit", "-q", "-m", "a shop")
 

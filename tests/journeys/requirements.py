@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tests.journeys.requirements_agents import AGENTS_REQUIREMENTS
 from tests.journeys.requirements_compliance import COMPLIANCE_REQUIREMENTS
 from tests.journeys.requirements_gate import GATE_REQUIREMENTS
 from tests.journeys.requirements_knowledge import KNOWLEDGE_REQUIREMENTS
@@ -398,6 +399,7 @@ REQUIREMENTS += [
         ("L8, partition", "a commit comes after every foreign commit that was observed",
          "tests/test_partition.py::"
          "test_a_foreign_lamport_that_was_observed_comes_before_the_next_commit"),
+        *AGENTS_REQUIREMENTS,
         *COMPLIANCE_REQUIREMENTS,
         *GATE_REQUIREMENTS,
         *KNOWLEDGE_REQUIREMENTS,

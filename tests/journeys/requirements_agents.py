@@ -1,0 +1,43 @@
+"""The promises about agents as people run them: what reaches the model of Claude Code and of Codex."""
+
+from __future__ import annotations
+
+_CONNECTED = "tests/agents/connected.py::"
+_INSTALLED = "tests/agents/installed.py::"
+_SKILLS = "tests/plugins/test_skills.py::"
+_MANIFESTS = "tests/plugins/test_manifests.py::"
+
+AGENTS_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
+    ("agents, Claude Code, connected", "Claude Code lists the server as connected",
+     _CONNECTED + "test_claude_lists_the_server_as_connected"),
+    ("agents, Claude Code, offered", "its model is offered search, and told the other tools' names and how to use them",
+     _CONNECTED + "test_claude_offers_search_and_names_the_other_tools_with_the_instructions"),
+    ("agents, Claude Code, mistake", "its model is shown what is wrong with a call, and then writes",
+     _CONNECTED + "test_claude_shows_the_model_its_mistake_and_writes"),
+    ("agents, Codex, connected", "Codex lists the server that its own command put in",
+     _CONNECTED + "test_codex_lists_the_server"),
+    ("agents, Codex, mistake", "its model finds the tools by words, is shown its mistake, and then writes",
+     _CONNECTED + "test_codex_finds_the_tools_shows_the_model_its_mistake_and_writes"),
+    ("agents, loopback", "while agents are tested nothing leaves the machine",
+     _CONNECTED + "test_nothing_leaves_the_machine"),
+    ("plugin, valid", "Claude Code's own check of plugins and marketplaces finds nothing wrong",
+     _INSTALLED + "test_claude_finds_nothing_wrong"),
+    ("plugin, lint", "skillsaw finds nothing wrong with plugin, marketplace, skills and the portable form",
+     _INSTALLED + "test_skillsaw_finds_nothing_wrong"),
+    ("plugin, Claude Code, out", "the plugin's server is connected until Claude Code's own command takes it out",
+     _INSTALLED + "test_claude_connects_to_the_server_of_the_plugin_until_it_is_taken_out"),
+    ("plugin, Claude Code, skills", "its model reads of the skills, opens one, and writes into the repository's memory",
+     _INSTALLED + "test_claude_is_told_of_the_skills_reads_one_and_writes_into_the_memory_of_the_repository"),
+    ("plugin, Codex, skills", "Codex's model is told of the skills and writes into the repository's memory",
+     _INSTALLED + "test_codex_is_told_of_the_skills_and_writes_into_the_memory_of_the_repository"),
+    ("plugin, Codex, out", "the plugin's server is listed until Codex's own command takes it out",
+     _INSTALLED + "test_codex_lists_the_server_of_the_plugin_until_it_is_taken_out"),
+    ("plugin, one", "every host is told the same name, version and description",
+     _MANIFESTS + "test_every_host_is_told_the_same_name_version_and_description"),
+    ("skills, real", "a skill names only tools, arguments and answers that there are",
+     _SKILLS + "test_a_skill_names_only_tools_arguments_and_answers_that_there_are"),
+    ("skills, work", "what the skills tell an agent to call succeeds as it stands there",
+     _SKILLS + "test_what_the_skills_tell_an_agent_to_call_succeeds_as_it_stands_there"),
+    ("skills, short", "a skill costs at most a thousand tokens, and all their descriptions 350",
+     _SKILLS + "test_a_skill_is_read_in_no_time"),
+)  # fmt: skip

@@ -1,0 +1,61 @@
+"""The plugin's manifests: one for each host, and all say the same."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+from tallystick import __version__
+from tests.plugins.skills import PLUGIN
+
+PORTABLE = PLUGIN.parent / "agent-plugins/tallystick"
+MARKETPLACE = PLUGIN.parents[1] / ".claude-plugin/marketplace.json"
+
+
+def read(path: Path) -> dict[str, Any]:
+    loaded = json.loads(path.read_text("utf-8"))
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def test_every_host_is_told_the_same_name_version_and_description() -> None:
+    portable, ours = read(PORTABLE / "plugin.json"), read(PLUGIN / ".claude-plugin/plugin.json")
+    assert {key: value for key, value in portable.items() if key != "$schema"} == {
+        key: value for key, value in ours.items() if key != "icon"
+    }
+    (listed,) = read(MARKETPLACE)["plugins"]
+    assert all(listed[key] == ours[key] for key in ("name", "version", "license", "keywords"))
+    assert (MARKETPLACE.parents[1] / listed["source"]).samefile(PLUGIN)
+
+
+def test_the_plugin_has_the_version_of_the_program_since_updates_go_by_it() -> None:
+    assert read(PLUGIN / ".claude-plugin/plugin.json")["version"] == __version__
+
+
+def test_every_host_starts_the_same_server_by_the_name_of_an_installed_program() -> None:
+    servers = read(PLUGIN / ".mcp.json")["mcpServers"]
+    assert read(PORTABLE / "mcp.json")["mcpServers"] == servers
+    assert servers == {"tallystick": {"type": "stdio", "command": "tallystick", "args": ["serve"]}}
+    assert Path(sys.executable).with_name("tallystick").exists()
+
+
+def test_the_portable_form_lies_apart_since_its_hosts_start_servers_in_the_directory_of_the_plugin() -> None:
+    """Codex takes a plugin for portable as soon as it has a plugin.json, and then the repository's memory is not
+    found; so that file is not where Codex installs from."""
+    assert not (PLUGIN / "plugin.json").exists()
+    assert not (PLUGIN / "mcp.json").exists()
+
+
+def test_the_portable_form_has_the_same_skills() -> None:
+    ours, theirs = (
+        {path.parent.name: path.read_text() for path in root.glob("skills/*/*")} for root in (PLUGIN, PORTABLE)
+    )
+    assert theirs == ours, "cp -r plugins/tallystick/skills plugins/agent-plugins/tallystick/"
+
+
+def test_the_icon_is_square_and_large_enough_for_the_directory() -> None:
+    kind, width, height = struct.unpack(">12x4sII", (PLUGIN / "icon.png").read_bytes()[:24])
+    assert (kind, width, height) == (b"IHDR", 512, 512)
