@@ -63,8 +63,8 @@ from tallystick.toolsets.memory.lineage import PlacedCommit
 from tallystick.toolsets.tasks.settings import find_file, read_pipelines
 from tallystick.toolsets.work.context import Receipts
 from tallystick.toolsets.work.context import ToolContext as WorkContext
-from tallystick.toolsets.work.settings import DEFAULT_AGENT, WorkSettings, read_settings
-from tallystick.toolsets.work.settings import named_paths as named_by_work
+from tallystick.work_settings import DEFAULT_AGENT, WorkSettings, read_settings
+from tallystick.work_settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey, VerifierKey

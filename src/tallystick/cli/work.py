@@ -378,7 +378,7 @@ async def _watch(settings: Settings) -> None:
 def _call(settings: Settings, store: Store, tool: str = "work watch") -> Call:
     from tallystick import app
     from tallystick.toolsets.work.context import Call, ToolContext
-    from tallystick.toolsets.work.settings import read_settings
+    from tallystick.work_settings import read_settings
 
     work = read_settings(base=settings.base, working=Path.cwd(), environ=os.environ)
     tool_context = ToolContext(settings=work, claims=app.claims_of(settings))

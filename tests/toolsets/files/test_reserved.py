@@ -16,8 +16,8 @@ from tallystick.errors import InvalidArgument
 from tallystick.projections.sandboxed_files import SandboxedFiles
 from tallystick.toolsets.files.reserved import Reserved
 from tallystick.toolsets.tasks.settings import find_file
-from tallystick.toolsets.work.settings import named_paths as named_by_work
-from tallystick.toolsets.work.settings import read_settings
+from tallystick.work_settings import named_paths as named_by_work
+from tallystick.work_settings import read_settings
 from tests.toolsets.files.agents import FilesAgent, working
 
 SECRET = "the secret\n"

@@ -26,7 +26,7 @@ from tallystick.toolsets import Answer, Toolset
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work import toolset_with
 from tallystick.toolsets.work.context import Knowledge, ToolContext
-from tallystick.toolsets.work.settings import WorkSettings
+from tallystick.work_settings import WorkSettings
 
 T = TypeVar("T")
 NOON = from_text("2026-02-10T12:00:00Z")

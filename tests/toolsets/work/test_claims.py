@@ -12,7 +12,7 @@ import pytest
 from tallystick.log import Head
 from tallystick.sessions import Sessions
 from tallystick.toolsets.claims import Claims
-from tallystick.toolsets.work.settings import WorkSettings
+from tallystick.work_settings import WorkSettings
 from tests.toolsets.work.agents import MINUTE, WorkAgent, working
 
 Said = dict[str, Any]

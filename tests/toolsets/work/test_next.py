@@ -230,7 +230,7 @@ def test_a_claim_is_stale_from_its_sixtieth_minute_on(agent: WorkAgent) -> None:
 
 
 def test_the_time_to_live_is_a_setting() -> None:
-    from tallystick.toolsets.work.settings import WorkSettings
+    from tallystick.work_settings import WorkSettings
 
     with working(settings=WorkSettings(claim_ttl_minutes=1)) as agent:
         agent.open()

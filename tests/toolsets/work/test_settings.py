@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.errors import InvalidArgument
-from tallystick.toolsets.work.settings import WorkSettings, read_settings
+from tallystick.work_settings import WorkSettings, read_settings
 
 
 def read(tmp_path: Path, *, base: str | None = None, working: str | None = None, **environ: str) -> WorkSettings:

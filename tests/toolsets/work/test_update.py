@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.toolsets.work.settings import WorkSettings
+from tallystick.work_settings import WorkSettings
 from tests.toolsets.work.agents import WorkAgent, summaries, working
 
 

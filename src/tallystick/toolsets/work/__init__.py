@@ -26,8 +26,8 @@ from tallystick.toolsets.work.plan import graph_plan
 from tallystick.toolsets.work.projects import graph_open
 from tallystick.toolsets.work.query import graph_query
 from tallystick.toolsets.work.restructure import graph_restructure
-from tallystick.toolsets.work.settings import WorkSettings
 from tallystick.toolsets.work.update import graph_update
+from tallystick.work_settings import WorkSettings
 
 
 def error_shape(error: TallystickError) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.claims import Claimant, Claims
 from tallystick.toolsets.drafts import Drawn, write_drawn
 from tallystick.toolsets.truncation import within_budget
-from tallystick.toolsets.work.settings import WorkSettings
 from tallystick.toolsets.work.view import View
+from tallystick.work_settings import WorkSettings
 
 if TYPE_CHECKING:
     from tallystick.store import Store
