@@ -25,6 +25,7 @@ from tallystick.projections.text.words import STOP_WORDS, stem, words_of
 
 WORDS_MAX = 32
 CANDIDATES_MAX = 4_000
+SHARE_WORDS = 5
 SPREADING_MAX = 600
 """So many of the best give some of their score to their neighbours."""
 SPREAD = (0.6, 0.4, 0.25)
@@ -89,6 +90,18 @@ class Ranking:
             all_words &= wanted
         return Scores(totals, all_words, is_partial)
 
+    def shares(self, query: str, slots: Iterable[int]) -> dict[int, tuple[int, float]]:
+        """Of each slot: how many words of the question it has, and how much of what the rarest of them weigh. Words
+        that nobody has weigh nothing."""
+        words = self._postings(map(stem, asked_words(query)))
+        weights = [self._weight(levels) for levels in words]
+        most = sum(weights[:SHARE_WORDS]) or 1.0
+        found = {}
+        for slot in slots:
+            had = [weight for weight, levels in zip(weights, words, strict=True) if slot in levels[0]]
+            found[slot] = len(had), min(sum(had) / most, 1.0)
+        return found
+
     def having(self, terms: Collection[int], types: Collection[str]) -> BitMap:
         """The nodes of the types that have any of the terms."""
         wanted = self._wanted(Filter(types, is_edge=False)) or BitMap()
@@ -141,8 +154,7 @@ class Ranking:
     # -- how much
 
     def _score_word(self, levels: list[BitMap], candidates: BitMap) -> dict[int, float]:
-        found = len(levels[0])
-        weight = math.log(1 + (max(self._all.entities - found, 0) + 0.5) / (found + 0.5)) * (SATURATION + 1)
+        weight = self._weight(levels) * (SATURATION + 1)
         by_length = SATURATION * LENGTH_WEIGHT * self._all.entities / max(self._all.length, 1)
         fields = self._all.fields
         scores = {}
@@ -151,6 +163,10 @@ class Ranking:
             for slot in slots & candidates:
                 scores[slot] = most / (rest + by_length * length_of(fields, slot))
         return scores
+
+    def _weight(self, levels: list[BitMap]) -> float:
+        found = len(levels[0])
+        return math.log(1 + (max(self._all.entities - found, 0) + 0.5) / (found + 0.5))
 
     def _spread(self, by_word: list[dict[int, float]], totals: dict[int, float]) -> None:
         """Each word's score to the neighbours of the best: the largest that reaches an entity counts."""
