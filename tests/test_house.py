@@ -265,8 +265,8 @@ def test_no_private_name_of_another_project_is_used() -> None:
     assert [each for each in used if each[1] not in ours | _PUBLISHED] == []
 
 
-_PUBLISHED = {"_logs", "_log_exporter"}
-"""OpenTelemetry documents its logs under these names, and has them under no others."""
+_PUBLISHED = {"_logs", "_log_exporter", "_exit"}
+"""OpenTelemetry documents its logs under these names, and Python the end of a process, and has them under no others."""
 
 
 _PRIVATE = re.compile(r"_[a-z]\w*")

@@ -1,0 +1,364 @@
+"""The graph as hooks ask for it: the SQL mirror, with what the end of the log says besides.
+
+Read only. Where the mirror is behind, what it lacks is put into tables of the same form in memory, by the same
+triggers, and laid over it: a hook that runs a moment after a write, or where no server runs at all, sees the write.
+What was redacted is left out, also where the mirror has not seen the redaction yet.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tallystick.hook.log_tail import Away, Line, Place, read_tail
+
+_BUSY_SECONDS = 0.3
+_MIGRATIONS = Path(__file__).parent.parent / "projections" / "migrations"
+_HEAD = "SELECT value FROM mirror.meta WHERE key = 'head'"
+_LAID_OVER = {
+    "nodes": "id", "work_projects": "id", "work_nodes": "id", "atom_paths": "atom", "cited_files": "node",
+    "successors": "by", "recalled": "page",
+}  # fmt: skip
+"""Each table, and the column that names the node whose newest version made the row."""
+_CANDIDATES_MAX = 2_000
+"""Of the unresolved work of a project so many are ranked."""
+_PATTERNS_MAX = 1_000
+_CHANGES_MAX = 500
+_DEPTH_MAX = 64
+_REDACTED = "[REDACTED]"
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A node as it is now."""
+
+    id: str
+    type: str
+    attrs: dict[str, Any]
+    text: str
+    """Its content, if it is a text."""
+    author: str
+    at: str
+
+
+class WorkItem(msgspec.Struct, frozen=True):
+    id: str
+    summary: str
+    project: str | None
+    claimed_by: str | None
+    claimed_at: str | None
+    links: tuple[str, ...] = ()
+
+
+class Project(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    goal: str
+
+
+class Change(msgspec.Struct, frozen=True):
+    entity: str
+    actor: str
+    lamport: int
+
+
+@contextmanager
+def opened(home: Path, database: Path) -> Iterator[Graph]:
+    """Raises Away, or sqlite3.Error for what is damaged or locked."""
+    db = sqlite3.connect(":memory:", isolation_level=None, timeout=_BUSY_SECONDS, uri=True, cached_statements=64)
+    try:
+        has_mirror = database.is_file()
+        if has_mirror:
+            db.execute("ATTACH ? AS mirror", (f"{database.absolute().as_uri()}?mode=ro",))
+        yield Graph(db, _brought_up(db, home / "_system", has_mirror))
+    finally:
+        db.close()
+
+
+def _brought_up(db: sqlite3.Connection, system: Path, has_mirror: bool) -> int:
+    """The position that everything asked of the connection is at."""
+    seen = _seen(db) if has_mirror else Place()
+    lines, _ = read_tail(system, seen)
+    if lines or not has_mirror:
+        for path in sorted(_MIGRATIONS.glob("*.sql")):
+            db.executescript(path.read_text("utf-8"))
+    db.execute("BEGIN")
+    if has_mirror:
+        # It may have moved on meanwhile; from here on it stays as it is for us.
+        lines, head = read_tail(system, seen := _seen(db))
+        if lines:
+            if not db.execute("SELECT 1 FROM main.sqlite_master").fetchone():
+                raise Away("it is being written")
+            _lay_over(db, lines)
+            return head.lamport
+        return seen.lamport
+    _put(db, lines, has_mirror=False)
+    return lines[-1].lamport if lines else 0
+
+
+def _seen(db: sqlite3.Connection) -> Place:
+    row = db.execute(_HEAD).fetchone()
+    try:
+        return msgspec.json.decode(row[0], type=Place) if row else Place()
+    except msgspec.MsgspecError as error:
+        raise Away("the mirror does not say where it is") from error
+
+
+# -- what the mirror has not seen
+
+
+def _lay_over(db: sqlite3.Connection, lines: Sequence[Line]) -> None:
+    touched, edges = _put(db, lines, has_mirror=True)
+    db.execute("CREATE TEMP TABLE touched (id TEXT PRIMARY KEY) WITHOUT ROWID")
+    db.executemany("INSERT INTO touched VALUES (?)", [(each,) for each in touched])
+    db.execute("CREATE TEMP TABLE touched_edges (id TEXT PRIMARY KEY) WITHOUT ROWID")
+    db.executemany("INSERT INTO touched_edges VALUES (?)", [(each,) for each in edges])
+    for table, column in _LAID_OVER.items():
+        _view(db, table, f'"{column}" NOT IN (SELECT id FROM touched)')
+    _view(db, "edges", "id NOT IN (SELECT id FROM touched_edges)")
+    _view(db, "commits", "1")
+
+
+def _view(db: sqlite3.Connection, table: str, kept: str) -> None:
+    # A name without a schema means the temporary one first.
+    db.execute(
+        f"CREATE TEMP VIEW {table} AS SELECT * FROM mirror.{table} WHERE {kept} UNION ALL SELECT * FROM main.{table}"
+    )
+
+
+def _put(db: sqlite3.Connection, lines: Sequence[Line], *, has_mirror: bool) -> tuple[set[str], set[str]]:
+    """The nodes and edges that they are about, as they are after them."""
+    touched: set[str] = set()
+    edges: set[str] = set()
+    for line in lines:
+        entity, is_node = _name(line)
+        (touched if is_node else edges).add(entity)
+        kind = "node" if is_node else "edge"
+        db.execute(
+            "INSERT OR REPLACE INTO main.commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, '')",
+            (line.lamport, line.commit_id, line.timestamp, line.actor, line.operation, kind, entity, line.tool, ""),
+        )
+        if is_node:
+            db.execute("DELETE FROM main.nodes WHERE id = ?", (entity,))
+        else:
+            db.execute("DELETE FROM main.edges WHERE id = ?", (entity,))
+        if line.operation == "UPSERT_NODE" and isinstance(line.payload.get("attrs"), dict):
+            db.execute(
+                f"INSERT INTO main.nodes VALUES ({', '.join('?' * 16)})", _node_row(db, line, entity, has_mirror)
+            )
+        elif line.operation == "UPSERT_EDGE":
+            said = line.payload
+            ends = (str(said.get("from")), str(said.get("rel")), str(said.get("to")))
+            db.execute(
+                f"INSERT INTO main.edges VALUES (?, 0, ?, ?, ?, '{{}}', {'NULL, ' * 5}?, ?, ?, ?, ?, ?, ?, 0)",
+                (entity, *ends, *_born(line), line.timestamp, line.actor, line.lamport, line.commit_id),
+            )
+    return touched, edges
+
+
+def _name(line: Line) -> tuple[str, bool]:
+    said = line.payload
+    if line.operation.endswith("_NODE"):
+        return str(said.get("id") if line.operation == "UPSERT_NODE" else said.get("node_id")), True
+    if said.get("id") is not None:
+        return str(said["id"]), False
+    parts = (str(said.get(name)) for name in ("from", "rel", "to"))
+    return "|".join(part.replace("\\", "\\\\").replace("|", "\\|") for part in parts), False
+
+
+def _born(line: Line) -> tuple[str, str, int]:
+    return line.timestamp, line.actor, line.lamport
+
+
+def _node_row(db: sqlite3.Connection, line: Line, entity: str, has_mirror: bool) -> tuple[Any, ...]:
+    attrs = msgspec.json.encode(line.payload["attrs"]).decode()
+    content = line.payload.get("content")
+    text = content.get("text") if isinstance(content, dict) else None
+    born = None
+    if has_mirror:
+        query = "SELECT created_at, created_by, created_lamport FROM mirror.nodes WHERE id = ?"
+        born = db.execute(query, (entity,)).fetchone()
+    return (
+        entity, str(line.payload.get("type")), attrs, text if isinstance(text, str) else None, None, None, None, None,
+        *(born or _born(line)), line.timestamp, line.actor, line.lamport, line.commit_id, int(_REDACTED in attrs),
+    )  # fmt: skip
+
+
+# -- what is asked
+
+
+class Graph:
+    def __init__(self, db: sqlite3.Connection, position: int) -> None:
+        self._db = db
+        self.position = position
+
+    # -- notes
+
+    def note(self, node_id: str) -> Note | None:
+        """None for what is not there, was redacted, or is not to be relied upon."""
+        row = self._db.execute(
+            "SELECT id, type, attrs, content, updated_by, updated_at FROM nodes WHERE id = ? AND NOT redacted",
+            (node_id,),
+        ).fetchone()
+        if row is None or self.is_recalled(node_id):
+            return None
+        node_id, kind, attrs, content, author, at = row
+        try:
+            said = msgspec.json.decode(attrs, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            return None
+        return Note(node_id, kind, said, content if isinstance(content, str) else "", author, at)
+
+    def is_recalled(self, entity: str) -> bool:
+        # Anything but an explicit "undone" stands.
+        query = (
+            "SELECT 1 FROM recalled JOIN nodes ON nodes.id = recalled.recall AND nodes.type = 'trust/recall'"
+            " WHERE recalled.entity = ? AND COALESCE(json_extract(nodes.attrs, '$.status'), '') != 'undone'"
+        )
+        return self._db.execute(query, (entity,)).fetchone() is not None
+
+    def successor(self, entity: str) -> str | None:
+        """A node that says that it takes the place of this one, and may be relied upon."""
+        rows = self._db.execute(
+            "SELECT by FROM successors JOIN nodes ON nodes.id = by WHERE entity = ? AND NOT redacted"
+            " ORDER BY lamport DESC LIMIT 5",
+            (entity,),
+        )
+        return next((by for (by,) in rows.fetchall() if not self.is_recalled(by)), None)
+
+    def about_file(self, path: str) -> list[str]:
+        """Nodes whose patterns match it, or that cite it; those that are most particular about it first."""
+        parts = path.split("/")
+        heads = ["", *("/".join(parts[:count]) + "/" for count in range(1, len(parts))), path]
+        rows = self._db.execute(
+            f"SELECT head, pattern, atom FROM atom_paths WHERE head IN ({_marks(heads)}) ORDER BY length(head) DESC"
+            f" LIMIT {_PATTERNS_MAX}",
+            heads,
+        ).fetchall()
+        cited = self._db.execute("SELECT node FROM cited_files WHERE path = ? LIMIT 50", (path,)).fetchall()
+        atoms = (atom for _, pattern, atom in rows if _fits(pattern, path))
+        return list(dict.fromkeys(chain((node for (node,) in cited), atoms)))
+
+    def unpinned(self, agents: Sequence[str], after: int) -> list[str]:
+        """Knowledge that these made since then and that is tied to no state of its files."""
+        rows = self._db.execute(
+            f"SELECT id FROM nodes WHERE created_by IN ({_marks(agents)}) AND created_lamport > ?"
+            " AND type = 'knowledge/atom' AND json_type(attrs, '$.pin') IS NULL AND NOT redacted LIMIT 20",
+            (*agents, after),
+        )
+        return [node_id for (node_id,) in rows]
+
+    # -- changes
+
+    def last_position_of(self, agents: Sequence[str]) -> int:
+        """Of the last thing that any of them wrote; 0 for never."""
+        found = [
+            self._db.execute("SELECT max(lamport) FROM commits WHERE actor = ?", (agent,)).fetchone()[0]
+            for agent in agents
+        ]
+        return max((each for each in found if each is not None), default=0)
+
+    def changes(self, after: int, besides: Sequence[str]) -> list[Change]:
+        """Nodes that others wrote, newest first, each once."""
+        rows = self._db.execute(
+            f"SELECT entity, actor, lamport FROM commits WHERE lamport > ? AND kind = 'node'"
+            f" AND operation = 'UPSERT_NODE' AND actor NOT IN ({_marks(besides)})"
+            f" ORDER BY lamport DESC LIMIT {_CHANGES_MAX}",
+            (after, *besides),
+        )
+        newest: dict[str, Change] = {}
+        for entity, actor, lamport in rows:
+            newest.setdefault(entity, Change(entity, actor, lamport))
+        return list(newest.values())
+
+    # -- work
+
+    def project(self, project_id: str) -> Project | None:
+        row = self._db.execute("SELECT id, name, root FROM work_projects WHERE id = ?", (project_id,)).fetchone()
+        if row is None or self.note(row[0]) is None:
+            return None
+        goal = self._db.execute("SELECT summary FROM work_nodes WHERE id = ?", (row[2],)).fetchone()
+        return Project(row[0], row[1], goal[0] if goal and self.note(row[2]) is not None else "")
+
+    def current_project(self) -> Project | None:
+        """The one in which something was done last; else the newest."""
+        row = self._db.execute(
+            "SELECT work_nodes.project FROM commits JOIN work_nodes ON work_nodes.id = commits.entity"
+            " WHERE commits.lamport > ? AND work_nodes.project IN (SELECT id FROM work_projects)"
+            " ORDER BY commits.lamport DESC LIMIT 1",
+            (self.position - _CANDIDATES_MAX,),
+        ).fetchone()
+        row = row or self._db.execute("SELECT id FROM work_projects ORDER BY updated_at DESC LIMIT 1").fetchone()
+        return self.project(row[0]) if row else None
+
+    def claimed(self, agents: Sequence[str]) -> list[WorkItem]:
+        """What these have claimed and not resolved, newest claim first."""
+        rows = self._db.execute(
+            "SELECT id, summary, project, claimed_by, claimed_at, context_links FROM work_nodes"
+            f" WHERE claimed_by IN ({_marks(agents)}) AND resolved = 0 ORDER BY claimed_at DESC LIMIT 20",
+            agents,
+        ).fetchall()
+        return [_item(row) for row in rows if self.note(row[0]) is not None]
+
+    def ready(self, project_id: str) -> list[WorkItem]:
+        """What waits for nothing, in the order of graph_next."""
+        rows = self._db.execute(
+            "SELECT id, summary, project, claimed_by, claimed_at, context_links, priority, parent, updated_at,"
+            " created_lamport FROM work_nodes AS one WHERE project = ? AND resolved = 0"
+            " AND NOT EXISTS (SELECT 1 FROM work_nodes AS child WHERE child.parent = one.id AND child.resolved = 0)"
+            " AND NOT EXISTS (SELECT 1 FROM edges JOIN work_nodes AS other ON other.id = edges.target"
+            "   WHERE edges.source = one.id AND edges.rel = 'depends_on' AND other.resolved = 0)"
+            f" LIMIT {_CANDIDATES_MAX}",
+            (project_id,),
+        ).fetchall()
+        depths: dict[str, int] = {}
+        rows.sort(key=lambda row: (-_priority(row[6]), -self._depth(row[7], depths), row[8], row[9]))
+        return [_item(row) for row in rows[:50]]
+
+    def _depth(self, parent: str | None, known: dict[str, int]) -> int:
+        way: list[str] = []
+        while parent is not None and parent not in known and len(way) < _DEPTH_MAX:
+            way.append(parent)
+            row = self._db.execute("SELECT parent FROM work_nodes WHERE id = ?", (parent,)).fetchone()
+            parent = row[0] if row else None
+        depth = known.get(parent, 0) if parent is not None else 0
+        for each in reversed(way):
+            depth += 1
+            known[each] = depth
+        return depth
+
+
+def _item(row: Sequence[Any]) -> WorkItem:
+    links = msgspec.json.decode(row[5], type=list[Any])
+    node_id, summary, project, claimed_by, claimed_at = row[:5]
+    kept = tuple(link for link in links if isinstance(link, str))
+    return WorkItem(node_id, summary, project, claimed_by, claimed_at, kept)
+
+
+def _priority(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _fits(pattern: str, path: str) -> bool:
+    if pattern == path:
+        return True
+    # Only where there are patterns is it worth loading what understands them.
+    from tallystick.errors import InvalidArgument
+    from tallystick.state.knowledge.globs import parse, segments_of
+    from tallystick.state.knowledge.index import GlobIndex
+
+    try:
+        index: GlobIndex[int] = GlobIndex()
+        index.add(1, parse(pattern))
+        return bool(index.match(segments_of(path) or ()))
+    except InvalidArgument:
+        return False
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
