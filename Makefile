@@ -20,9 +20,10 @@ AGENTS_READY := $(AGENTS)/node_modules/.ready .skillsaw/.ready $(CONFORMANCE_REA
 FOREIGN := tests/foreign
 FOREIGN_READY := .foreign/.ready $(FOREIGN)/node_modules/.ready
 PEERS_READY := bench/node_modules/.ready
+MUTANTS_READY := $(VENV)/.mutants-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test clients agents coverage check format bench torture docs site wheel packages lock clean
+.PHONY: help setup run test clients agents coverage mutants check format bench torture docs site wheel packages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +45,9 @@ agents: $(READY) $(AGENTS_READY) ## let Claude Code and Codex work with it, aski
 
 coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) ## run every test and count the branches taken (at least 80 %)
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)
+
+mutants: $(READY) $(MUTANTS_READY) ## change the code that vouches for memories, and count what no test notices (at most 10 %)
+	@nice -n 15 $(BIN)/python -m tests.mutants $(ARGS)
 
 check: $(READY) ## style, types, import directions, lock files
 	@$(BIN)/ruff check
@@ -85,13 +89,15 @@ lock: ## renew constraints*.txt and the pins of the clients (needs uv)
 	@$(UV) pip compile docs/site.in $(LOCK) -o docs/site.txt
 	@$(UV) pip compile packaging/checks.in $(LOCK) -o packaging/checks.txt
 	@$(UV) pip compile $(AGENTS)/skillsaw.in $(LOCK) -o $(AGENTS)/skillsaw.txt
+	@$(UV) pip compile --group mutants $(LOCK) -c constraints.txt -c constraints-dev.txt -o constraints-mutants.txt \
+	  $$(sed -nE 's/^([a-z0-9.-]+)==.*/--no-emit-package \1/p' constraints.txt constraints-build.txt constraints-dev.txt)
 	@for group in $(CLIENT_GROUPS); do \
 	  $(UV) pip compile $(CLIENTS)/$$group.in $(LOCK) -o $(CLIENTS)/$$group.txt || exit 1; done
 LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes --upgrade \
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) $(RUN) .sample dist .site .cache .packages .clients .skillsaw .foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf $(VENV) $(RUN) .sample .mutants dist .site .cache .packages .clients .skillsaw .foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find . \( -name node_modules -o -name __pycache__ \) -type d -prune -exec rm -rf {} +
 
 NEW_ENOUGH := $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'
@@ -133,6 +139,10 @@ $(READY): pyproject.toml constraints.txt constraints-build.txt constraints-dev.t
 .skillsaw/.ready: $(AGENTS)/skillsaw.txt
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
+	@touch $@
+
+$(MUTANTS_READY): $(READY) constraints-mutants.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r constraints.txt -r constraints-build.txt -r constraints-dev.txt -r constraints-mutants.txt
 	@touch $@
 
 .clients/%/.ready: $(CLIENTS)/%.txt

@@ -201,7 +201,7 @@ def test_every_word_of_the_glossary_stands_in_order() -> None:
 
 
 def test_the_lock_files_pin_everything_with_hashes_and_name_no_place() -> None:
-    for name in ("constraints.txt", "constraints-build.txt", "constraints-dev.txt"):
+    for name in ("constraints.txt", "constraints-build.txt", "constraints-dev.txt", "constraints-mutants.txt"):
         text = (ROOT / name).read_text("utf-8")
         pinned = re.split(r"(?<!\\)\n", text.strip())
         assert [pin for pin in pinned if not re.match(r"[a-z0-9.-]+==\S+", pin) or "--hash=sha256:" not in pin] == []

@@ -179,8 +179,21 @@ def test_what_json_cannot_say_is_refused_with_its_place(value: Any, problem: str
     assert refused.value.message.startswith(problem)
 
 
-def nested(levels: int, *, objects: bool) -> Any:
-    value: Any = 1.5
+@pytest.mark.parametrize(("key", "path"), [("k" * 100, "k" * 100), ("k" * 101, "k" * 100 + "…")])
+def test_a_refusal_names_the_place_as_far_as_it_is_short(key: str, path: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        canonical_bytes({key: INTEGER_MAX + 1})
+    problem = "is an integer beyond ±(2^53−1), which JSON cannot carry exactly; send it as text"
+    assert (refused.value.message, refused.value.details) == (f"{path} {problem}", {"path": path})
+
+
+@pytest.mark.parametrize(("data", "value"), [(b"9007199254740991", INTEGER_MAX), (b"9007199254740992", 2.0**53)])
+def test_what_readers_of_doubles_would_misread_is_a_double(data: bytes, value: float) -> None:
+    for found in (parse(data), -parse(b"-" + data), parse(b"[" + data + b"]")[0]):
+        assert (found, type(found)) == (value, type(value))
+
+
+def nested(levels: int, *, objects: bool, value: Any = 1.5) -> Any:
     for _ in range(levels):
         value = {"k": value} if objects else [value]
     return value
@@ -188,8 +201,9 @@ def nested(levels: int, *, objects: bool) -> Any:
 
 @pytest.mark.parametrize("objects", [True, False])
 def test_nesting_is_allowed_up_to_the_limit(objects: bool) -> None:
-    value = nested(DEPTH_MAX, objects=objects)
-    assert canonical_bytes(value) == rfc8785.dumps(value)
+    for innermost in (1.5, 1.0):
+        value = nested(DEPTH_MAX, objects=objects, value=innermost)
+        assert canonical_bytes(value) == rfc8785.dumps(value)
 
 
 @pytest.mark.parametrize("levels", [DEPTH_MAX + 1, 254, 255, 100_000])
@@ -304,6 +318,7 @@ def test_ordinary_documents_take_the_fast_road(monkeypatch: pytest.MonkeyPatch) 
     attrs: dict[str, Any] = {"score": 0.25, "n": 3, "none": None, "text": "party 🎉 at 0e1 1.0, null", "t": (True, [])}
     canonical_bytes({"id": "a", "attrs": attrs})
     canonical_bytes({"größe": "ß", "漢字": -12.5})
+    canonical_bytes([{"a": 1}, "text"])
 
 
 def shuffled(value: Any, chance: random.Random) -> Any:

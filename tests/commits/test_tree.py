@@ -10,6 +10,7 @@ import pytest
 
 from tallystick.commits.tree import (
     EMPTY_ROOT,
+    Frontier,
     completed,
     consistency_proof,
     inclusion_proof,
@@ -61,6 +62,13 @@ def test_every_root_is_the_definition_s() -> None:
     assert [root(size, kept) for size in range(LARGEST + 1)] == ROOTS
 
 
+def test_a_tree_that_grows_has_the_same_roots() -> None:
+    frontier = Frontier()
+    for size, leaf in enumerate(LEAVES):
+        assert (frontier.size, frontier.root()) == (size, ROOTS[size])
+        frontier.add(leaf)
+
+
 def test_a_leaf_completes_exactly_the_subtrees_that_end_with_it() -> None:
     for index, leaf in enumerate(LEAVES):
         found = list(completed(leaf, index, kept))
@@ -102,6 +110,25 @@ def test_a_smaller_tree_continues_no_larger_one() -> None:
     with pytest.raises(ValueError, match="no older one"):
         consistency_proof(4, 3, kept)
     assert not verify_consistency(4, 3, [], ROOTS[4], ROOTS[3])
+
+
+SHORT = b"not a hash"
+
+
+@pytest.mark.parametrize(
+    ("index", "size", "leaf"),
+    [(1, 1, LEAVES[0]), (-1, 1, LEAVES[0]), (0, 1, SHORT)],
+    ids=["behind the end", "before the start", "no hash"],
+)
+def test_that_the_root_is_the_leaf_is_not_enough(index: int, size: int, leaf: bytes) -> None:
+    assert not verify_inclusion(leaf, index, size, [], leaf)
+
+
+@pytest.mark.parametrize(
+    ("old", "size", "root_of_both"), [(2, 1, ROOTS[1]), (-1, -1, ROOTS[1]), (1, 1, SHORT), (3, 4, ROOTS[4])]
+)
+def test_that_the_roots_are_the_same_is_not_enough(old: int, size: int, root_of_both: bytes) -> None:
+    assert not verify_consistency(old, size, [], root_of_both, root_of_both)
 
 
 def test_twenty_thousand_altered_proofs_are_refused() -> None:
