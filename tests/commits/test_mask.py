@@ -103,7 +103,7 @@ def test_content_goes_with_everything_and_stays_when_fields_are_named() -> None:
     assert redact(said, ["attrs.a"]) == document({"a": REDACTED, "b": 2}, CONTENT)
 
 
-@pytest.mark.parametrize("text", ["", "a text", "a text that is longer than the word"])
+@pytest.mark.parametrize("text", ["", "a text", "nine char", "a text that is longer than the word"])
 def test_what_has_no_attributes_is_redacted_and_read_as_well(text: str) -> None:
     said = {"id": "n", "type": "note", "content": {"text": text}}
     left = parse(unabridged(left_of(said, None)))

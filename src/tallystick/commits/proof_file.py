@@ -147,9 +147,12 @@ def verify_inclusion_file(
     """Raises NoteRefused. `record_hash` is needed where the proof does not carry its commit; `payload` is what the
     commit is said to have written."""
     checkpoint = trusted_checkpoint(proof.note, trust)
-    if proof.extra is None and record_hash is None:
+    if proof.extra is not None:
+        entry = sha256(proof.extra).digest()
+    elif record_hash is not None:
+        entry = bytes.fromhex(record_hash)
+    else:
         raise ProofRefused("it does not carry its commit", hint="name its record_hash")
-    entry = bytes.fromhex(record_hash or "") if proof.extra is None else sha256(proof.extra).digest()
     if record_hash not in (None, entry.hex()):
         raise ProofRefused(f"it is about the commit {entry.hex()}")
     if not verify_inclusion(leaf_hash(entry), proof.index, checkpoint.size, proof.hashes, checkpoint.root):
