@@ -10,6 +10,9 @@ VERIFIED = "verified"
 SUPERSEDES = "supersedes"
 CITES = "cites"
 NAMES = frozenset({STALE_AFTER, VERIFIED, SUPERSEDES, CITES})
+IMPORTED = "imported"
+"""Where an imported entity comes from: {from, id, author?, created?, updated?, hash}. Anybody may write it."""
+_BOOKKEEPING = frozenset({"from", "created", "updated", "hash"})
 
 
 def cited_paths(attrs: Mapping[str, Any]) -> list[str]:
@@ -21,8 +24,19 @@ def cited_paths(attrs: Mapping[str, Any]) -> list[str]:
 
 def said(attrs: dict[str, Any]) -> dict[str, Any]:
     """The fact itself, with the files it cites: what is looked for by words, and shown of it. Otherwise a fact would
-    rank lower for having a date or a predecessor."""
+    rank lower for having a date or a predecessor, or for the name of the program that it was imported from."""
+    if IMPORTED in attrs:
+        attrs = _without_bookkeeping(attrs)
     if NAMES.isdisjoint(attrs):
         return attrs
     kept = {name: value for name, value in attrs.items() if name not in NAMES}
     return kept | {CITES: cited_paths(attrs)}
+
+
+def _without_bookkeeping(attrs: dict[str, Any]) -> dict[str, Any]:
+    """Of an import its author is left, and the id unless it stands elsewhere: once is enough."""
+    origin, others = attrs[IMPORTED], {name: value for name, value in attrs.items() if name != IMPORTED}
+    if not isinstance(origin, dict) or not origin.keys() >= {"from", "hash"}:
+        return attrs
+    kept = {name: value for name, value in origin.items() if name not in _BOOKKEEPING and value not in others.values()}
+    return others | ({IMPORTED: kept} if kept else {})
