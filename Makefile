@@ -19,6 +19,8 @@ AGENTS := tests/agents
 AGENTS_READY := $(AGENTS)/node_modules/.ready .skillsaw/.ready $(CONFORMANCE_READY)
 FOREIGN := tests/foreign
 FOREIGN_READY := .foreign/.ready $(FOREIGN)/node_modules/.ready
+IMPORTED := tests/importers
+IMPORTED_READY := $(IMPORTED)/node_modules/.ready
 PEERS_READY := bench/node_modules/.ready
 MUTANTS_READY := $(VENV)/.mutants-ready
 
@@ -34,7 +36,7 @@ run: $(RUN_READY) ## serve a small sample memory over HTTP on this machine
 	@test -d .sample/_system/log || $(RUN)/bin/tallystick import --base .sample src/tallystick/sample.jsonl
 	@exec $(RUN)/bin/tallystick serve --base .sample --http 127.0.0.1:$(PORT) --next-free-port
 
-test: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) ## run every test
+test: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) $(IMPORTED_READY) ## run every test
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
 clients: $(READY) $(CLIENTS_READY) ## let the clients and frameworks that people use talk to the server
@@ -43,7 +45,7 @@ clients: $(READY) $(CLIENTS_READY) ## let the clients and frameworks that people
 agents: $(READY) $(AGENTS_READY) ## let Claude Code and Codex work with it, asking a stand-in for their models
 	@$(BIN)/python -m pytest -n auto $(AGENTS)/connected.py $(AGENTS)/installed.py $(ARGS)
 
-coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) ## run every test and count the branches taken (at least 80 %)
+coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) $(IMPORTED_READY) ## run every test and count the branches taken (at least 80 %)
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)
 
 mutants: $(READY) $(MUTANTS_READY) ## change the code that vouches for memories, and count what no test notices (at most 10 %)

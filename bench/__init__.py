@@ -29,6 +29,7 @@ SECTIONS = (
     "policy",
     "path",
     "proof",
+    "importing",
 )
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tests.journeys.requirements_agents import AGENTS_REQUIREMENTS
 from tests.journeys.requirements_compliance import COMPLIANCE_REQUIREMENTS
 from tests.journeys.requirements_gate import GATE_REQUIREMENTS
+from tests.journeys.requirements_importing import IMPORTING_REQUIREMENTS
 from tests.journeys.requirements_knowledge import KNOWLEDGE_REQUIREMENTS
 from tests.journeys.requirements_ontology import ONTOLOGY_REQUIREMENTS
 from tests.journeys.requirements_proofs import PROOF_REQUIREMENTS
@@ -402,6 +403,7 @@ REQUIREMENTS += [
         *AGENTS_REQUIREMENTS,
         *COMPLIANCE_REQUIREMENTS,
         *GATE_REQUIREMENTS,
+        *IMPORTING_REQUIREMENTS,
         *KNOWLEDGE_REQUIREMENTS,
         *STALE_REQUIREMENTS,
         *ONTOLOGY_REQUIREMENTS,

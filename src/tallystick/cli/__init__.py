@@ -78,6 +78,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "restore-entity": restore_entity.restore_entity,
 }
 
+CLASSES = {"import": transfer.ImportCommand}
+"""Commands that read their words in a way of their own."""
+
 GROUPS: dict[str, typer.Typer] = {
     "work": work.commands,
     "knowledge": knowledge.commands,
@@ -131,7 +134,7 @@ def _command_line(names: Iterable[str]) -> typer.Typer:
     made.callback()(_root)
     for name in names:
         if name in COMMANDS:
-            made.command(name)(_pipeable(COMMANDS[name]))
+            made.command(name, cls=CLASSES.get(name))(_pipeable(COMMANDS[name]))
         else:
             made.add_typer(GROUPS[name], name=name)
     return made

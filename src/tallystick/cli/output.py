@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import orjson
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _PIPED_WIDTH = 10_000
-_WORTH_WATCHING_BYTES = 16 << 20
+_WORTH_WATCHING = {"bytes": 16 << 20, "items": 5_000}
 
 
 class Styled(NamedTuple):
@@ -104,21 +104,22 @@ def visible(cell: object) -> str:
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
-    """Takes what is being done, and how many bytes of how many. Drawn only on a terminal, and only when it is much."""
+def progress(unit: Literal["bytes", "items"] = "bytes") -> Iterator[Progress]:
+    """Takes what is being done, and how much of how much. Drawn only on a terminal, and only when it is much."""
     if not sys.stderr.isatty():
         yield no_progress
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    counted = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), counted, TimeRemainingColumn())
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def draw(doing: str, done: int, total: int) -> None:
-            if total >= _WORTH_WATCHING_BYTES:
+            if total >= _WORTH_WATCHING[unit]:
                 task = tasks[doing] if doing in tasks else tasks.setdefault(doing, bars.add_task(doing))
                 bars.update(task, completed=done, total=total)
 

@@ -10,16 +10,21 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
+from typer.core import TyperCommand
 
 from tallystick.cli.options import Base, Checkpoints, Json, Tenant, VerifierKeys, existing, read_checkpoints, settled
-from tallystick.cli.output import emit, note, progress
+from tallystick.cli.output import emit, note, progress, table
 from tallystick.errors import Conflict, InvalidArgument
 from tallystick.operations import counted
 from tallystick.private_files import replacing
 
+if TYPE_CHECKING:
+    from tallystick.operations.importing.report import Report
+
+LIST = "list"
 _BY_UMASK = 0o666
 """What a person exports is readable for whom that person's umask says."""
 
@@ -59,8 +64,38 @@ def export(
         note(f"{counted(done.blobs, 'large content')} beside the log: copy {beside} as well")
 
 
+class ImportCommand(TyperCommand):
+    """`--from` alone asks which there are."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args[-1:] == ["--from"]:
+            args = [*args, LIST]
+        return super().parse_args(ctx, args)
+
+
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to read; - is standard input.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="PATH", help="What to read; - is standard input.", show_default=False)
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="NAME",
+            help="The program that wrote it; auto guesses, no name lists those that are known.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --from: show what would be written, and write nothing.")
+    ] = False,
+    prefix: Annotated[
+        str, typer.Option("--prefix", metavar="TEXT", help="With --from: in front of the ids of nodes.")
+    ] = "",
+    project: Annotated[
+        str | None,
+        typer.Option("--project", metavar="NAME", help="With --from: of tasks and knowledge.", show_default=False),
+    ] = None,
     replay: Annotated[
         bool, typer.Option("--replay", help="Write an export's commits anew, as additions to what is there.")
     ] = False,
@@ -70,9 +105,12 @@ def import_(
     base: Base = None,
     tenant: Tenant = None,
 ) -> None:
-    """Read an export back, or operations written by hand.
+    """Read an export back, operations written by hand, or what another program remembers.
 
     \b
+    With --from: what another program wrote, as nodes, edges, tasks and knowledge. --dry-run shows first what would
+      be written, and what cannot be. A second run writes what is new or changed, and nothing else; one that was
+      interrupted goes on where it was. Who wrote it there, and when, is kept in the attribute 'imported'.
     An export into an empty base: the very same log again, all of it or nothing, verified. With --checkpoint and
       --vkey it must also lead to a checkpoint that was signed: an export that is too old, or another log, is refused.
     An export with --replay: new commits that keep actor, reason and run_context; the old commit id is
@@ -88,19 +126,122 @@ def import_(
       tallystick import backup.jsonl --base ./restored
       zcat backup.jsonl.gz | tallystick import - --base ./restored
       tallystick import facts.jsonl
+      tallystick import --from server-memory memory.jsonl --dry-run
     """
+    if source is not None:
+        options = (("--replay", replay), ("--checkpoint", checkpoint), ("--vkey", vkey))
+        _refuse_options([name for name, given in options if given], "does not go with --from")
+        _import_from(source, file, dry_run, prefix, project, json, base, tenant)
+        return
+    others = (("--dry-run", dry_run), ("--prefix", prefix), ("--project", project))
+    _refuse_options([name for name, given in others if given], "needs --from")
+    if file is None:
+        raise InvalidArgument("PATH is missing: what to read", hint="- is standard input; --help has examples")
     from tallystick import app
     from tallystick.operations.transfer import import_ as imported
 
     context = app.operation_context(settled(base=base, tenant=tenant))
     known = read_checkpoints(checkpoint, vkey)
-    with _opened(file) as (source, size), progress() as tell:
-        done = asyncio.run(imported(context, source, size=size, replay=replay, checkpoints=known, progress=tell))
+    with _opened(file) as (opened, size), progress() as tell:
+        done = asyncio.run(imported(context, opened, size=size, replay=replay, checkpoints=known, progress=tell))
     if json:
         emit(done)
     else:
         already = f"; {done.duplicates} were there already" if done.duplicates else ""
         note(f"{counted(done.commits, 'commit')} {done.how} into {context.settings.home}{already}")
+
+
+def _refuse_options(names: list[str], why: str) -> None:
+    if names:
+        raise InvalidArgument(f"{' and '.join(names)} {why}")
+
+
+# -- from another program
+
+
+def _import_from(
+    source: str,
+    path: Path | None,
+    dry_run: bool,
+    prefix: str,
+    project: str | None,
+    json: bool,
+    base: Path | None,
+    tenant: str | None,
+) -> None:
+    from tallystick.importers.registry import AUTO, find
+
+    if source == LIST:
+        _list_sources(json)
+        return
+    if source != AUTO:
+        find(source)
+    if path is None:
+        raise InvalidArgument("PATH is missing: the file or directory to read")
+    if not path.exists():
+        raise InvalidArgument(f"cannot read {path}: no such file or directory", code="FILE_UNREADABLE")
+    from tallystick import app
+    from tallystick.operations.importing import Options, import_from
+
+    context = app.operation_context(settled(base=base, tenant=tenant))
+    begun: list[Report] = []
+    options = Options(dry_run=dry_run, prefix=prefix, project=project)
+    with _telling_how_far(begun), progress("items") as tell:
+        done = asyncio.run(import_from(context, source, path, options, report=begun.append, progress=tell))
+    if json:
+        emit(done)
+    else:
+        draw_report(done, str(context.settings.home))
+
+
+def _list_sources(json: bool) -> None:
+    from tallystick.importers.registry import sources
+
+    found = sources()
+    if json:
+        emit([{"name": each.name, "reads": each.reads} for each in found])
+    else:
+        table(("name", "reads"), [(each.name, each.reads) for each in found])
+
+
+@contextmanager
+def _telling_how_far(begun: list[Report]) -> Iterator[None]:
+    """What an import that does not come to its end has written, it says on its way out."""
+    try:
+        yield
+    except BaseException:
+        if begun and not begun[0].dry_run:
+            report = begun[0]
+            written = report.total("new") + report.total("changed")
+            note(
+                f"it ended early: {report.done:,} of {report.items:,} items were looked at, {written:,} of them are"
+                " written; the same command goes on from there"
+            )
+        raise
+
+
+def draw_report(report: Report, home: str) -> None:
+    if report.kinds:
+        columns = ("kind", "type", "new", "changed", "unchanged", "examples")
+        rows = [
+            (*map(str, (k.kind, k.type, k.new, k.changed, k.unchanged)), ", ".join(k.examples)) for k in report.kinds
+        ]
+        table(columns, rows)
+    if report.states:
+        table(
+            ("state there", "here", "tasks"), [(each.status, each.becomes, str(each.tasks)) for each in report.states]
+        )
+    if report.unmapped:
+        table(("not imported", "what", "why"), [(each.where, each.what, each.reason) for each in report.unmapped])
+    if report.unmapped_omitted:
+        note(f"and {report.unmapped_omitted:,} more that are not imported")
+    new, changed, same = (report.total(outcome) for outcome in ("new", "changed", "unchanged"))
+    left_out = len(report.unmapped) + report.unmapped_omitted
+    rest = f"{same:,} unchanged, {left_out:,} not imported"
+    if report.dry_run:
+        note(f"{new:,} new and {changed:,} changed items of {report.source} would be written; {rest}")
+    else:
+        note(f"{new:,} new and {changed:,} changed items of {report.source} written into {home}; {rest}")
 
 
 @contextmanager

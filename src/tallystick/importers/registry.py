@@ -1,0 +1,70 @@
+"""The registry: every source that can be imported from. A new one is added here, and nowhere else.
+
+Other packages may bring importers, too: an entry point of the group `tallystick.importers` is a module of that kind.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from tallystick.errors import InvalidArgument, NotFound
+from tallystick.importers import Importer
+
+GROUP = "tallystick.importers"
+AUTO = "auto"
+
+
+class Source(msgspec.Struct, frozen=True):
+    name: str
+    reads: str
+    """What to name as PATH."""
+    module: str
+
+
+SOURCES = (Source("server-memory", "memory.jsonl of the MCP reference server", "tallystick.importers.server_memory"),)
+"""In the order in which they are guessed: the more exactly one is recognised, the earlier."""
+
+
+def sources() -> list[Source]:
+    """Ours, then those of other packages."""
+    ours = {source.name for source in SOURCES}
+    return [*SOURCES, *(Source(each.name, each.value, "") for each in _others() if each.name not in ours)]
+
+
+def find(name: str) -> Importer:
+    """Raises NotFound, naming those that are called alike."""
+    for source in SOURCES:
+        if source.name == name:
+            return cast(Importer, import_module(source.module))
+    for other in _others():
+        if other.name == name:
+            return cast(Importer, other.load())
+    known = [source.name for source in sources()]
+    near = " or ".join(f"'{each}'" for each in get_close_matches(name.lower(), known, cutoff=0.5))
+    raise NotFound(
+        f"there is no importer '{name}'",
+        code="NO_IMPORTER",
+        hint=f"did you mean {near}?" if near else f"there are {', '.join(known)}; {AUTO} guesses",
+    )
+
+
+def guess(path: Path) -> str:
+    """The first whose files these seem to be. Raises InvalidArgument."""
+    for source in sources():
+        if find(source.name).detect(path):
+            return source.name
+    raise InvalidArgument(
+        f"cannot tell what wrote {path}",
+        code="FORMAT_UNKNOWN",
+        hint="say it with --from NAME; 'tallystick import --from list' names the importers",
+    )
+
+
+def _others() -> list[EntryPoint]:
+    return sorted(entry_points(group=GROUP), key=lambda each: each.name)

@@ -1,0 +1,32 @@
+"""The promises of importing from other programs, and the tests that show them."""
+
+from __future__ import annotations
+
+_IMPORTING = "tests/operations/test_importing.py::"
+_SERVER_MEMORY = "tests/importers/test_server_memory.py::"
+_STORY = "tests/journeys/test_import_story.py::"
+
+IMPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
+    ("import-once", "a second import of the same source writes nothing",
+     _IMPORTING + "test_a_second_import_writes_nothing"),
+    ("import-dry-run", "a dry run shows what would be written, and writes nothing",
+     _IMPORTING + "test_a_dry_run_tells_the_same_and_writes_nothing"),
+    ("import-changes", "what changed in the source is updated, also when it changes back",
+     _IMPORTING + "test_what_changed_in_the_source_changes_here_and_back_again"),
+    ("import-origin", "source, author and time are attributes, never the commit's actor or timestamp",
+     _IMPORTING + "test_whoever_wrote_it_there_is_no_author_here"),
+    ("import-interrupted", "an interrupted import says how far it came and goes on from there",
+     _IMPORTING + "test_an_interrupted_import_says_how_far_it_came_and_goes_on_from_there"),
+    ("import-killed", "an import that is killed goes on at the next run, and everything is there once",
+     _STORY + "test_an_import_that_is_killed_goes_on_and_everything_is_there_once"),
+    ("import-others-stay", "what has the same id and another origin is left alone and told",
+     _IMPORTING + "test_what_has_the_same_id_and_another_origin_is_left_alone"),
+    ("import-deleted", "what was deleted here does not come back by an import",
+     _IMPORTING + "test_what_was_deleted_here_does_not_come_back"),
+    ("import-unmapped", "what cannot be mapped is listed line by line with a reason",
+     _SERVER_MEMORY + "test_a_spoiled_line_is_told_and_the_others_are_imported"),
+    ("import-names", "without a name the importers are listed, and a wrong one is put right",
+     _IMPORTING + "test_a_name_alone_lists_them_and_a_wrong_one_is_put_right"),
+    ("import-server-memory", "what server-memory writes today is imported whole",
+     _SERVER_MEMORY + "test_what_server_memory_writes_today_is_imported_whole"),
+)  # fmt: skip

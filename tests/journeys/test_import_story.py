@@ -1,0 +1,54 @@
+"""A memory of server-memory moves in: killed half-way, run again, proven, and found by words."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.command_line import CommandLine
+from tests.importers.imports import count, imported, json_lines, written
+
+FACTS = 6_000
+
+
+def test_an_import_that_is_killed_goes_on_and_everything_is_there_once(tmp_path: Path) -> None:
+    entities = [
+        {
+            "type": "entity",
+            "name": f"service {number}",
+            "entityType": "service",
+            "observations": [f"listens on {number}"],
+        }
+        for number in range(FACTS)
+    ]
+    relations = [
+        {"type": "relation", "from": f"service {number}", "to": f"service {number + 1}", "relationType": "calls"}
+        for number in range(500)
+    ]
+    path = json_lines(tmp_path / "memory.jsonl", [*entities, *relations])
+    shell = CommandLine(tmp_path / "base")
+    _kill_once_it_writes(shell.base, path)
+    before = count(shell)
+    assert 0 < before < FACTS + 500
+
+    first = imported(shell, "server-memory", path)
+    assert first["commits"] == FACTS + 500 - before
+    assert written(first)["edge calls"][0] == 500
+    second = imported(shell, "server-memory", path)
+    assert second["commits"] == 0
+    assert count(shell) == FACTS + 500
+
+    assert shell.run("verify").out.startswith("sound")
+    assert "service 777" in shell.run("search", "which service listens on 777").out.splitlines()[1]
+
+
+def _kill_once_it_writes(base: Path, path: Path) -> None:
+    command = [sys.executable, "-m", "tallystick", "import", "--from", "server-memory", str(path), "--base", str(base)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    head = base / "_system" / "log"
+    while process.poll() is None and not any(each.stat().st_size for each in head.glob("*.jsonl")):
+        os.sched_yield()
+    process.kill()
+    process.wait()
