@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from types import GeneratorType
 from typing import TypeVar
 
 import msgspec
@@ -152,7 +153,8 @@ class Partition:
             if min_position is not None:
                 await self._reach(min_position)
             found = ask(self._state)
-            return await _drive(found) if isinstance(found, Generator) else found
+            # Not the abstract Generator: whether something is of that kind takes long to find out.
+            return await _drive(found) if isinstance(found, GeneratorType) else found  # type: ignore[return-value]
         except Corrupt as error:
             raise self._reported(error) from None
 

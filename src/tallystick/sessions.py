@@ -18,6 +18,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from tallystick.errors import StorageRefused
@@ -135,20 +136,21 @@ class Sessions:
 
     def _read(self, session: str) -> tuple[bytes, bool]:
         """The byte of a session, and whether the process that holds it is there."""
-        found = _ID.fullmatch(session)
-        if found is None or self._directory is None:
+        place = _place(session)
+        if place is None or self._directory is None:
             return self._unstored.get(session, b""), True
-        held = self._held.get(found[1])
+        process, number = place
+        held = self._held.get(process)
         try:
             if held is not None:
-                return os.pread(held, 1, int(found[2])), True
-            if found[1] == self._process:
+                return os.pread(held, 1, number), True
+            if process == self._process:
                 return b"", True
-            file = os.open(self._directory / found[1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            file = os.open(self._directory / process, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return b"", False
         try:
-            state = os.pread(file, 1, int(found[2]))
+            state = os.pread(file, 1, number)
             return state, state == _LIVE and _is_locked(file)
         except OSError:
             return b"", False
@@ -156,14 +158,14 @@ class Sessions:
             os.close(file)
 
     def _write(self, session: str, state: bytes) -> None:
-        found = _ID.fullmatch(session)
-        if found is None:
+        place = _place(session)
+        if place is None:
             return
         if self._directory is None:
             if self._unstored.get(session) != _ENDED:
                 self._unstored[session] = state
             return
-        process, number = found[1], int(found[2])
+        process, number = place
         try:
             if process == self._process:
                 _write_byte(self._own_file(self._directory), number, state)
@@ -212,6 +214,13 @@ class Sessions:
         for number, (modified, path) in enumerate(dead):
             if modified < stale or number < len(dead) - FILES_MAX:
                 path.unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=10_000)
+def _place(session: str) -> tuple[str, int] | None:
+    """The process whose file has the byte of a session, and which byte it is."""
+    found = _ID.fullmatch(session)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def _write_byte(file: int, number: int, state: bytes) -> None:

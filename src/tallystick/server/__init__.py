@@ -8,6 +8,7 @@ into the store. `dispatch` is common to all doors; `mcp` and `rest` are the door
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -84,6 +85,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+@lru_cache(maxsize=1_000)
 def is_name(said: str | None) -> bool:
     """Anything can be said in a handshake. What is no name counts as not said."""
     return said is not None and len(said) <= _NAME_LENGTH_MAX and said.isprintable() and bool(said.strip())

@@ -181,7 +181,7 @@ async def _counted(
         outcome = broken(entry.dotted)
     finally:
         seconds = time.perf_counter() - started
-        metrics.called(entry.dotted, _word(outcome), seconds, not entry.tool.reads_only)
+        metrics.called(entry.tool.name, _word(outcome), seconds, not entry.tool.reads_only)
     return outcome
 
 
@@ -203,7 +203,12 @@ def prepare(tool: Tool, arguments: Mapping[str, Any]) -> Any:
     Validated as JSON, not as Python objects: only so do strict models take a string for an
     enum, or an array for a tuple, and still refuse "1" for 1.
     """
-    encoded, problems = _json_bytes(arguments)
+    problems: list[str] = []
+    try:
+        encoded = orjson.dumps(arguments)
+    except TypeError:
+        # What no answer could repeat is refused, even should the tool's model let it pass.
+        encoded, problems = json.dumps(arguments).encode(), oversized(arguments)
     try:
         prepared = tool.input.model_validate_json(encoded)
     except ValidationError as error:
@@ -246,14 +251,6 @@ def _refused(entry: OfferedTool, error: TallystickError) -> Outcome:
         return Refused(error, entry.toolset.error_shape(error))
     except Exception:
         return broken(f"{entry.toolset.name}.say_error")
-
-
-def _json_bytes(arguments: Mapping[str, Any]) -> tuple[bytes, list[str]]:
-    """And what no answer could repeat, should the tool's model let it pass."""
-    try:
-        return orjson.dumps(arguments), []
-    except TypeError:
-        return json.dumps(arguments).encode(), oversized(arguments)
 
 
 def _index(entries: Iterable[OfferedTool]) -> dict[str, OfferedTool]:

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 _CLOSING = b"connection: close\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_EXPECTATIONS = (b"100-continue", b"100-Continue")
+_EXPECTS, _EXPECTS_TOO = (b"expect", b"100-continue"), (b"expect", b"100-Continue")
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -160,10 +160,8 @@ class HttpProtocol(asyncio.Protocol):
             self._waiting.append(exchange)
 
     def on_body(self, body: bytes) -> None:
-        if self._arriving is not None:
-            self._arriving.add(body)
-            if self._arriving.is_full:
-                self.transport.pause_reading()
+        if self._arriving is not None and self._arriving.fills(body):
+            self.transport.pause_reading()
 
     def on_message_complete(self) -> None:
         if self._arriving is not None:
@@ -298,7 +296,7 @@ class _Exchange:
         self._waiting_bytes = 0
         self._is_complete = self._is_taken = False
         """Whether the body is there, and whether the application knows."""
-        self._expects = any((b"expect", said) in scope["headers"] for said in _EXPECTATIONS)
+        self._expects = _EXPECTS in scope["headers"] or _EXPECTS_TOO in scope["headers"]
         """Whether the client waits for a word before it sends the body."""
         self._is_over = False
         """Answered, or its client left."""
@@ -327,15 +325,20 @@ class _Exchange:
 
     # -- what arrives
 
-    def add(self, body: bytes) -> None:
-        if not self._is_over:
-            self._parts.append(body)
-            self._waiting_bytes += len(body)
-            self._wake()
+    def fills(self, body: bytes) -> bool:
+        """Add to the body; whether more of it is to wait."""
+        if self._is_over:
+            return False
+        self._parts.append(body)
+        self._waiting_bytes += len(body)
+        if self._change is not None:
+            self._change.set()
+        return self._waiting_bytes > BODY_BYTES_WAITING
 
     def complete(self) -> None:
         self._is_complete = True
-        self._wake()
+        if self._change is not None:
+            self._change.set()
 
     def leave(self) -> None:
         self._is_over = True
@@ -352,9 +355,8 @@ class _Exchange:
         if self._is_over:
             return {"type": "http.disconnect"}
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        was_full, self._waiting_bytes = self.is_full, 0
-        self._parts.clear()
-        self._is_taken = self._is_complete
+        was_full = self._waiting_bytes > BODY_BYTES_WAITING
+        self._parts, self._waiting_bytes, self._is_taken = [], 0, self._is_complete
         if was_full:
             self._protocol.read_on()
         return {"type": "http.request", "body": body, "more_body": not self._is_complete}
@@ -387,7 +389,8 @@ class _Exchange:
         given = dict(headers)
         length = given.get(b"content-length")
         has_body = self._scope["method"] != "HEAD" and status not in (204, 304)
-        lines = [_STATUS_LINES[status], *(b"%b: %b\r\n" % header for header in headers)]
+        lines = [_STATUS_LINES[status]]
+        lines += [b"%b: %b\r\n" % header for header in headers]
         if b"close" in given.get(b"connection", b"").lower():
             self.keeps_alive = False
         elif not self.keeps_alive:

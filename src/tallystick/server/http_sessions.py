@@ -66,7 +66,7 @@ class HttpSessions:
 
     def begin(self, identity: Identity | None, client: str | None, version: str) -> bytes:
         """The id of a new session. Raises LimitExceeded when the caller has too many that are in use."""
-        owner, tenant = _owner(identity), _tenant(identity)
+        tenant, owner = _counted_for(identity)
         for idle in self._quota.make_room(tenant, owner):
             self._sessions.end(idle)
         now = self._now()
@@ -79,16 +79,17 @@ class HttpSessions:
     def find(self, token: bytes, identity: Identity | None) -> Session | None:
         """One that goes on, and is the caller's own."""
         session = self._known.get(token) or self._read(token)
-        if session is None or session.expires <= self._now() or session.owner != _owner(identity):
+        if session is None or session.expires <= self._now():
             return None
-        if self._sessions.has_ended(session.id):
+        tenant, owner = _counted_for(identity)
+        if session.owner != owner or self._sessions.has_ended(session.id):
             return None
-        self._quota.use(_tenant(identity), session.owner, session.id)
+        self._quota.use(tenant, owner, session.id)
         return session
 
     def end(self, session: Session, identity: Identity | None) -> None:
         self._sessions.end(session.id)
-        self._quota.remove(_tenant(identity), session.owner, session.id)
+        self._quota.remove(*_counted_for(identity), session.id)
 
     def expire(self) -> None:
         """Forget those that were begun here so long ago that their tokens hold no longer."""
@@ -118,15 +119,12 @@ class HttpSessions:
         return hmac.digest(self._key, _PURPOSE + body, sha256)
 
 
-def _owner(identity: Identity | None) -> str:
+def _counted_for(identity: Identity | None) -> tuple[str, str]:
+    """The tenant, and the owner as a token names them."""
     if identity is None:
-        return ""
+        return "", ""
     principal = identity.principal
-    return _digest(identity.issuer, identity.client, principal.tenant, principal.actor)
-
-
-def _tenant(identity: Identity | None) -> str:
-    return "" if identity is None else identity.principal.tenant
+    return principal.tenant, _digest(identity.issuer, identity.client, principal.tenant, principal.actor)
 
 
 @lru_cache(maxsize=10_000)

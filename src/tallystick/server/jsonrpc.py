@@ -49,11 +49,11 @@ def invalid_params(problems: Sequence[str]) -> str:
 def parse_message(data: bytes) -> dict[str, Any]:
     """One JSON-RPC request, notification or response. Raises WireFault, with the id where there is one to be found."""
     try:
-        message = parse(data)
-    except WireFault as fault:
-        fault.id = find_id(data)
-        raise
-    check_envelope(message)
+        message = strict_json.parse(data)
+    except strict_json.JsonFault as fault:
+        raise WireFault(PARSE_ERROR, f"Parse error: {fault}", id=find_id(data)) from None
+    if not _is_request(message):
+        check_envelope(message)
     return message  # type: ignore[no-any-return]  # check_envelope refuses all but objects
 
 
@@ -67,8 +67,6 @@ def parse(data: bytes) -> Any:
 
 def check_envelope(message: Any) -> None:
     """Raises WireFault(INVALID_REQUEST) naming every field that is missing or wrong."""
-    if _is_request(message):
-        return
     if isinstance(message, list):
         raise WireFault(INVALID_REQUEST, "Invalid Request: batches are not supported, send one message at a time")
     if not isinstance(message, dict):

@@ -73,14 +73,14 @@ def find_call(message: dict[str, Any], tools: Tools, envelope: Callable[[bytes],
 
     `envelope` judges the reserved members of `_meta`, which every request has in the modern era and none before.
     """
-    params = message.get("params")
-    if message.get("method") != "tools/call" or len(message) != 4 or message.keys() != MESSAGE or params is None:
+    if message.get("method") != "tools/call" or message.keys() != MESSAGE or message["params"] is None:
         return None
+    params = message["params"]
     name, arguments = params.get("name"), params.get("arguments", _NONE)
     if type(name) is not str or type(arguments) is not dict or not params.keys() <= _PARAMS:
         return None
     meta = params.get("_meta", _NONE)
-    if not _is_plain_meta(meta, envelope):
+    if not (meta is _NONE and envelope is None) and not _is_plain_meta(meta, envelope):
         return None
     entry = tools.find(name)
     if entry is None:
