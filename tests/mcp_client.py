@@ -170,17 +170,18 @@ async def connect(
     mode: str = "auto",
     cwd: Path | None = None,
     environ: Mapping[str, str] = NOTHING,
+    **handlers: Any,
 ) -> AsyncIterator[Client]:
-    """A client with a server of its own."""
+    """A client with a server of its own; `handlers` are the SDK's, for what the server says unasked."""
     if transport == "http":
         with serving_http(base, *arguments, agent=agent, environ=environ) as server:
-            async with Client(server.mcp_url, mode=mode) as client:
+            async with Client(server.mcp_url, mode=mode, **handlers) as client:
                 yield client
     else:
         command = StdioServerParameters(
             command=sys.executable, args=_serve(base, agent, arguments), cwd=cwd, env=dict(environ)
         )
-        async with Client(command, mode=mode) as client:
+        async with Client(command, mode=mode, **handlers) as client:
             yield client
 
 
@@ -255,6 +256,13 @@ class RawClient:
                 assert answer["id"] not in found
                 found[answer["id"]] = answer
         return found
+
+    def hear(self) -> dict[str, Any]:
+        """The next message, whatever it is."""
+        line = self._stdout.readline()
+        assert line.endswith(b"\n"), "the server is gone"
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def ask(self, method: str, params: Any) -> Any:
         id, data = self.request(method, params)

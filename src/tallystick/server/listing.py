@@ -9,6 +9,8 @@ from tallystick.server import Offer
 from tallystick.server.dispatch import OfferedTool
 from tallystick.server.instructions import write_instructions
 from tallystick.server.names import listed_name
+from tallystick.server.prompts import Prompts
+from tallystick.server.resources import Resources
 from tallystick.server.schemas import output_schema, shown_schema
 
 TITLE = "Tallystick"
@@ -22,6 +24,26 @@ class Listing:
 
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
+
+    @cached_property
+    def prompts(self) -> Prompts:
+        return Prompts(self._offer)
+
+    @cached_property
+    def resources(self) -> Resources:
+        return Resources(self._offer)
+
+    def capabilities(self, *, pushes: bool) -> dict[str, Any]:
+        """`pushes`: whether there is a stream on which changes can be told. The lists of tools and prompts never change
+        while we serve."""
+        told: dict[str, Any] = {"tools": {"listChanged": False}}
+        if self.prompts:
+            told["prompts"] = {"listChanged": False}
+        if self.resources:
+            told["resources"] = {"subscribe": pushes, "listChanged": pushes}
+        if self.prompts or self.resources:
+            told["completions"] = {}
+        return told
 
     @cached_property
     def instructions(self) -> str:

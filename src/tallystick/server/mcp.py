@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import mcp_types as types
@@ -22,12 +23,13 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 from mcp.shared.message import SessionMessage
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types.methods import validate_client_request
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -36,16 +38,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tallystick.errors import NotFound
 from tallystick.server import Client, Offer
-from tallystick.server.dispatch import Done, OfferedTool, Outcome, Refused, broken, call
-from tallystick.server.fast_path import Era, handshake_era, has_faults_in_result, refused_result, rpc_error
+from tallystick.server.dispatch import Done, OfferedTool, Outcome, Refused, call
+from tallystick.server.fast_path import Era, fault_of, handshake_era, has_faults_in_result, refused_result, rpc_error
 from tallystick.server.fast_path.http import Protocols
 from tallystick.server.fast_path.stdio import StdioFastPath
 from tallystick.server.http_sessions import SCOPE_SESSION, Session
 from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, invalid_params
 from tallystick.server.listing import FRESH_MILLISECONDS, TITLE, Listing
 from tallystick.server.oauth import SCOPE_KEY, Identity
+from tallystick.server.resources import TEMPLATES, URI_CHARACTERS_MAX, Caller, NoSuchResource, ResourceBroken
+from tallystick.server.subscriptions import LIST_CHANGED, SUBSCRIPTIONS_MAX, UPDATED, Streams, Subscriber
 from tallystick.server.validation_messages import sentences
 from tallystick.telemetry import tracing
+from tallystick.toolsets.browse import Choice, Choices
 
 logger = logging.getLogger(__name__)
 
@@ -60,14 +65,18 @@ def mcp_server(
     client_of: Callable[[Context], Client] | None = None,
     begun: Callable[[Context], None] | None = None,
     listing: Listing | None = None,
+    subscriber: Subscriber | None = None,
+    streams: Streams | None = None,
 ) -> Server[Any]:
-    """`begun` is told of every message that is about to be served, `client_of` says in which session it was sent."""
+    """`begun` is told of every message that is about to be served, `client_of` says in which session it was sent.
+    `subscriber` is that of the one client on this connection, where there is a connection; `streams` are shared by all
+    servers of a process."""
     listing = listing or Listing(offer)
     client_of = client_of or _sessionless
+    catalogue = _Catalogue(offer, listing, client_of, subscriber, streams or Streams())
 
     async def on_list_tools(context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        if params is not None and params.cursor is not None:
-            raise _invalid_params(["field 'cursor' is not allowed: the list has one page"])
+        _check_one_page(params)
         tools = listing.tools(_client_name(context))
         return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in tools])
 
@@ -89,13 +98,223 @@ def mcp_server(
         version=offer.version,
         title=TITLE,
         instructions=listing.instructions,
-        cache_hints={"tools/list": CacheHint(ttl_ms=FRESH_MILLISECONDS, scope="private")},
+        cache_hints=dict.fromkeys(_FRESH_LISTS, CacheHint(ttl_ms=FRESH_MILLISECONDS, scope="private")),
         get_tool_input_schema=listing.find_input_schema,
         on_list_tools=on_list_tools,
         on_call_tool=on_call_tool,
+        **catalogue.handlers(),
     )
+
+    async def on_discover(context: Context, params: types.RequestParams) -> types.DiscoverResult:
+        capabilities = types.ServerCapabilities.model_validate(listing.capabilities(pushes=True))
+        return types.DiscoverResult(
+            supported_versions=list(MODERN_PROTOCOL_VERSIONS),
+            capabilities=capabilities,
+            instructions=listing.instructions,
+        )
+
+    # The SDK would announce that lists of tools and prompts change, wherever changes of any kind can be listened to.
+    server.add_request_handler("server/discover", types.RequestParams, on_discover)
     server.middleware.append(_PlainErrors(begun))
     return server
+
+
+_FRESH_LISTS: tuple[Literal["tools/list", "prompts/list", "resources/templates/list"], ...] = (
+    "tools/list",
+    "prompts/list",
+    "resources/templates/list",
+)
+
+
+class _Catalogue:
+    """Prompts, resources, completions and subscriptions, as the SDK wants to hear them."""
+
+    def __init__(
+        self,
+        offer: Offer,
+        listing: Listing,
+        client_of: Callable[[Context], Client],
+        subscriber: Subscriber | None,
+        streams: Streams,
+    ) -> None:
+        self._offer = offer
+        self._prompts = listing.prompts
+        self._resources = listing.resources
+        self._client_of = client_of
+        self._subscriber = subscriber
+        self._streams = streams
+
+    def handlers(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self._prompts:
+            found |= {"on_list_prompts": self.list_prompts, "on_get_prompt": self.get_prompt}
+        if self._resources:
+            found |= {
+                "on_list_resources": self.list_resources,
+                "on_list_resource_templates": self.list_templates,
+                "on_read_resource": self.read_resource,
+                "on_subscriptions_listen": self.listen,
+            }
+        if self._resources and self._subscriber is not None:
+            found |= {"on_subscribe_resource": self.subscribe, "on_unsubscribe_resource": self.unsubscribe}
+        if found:
+            found["on_completion"] = self.complete
+        return found
+
+    async def list_prompts(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        _check_one_page(params)
+        return types.ListPromptsResult.model_validate({"prompts": self._prompts.listed})
+
+    async def get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        found = self._prompts.get(params.name, params.arguments or {}, _client_name(context))
+        return types.GetPromptResult.model_validate(found)
+
+    async def list_resources(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        cursor = None if params is None else params.cursor
+        page = await self._resources.page(self._caller(context), cursor)
+        if cursor is None and self._subscriber is not None and self._subscriber.watches_list:
+            self._subscriber.relisted(page)
+        return types.ListResourcesResult.model_validate(page)
+
+    async def list_templates(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        _check_one_page(params)
+        return types.ListResourceTemplatesResult.model_validate({"resourceTemplates": self._resources.templates})
+
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        with _resource_errors(context, params.uri):
+            read = await self._resources.read(self._caller(context), params.uri)
+        return types.ReadResourceResult.model_validate(read)
+
+    async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        choice = self._choice(params)
+        begun = params.argument.value[:URI_CHARACTERS_MAX]
+        found = Choices([])
+        if choice is not None and self._resources:
+            found = await self._resources.complete(self._caller(context), choice, begun)
+        return types.CompleteResult(completion=types.Completion(values=found.values, has_more=found.has_more))
+
+    def _choice(self, params: types.CompleteRequestParams) -> Choice | None:
+        if isinstance(params.ref, types.PromptReference):
+            return self._prompts.argument(params.ref.name, params.argument.name).choice
+        for each in TEMPLATES.values():
+            if self._resources.offers(each.kind) and each.uri_template == params.ref.uri:
+                return each.choice if each.argument == params.argument.name else None
+        raise _invalid_params(["field 'ref.uri' is none of the templates of resources"])
+
+    async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        subscriber, caller = self._subscriber, self._caller(context)
+        assert subscriber is not None, "a handler that is not registered without"
+        with _resource_errors(context, params.uri):
+            await subscriber.subscribe(params.uri, caller)
+        if not subscriber.watches_list:
+            await subscriber.watch_list(caller, await self._resources.page(caller))
+        return types.EmptyResult()
+
+    async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        if self._subscriber is not None:
+            self._subscriber.unsubscribe(params.uri)
+        return types.EmptyResult()
+
+    async def listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """One stream, until the client leaves it, its token expires, or we end."""
+        meta = {SUBSCRIPTION_ID_META_KEY: context.request_id}
+        asked, caller = params.notifications, self._caller(context)
+        principal = caller(self._resources.first_tool())
+
+        async def send(method: str, said: dict[str, Any]) -> None:
+            await context.session.send_notification(_NOTIFICATIONS[method](said, meta), context.request_id)
+
+        subscriber = Subscriber(self._offer, self._resources, send)
+        with self._streams.listening(principal):
+            try:
+                honoured = await self._honoured(subscriber, asked, lambda entry: principal)
+                acknowledged = types.SubscriptionsAcknowledgedNotificationParams.model_validate(
+                    {"notifications": honoured, "_meta": meta}
+                )
+                await context.session.send_notification(
+                    types.SubscriptionsAcknowledgedNotification(params=acknowledged), context.request_id
+                )
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_seconds_left(context)):
+                        await subscriber.wait()
+            finally:
+                subscriber.close()
+        return types.SubscriptionsListenResult.model_validate({"_meta": meta})
+
+    async def _honoured(
+        self, subscriber: Subscriber, asked: types.SubscriptionFilter, caller: Caller
+    ) -> dict[str, Any]:
+        honoured: dict[str, Any] = {}
+        wanted = list(dict.fromkeys(asked.resource_subscriptions or ()))
+        if len(wanted) > SUBSCRIPTIONS_MAX:
+            raise _invalid_params([f"field 'resourceSubscriptions' must have at most {SUBSCRIPTIONS_MAX} items"])
+        told: list[str] = []
+        for uri in wanted:
+            with suppress(NoSuchResource):
+                await subscriber.subscribe(uri, caller)
+                told.append(uri)
+        if told:
+            honoured["resourceSubscriptions"] = told
+        if asked.resources_list_changed:
+            await subscriber.watch_list(caller, await self._resources.page(caller))
+            honoured["resourcesListChanged"] = True
+        await subscriber.begin(caller)
+        return honoured
+
+    def _caller(self, context: Context) -> Caller:
+        scope = None if context.request is None else context.request.scope
+        return self._resources.caller(scope, self._client_of(context))
+
+
+def _updated(said: dict[str, Any], meta: dict[str, Any]) -> types.ResourceUpdatedNotification:
+    return types.ResourceUpdatedNotification.model_validate(
+        {"method": UPDATED, "params": {"uri": said["uri"], "_meta": meta}}
+    )
+
+
+def _list_changed(said: dict[str, Any], meta: dict[str, Any]) -> types.ResourceListChangedNotification:
+    return types.ResourceListChangedNotification.model_validate({"method": LIST_CHANGED, "params": {"_meta": meta}})
+
+
+_NOTIFICATIONS: dict[str, Callable[[dict[str, Any], dict[str, Any]], types.ServerNotification]] = {
+    UPDATED: _updated,
+    LIST_CHANGED: _list_changed,
+}
+
+
+def _seconds_left(context: Context) -> float | None:
+    identity: Identity | None = None if context.request is None else context.request.scope.get(SCOPE_KEY)
+    return None if identity is None else max(0.0, identity.expires_at - time.time())
+
+
+def _check_one_page(params: types.PaginatedRequestParams | None) -> None:
+    if params is not None and params.cursor is not None:
+        raise _invalid_params(["field 'cursor' is not allowed: the list has one page"])
+
+
+@contextmanager
+def _resource_errors(context: Context, uri: str) -> Iterator[None]:
+    """As the protocol says it: the newer one counts a resource that is not there among the bad params."""
+    try:
+        yield
+    except NoSuchResource:
+        code = INVALID_PARAMS if context.protocol_version in MODERN_PROTOCOL_VERSIONS else RESOURCE_NOT_FOUND
+        raise MCPError(code, "Resource not found", {"uri": uri[:URI_CHARACTERS_MAX]}) from None
+    except ResourceBroken as error:
+        raise MCPError(INTERNAL_ERROR, "Internal error", {"error_id": error.error_id}) from None
+
+
+RESOURCE_NOT_FOUND = -32002
 
 
 class Peer:
@@ -109,10 +328,14 @@ class Peer:
         answered: Callable[[str | int], None],
         fast_path: StdioFastPath,
     ) -> None:
+        listing = Listing(offer)
+        self._subscriber = Subscriber(offer, listing.resources, self._notify)
         self._server = mcp_server(
             offer,
             begun=self._begin,
             client_of=lambda context: Client(_client_name(context), fast_path.client.session),
+            listing=listing,
+            subscriber=self._subscriber,
         )
         self._modern = _modern_era(self._server)
         self._deliver = deliver
@@ -126,7 +349,11 @@ class Peer:
 
     async def serve(self) -> None:
         """Until `end`. Beside it, `write` must run."""
-        await self._server.run(self._from_client, self._to_client, self._server.create_initialization_options())
+        options = self._server.create_initialization_options(NotificationOptions(resources_changed=True))
+        try:
+            await self._server.run(self._from_client, self._to_client, options)
+        finally:
+            self._subscriber.close()
 
     async def write(self) -> None:
         """Until everything is answered."""
@@ -155,7 +382,11 @@ class Peer:
             self._repeated = None
 
     def end(self) -> None:
+        self._subscriber.close()
         self._to_server.close()
+
+    async def _notify(self, method: str, params: dict[str, Any]) -> None:
+        await self._deliver(orjson.dumps({"jsonrpc": "2.0", "method": method, "params": params}))
 
     async def _pass_back(self, message: types.JSONRPCMessage) -> None:
         await self._deliver(message.model_dump_json(by_alias=True, exclude_unset=True).encode())
@@ -182,8 +413,8 @@ class HttpTransports(msgspec.Struct, frozen=True):
 
 
 def http_transports(offer: Offer, *, messages_path: str) -> HttpTransports:
-    listing = Listing(offer)
-    server = mcp_server(offer, client_of=_client_over_http, listing=listing)
+    listing, streams = Listing(offer), Streams()
+    server = mcp_server(offer, client_of=_client_over_http, listing=listing, streams=streams)
     # Stateless, since sessions are our own (`http_sessions`): any process may be asked next.
     manager = StreamableHTTPSessionManager(
         server, json_response=True, stateless=True, max_request_body_size=offer.body_bytes_max
@@ -324,14 +555,18 @@ class _PlainErrors:
             raise
         except ValidationError as error:
             raise _invalid_params(sentences(error, ctx.params)) from None
-        except Exception:
-            raise MCPError(INTERNAL_ERROR, "Internal error", {"error_id": broken(ctx.method).error_id}) from None
+        except Exception as error:
+            fault = fault_of(error, ctx.method)
+            raise MCPError(fault.code, fault.message, fault.data) from None
+
+
+_AFTER_HELLO = ("tools/", "prompts/", "resources/", "completion/")
 
 
 def _check_introduced(context: Context) -> None:
     is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
     is_known = context.session.client_params is not None or _session(context) is not None
-    if context.method.startswith("tools/") and not is_modern and not is_known:
+    if context.method.startswith(_AFTER_HELLO) and not is_modern and not is_known:
         raise MCPError(INVALID_REQUEST, "Invalid Request: send 'initialize' first")
 
 

@@ -260,6 +260,20 @@ def touched_since(columns: Columns, at: int) -> Breathing[list[tuple[EntityKind,
     return found
 
 
+def changed_before(columns: Columns, at: int | None, scanned: int) -> tuple[list[tuple[int, str]], int]:
+    """As `State.changed_before`. Each node stands at its newest commit alone, so no page repeats another."""
+    history, nodes = columns.history, columns.nodes
+    end = history.count + 1 if at is None else max(1, min(at, history.count + 1))
+    start = max(1, end - scanned)
+    found: list[tuple[int, str]] = []
+    for seq in range(end - 1, start - 1, -1):
+        row = history.entity[seq]
+        handle = row >> 1
+        if not row & 1 and handle in nodes.alive and nodes.last[handle] == seq:
+            found.append((seq, nodes.ids[handle]))
+    return found, start if start > 1 else 0
+
+
 def name_of(columns: Columns, edge: int) -> str:
     """The id of an edge, dead or alive."""
     edges, ids = columns.edges, columns.nodes.ids

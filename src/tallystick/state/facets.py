@@ -75,13 +75,13 @@ def _readable(
     """Those that something has which may be read. Nothing of it depends on the others, not even the order."""
     found: list[Facet] = []
     for name in sorted(named):
-        newest = read_filter.first(_backwards(named[name]), allows, 1)
+        newest = read_filter.first(backwards(named[name]), allows, 1)
         found += [Facet(name, None, show(name, handle)) for handle in newest]
         yield
     return found
 
 
-def _backwards(handles: BitMap) -> Iterator[int]:
+def backwards(handles: BitMap) -> Iterator[int]:
     return reversed(handles.to_array())
 
 

@@ -284,6 +284,17 @@ class State:
         """What commits behind `at` are about, dead or alive; what was written last comes first."""
         return asof.touched_since(self._columns, at)
 
+    def changed_before(self, at: int | None, scanned: int) -> tuple[list[tuple[int, str]], int]:
+        """Living nodes by their newest commits, the newest first, among the `scanned` commits before `at` (None: the
+        end of the log); and before which one to go on, 0 where there is nothing more."""
+        return asof.changed_before(self._columns, at, scanned)
+
+    def nodes_of_type(self, name: str) -> Iterator[str]:
+        """The ids of living nodes, the newest first."""
+        ids = self._columns.nodes.ids
+        members = self._columns.nodes.by_type.get(name)
+        return (ids[handle] for handle in facets.backwards(members)) if members is not None else iter(())
+
     def types(self) -> dict[str, int]:
         """Of living nodes, and how many there are of each."""
         return {name: len(members) for name, members in self._columns.nodes.by_type.items()}

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 import orjson
 
+from tallystick.errors import InvalidArgument, LogError, TallystickError
 from tallystick.server import Offer
-from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, Tools
-from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, invalid_params
+from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, Tools, broken
+from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, invalid_params
 
 RESERVED = "io.modelcontextprotocol/"
 VERSION_KEY = RESERVED + "protocolVersion"
@@ -127,6 +128,18 @@ def rpc_error(offer: Offer, entry: OfferedTool, outcome: Outcome, *, faults_in_r
         case Broken(error_id):
             return RpcError(INTERNAL_ERROR, "Internal error", {"error_id": error_id})
     return None
+
+
+def fault_of(error: Exception, method: str) -> RpcError:
+    """For both paths: an error of what is no tool. A bug of ours is known outside by its id alone."""
+    match error:
+        case InvalidArgument():
+            return RpcError(INVALID_PARAMS, invalid_params(error.problems), {"validation_errors": error.problems})
+        case TallystickError():
+            code = INTERNAL_ERROR if isinstance(error, LogError) else INVALID_REQUEST
+            told = {"error": error.code, "message": error.message, **error.details}
+            return RpcError(code, error.message, told)
+    return RpcError(INTERNAL_ERROR, "Internal error", {"error_id": broken(method).error_id})
 
 
 def refused_result(entry: OfferedTool, outcome: Refused) -> tuple[str, dict[str, Any]]:

@@ -10,24 +10,27 @@ gave up waiting, may still shake hands.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import msgspec
 import orjson
 
-from tallystick.server import Offer
-from tallystick.server.fast_path import RESERVED, VERSION_KEY, Era, handshake_era
+from tallystick.server import Client, Offer
+from tallystick.server.fast_path import RESERVED, VERSION_KEY, Era, fault_of, handshake_era
 from tallystick.server.fast_path.stdio import StdioFastPath
+from tallystick.server.jsonrpc import error_reply
 from tallystick.server.listing import FRESH_MILLISECONDS, TITLE, Listing
 
 HANDSHAKE_VERSIONS = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
 MODERN_VERSIONS = ("2026-07-28",)
-CAPABILITIES: dict[str, Any] = {"tools": {"listChanged": False}}
 
 Message = dict[str, Any]
 Params = dict[str, Any]
 Result = dict[str, Any]
+Answer = Result | Callable[[], Awaitable[Result]]
+"""What is known already, or has to be looked up."""
 
 
 class Handshake:
@@ -51,10 +54,10 @@ class Handshake:
             self._era = None
             self._said.clear()
         self._has_only_probed = message["method"] == "server/discover" and (self._era is None or self._has_only_probed)
-        result = self._first(message) if self._era is None else self._result(message, self._era)
-        if result is not None:
-            self._fast_path.serve(message["id"], partial(_reply, message["id"], result))
-        return result is not None or (self._era is not None and self._fast_path.takes(message))
+        answer = self._first(message) if self._era is None else self._result(message, self._era)
+        if answer is not None:
+            self._fast_path.serve(message["id"], partial(_reply, message["id"], answer))
+        return answer is not None or (self._era is not None and self._fast_path.takes(message))
 
     def replay(self) -> list[Message]:
         """What the SDK must be told, so that it stands where we do. Nothing of it changes anything."""
@@ -69,7 +72,7 @@ class Handshake:
         self._fast_path.takes(message)
         return True
 
-    def _first(self, message: Message) -> Result | None:
+    def _first(self, message: Message) -> Answer | None:
         """The first request settles how the client speaks, for good."""
         params = message.get("params")
         if not params or not message.keys() <= _MESSAGE:
@@ -86,7 +89,7 @@ class Handshake:
         return self._modern_result(message["method"], params)
 
     def _shake_hands(self, message: Message, params: Params) -> Result | None:
-        result = hello_result(params, self._listing, self._server)
+        result = hello_result(params, self._listing, self._server, pushes=True)
         if result is not None:
             self._client = params["clientInfo"]["name"]
             self._begin(handshake_era(params["protocolVersion"]), message)
@@ -97,13 +100,13 @@ class Handshake:
         self._era = era
         self._fast_path.introduced(era, self._client)
 
-    def _result(self, message: Message, era: Era) -> Result | None:
+    def _result(self, message: Message, era: Era) -> Answer | None:
         if not message.keys() <= _MESSAGE:
             return None
         answer = self._modern_result if era.is_modern else self._handshake_result
         return answer(message["method"], message.get("params") or {})
 
-    def _handshake_result(self, method: str, params: Params) -> Result | None:
+    def _handshake_result(self, method: str, params: Params) -> Answer | None:
         if params and (params.keys() != {"_meta"} or not _is_bare(params["_meta"])):
             return None
         match method:
@@ -111,35 +114,54 @@ class Handshake:
                 return {}
             case "tools/list":
                 return {"tools": self._listing.tools(self._client)}
-        return None
+            case "resources/list" if self._listing.resources:
+                return partial(self._page, self._client, {})
+        return self._fixed_list(method)
 
-    def _modern_result(self, method: str, params: Params) -> Result | None:
+    def _modern_result(self, method: str, params: Params) -> Answer | None:
         envelope = _find_envelope(params)
         if envelope is None or params.keys() != {"_meta"}:
             return None
         complete = {"resultType": "complete", "cacheScope": "private", "_meta": {SERVER_KEY: self._server}}
         match method:
             case "server/discover":
-                told = {"capabilities": CAPABILITIES, "instructions": self._listing.instructions}
+                capabilities = self._listing.capabilities(pushes=True)
+                told = {"capabilities": capabilities, "instructions": self._listing.instructions}
                 return {**complete, **told, "supportedVersions": MODERN_VERSIONS, "ttlMs": 0}
             case "tools/list":
                 client = envelope.client_info.name if envelope.client_info else None
                 return {**complete, "tools": self._listing.tools(client), "ttlMs": FRESH_MILLISECONDS}
+            case "resources/list" if self._listing.resources:
+                client = envelope.client_info.name if envelope.client_info else None
+                return partial(self._page, client, {**complete, "ttlMs": 0})
+        listed = self._fixed_list(method)
+        return None if listed is None else {**complete, **listed, "ttlMs": FRESH_MILLISECONDS}
+
+    def _fixed_list(self, method: str) -> Result | None:
+        match method:
+            case "prompts/list" if self._listing.prompts:
+                return {"prompts": self._listing.prompts.listed}
+            case "resources/templates/list" if self._listing.resources:
+                return {"resourceTemplates": self._listing.resources.templates}
         return None
+
+    async def _page(self, client: str | None, more: Result) -> Result:
+        caller = self._listing.resources.caller(None, Client(client, self._fast_path.client.session))
+        return {**more, **await self._listing.resources.page(caller)}
 
 
 def server_info(offer: Offer) -> dict[str, Any]:
     return {"name": offer.name, "title": TITLE, "version": offer.version}
 
 
-def hello_result(params: Params, listing: Listing, server: dict[str, Any]) -> Result | None:
-    """Of an `initialize` in its plainest form."""
+def hello_result(params: Params, listing: Listing, server: dict[str, Any], *, pushes: bool) -> Result | None:
+    """Of an `initialize` in its plainest form. `pushes` as in `Listing.capabilities`."""
     hello = _find(params, _Hello)
     if hello is None or hello.protocol_version not in HANDSHAKE_VERSIONS:
         return None
     return {
         "protocolVersion": hello.protocol_version,
-        "capabilities": CAPABILITIES,
+        "capabilities": listing.capabilities(pushes=pushes),
         "serverInfo": server,
         "instructions": listing.instructions,
     }
@@ -159,14 +181,22 @@ def is_plain_envelope(reserved: bytes) -> bool:
     return _find_plain_envelope(orjson.loads(reserved)) is not None
 
 
-async def _reply(id: str | int, result: Result) -> bytes:
-    return orjson.dumps({"jsonrpc": "2.0", "id": id, "result": result})
+async def _reply(id: str | int, answer: Answer) -> bytes:
+    if isinstance(answer, dict):
+        return orjson.dumps({"jsonrpc": "2.0", "id": id, "result": answer})
+    try:
+        return orjson.dumps({"jsonrpc": "2.0", "id": id, "result": await answer()})
+    except Exception as error:
+        fault = fault_of(error, "resources/list")
+        return orjson.dumps(error_reply(id, fault.code, fault.message, fault.data))
 
 
 # -- what is understood: every member known, and of the one right type
 
 _MESSAGE = {"jsonrpc", "id", "method", "params"}
-_MODERN_METHODS = {"server/discover", "tools/list", "tools/call"}
+_MODERN_METHODS = {
+    "server/discover", "tools/list", "tools/call", "prompts/list", "resources/list", "resources/templates/list",
+}  # fmt: skip
 
 
 class _Known(msgspec.Struct, forbid_unknown_fields=True, rename="camel"): ...

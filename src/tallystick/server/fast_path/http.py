@@ -104,7 +104,7 @@ class Hello:
         params = message.get("params")
         if not _is_plain(scope) or not params or message.keys() != MESSAGE:
             return None
-        return hello_result(params, self._listing, self._server)
+        return hello_result(params, self._listing, self._server, pushes=False)
 
 
 class RunningRequests:

@@ -66,6 +66,10 @@ class Knowledge:
     def of_project(self, project_id: str) -> ProjectKnowledge:
         return self._by_project.get(project_id) or ProjectKnowledge()
 
+    def projects(self) -> list[str]:
+        """The ids of those of which something is known."""
+        return list(self._by_project)
+
     def members(self, molecule_id: str) -> list[Atom]:
         return in_order(self._members.get(molecule_id, {}).values())
 

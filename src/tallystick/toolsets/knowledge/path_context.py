@@ -173,6 +173,17 @@ def drained(answer: Generator[None, None, T]) -> T:
 # -- who matches
 
 
+def projects_knowing(state: State, path: str, read_filter: ReadFilter, most: int) -> list[str]:
+    """The ids of the first projects in which something that may be read is known of a path."""
+    knowledge = state.derived(Knowledge)
+
+    def knows(project_id: str) -> bool:
+        owners = _owners(knowledge.of_project(project_id).globs, path)
+        return bool(owners) and read_filter.allows(project_id) and bool(read_filter.readable(owners))
+
+    return [each for each in sorted(knowledge.projects()) if knows(each)][:most]
+
+
 def _match(
     knowledge: Knowledge, project_id: str, paths: Sequence[str], read_filter: ReadFilter
 ) -> Breathing[tuple[dict[str, tuple[Atom, list[str]]], list[str]]]:
