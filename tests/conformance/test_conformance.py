@@ -30,9 +30,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 DOES_NOT_APPLY = {
-    "resources-*": "the memory is asked through tools; there are no MCP resources",
-    "prompts-*": "there are no MCP prompts",
-    "completion-complete": "completes arguments of prompts and resources, of which there are none",
+    "resources-read-*": "wants the suite's own resources",
+    "resources-templates-read": "the same",
+    "resources-*subscribe": "the same; and in this era there is no stream over HTTP that changes could be told on",
+    "prompts-get-*": "wants the suite's own prompts",
+    "completion-complete": "the same",
     "logging-set-level": "logs go to the operator's stderr, not to clients; the newer era drops the method",
     "tools-call-simple-text": "wants the suite's own tool: shown on the demo server below",
     "tools-call-error": "wants the suite's own tool: shown on the demo server below",
@@ -56,26 +58,31 @@ CHECKS_THAT_DO_NOT_APPLY = {
     ("server-stateless", "sep-2575-missing-capability-http-400"): "the same",
     ("server-stateless", "sep-2575-http-server-no-independent-requests-on-stream"): "wants test_streaming_elicitation",
     ("server-stateless", "sep-2575-server-no-log-without-loglevel"): "wants the tool test_logging_tool",
-    ("caching", "sep-2549-prompts-list-caching-hints"): "there are no prompts",
-    ("caching", "sep-2549-resources-list-caching-hints"): "there are no resources",
-    ("caching", "sep-2549-resources-templates-list-caching-hints"): "there are no resources",
 }
 """Checks of scenarios that otherwise do apply, and why not these."""
 
 ALWAYS = {"wire-schema-valid"}
 """Checks that must hold even where a scenario does not apply: whatever was answered had the protocol's shape."""
 
+LISTS = {"tools-list", "prompts-list", "resources-list"}
 EDITIONS: dict[str, tuple[Path, list[str], set[str]]] = {
-    "released": (RELEASED, [], {"server-initialize", "ping", "tools-list", "dns-rebinding-protection"}),
+    "released": (RELEASED, [], {"server-initialize", "ping", "dns-rebinding-protection", *LISTS}),
     "next, with a handshake": (
         NEXT,
         ["--spec-version", "2025-11-25"],
-        {"server-initialize", "server-session-lifecycle", "ping", "tools-list", "dns-rebinding-protection"},
+        {"server-initialize", "server-session-lifecycle", "ping", "dns-rebinding-protection", *LISTS},
     ),
     "next, each request for itself": (
         NEXT,
         ["--spec-version", "2026-07-28"],
-        {"server-stateless", "tools-list", "dns-rebinding-protection", "caching", "http-header-validation"},
+        {
+            "server-stateless",
+            "dns-rebinding-protection",
+            "caching",
+            "http-header-validation",
+            "sep-2164-resource-not-found",
+        }
+        | LISTS,
     ),
 }
 """The suite, its options, and the scenarios that must be among those that were run and that do apply."""

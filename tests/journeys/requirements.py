@@ -13,6 +13,7 @@ from tests.journeys.requirements_compliance import COMPLIANCE_REQUIREMENTS
 from tests.journeys.requirements_gate import GATE_REQUIREMENTS
 from tests.journeys.requirements_importing import IMPORTING_REQUIREMENTS
 from tests.journeys.requirements_knowledge import KNOWLEDGE_REQUIREMENTS
+from tests.journeys.requirements_mcp import MCP_REQUIREMENTS
 from tests.journeys.requirements_ontology import ONTOLOGY_REQUIREMENTS
 from tests.journeys.requirements_proofs import PROOF_REQUIREMENTS
 from tests.journeys.requirements_stale import STALE_REQUIREMENTS
@@ -411,6 +412,7 @@ REQUIREMENTS += [
         *TELEMETRY_REQUIREMENTS,
         *PROOF_REQUIREMENTS,
         *WHY_REQUIREMENTS,
+        *MCP_REQUIREMENTS,
         *WORK_REQUIREMENTS,
     )
 ]  # fmt: skip

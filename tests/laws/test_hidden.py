@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 import pytest
@@ -28,8 +28,10 @@ from tallystick.policy import Action, Decision, Policy, Principal, Request
 from tallystick.policy.cache import Cache
 from tallystick.policy.gate import Gate
 from tallystick.server import Offer
-from tallystick.server.dispatch import Broken, Done, call
+from tallystick.server.dispatch import Broken, Done, OfferedTool, call
+from tallystick.server.resources import Address, NoSuchResource, Resources
 from tallystick.state.state import State
+from tallystick.toolsets.browse import Choice
 from tests.policy.gated_partition import AwaitedPolicy
 
 Said = dict[str, Any]
@@ -721,6 +723,61 @@ async def test_two_memories_that_differ_in_what_may_not_be_read_answer_alike(
         for tool, asked in [*_reads(), *(each for each in _writes() if each not in entails), *_reads()]:
             told = [still(await each.ask(BOB, tool, each.named(asked))) for each in (one, other)]
             assert orjson.dumps(told[0]) == orjson.dumps(told[1]), (tool, asked)
+
+
+@KINDS
+@pytest.mark.parametrize("hides", HIDES)
+async def test_resources_and_completions_are_alike_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: str, distant: bool
+) -> None:
+    async with both(tmp_path, monkeypatch, hides, distant) as (one, other):
+        told = [await _browsed(each) for each in (one, other)]
+        assert told[0].keys() == told[1].keys()
+        for asked, said in told[0].items():
+            assert said == told[1][asked], asked
+        assert [name for name in one.secrets if f"tallystick://entity/{name}" in told[0]["pages"]] == []
+        assert "tallystick://entity/plan" in told[0]["pages"]
+
+
+async def _browsed(memory: Memory) -> dict[str, Any]:
+    """Everything that is listed, what is read at each address that is his or hers, and all that can be completed."""
+    resources = Resources(memory.offer)
+
+    def caller(entry: OfferedTool) -> Principal:
+        return Principal(actor="bob", tool=entry.tool.name)
+
+    pages: list[str] = []
+    page = await resources.page(caller)
+    while True:
+        pages += [each["uri"] for each in page["resources"]]
+        if "nextCursor" not in page:
+            break
+        page = await resources.page(caller, page["nextCursor"])
+    told: dict[str, Any] = {"pages": sorted(pages)}
+    names = [
+        "plan",
+        "h",
+        "plan|leads_to|h",
+        "e2",
+        "absent",
+        *map(memory.named, ("{page}", "{h page}", "{h step}", "{dig}")),
+    ]
+    paths = ["src/a.ts", "hers/x.ts", "hers/", "src/"]
+    for address in (
+        *(Address("entity", each) for each in names),
+        *(Address("work", each) for each in ("bridge", "tunnel", "Shop", "Mine", memory.named("{h root}"))),
+        *(Address("knowledge", each) for each in paths),
+    ):
+        try:
+            read = await resources.read(caller, address.uri)
+            told[address.uri] = still(orjson.loads(read["contents"][0]["text"]))
+        except NoSuchResource:
+            told[address.uri] = "not there"
+    for kind in get_args(Choice):
+        for begun in ("", "h", "s", "a", "e", "src"):
+            found = await resources.complete(caller, kind, begun)
+            told[f"{kind} {begun}"] = sorted(found.values), found.has_more
+    return told
 
 
 @pytest.mark.parametrize("why", EXCEPT)

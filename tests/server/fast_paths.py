@@ -187,15 +187,27 @@ def talk(
     The lines are said when the opening was answered.
     """
     sample.close_doors()
+    return asyncio.run(
+        converse(served or sample.offer(), lines, handshake, fast_path=fast_path, drain_seconds=drain_seconds)
+    )
+
+
+async def converse(
+    offer: Offer,
+    lines: Sequence[bytes],
+    handshake: Sequence[bytes] = (),
+    *,
+    fast_path: bool,
+    drain_seconds: float = 5.0,
+) -> list[Any]:
+    """The same on a loop that runs already."""
     source, to_server = os.pipe()
     from_server, sink = os.pipe()
     heard: list[bytes] = []
     client = threading.Thread(target=lambda: heard.extend(_converse(handshake, lines, to_server, from_server)))
     client.start()
     try:
-        asyncio.run(
-            serve_pipes(served or sample.offer(), source, sink, drain_seconds=drain_seconds, fast_path=fast_path)
-        )
+        await serve_pipes(offer, source, sink, drain_seconds=drain_seconds, fast_path=fast_path)
     finally:
         os.close(sink)
         client.join()

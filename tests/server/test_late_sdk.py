@@ -13,14 +13,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
+from tallystick import app
 from tallystick.app import toolsets
-from tallystick.config import Settings
+from tallystick.config import Settings, load
 from tallystick.server import stdio
-from tallystick.server.dispatch import choose
+from tallystick.server.dispatch import Done, call, choose
 from tallystick.server.fast_path import handshake
 from tallystick.toolsets import Toolset
 from tests.server import sample
-from tests.server.fast_paths import ENVELOPE, INITIALIZED, LEGACY, MODERN, RESERVED, rpc, talk
+from tests.server.fast_paths import ENVELOPE, INITIALIZED, LEGACY, MODERN, RESERVED, converse, rpc, talk
 
 CLIENT = {"name": "raw", "version": "1"}
 
@@ -114,6 +115,32 @@ def test_a_plain_conversation_is_answered_as_by_the_sdk_and_without_it(script: s
     assert loads == []
     assert fast == talk([], PLAIN[script], fast_path=False)
     assert any("result" in answer for answer in fast)
+
+
+LISTS = ("prompts/list", "resources/list", "resources/templates/list")
+LISTING: dict[str, list[bytes]] = {
+    **{
+        version: [greet(version=version), INITIALIZED, *(rpc(id, method) for id, method in enumerate(LISTS, 1))]
+        for version in LEGACY
+    },
+    "modern": [enveloped(0, "server/discover"), *(enveloped(id, method) for id, method in enumerate(LISTS, 1))],
+    **{f"modern, {method} first": [enveloped(0, method), enveloped(1, "server/discover")] for method in LISTS},
+}
+
+
+@pytest.mark.parametrize("script", LISTING)
+async def test_what_clients_list_as_they_begin_is_answered_as_by_the_sdk_and_without_it(
+    script: str, loads: list[str], tmp_path: Path
+) -> None:
+    async with app.served(load({"base": tmp_path}, environ={})) as offer:
+        write = offer.tools.get("memory.write")
+        for id in ("a", "b/ü"):
+            asked = {"op": "UPSERT_NODE", "node": {"id": id, "type": "note", "attrs": {}}}
+            assert isinstance(await call(write, asked, offer.store, lambda: offer.principal_of(None)), Done)
+        fast = await converse(offer, LISTING[script], fast_path=True)
+        assert loads == []
+        assert fast == await converse(offer, LISTING[script], fast_path=False)
+    assert all("result" in answer for answer in fast)
 
 
 PROBES = {

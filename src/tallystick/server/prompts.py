@@ -36,6 +36,8 @@ class Prompt(msgspec.Struct, frozen=True):
     description: str
     arguments: tuple[PromptArgument, ...]
     opening: str
+    needs: tuple[str, ...]
+    """One of these tools must be on: without, the rest would be about nothing."""
     steps: tuple[str, ...]
     """A tool is named in braces. A step whose tools are not all on is left out."""
     closing: str
@@ -54,6 +56,7 @@ PROMPTS: tuple[Prompt, ...] = (
             PromptArgument("type", "Only facts of this type.", "Type of facts", choice="type"),
         ),
         "Find out what this memory knows before you change anything. Read only; write nothing.",
+        ("memory.search", "graph_onboard", "query_graph"),
         (
             "Call {graph_onboard} with the project for its goal, what is claimed, what is next and the newest evidence."
             " Without a name it answers when there is only one project, and otherwise lists them.",
@@ -77,6 +80,7 @@ PROMPTS: tuple[Prompt, ...] = (
             _PROJECT,
         ),
         "Plan the work for this goal, and write the plan into the memory. Do not carry it out.",
+        ("graph_plan",),
         (
             "Look before you plan: {memory.search} with the goal's words for decisions and constraints that hold.",
             "Open the project with {graph_open} (`project`, and `goal` if it is new), and see with {graph_query} what"
@@ -101,6 +105,7 @@ PROMPTS: tuple[Prompt, ...] = (
             PromptArgument("paths", "Files that were changed, separated by commas.", "Changed files", choice="path"),
         ),
         "Wrap up this session: what was done and learnt goes into the memory, nothing is left half claimed.",
+        ("memory.write", "graph_update", "manage_graph"),
         (
             "List the files that this session changed, and what was learnt that the code does not say.",
             "For each node that you claimed: if it is done and checked, resolve it with {graph_update} (`resolved:"
@@ -121,11 +126,11 @@ PROMPTS: tuple[Prompt, ...] = (
 
 
 class Prompts:
-    """Those of which some step is left with the tools that are on."""
+    """Those that make sense with the tools that are on."""
 
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
-        self._by_name = {each.name: each for each in PROMPTS if any(self._is_on(step) for step in _tooled(each))}
+        self._by_name = {each.name: each for each in PROMPTS if any(map(offer.tools.find, each.needs))}
 
     def __bool__(self) -> bool:
         return bool(self._by_name)
@@ -190,10 +195,6 @@ def tools_of(step: str) -> list[str]:
     """Those that it names in braces; what else stands in braces has quotes or blanks in it."""
     inside = [part.partition("}")[0] for part in step.split("{")[1:]]
     return [each for each in inside if each.replace(".", "_").isidentifier()]
-
-
-def _tooled(prompt: Prompt) -> list[str]:
-    return [step for step in prompt.steps if tools_of(step)]
 
 
 def _check(prompt: Prompt, given: Mapping[str, str]) -> None:
