@@ -43,7 +43,7 @@ clients: $(READY) $(CLIENTS_READY) ## let the clients and frameworks that people
 	@$(BIN)/python -m pytest -n auto $(CLIENTS)/matrix.py $(ARGS)
 
 agents: $(READY) $(AGENTS_READY) ## let Claude Code and Codex work with it, asking a stand-in for their models
-	@$(BIN)/python -m pytest -n auto $(AGENTS)/connected.py $(AGENTS)/installed.py $(ARGS)
+	@$(BIN)/python -m pytest -n auto $(AGENTS)/connected.py $(AGENTS)/installed.py $(AGENTS)/hooked.py $(ARGS)
 
 coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) $(IMPORTED_READY) ## run every test and count the branches taken (at least 80 %)
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)

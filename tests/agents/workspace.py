@@ -80,6 +80,7 @@ class Workspace:
             "HOME": str(self.home),
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]),
             "CLAUDE_CODE_MCP_STARTUP_WAIT_MS": "60000",  # it would begin without a server that is slow to start
+            "TALLYSTICK_HOOK_SECONDS": "60",  # a busy machine is not what is tested
             "LANG": "C.UTF-8",
             "TZ": "UTC",
             "ANTHROPIC_API_KEY": "none",

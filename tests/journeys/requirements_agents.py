@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _CONNECTED = "tests/agents/connected.py::"
 _INSTALLED = "tests/agents/installed.py::"
+_HOOKED = "tests/agents/hooked.py::"
 _SKILLS = "tests/plugins/test_skills.py::"
 _MANIFESTS = "tests/plugins/test_manifests.py::"
 
@@ -32,6 +33,18 @@ AGENTS_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _INSTALLED + "test_codex_is_told_of_the_skills_and_writes_into_the_memory_of_the_repository"),
     ("plugin, Codex, out", "the plugin's server is listed until Codex's own command takes it out",
      _INSTALLED + "test_codex_lists_the_server_of_the_plugin_until_it_is_taken_out"),
+    ("hooks, once", "digest, recall and the knowledge of a file reach the models, within budget, once a session",
+     _HOOKED + "test_the_digest_the_recall_and_the_knowledge_of_a_file_reach_the_model_once"),
+    ("hooks, quiet", "a prompt that the memory knows nothing of is left alone",
+     _HOOKED + "test_a_prompt_that_the_memory_knows_nothing_of_is_left_alone"),
+    ("hooks, stop", "an agent that stops with work that it claimed is told so once, and not again",
+     _HOOKED + "test_an_agent_that_stops_with_work_that_it_claimed_is_told_so_once"),
+    ("hooks, compaction", "what Claude Code summarizes keeps the ids, and the digest comes again",
+     _HOOKED + "test_what_claude_summarizes_keeps_the_ids_and_the_digest_comes_again"),
+    ("hooks, under fire", "the memory locked, away, damaged, slow or not installed, the agents go on as without it",
+     _HOOKED + "test_the_agent_goes_on_as_without_a_memory"),
+    ("plugin, hooks", "each host starts the hook for itself at every event that it listens to",
+     _MANIFESTS + "test_each_host_starts_the_hook_for_itself_at_every_event_that_it_listens_to"),
     ("plugin, one", "every host is told the same name, version and description",
      _MANIFESTS + "test_every_host_is_told_the_same_name_version_and_description"),
     ("skills, real", "a skill names only tools, arguments and answers that there are",

@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tallystick import __version__
+from tallystick.hook.clients import KINDS, Client, Event, hears
 from tests.plugins.skills import PLUGIN
 
 PORTABLE = PLUGIN.parent / "agent-plugins/tallystick"
@@ -26,6 +29,8 @@ def test_every_host_is_told_the_same_name_version_and_description() -> None:
     assert {key: value for key, value in portable.items() if key != "$schema"} == {
         key: value for key, value in ours.items() if key != "icon"
     }
+    codex = read(PLUGIN / ".codex-plugin/plugin.json")
+    assert {key: codex[key] for key in portable if key != "$schema"}.items() <= ours.items()
     (listed,) = read(MARKETPLACE)["plugins"]
     assert all(listed[key] == ours[key] for key in ("name", "version", "license", "keywords"))
     assert (MARKETPLACE.parents[1] / listed["source"]).samefile(PLUGIN)
@@ -40,6 +45,22 @@ def test_every_host_starts_the_same_server_by_the_name_of_an_installed_program()
     assert read(PORTABLE / "mcp.json")["mcpServers"] == servers
     assert servers == {"tallystick": {"type": "stdio", "command": "tallystick", "args": ["serve"]}}
     assert Path(sys.executable).with_name("tallystick").exists()
+
+
+HOOKS = {"claude": PLUGIN / "hooks/hooks.json", "codex": PLUGIN / "hooks/codex.json"}
+
+
+@pytest.mark.parametrize("client", HOOKS)
+def test_each_host_starts_the_hook_for_itself_at_every_event_that_it_listens_to(client: Client) -> None:
+    """By the name of an installed program, within a bound, and once an event."""
+    entries = [entry for group in read(HOOKS[client])["hooks"].values() for entry in group]
+    handlers = [handler for entry in entries for handler in entry["hooks"]]
+    listening = [kind for kind in KINDS if hears(Event(kind, client, "", Path()))]
+    assert [handler["command"] for handler in handlers] == [
+        f"tallystick-hook {kind} --client {client}" for kind in listening
+    ]
+    assert all(handler["type"] == "command" and handler["timeout"] == 5 for handler in handlers)
+    assert Path(sys.executable).with_name("tallystick-hook").exists()
 
 
 def test_the_portable_form_lies_apart_since_its_hosts_start_servers_in_the_directory_of_the_plugin() -> None:

@@ -1,0 +1,193 @@
+"""Hooks in action: what the memory knows reaches the model at the right moment, once and within budget, and no trouble
+of the memory's reaches anybody."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.agents.memory import DECISION, FILE, GOAL, KNOWLEDGE, QUESTION, TASK, fill
+from tests.agents.model import Call, Model, Say, Turn, serving
+from tests.agents.workspace import CODEX_SEES_IT, NOTHING, ROOT, Workspace
+from tests.tokens import count_tokens
+
+BUDGET = 400
+"""Tokens that one note may cost."""
+_NOTE = re.compile(r"<memory-notes.*?</memory-notes>", re.DOTALL)
+
+CLAIM = {"project": "shop", "claim": True}
+
+both_agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+
+
+@pytest.fixture
+def filled(workspace: Workspace) -> Workspace:
+    fill(workspace)
+    return workspace
+
+
+def put_in(workspace: Workspace, agent: str) -> None:
+    marketplace = workspace.home.parent / "marketplace"
+    for name in (".claude-plugin", "plugins"):
+        shutil.copytree(ROOT / name, marketplace / name)
+    run = workspace.claude if agent == "claude" else workspace.codex
+    run("plugin", "marketplace", "add", str(marketplace))
+    run("plugin", "install" if agent == "claude" else "add", "tallystick@tallystick")
+
+
+def ask(
+    workspace: Workspace,
+    agent: str,
+    model: Model,
+    prompt: str,
+    *,
+    goes_on: bool = False,
+    environ: Mapping[str, str] = NOTHING,
+) -> None:
+    if agent == "claude":
+        workspace.ask_claude(model, prompt, *(["--continue"] if goes_on else []), environ=environ)
+    else:
+        workspace.ask_codex(model, prompt, *(["resume", "--last"] if goes_on else []), environ=environ)
+
+
+def reading(workspace: Workspace, agent: str) -> Call:
+    if agent == "claude":
+        return Call("Read", {"file_path": str(workspace.repository / FILE)})
+    return Call("exec_command", {"cmd": f"cat {FILE}"})
+
+
+def notes(model: Model, request: int = -1) -> list[str]:
+    """What came from the memory, in one request."""
+    return [note for text in model.told(request) for note in _NOTE.findall(text)]
+
+
+def naming(words: str, found: list[str]) -> int:
+    return sum(words in note for note in found)
+
+
+# -- at the right moment
+
+
+@both_agents
+def test_the_digest_the_recall_and_the_knowledge_of_a_file_reach_the_model_once(agent: str, filled: Workspace) -> None:
+    put_in(filled, agent)
+    with serving(Model([reading(filled, agent), reading(filled, agent)])) as model:
+        ask(filled, agent, model, QUESTION)
+    at_first, after_reading, after_reading_again = (notes(model, request) for request in range(3))
+    digest, recall = at_first
+    assert GOAL in digest
+    assert TASK in digest
+    assert DECISION in recall
+    assert after_reading[:2] == at_first
+    assert naming(KNOWLEDGE, after_reading) == 1
+    assert after_reading_again == after_reading
+    assert max(count_tokens(after_reading)) <= BUDGET
+
+    with serving(Model([reading(filled, agent)])) as later:
+        ask(filled, agent, later, QUESTION, goes_on=True)
+    for words in (DECISION, KNOWLEDGE):
+        assert naming(words, notes(later)) == 1
+
+
+@both_agents
+def test_a_prompt_that_the_memory_knows_nothing_of_is_left_alone(agent: str, filled: Workspace) -> None:
+    put_in(filled, agent)
+    with serving(Model([])) as model:
+        ask(filled, agent, model, "Paint the bicycle shed green, please.")
+    (digest,) = notes(model)
+    assert GOAL in digest
+
+
+@both_agents
+def test_an_agent_that_stops_with_work_that_it_claimed_is_told_so_once(agent: str, filled: Workspace) -> None:
+    put_in(filled, agent)
+    if agent == "claude":
+        claim = "mcp__plugin_tallystick_tallystick__graph_next"
+        script: list[Turn] = [Call("ToolSearch", {"query": f"select:{claim}"}), Call(claim, CLAIM)]
+    else:
+        find = Call("tool_search", {"query": "next task"})
+        script = [CODEX_SEES_IT, find, Call("graph_next", CLAIM, "mcp__tallystick")]
+    with serving(Model(script)) as model:
+        ask(filled, agent, model, "Take the next task.")
+    told = ["have not resolved it" in "\n".join(model.told(request)) for request in range(len(model.requests))]
+    assert told == [*[False] * (len(told) - 1), True]
+
+
+def test_what_claude_summarizes_keeps_the_ids_and_the_digest_comes_again(filled: Workspace) -> None:
+    put_in(filled, "claude")
+    with serving(Model([reading(filled, "claude")])) as model:
+        ask(filled, "claude", model, QUESTION)
+    with serving(Model([Say("<summary>Refunds were looked at.</summary>")])) as compacting:
+        ask(filled, "claude", compacting, "/compact", goes_on=True)
+        ask(filled, "claude", compacting, "Go on.", goes_on=True)
+    summarized, afterwards = notes(compacting, 0), notes(compacting, -1)
+    assert naming("refund_retries", summarized[len(notes(model)) :]) == 1
+    assert naming(GOAL, afterwards) == 1
+
+
+# -- under fire
+
+
+@contextmanager
+def locked(memory: Path) -> Iterator[Mapping[str, str]]:
+    """By a program that lets nobody read."""
+    with ExitStack() as stack:
+        for path in memory.rglob("*.db"):
+            database = sqlite3.connect(path, isolation_level=None)
+            stack.callback(database.close)
+            database.execute("pragma locking_mode = exclusive")
+            database.execute("begin exclusive")
+        yield {}
+
+
+@contextmanager
+def away(memory: Path) -> Iterator[Mapping[str, str]]:
+    """Where nothing can be, not even a new one."""
+    yield {"BASE_PATH": str(memory.parent / "HEAD" / "memory")}
+
+
+@contextmanager
+def damaged(memory: Path) -> Iterator[Mapping[str, str]]:
+    for path in memory.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"\xff\x00damaged" * (1 + path.stat().st_size // 9))
+    yield {}
+
+
+@contextmanager
+def slow(memory: Path) -> Iterator[Mapping[str, str]]:
+    """Whoever opens the log, for want of a copy, waits until somebody writes into it, and nobody does."""
+    (memory / "graph.db").unlink()
+    for path in (memory / "_system/log").iterdir():
+        path.unlink()
+        os.mkfifo(path)
+    yield {}
+
+
+@contextmanager
+def not_installed(memory: Path) -> Iterator[Mapping[str, str]]:
+    yield {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+Trouble = Callable[[Path], AbstractContextManager[Mapping[str, str]]]
+TROUBLES: list[Trouble] = [locked, away, damaged, slow, not_installed]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+@both_agents
+def test_the_agent_goes_on_as_without_a_memory(agent: str, trouble: Trouble, filled: Workspace) -> None:
+    put_in(filled, agent)
+    filled.environ["CLAUDE_CODE_MCP_STARTUP_WAIT_MS"] = "100"
+    del filled.environ["TALLYSTICK_HOOK_SECONDS"]
+    with serving(Model([reading(filled, agent)])) as model, trouble(filled.memory) as environ:
+        ask(filled, agent, model, QUESTION, environ=environ)
+    assert len(model.requests) == 2
+    assert notes(model) == []
+    assert "gateway.refund(order)" in "\n".join(model.told())
