@@ -18,7 +18,7 @@ import msgspec
 from tallystick.commits.signed_note import LOG_KEY, NoteRefused, SignerKey, VerifierKey, signer_key, verifier_key
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings
 from tallystick.errors import InvalidArgument
-from tallystick.private_files import replacing
+from tallystick.private_files import make_directory, replacing
 
 COMMAND_SECONDS = 30.0
 _OTHERS = 0o077
@@ -83,6 +83,7 @@ def write_key_file(path: Path, keys: Sequence[SignerKey], *, base: Path) -> None
     """For its owner alone; a crash leaves the keys that were there, or all of these."""
     check_outside(path, base)
     try:
+        make_directory(path.parent)
         with replacing(path) as file:
             os.fchmod(file.fileno(), 0o600)
             file.write("".join(f"{key.written()}\n" for key in keys).encode())
