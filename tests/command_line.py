@@ -48,7 +48,8 @@ class CommandLine:
         self.run("import", "-", "--tenant", tenant, stdin="".join(json.dumps(each) + "\n" for each in operations))
 
     def _run(self, command: Callable[[], None], stdin: str, environ: dict[str, str]) -> CommandResult:
-        environment = {"BASE_PATH": str(self.base), **environ}
+        # A home without clients that whoever runs the tests has connected.
+        environment = {"BASE_PATH": str(self.base), "HOME": str(self.base.parent / "home"), **environ}
         with CliRunner().isolation(input=stdin, env=environment) as (out, err, _):
             code = 0
             try:

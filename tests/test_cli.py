@@ -79,7 +79,7 @@ def test_every_command_teaches_by_example(tally: Tally, name: str) -> None:
     told = tally(name, "--help").out
     assert "Examples:" in told
     assert f"tallystick {name}" in told or name in told.split("Examples:")[1]
-    assert "--base" in told or name == "witness", "which has no memory of its own"
+    assert "--base" in told or name in ("witness", "init"), "which have no memory, or find it"
 
 
 def test_show_tells_what_is_known_and_who_wrote_it(sample: Tally) -> None:

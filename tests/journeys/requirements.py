@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.journeys.requirements_agents import AGENTS_REQUIREMENTS
+from tests.journeys.requirements_clients import CLIENTS_REQUIREMENTS
 from tests.journeys.requirements_compliance import COMPLIANCE_REQUIREMENTS
 from tests.journeys.requirements_gate import GATE_REQUIREMENTS
 from tests.journeys.requirements_importing import IMPORTING_REQUIREMENTS
@@ -402,6 +403,7 @@ REQUIREMENTS += [
          "tests/test_partition.py::"
          "test_a_foreign_lamport_that_was_observed_comes_before_the_next_commit"),
         *AGENTS_REQUIREMENTS,
+        *CLIENTS_REQUIREMENTS,
         *COMPLIANCE_REQUIREMENTS,
         *GATE_REQUIREMENTS,
         *IMPORTING_REQUIREMENTS,

@@ -18,6 +18,7 @@ from tallystick.cli import (
     checkpoint,
     emit,
     forget,
+    init,
     knowledge,
     maintenance,
     ontology,
@@ -55,6 +56,7 @@ EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "init": init.init,
     "serve": serving.serve,
     "log": reading.log,
     "show": reading.show,

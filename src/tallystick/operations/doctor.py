@@ -39,7 +39,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def examine(settings: Settings) -> list[Finding]:
+    from tallystick.operations.client_checks import examine_clients
+
     found = [Finding("version", f"tallystick {__version__}, Python {platform.python_version()}"), *_base(settings)]
+    found += examine_clients(settings.base)
     if not (settings.system / "log").is_dir():
         return [*found, Finding("log", "none yet", "odd", "the first write begins it; is --base the one you meant?")]
     for part in _PARTS:
