@@ -8,6 +8,7 @@ refuses the whole note. The only module that knows Ed25519.
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from functools import lru_cache
@@ -29,6 +30,7 @@ NOTE_BYTES_MAX = 64 << 10
 SIZE_MAX = (1 << 63) - 1
 
 _PRIVATE = "PRIVATE+KEY+"
+_CONTROL = re.compile("[\x00-\x09\x0b-\x1f]")
 _DASH = "\N{EM DASH} "
 _ID_BYTES = 4
 _TIME_BYTES = 8
@@ -91,7 +93,7 @@ class SignerKey(msgspec.Struct, frozen=True):
 
     @property
     def verifier(self) -> VerifierKey:
-        return VerifierKey(self.name, self._private.public_key().public_bytes_raw(), self.algorithm)
+        return VerifierKey(self.name, _public_key(self.seed), self.algorithm)
 
     def written(self) -> str:
         """`PRIVATE+KEY+name+hex(id)+base64(algorithm, seed)`: the secret itself, for a file of its owner's."""
@@ -121,6 +123,11 @@ class SignerKey(msgspec.Struct, frozen=True):
 def _private_key(seed: bytes) -> Ed25519PrivateKey:
     """To make one of a seed takes as long as to sign with it."""
     return Ed25519PrivateKey.from_private_bytes(seed)
+
+
+@lru_cache(maxsize=64)
+def _public_key(seed: bytes) -> bytes:
+    return _private_key(seed).public_key().public_bytes_raw()
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -195,7 +202,7 @@ def parse_note(data: bytes) -> Note:
         written = data.decode()
     except UnicodeDecodeError:
         raise NoteRefused("a note is UTF-8 text") from None
-    if any(character < " " and character != "\n" for character in written):
+    if _CONTROL.search(written):
         raise NoteRefused("a note has no control characters")
     text, blank, signatures = written.rpartition("\n\n")
     if not blank or not signatures.endswith("\n"):

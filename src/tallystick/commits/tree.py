@@ -26,6 +26,19 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return sha256(b"\x01" + left + right).digest()
 
 
+def leaf_hashes(entries: Iterable[bytes]) -> bytes:
+    """Of many, one behind the other: a call for each would take longer than to hash it."""
+    return b"".join([sha256(b"\x00" + entry).digest() for entry in entries])
+
+
+def fold(hashes: bytes) -> bytes:
+    """The root over 1, 2, 4 … of them, one behind the other."""
+    pair = 2 * HASH_BYTES
+    while len(hashes) > HASH_BYTES:
+        hashes = b"".join([sha256(b"\x01" + hashes[at : at + pair]).digest() for at in range(0, len(hashes), pair)])
+    return hashes
+
+
 def completed(leaf: bytes, index: int, left: Callable[[int, int], bytes]) -> Iterator[bytes]:
     """The hashes of the subtrees that a leaf completes, level 0 first; `left` looks up earlier ones."""
     found = leaf

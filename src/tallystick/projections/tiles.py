@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from tallystick.commits.tree import HASH_BYTES, leaf_hash, node_hash, root
+from tallystick.commits.tree import HASH_BYTES, fold, leaf_hashes, root
 from tallystick.errors import Corrupt, StorageRefused
 from tallystick.log import Entry, Head
 from tallystick.private_files import make_directory, place_file, replace_file, sync_files
@@ -124,7 +124,7 @@ class Tiles:
         tile_level, within = divmod(level, _LEVELS_PER_TILE)
         number, first = divmod(index << within, TILE_HASHES)
         hashes = self._tile(tile_level, number)[first * HASH_BYTES : (first + (1 << within)) * HASH_BYTES]
-        return _folded(hashes)
+        return fold(hashes)
 
     def _read(self, level: int, number: int) -> bytes:
         width = min(TILE_HASHES, (self._size >> (_LEVELS_PER_TILE * level)) - number * TILE_HASHES)
@@ -158,7 +158,7 @@ class _Growing:
             if len(self._entries) == TILE_HASHES * _ENTRY_BYTES:
                 self._write(ENTRIES, number, bytes(self._entries), TILE_HASHES)
                 self._entries.clear()
-            self._add_hashes(0, b"".join(map(leaf_hash, some)))
+            self._add_hashes(0, leaf_hashes(some))
 
     def write_partial(self) -> None:
         for level, number, width in _ends(self._size):
@@ -177,7 +177,7 @@ class _Growing:
         if len(tile) == _TILE_BYTES:
             number = (self._size - 1) >> (_LEVELS_PER_TILE * (level + 1))
             self._write(level, number, bytes(tile), TILE_HASHES)
-            self._add_hashes(level + 1, _folded(bytes(tile)))
+            self._add_hashes(level + 1, fold(bytes(tile)))
             tile.clear()
 
     def _write(self, level: int | str, number: int, data: bytes, width: int) -> None:
@@ -210,8 +210,8 @@ def read_place(directory: Path) -> Place | None:
 def read_tile(directory: Path, level: int | str, number: int, width: int, each_bytes: int) -> bytes:
     """A partial tile may have become a full one since. Raises Corrupt."""
     for tried in dict.fromkeys((width, TILE_HASHES)):
-        with suppress(OSError):
-            data = (directory / tile_path(level, number, tried)).read_bytes()
+        with suppress(OSError), open(f"{directory}/{tile_path(level, number, tried)}", "rb", 0) as file:
+            data = file.read()
             if len(data) == tried * each_bytes:
                 return data[: width * each_bytes]
     raise Corrupt(
@@ -278,11 +278,3 @@ def _signed_size(directory: Path) -> int | None:
         return int((directory / CHECKPOINT).read_bytes().split(b"\n", 2)[1])
     except (OSError, ValueError, IndexError):
         return None
-
-
-def _folded(hashes: bytes) -> bytes:
-    """The root over 1, 2, 4 … 256 of them."""
-    found = [hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)]
-    while len(found) > 1:
-        found = [node_hash(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
-    return found[0]
