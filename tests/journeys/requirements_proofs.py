@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _TREE = "tests/commits/test_tree.py::"
 _NOTE = "tests/commits/test_signed_note.py::"
+_QUANTUM = "tests/commits/test_quantum_signatures.py::"
 _TILES = "tests/projections/test_tiles.py::"
 _SIGNING = "tests/projections/test_checkpoints.py::"
 _KEYS = "tests/projections/test_checkpoint_keys.py::"
@@ -37,6 +38,10 @@ PROOF_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("checkpoint, key outside", "a key in the base is refused, also behind a link",
      _KEYS + "test_a_key_in_the_base_is_refused_also_behind_a_link"),
     ("checkpoint, rotation", "keys are rotated with overlap", _COMMAND + "test_keys_are_rotated_with_overlap"),
+    ("checkpoint, second line", "a second signature of ML-DSA-44 satisfies who knows either key, or both",
+     _QUANTUM + "test_who_knows_either_key_or_both_is_satisfied"),
+    ("checkpoint, unknown lines", "kinds of signatures that nobody knows are kept and passed over",
+     _QUANTUM + "test_kinds_of_signatures_that_nobody_knows_are_kept_and_passed_over"),
     ("checkpoint, when", "it is signed at most once a second, and at the end",
      _SIGNING + "test_it_is_signed_at_most_once_a_second_and_at_the_end"),
     ("checkpoint, snapshot", "a snapshot is signed, too", _COMMAND + "test_a_snapshot_is_signed_too"),

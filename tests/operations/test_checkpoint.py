@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tallystick import app
+from tallystick import app, verify_standalone
 from tallystick.commits.signed_note import SignerKey, parse_checkpoint, parse_note, verifier_key
 from tallystick.config import load
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
@@ -228,6 +228,33 @@ def test_an_old_key_stays_until_the_new_one_has_signed_in_every_tenant(shell: Si
     shell.write(node("b"))
     shell.run("checkpoint")
     assert shell.run("verify").code == 0
+
+
+def test_a_second_signature_that_quantum_computers_do_not_forge(shell: Signing, tmp_path: Path) -> None:
+    shell.write(node("a"))
+    first, second = shell.run("keys", "quantum").out.split()
+    assert [key["kind"] for key in shell.run("keys", "list", "--json").json["keys"]] == ["log", "log, ML-DSA-44"]
+    with pytest.raises(Conflict, match="already"):
+        shell.run("keys", "quantum")
+    signed = shell.checkpoint(tmp_path / "signed")
+    assert len(parse_note(signed.read_bytes()).signatures) == 2
+    both = tmp_path / "both.vkey"
+    for keys in (first, second, f"{first}\n{second}"):
+        both.write_text(keys)
+        assert shell.run("verify", "--checkpoint", signed, "--vkey", both).code == 0
+    shell.run("prove", "a", "-o", tmp_path / "a.tlog-proof")
+    # Who has only the standard library believes the first, and passes over the second.
+    assert verify_standalone.main(["--vkey", str(both), str(tmp_path / "a.tlog-proof")]) == 0
+    # Signed again, nothing stands there twice.
+    shell.run("keys", "rotate")
+    assert len(parse_note(shell.checkpoint(tmp_path / "rotated").read_bytes()).signatures) == 4
+    assert len(shell.run("keys", "rotate", "--finish").out.split()) == 2
+    shell.write(node("b"))
+    assert len(parse_note(shell.checkpoint(tmp_path / "later").read_bytes()).signatures) == 2
+    assert shell.run("verify").code == 0
+    shell.key.write_text(shell.key.read_text().splitlines()[1] + "\n")
+    with pytest.raises(InvalidArgument, match="no Ed25519 key"):
+        shell.run("checkpoint")
 
 
 def test_a_checkpoint_of_somebody_else_is_not_relied_upon(shell: Signing) -> None:

@@ -130,6 +130,27 @@ def rotate(
         note("restart what serves: keys are read at the start")
 
 
+@commands.command("quantum")
+def quantum(file: File = None, json: Json = False, base: Base = None) -> None:
+    """Sign with ML-DSA-44, too, which quantum computers do not forge.
+
+    \b
+    Adds a second key of the same name to the file: checkpoints then have a second signature line (C2SP type 0x06),
+    of 3 KB. Readers who do not know it pass over it, verify_standalone.py among them; who has its verifier key
+    has it checked. Receipts are signed with the Ed25519 key alone.
+
+    \b
+    Examples:
+      tallystick keys quantum
+      tallystick keys quantum --file ~/.config/tallystick/checkpoint.key
+    """
+    from tallystick.operations.keys import add_quantum_key
+
+    _draw_verifiers(add_quantum_key(settled(base=base), file), json)
+    if not json:
+        note("restart what serves: keys are read at the start")
+
+
 @commands.command("verifier")
 def verifier(file: File = None, json: Json = False, base: Base = None, tenant: Tenant = None) -> None:
     """Print the verifier keys: what others need to check our checkpoints.

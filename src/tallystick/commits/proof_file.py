@@ -17,9 +17,7 @@ import msgspec
 
 from tallystick.commits import Commit, chain
 from tallystick.commits.signed_note import (
-    LOG_KEY,
     NOTE_BYTES_MAX,
-    WITNESS_KEY,
     Checkpoint,
     NoteRefused,
     VerifierKey,
@@ -133,9 +131,10 @@ def trusted_checkpoint(note: bytes, trust: Trust) -> Checkpoint:
     parsed = parse_note(note)
     checkpoint = parse_checkpoint(parsed)
     signers = parsed.signers(trust.keys)
-    if not any(key.algorithm == LOG_KEY and checkpoint.origin == (trust.origin or key.name) for key in signers):
+    logs = [key for key in signers if key.is_of_log(checkpoint.origin)]
+    if not any(checkpoint.origin == (trust.origin or key.name) for key in logs):
         raise NoteRefused(f"no key that is believed signed it as the log '{checkpoint.origin}'")
-    witnesses = sum(1 for key in signers if key.algorithm == WITNESS_KEY)
+    witnesses = len(signers) - len(logs)
     if witnesses < trust.quorum:
         raise NoteRefused(f"{witnesses} witnesses cosigned it, not {trust.quorum}")
     return checkpoint

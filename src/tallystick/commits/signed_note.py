@@ -2,29 +2,39 @@
 
 A note is a text and signature lines below it. A checkpoint is a note whose text says: whose log, of what size, with
 which root. Readers pass over signatures of keys that they do not know; a signature of a known key that does not hold
-refuses the whole note. The only module that knows Ed25519.
+refuses the whole note. The only module that knows Ed25519 and ML-DSA.
 """
 
 from __future__ import annotations
 
 import binascii
 import re
+import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import sha256
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tallystick.commits.tree import HASH_BYTES
 from tallystick.errors import InvalidArgument
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
+
 LOG_KEY = 0x01
 """Ed25519, by whom the log is."""
 WITNESS_KEY = 0x04
 """Ed25519 over the note and a time: a cosignature."""
+QUANTUM_KEY = 0x06
+"""ML-DSA-44 over the tree and a time, which quantum computers do not forge: a cosignature, or a second signature of the
+log's own, which has the log's name."""
 SIGNATURES_MAX = 64
 NOTE_BYTES_MAX = 64 << 10
 SIZE_MAX = (1 << 63) - 1
@@ -34,6 +44,10 @@ _CONTROL = re.compile("[\x00-\x09\x0b-\x1f]")
 _DASH = "\N{EM DASH} "
 _ID_BYTES = 4
 _TIME_BYTES = 8
+_TIME_MAX = (1 << 63) - 1
+_PUBLIC_BYTES = {LOG_KEY: 32, WITNESS_KEY: 32, QUANTUM_KEY: 1312}
+_SEED_BYTES = 32
+_SUBTREE = b"subtree/v1\n\0"
 _SPKI_PREFIX = bytes.fromhex("302a300506032b6570032100")
 """SubjectPublicKeyInfo of an Ed25519 key, up to the key itself (RFC 8410)."""
 
@@ -61,12 +75,33 @@ class VerifierKey(msgspec.Struct, frozen=True):
         """How programs that know nothing of notes name the key: SHA-256 of its SubjectPublicKeyInfo."""
         return sha256(_SPKI_PREFIX + self.public).hexdigest()
 
+    def is_of_log(self, origin: str) -> bool:
+        """Whether it signs for that log, and not as its witness."""
+        return self.algorithm == LOG_KEY or (self.algorithm == QUANTUM_KEY and self.name == origin)
+
     def holds(self, text: str, signature: bytes) -> bool:
+        """Raises NoteRefused where this installation cannot tell."""
+        if self.algorithm == QUANTUM_KEY:
+            return self._quantum_holds(text, signature)
         signed = text.encode()
         if self.algorithm == WITNESS_KEY:
             seconds, signature = signature[:_TIME_BYTES], signature[_TIME_BYTES:]
             signed = _timed(int.from_bytes(seconds, "big"), text)
         return self.signed_bytes(signed, signature)
+
+    def _quantum_holds(self, text: str, signature: bytes) -> bool:
+        seconds, signature = int.from_bytes(signature[:_TIME_BYTES], "big"), signature[_TIME_BYTES:]
+        try:
+            signed = _tree_message(self.name, seconds, text)
+        except NoteRefused:
+            return False
+        with _mldsa() as mldsa:
+            public = mldsa.MLDSA44PublicKey.from_public_bytes(self.public)
+        try:
+            public.verify(signature, signed)
+        except InvalidSignature:
+            return False
+        return True
 
     def signed_bytes(self, signed: bytes, signature: bytes) -> bool:
         try:
@@ -89,11 +124,11 @@ class SignerKey(msgspec.Struct, frozen=True):
     @classmethod
     def generate(cls, name: str, algorithm: int = LOG_KEY) -> SignerKey:
         _check_name(name)
-        return cls(name, Ed25519PrivateKey.generate().private_bytes_raw(), algorithm)
+        return cls(name, secrets.token_bytes(_SEED_BYTES), algorithm)
 
     @property
     def verifier(self) -> VerifierKey:
-        return VerifierKey(self.name, _public_key(self.seed), self.algorithm)
+        return VerifierKey(self.name, _public_key(self.seed, self.algorithm == QUANTUM_KEY), self.algorithm)
 
     def written(self) -> str:
         """`PRIVATE+KEY+name+hex(id)+base64(algorithm, seed)`: the secret itself, for a file of its owner's."""
@@ -101,12 +136,15 @@ class SignerKey(msgspec.Struct, frozen=True):
         return f"{_PRIVATE}{self.name}+{self.verifier.id.hex()}+{encoded}"
 
     def signature_line(self, text: str, *, seconds: int | None = None) -> str:
-        """With its newline. `seconds`: of a cosignature, when it is made."""
-        signature = (
-            self._private.sign(text.encode())
-            if seconds is None
-            else seconds.to_bytes(_TIME_BYTES, "big") + self._private.sign(_timed(seconds, text))
-        )
+        """With its newline. `seconds`: of a cosignature, when it is made. Raises NoteRefused for a text that is no
+        checkpoint, where the key signs only these."""
+        at = (seconds or 0).to_bytes(_TIME_BYTES, "big")
+        if self.algorithm == QUANTUM_KEY:
+            signature = at + _quantum_key(self.seed).sign(_tree_message(self.name, seconds or 0, text))
+        elif seconds is None:
+            signature = self._private.sign(text.encode())
+        else:
+            signature = at + self._private.sign(_timed(seconds, text))
         return f"{_DASH}{self.name} {b64encode(self.verifier.id + signature).decode()}\n"
 
     def sign_bytes(self, data: bytes) -> bytes:
@@ -126,8 +164,40 @@ def _private_key(seed: bytes) -> Ed25519PrivateKey:
 
 
 @lru_cache(maxsize=64)
-def _public_key(seed: bytes) -> bytes:
-    return _private_key(seed).public_key().public_bytes_raw()
+def _public_key(seed: bytes, is_quantum: bool) -> bytes:
+    return (_quantum_key(seed) if is_quantum else _private_key(seed)).public_key().public_bytes_raw()
+
+
+@lru_cache(maxsize=64)
+def _quantum_key(seed: bytes) -> MLDSA44PrivateKey:
+    with _mldsa() as mldsa:
+        key: MLDSA44PrivateKey = mldsa.MLDSA44PrivateKey.from_seed_bytes(seed)
+    return key
+
+
+@contextmanager
+def _mldsa() -> Iterator[ModuleType]:
+    """Newer versions of the library have it, if their OpenSSL does. Raises NoteRefused."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric import mldsa
+
+        yield mldsa
+    except (ImportError, UnsupportedAlgorithm):
+        raise NoteRefused(
+            "signatures of type ML-DSA-44 cannot be made or checked with the cryptography library that is installed",
+            hint="a newer one can; Ed25519 keys alone work with any",
+        ) from None
+
+
+def _tree_message(name: str, seconds: int, text: str) -> bytes:
+    """What ML-DSA-44 signs of a checkpoint. Raises NoteRefused for another text, and for names that do not fit."""
+    checkpoint = parse_checkpoint(Note(text, ()))
+    names = [name.encode(), checkpoint.origin.encode()]
+    if checkpoint.text() != text or seconds > _TIME_MAX or any(len(each) > 255 for each in names):
+        raise NoteRefused("only a checkpoint without extensions, and with short names, is signed with ML-DSA-44")
+    cosigner, origin = (bytes([len(each)]) + each for each in names)
+    numbers = [each.to_bytes(8, "big") for each in (seconds, 0, checkpoint.size)]
+    return b"".join((_SUBTREE, cosigner, numbers[0], origin, *numbers[1:], checkpoint.root))
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -167,8 +237,8 @@ def verifier_key(written: str) -> VerifierKey:
     name, key_id, encoded = parts
     _check_name(name)
     data = decode_base64(encoded)
-    if len(data) != 33 or data[0] not in (LOG_KEY, WITNESS_KEY):
-        raise NoteRefused(f"the key of '{name}' is not an Ed25519 key")
+    if not data or len(data) - 1 != _PUBLIC_BYTES.get(data[0]):
+        raise NoteRefused(f"the key of '{name}' is not an {_called(data)} key")
     key = VerifierKey(name, data[1:], data[0])
     if key.id.hex() != key_id:
         raise NoteRefused(f"the key of '{name}' does not have the id {key_id}")
@@ -186,12 +256,16 @@ def signer_key(written: str) -> SignerKey:
         data = b64decode(encoded, validate=True)
     except ValueError:
         raise NoteRefused(f"the private key of '{name}' is not base64") from None
-    if len(data) != 33 or data[0] not in (LOG_KEY, WITNESS_KEY):
-        raise NoteRefused(f"the private key of '{name}' is not an Ed25519 key")
+    if len(data) != 1 + _SEED_BYTES or data[0] not in _PUBLIC_BYTES:
+        raise NoteRefused(f"the private key of '{name}' is not an {_called(data)} key")
     key = SignerKey(name, data[1:], data[0])
     if key.verifier.id.hex() != key_id:
         raise NoteRefused(f"the private key of '{name}' does not have the id it says")
     return key
+
+
+def _called(data: bytes) -> str:
+    return "ML-DSA-44" if data[:1] == bytes([QUANTUM_KEY]) else "Ed25519"
 
 
 def parse_note(data: bytes) -> Note:

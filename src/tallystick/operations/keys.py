@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tallystick.commits.signed_note import LOG_KEY, WITNESS_KEY, SignerKey
+from tallystick.commits.signed_note import LOG_KEY, QUANTUM_KEY, WITNESS_KEY, SignerKey
 from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Conflict, InvalidArgument
 from tallystick.operations.tenants import tenants_of
@@ -20,7 +20,7 @@ from tallystick.projections.checkpoint_keys import (
 )
 from tallystick.projections.checkpoints import read_kept
 
-_KINDS = {LOG_KEY: "log", WITNESS_KEY: "witness"}
+_KINDS = {LOG_KEY: "log", WITNESS_KEY: "witness", QUANTUM_KEY: "log, ML-DSA-44"}
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -61,34 +61,46 @@ def list_keys(settings: Settings, file: Path | None) -> KeyFile:
     return _told(keys_of_tenant(read_key_file(path, base=settings.base), settings.tenant), path)
 
 
-def rotate_keys(settings: Settings, file: Path | None, *, finish: bool = False) -> KeyFile:
-    """A new key beside those that are there: all of them sign. With `finish` only the newest stays."""
+def add_quantum_key(settings: Settings, file: Path | None) -> KeyFile:
+    """An ML-DSA-44 key beside the others: checkpoints get a second signature line."""
     path = _named(settings, file)
     keys = read_key_file(path, base=settings.base)
+    if any(key.algorithm == QUANTUM_KEY for key in keys):
+        raise Conflict(f"{path} has an ML-DSA-44 key already", code="KEY_EXISTS", hint="'tallystick keys rotate'")
+    keys.append(SignerKey.generate(keys[-1].name, QUANTUM_KEY))
+    write_key_file(path, keys, base=settings.base)
+    return _told(keys, path)
+
+
+def rotate_keys(settings: Settings, file: Path | None, *, finish: bool = False) -> KeyFile:
+    """A new key of each kind beside those that are there: all of them sign. With `finish` only the newest stay."""
+    path = _named(settings, file)
+    keys = read_key_file(path, base=settings.base)
+    newest = {key.algorithm: key for key in keys}
     if not finish:
-        keys.append(SignerKey.generate(keys[-1].name, keys[-1].algorithm))
-    elif len(keys) == 1:
+        keys += [SignerKey.generate(key.name, key.algorithm) for key in newest.values()]
+    elif len(keys) == len(newest):
         raise Conflict(
             f"{path} has one key only: nothing was begun that could be finished",
             code="KEY_ALONE",
             hint="'tallystick keys rotate' adds the new key first",
         )
     else:
-        _require_used(settings, keys[-1])
-        keys = keys[-1:]
+        keys = list(newest.values())
+        _require_used(settings, keys)
     write_key_file(path, keys, base=settings.base)
     return _told(keys, path)
 
 
-def _require_used(settings: Settings, newest: SignerKey) -> None:
+def _require_used(settings: Settings, newest: list[SignerKey]) -> None:
     """What is signed next is held against what was signed last, which one of the keys must have signed."""
     for tenant in tenants_of(settings):
-        (key,) = keys_of_tenant([newest], tenant)
+        keys = [key.verifier for key in keys_of_tenant(newest, tenant)]
         kept = read_kept(msgspec.structs.replace(settings, tenant=tenant).home)
-        if kept is not None and kept.checkpoint.origin == key.name and not kept.note.signers([key.verifier]):
+        if kept is not None and kept.checkpoint.origin == keys[0].name and len(kept.note.signers(keys)) < len(keys):
             named = "" if tenant == DEFAULT_TENANT else f" --tenant {tenant}"
             raise Conflict(
-                f"the new key has not signed yet what the old one signed last as '{key.name}'",
+                f"the new key has not signed yet what the old one signed last as '{keys[0].name}'",
                 code="KEY_UNUSED",
                 hint=f"'tallystick checkpoint{named}' signs with both; then finish",
             )

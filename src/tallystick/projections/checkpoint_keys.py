@@ -15,7 +15,15 @@ from pathlib import Path
 
 import msgspec
 
-from tallystick.commits.signed_note import LOG_KEY, NoteRefused, SignerKey, VerifierKey, signer_key, verifier_key
+from tallystick.commits.signed_note import (
+    LOG_KEY,
+    WITNESS_KEY,
+    NoteRefused,
+    SignerKey,
+    VerifierKey,
+    signer_key,
+    verifier_key,
+)
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings
 from tallystick.errors import InvalidArgument
 from tallystick.private_files import make_directory, replacing
@@ -124,8 +132,10 @@ def read_verifier_keys(path: Path) -> list[VerifierKey]:
 
 
 def _one_log(keys: list[SignerKey], source: str) -> list[SignerKey]:
-    if any(key.algorithm != LOG_KEY for key in keys):
+    if any(key.algorithm == WITNESS_KEY for key in keys):
         raise _refused(f"{source} holds a key of a witness, which signs no log", "'tallystick keys new' makes one")
+    if all(key.algorithm != LOG_KEY for key in keys):
+        raise _refused(f"{source} holds no Ed25519 key, which most readers need", "'tallystick keys new' makes one")
     names = sorted({key.name for key in keys})
     if len(names) > 1:
         raise _refused(f"{source} has keys of several names: {', '.join(names)}", "the name is the log's; it has one")

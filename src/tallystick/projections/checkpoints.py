@@ -16,9 +16,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick.commits.signed_note import (
-    LOG_KEY,
     NOTE_BYTES_MAX,
-    WITNESS_KEY,
     Checkpoint,
     Note,
     NoteRefused,
@@ -113,12 +111,13 @@ def read_known(path: Path, keys: Sequence[VerifierKey], *, quorum: int = 0) -> K
         raise InvalidArgument(f"cannot read {path}: {error.strerror}", code="FILE_UNREADABLE") from None
     signers = known.note.signers(keys)
     # A key signs under its own name: what it signed for another log proves nothing of this one.
-    if not any(key.algorithm == LOG_KEY and key.name == known.checkpoint.origin for key in signers):
+    logs = [key for key in signers if key.is_of_log(known.checkpoint.origin)]
+    if not any(key.name == known.checkpoint.origin for key in logs):
         raise NoteRefused(
             f"{path} is not signed by any of the keys given",
             hint="give the verifier key of the log with --vkey; 'tallystick keys verifier' prints it",
         )
-    witnesses = sum(key.algorithm == WITNESS_KEY for key in signers)
+    witnesses = len(signers) - len(logs)
     if witnesses < quorum:
         raise NoteRefused(
             f"{path} is cosigned by {witnesses} of the witnesses given, and {quorum} are asked for",
@@ -264,7 +263,9 @@ def _signed(checkpoint: Checkpoint, keys: Sequence[SignerKey], last: Known | Non
     if last is not None and last.note.text == text:
         # The same once more, after a key came: what witnesses signed of it holds as before.
         kept = last.written.decode().removeprefix(f"{text}\n").splitlines(keepends=True)
-        lines += [line for line in kept if line not in lines]
+        ours = {(key.name, key.verifier.id) for key in keys}
+        signed = zip(kept, last.note.signatures, strict=True)
+        lines += [line for line, (name, key_id, _) in signed if (name, key_id) not in ours]
     return f"{text}\n{''.join(lines)}"
 
 

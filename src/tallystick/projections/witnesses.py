@@ -16,6 +16,7 @@ import msgspec
 
 from tallystick.commits.signed_note import (
     NOTE_BYTES_MAX,
+    QUANTUM_KEY,
     WITNESS_KEY,
     NoteRefused,
     VerifierKey,
@@ -70,7 +71,7 @@ def _parse(written: str) -> WitnessAddress:
         found = verifier_key(key)
     except NoteRefused as error:
         raise _invalid(error.message, "a witness prints its verifier key when it starts") from None
-    if found.algorithm != WITNESS_KEY:
+    if found.algorithm not in (WITNESS_KEY, QUANTUM_KEY):
         raise _invalid(f"the key of '{found.name}' is not that of a witness", "it begins with B behind the last plus")
     return WitnessAddress(found, url.strip().rstrip("/"))
 
