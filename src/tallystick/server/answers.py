@@ -61,12 +61,19 @@ def retry_after(details: Mapping[str, Any]) -> tuple[Header, ...]:
     return ((b"retry-after", b"%d" % seconds),) if isinstance(seconds, int) else ()
 
 
-async def send_json(send: Send, reply: Reply, more: tuple[Header, ...] = ()) -> None:
-    """What is encoded already, without the detour of a Response."""
+async def send_json(send: Send, reply: Reply, more: tuple[Header, ...] = (), *, at_once: bool = False) -> None:
+    """What is encoded already, without the detour of a Response. `at_once` needs a server with that extension, and
+    nobody between who adds to the head."""
     status, body, headers = reply
-    length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [length, JSON, *headers, *more]})
+    head = [(b"content-length", b"%d" % len(body)), JSON, *headers, *more]
+    if at_once:
+        return await send({"type": AT_ONCE, "status": status, "headers": head, "body": body})
+    await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
+
+
+AT_ONCE = "tallystick.response"
+"""An extension of ASGI, and its one message: the head of an answer and the whole of its body."""
 
 
 JSON = (b"content-type", b"application/json")

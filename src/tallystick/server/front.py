@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tallystick.errors import LimitExceeded, TallystickError
 from tallystick.server import Offer
-from tallystick.server.answers import Header, Reply, retry_after, send_json
+from tallystick.server.answers import AT_ONCE, Header, Reply, retry_after, send_json
 from tallystick.server.dispatch import broken
 from tallystick.server.fast_path.http import FastPath, Hello, Protocols, RunningRequests
 from tallystick.server.guards import BODY_KEY, HEADERS_KEY, Names
@@ -103,9 +103,10 @@ class HttpFront:
                 return await send_json(send, (status, _refusal(scope["path"], code, words), ()))
         try:
             if is_page:
-                await self._pages(scope, receive, send)
-            else:
-                await self._serve(scope, receive, send, _VARY)
+                return await self._pages(scope, receive, send)
+            reply = await self._serve(scope, receive, send, (_VARY,))
+            if reply is not None:
+                await send_json(send, reply, (_VARY,), at_once=AT_ONCE in scope.get("extensions", ()))
         except Exception:
             error_id = broken(scope["path"]).error_id
             if _STARTED in scope:
@@ -113,10 +114,12 @@ class HttpFront:
             await send_json(send, (500, orjson.dumps(internal_error(error_id)), ()))
 
     async def _serve_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._serve(scope, receive, send)
+        reply = await self._serve(scope, receive, send, ())
+        if reply is not None:
+            await send_json(send, reply)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, *more: Header) -> None:
-        """`more` are headers of every answer."""
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, more: tuple[Header, ...]) -> Reply | None:
+        """What is to be answered; None where another application did, with these headers besides its own."""
         path = scope["path"]
         admission = self._admission
         if admission is not None and path not in admission.open_paths:
@@ -124,28 +127,31 @@ class HttpFront:
                 scope[SCOPE_KEY] = await admission.admit(scope["headers"])
             except TallystickError as error:
                 if not path.startswith(admission.open_prefixes):
-                    return await admission.refusal(path, error)(scope, receive, _adding(scope, send, more))
+                    await admission.refusal(path, error)(scope, receive, _adding(scope, send, more))
+                    return None
         if scope["method"] != "POST":
             if path == MCP_PATH and scope["method"] == "DELETE":
-                return await send_json(send, self._end_session(scope), more)
-            return await self._app(scope, receive, _adding(scope, send, more))
+                return self._end_session(scope)
+            await self._app(scope, receive, _adding(scope, send, more))
+            return None
         body = await _read_body(scope, receive, self._bytes_max)
         if isinstance(body, Bounded):
             id = await _seek_id(receive, body, self._bytes_max) if path in _RPC_PATHS else None
             words = f"a body may have at most {self._bytes_max} bytes"
-            return await send_json(send, (413, _refusal(path, "BODY_TOO_LARGE", words, id), ()), more)
+            return 413, _refusal(path, "BODY_TOO_LARGE", words, id), ()
         direct = self._direct.get(path)
         if direct is not None:
-            return await send_json(send, await direct.answer(scope, body), more)
+            return await direct.answer(scope, body)
         if path in _RPC_PATHS:
             try:
                 message = parse_message(body)
             except WireFault as fault:
-                return await send_json(send, (400, orjson.dumps(fault.reply()), ()), more)
+                return 400, orjson.dumps(fault.reply()), ()
             if path == MCP_PATH:
                 return await self._serve_mcp(scope, body, message, receive, send, more)
         scope[BODY_KEY] = body
         await self._app(scope, _replay(body, receive), _adding(scope, send, more))
+        return None
 
     async def _serve_mcp(
         self,
@@ -155,24 +161,25 @@ class HttpFront:
         receive: Receive,
         send: Send,
         more: tuple[Header, ...],
-    ) -> None:
+    ) -> Reply | None:
         given = scope[HEADERS_KEY]
         version = given.get(_VERSION)
         if version is not None and version not in self._handshake:
             call = None if self._fast is None else self._fast.without_session(message, scope)
             if call is not None:
-                return await send_json(send, await call, more)
-            return await self._sdk(scope, _replay(body, receive), _adding(scope, send, more))
+                return await call
+            await self._sdk(scope, _replay(body, receive), _adding(scope, send, more))
+            return None
         if message.get("method") == "initialize":
             return await self._begin_session(scope, body, message, receive, send, more)
         session = self._find_session(scope, message)
         if not isinstance(session, Session):
-            return await send_json(send, session, more)
+            return session
         named = (_SESSION_ID, given[_SESSION_ID])
         call = None if self._fast is None else self._fast.in_session(session, message, scope)
         if call is not None:
-            answer = await self._running.run(session.id, message["id"], call)
-            return await send_json(send, answer, (named, *more))
+            status, answer, headers = await self._running.run(session.id, message["id"], call)
+            return status, answer, (*headers, named)
         if message.get("method") == "notifications/cancelled":
             self._running.cancel(session.id, message.get("params"))
         scope[SCOPE_SESSION] = session
@@ -180,10 +187,10 @@ class HttpFront:
             scope["headers"].append((_VERSION, session.version.encode()))
         passed = self._sdk(scope, _replay(body, receive), _adding(scope, send, (named, *more)))
         if "id" not in message or "method" not in message:
-            return await passed
+            await passed
+            return None
         instead = await self._running.run(session.id, message["id"], _awaited(passed))
-        if instead is not None:
-            await send_json(send, instead, (named, *more))
+        return None if instead is None else (*instead[:2], (named,))
 
     def _find_session(self, scope: Scope, message: dict[str, Any]) -> Session | Reply:
         id = message.get("id") if "method" in message else None
@@ -201,11 +208,10 @@ class HttpFront:
         receive: Receive,
         send: Send,
         more: tuple[Header, ...],
-    ) -> None:
+    ) -> Reply | None:
         if len(body) > HELLO_BYTES_MAX:
             words = f"an initialize may have at most {HELLO_BYTES_MAX} bytes"
-            refusal = _refusal(MCP_PATH, "BODY_TOO_LARGE", words, message.get("id"))
-            return await send_json(send, (413, refusal, ()), more)
+            return 413, _refusal(MCP_PATH, "BODY_TOO_LARGE", words, message.get("id")), ()
         result = None if self._hello is None else self._hello.result(scope, message)
         if result is None:
             parts = await _collect(self._sdk, scope, _replay(body, receive))
@@ -213,15 +219,15 @@ class HttpFront:
             if result is None:
                 for part in parts:
                     await _adding(scope, send, more)(part)
-                return
+                return None
         name = message["params"]["clientInfo"]["name"]
         try:
             token = self.sessions.begin(scope.get(SCOPE_KEY), name, result["protocolVersion"])
         except LimitExceeded as error:
             reply = error_reply(message["id"], INVALID_REQUEST, f"Invalid Request: {error.message}", error.details)
-            return await send_json(send, (429, orjson.dumps(reply), retry_after(error.details)), more)
+            return 429, orjson.dumps(reply), retry_after(error.details)
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        await send_json(send, (200, orjson.dumps(answer), ((_SESSION_ID, token),)), more)
+        return 200, orjson.dumps(answer), ((_SESSION_ID, token),)
 
     def _end_session(self, scope: Scope) -> Reply:
         session = self._find_session(scope, {})

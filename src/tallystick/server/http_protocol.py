@@ -20,6 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp, Message
 from uvicorn.server import ServerState
 
+from tallystick.server.answers import AT_ONCE
 from tallystick.server.connections import Connections, Doing
 
 SLICE_BYTES = 4 * 1024
@@ -34,6 +35,7 @@ _CLOSING = b"connection: close\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _EXPECTS, _EXPECTS_TOO = (b"expect", b"100-continue"), (b"expect", b"100-Continue")
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
+_EXTENSIONS: dict[str, dict[str, Any]] = {AT_ONCE: {}}
 
 
 class HttpProtocol(asyncio.Protocol):
@@ -150,6 +152,7 @@ class HttpProtocol(asyncio.Protocol):
             "client": self._client,
             "server": self._server,
             "state": self._app_state.copy(),
+            "extensions": _EXTENSIONS,
         }
         exchange = _Exchange(self, scope, keeps_alive=version != "1.0" and self._parser.should_keep_alive())
         self._arriving = exchange
@@ -370,7 +373,8 @@ class _Exchange:
             return
         if not self.is_begun:
             self._start(message)
-            return
+            if message["type"] != AT_ONCE:
+                return
         body, more = message.get("body", b""), message.get("more_body", False)
         data = self._head + self._framed(body, more=more)
         if data:
