@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tallystick.server.answers import AT_ONCE
 from tallystick.server.connections import Bounds
 from tallystick.server.front import HttpFront
 from tallystick.server.http import http_app
@@ -343,6 +344,35 @@ async def test_an_answer_is_one_packet() -> None:
         connection.say(echo("a"))
         await connection.hear(1)
         assert len(connection.packets) == 1
+
+
+@pytest.mark.parametrize("method", [b"POST", b"HEAD"])
+@pytest.mark.parametrize("length", [b"4", b"3", b"5", None])
+async def test_head_and_body_may_be_one_message_and_mean_the_same(method: bytes, length: bytes | None) -> None:
+    head = {"status": 201, "headers": [] if length is None else [(b"content-length", length)]}
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/at-once":
+            assert AT_ONCE in scope["extensions"]
+            return await send({"type": AT_ONCE, **head, "body": b"word"})
+        await send({"type": "http.response.start", **head})
+        await send({"type": "http.response.body", "body": b"word"})
+
+    heard = []
+    for path in (b"/at-once", b"/in-two"):
+        served = Served(answer, Bounds())
+        connection = served.connect()
+        connection.say(method + b" " + path + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await asyncio.wait(served.state.tasks)
+        heard.append((connection.packets, connection.is_closed))
+    assert heard[0] == heard[1]
+
+
+async def test_the_head_of_a_page_s_answer_is_seen_by_whoever_adds_to_it() -> None:
+    async with running(app()) as served:
+        connection = served.connect()
+        connection.say(post("sample.echo", b'{"text":"a"}', b"Origin: http://localhost"))
+        assert b"access-control-allow-origin: http://localhost" in await connection.hear(1)
 
 
 async def test_no_header_of_an_answer_begins_another() -> None:
