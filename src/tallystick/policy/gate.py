@@ -74,10 +74,6 @@ class _Made(msgspec.Struct, frozen=True):
     source: str
     """`cache`, `embedded`, `remote`, or `none` where no policy was asked."""
 
-    @property
-    def cache_hit(self) -> bool:
-        return self.source == "cache"
-
 
 class Gate:
     def __init__(
@@ -154,12 +150,12 @@ class Gate:
 
     def record(self, made: _Made) -> Future[bool] | None:
         """Write a decision down; a denial's future is done when it is durable."""
-        record_decision(made.request, made.decision, made.latency_ms, made.cache_hit)
+        request, decision, cache_hit = made.request, made.decision, made.source == "cache"
+        record_decision(request, decision, made.latency_ms, cache_hit)
         if self._audit is None:
             return None
-        tenant = made.request.principal.tenant
-        event = event_of(made.request, made.decision, made.latency_ms, made.cache_hit)
-        return self._audit.record(tenant, event, urgent=not made.decision.allowed)
+        event = event_of(request, decision, made.latency_ms, cache_hit)
+        return self._audit.record(request.principal.tenant, event, urgent=not decision.allowed)
 
     def record_narrowed(self, principal: Principal, reads: Sequence[_Made]) -> None:
         """One line, whatever their number."""
@@ -407,7 +403,7 @@ class Authorization:
             changes = self._action in (Action.WRITE, Action.DELETE)
             if reads and not (changes and all(made.decision.allowed for made in reads)):
                 self._gate.record_narrowed(self._principal, reads)
-        return [future for future in written if future is not None]
+        return list(filter(None, written))
 
     def _question(self, facts: ResourceFacts) -> Request:
         return self._request(self._action, self._resource, facts, self._written_type)

@@ -102,9 +102,10 @@ class DerivedIndexes:
                 self._drop(derived)
 
     def _notify(self, *, forwards: bool) -> None:
+        newest = self._columns.history.count
         for derived, known in list(self._built.values()):
             try:
-                self._change(derived, known, self._columns.history.count, forwards=forwards)
+                self._change(derived, known, newest, forwards=forwards)
             except Corrupt:
                 # Not for the committer to fail on: raised to whoever asks for the index next.
                 self._drop(derived)

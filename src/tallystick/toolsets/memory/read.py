@@ -35,7 +35,7 @@ async def read(store: Store, principal: Principal, asked: ReadArguments) -> Answ
     bytes_max = room_for(principal, ANSWER_BYTES_MAX)
 
     def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
-        if asked.if_position == state.position:
+        if asked.if_position is not None and asked.if_position == state.position:
             return {"unchanged": True, "position": state.position}
         return _looked(state, str(entity_id), kind, asked, read_filter, bytes_max)
 
