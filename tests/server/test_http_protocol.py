@@ -354,9 +354,10 @@ async def test_head_and_body_may_be_one_message_and_mean_the_same(method: bytes,
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/at-once":
             assert AT_ONCE in scope["extensions"]
-            return await send({"type": AT_ONCE, **head, "body": b"word"})
-        await send({"type": "http.response.start", **head})
-        await send({"type": "http.response.body", "body": b"word"})
+            await send({"type": AT_ONCE, **head, "body": b"word"})
+        else:
+            await send({"type": "http.response.start", **head})
+            await send({"type": "http.response.body", "body": b"word"})
 
     heard = []
     for path in (b"/at-once", b"/in-two"):
