@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tallystick import app, config
 from tallystick.importers import Atom, Fact, Item, Link, Task, Unmapped
 from tallystick.importers.registry import find
 from tests.command_line import CommandLine, commits_in
@@ -63,3 +65,14 @@ def reasons(report: Any) -> dict[str, str]:
 
 def count(shell: CommandLine) -> int:
     return len(commits_in(shell.base / "_system" / "log"))
+
+
+def tool(shell: CommandLine, name: str, **arguments: Any) -> Any:
+    """What a tool answers."""
+
+    async def call() -> Any:
+        context = app.operation_context(config.load({"base": shell.base}))
+        async with context.open_store() as store:
+            return (await context.prepare(name, arguments)(store)).data
+
+    return asyncio.run(call())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 _IMPORTING = "tests/operations/test_importing.py::"
 _SERVER_MEMORY = "tests/importers/test_server_memory.py::"
+_TRACKERS = "tests/importers/test_trackers.py::"
+_MARKDOWN = "tests/importers/test_markdown.py::"
 _STORY = "tests/journeys/test_import_story.py::"
 
 IMPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
@@ -29,4 +31,24 @@ IMPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _IMPORTING + "test_a_name_alone_lists_them_and_a_wrong_one_is_put_right"),
     ("import-server-memory", "what server-memory writes today is imported whole",
      _SERVER_MEMORY + "test_what_server_memory_writes_today_is_imported_whole"),
+    ("import-claude-code", "a memory of Claude Code is a node with its place in the index",
+     "tests/importers/test_claude_code.py::test_a_memory_is_a_node_with_its_place_in_the_index"),
+    ("import-basic-memory", "notes of basic-memory keep their observations and relations",
+     _MARKDOWN + "test_what_basic_memory_wrote_has_its_observations_and_relations"),
+    ("import-markdown", "a vault is notes and links, by path, title or name",
+     _MARKDOWN + "test_a_vault_is_notes_and_links_by_path_title_or_name"),
+    ("import-hostile", "a hostile front matter is told, and harms nothing",
+     _MARKDOWN + "test_a_hostile_front_matter_is_told_and_the_note_kept"),
+    ("import-outside", "what leads outside or round in circles is not followed",
+     _MARKDOWN + "test_what_leads_outside_or_round_is_not_followed"),
+    ("import-plan", "a plan stays one whatever the source says: cycles and dangling references are told",
+     _TRACKERS + "test_a_plan_stays_one_whatever_the_source_says"),
+    ("import-plan-changes", "what changes in a tracker changes here, and what agents did stays",
+     _TRACKERS + "test_what_changes_there_changes_here_and_what_agents_did_stays"),
+    ("import-beads", "issues of beads are tasks with parents, dependencies and evidence",
+     _TRACKERS + "test_issues_of_beads_are_tasks_with_parents_dependencies_and_evidence"),
+    ("import-task-master", "tasks of task-master are tasks with their parts",
+     _TRACKERS + "test_tasks_of_task_master_are_tasks_with_their_parts"),
+    ("import-backlog-md", "what Backlog.md writes today is imported whole",
+     _TRACKERS + "test_what_backlog_md_writes_today_is_imported_whole"),
 )  # fmt: skip

@@ -156,7 +156,7 @@ def test_a_name_alone_lists_them_and_a_wrong_one_is_put_right(shell: CommandLine
     assert "server-memory" in [each["name"] for each in shell.main("import", "--json", "--from").json]
     wrong = shell.main("import", "--from", "sever-memory", memory)
     assert wrong.code == 3
-    assert "did you mean 'server-memory'?" in wrong.err
+    assert "did you mean 'server-memory'" in wrong.err
 
 
 @pytest.mark.parametrize(

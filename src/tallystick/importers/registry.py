@@ -27,7 +27,16 @@ class Source(msgspec.Struct, frozen=True):
     module: str
 
 
-SOURCES = (Source("server-memory", "memory.jsonl of the MCP reference server", "tallystick.importers.server_memory"),)
+_HERE = "tallystick.importers"
+SOURCES = (
+    Source("server-memory", "memory.jsonl of the MCP reference server", f"{_HERE}.server_memory"),
+    Source("beads", "issues.jsonl of 'bd export', or the directory with .beads", f"{_HERE}.beads"),
+    Source("task-master", "tasks.json, or the directory with .taskmaster", f"{_HERE}.task_master"),
+    Source("backlog-md", "the directory of a project of Backlog.md", f"{_HERE}.backlog_md"),
+    Source("claude-code", "a memory directory, or ~/.claude for those of all projects", f"{_HERE}.claude_code"),
+    Source("basic-memory", "the directory of a project", f"{_HERE}.basic_memory"),
+    Source("markdown", "a directory of notes with [[links]], such as a vault", f"{_HERE}.markdown_vault"),
+)
 """In the order in which they are guessed: the more exactly one is recognised, the earlier."""
 
 

@@ -26,7 +26,7 @@ class Prepared(msgspec.Struct, frozen=True):
     """An item that could be said to memory.write, and how it is known again."""
 
     item: Fact | Link
-    name: str
+    id: str
     """Of the node or the edge."""
     said: WriteOperation
     attrs: dict[str, Any]
@@ -57,7 +57,7 @@ def draw(
                 said = each.said if before is None else _asked(each.item, before.attrs | each.attrs)
                 (drafted,) = draft_operation(graph, said, payload_of(said, None), None).operations
                 graph.add([drafted])
-                mark = nonce(source, each.name, each.hash, judged.replaces)
+                mark = nonce(source, each.id, each.hash, judged.replaces)
                 operations.append(msgspec.structs.replace(drafted, nonce=mark))
         except TallystickError as error:
             verdict = refusal(each.item, error)
@@ -68,14 +68,14 @@ def draw(
 def judge(source: str, graph: DraftGraph, each: Prepared, before: Document | None) -> Judged:
     """What becomes of it. Raises Conflict for what is left alone."""
     if before is None:
-        if graph.state.knows(each.name):
-            raise Conflict(f"'{each.name}' was deleted here, and stays so")
+        if graph.state.knows(each.id):
+            raise Conflict(f"'{each.id}' was deleted here, and stays so")
         return Judged("new")
     known = imported_hash(before.attrs, source, each.item.origin.id)
     if known is None and isinstance(each.item, Link):
         return Judged("unchanged")
-    if known is None or not graph.allows(each.name):
-        raise Conflict(f"there is a '{each.name}' already that does not come from there; it is left alone")
+    if known is None or not graph.allows(each.id):
+        raise Conflict(f"there is a '{each.id}' already that does not come from there; it is left alone")
     return Judged("unchanged" if known == each.hash else "changed", known)
 
 
@@ -120,7 +120,7 @@ def check_ends(item: Fact | Link, coming: Container[str], graph: DraftGraph | No
 
 
 def _before(graph: DraftGraph, each: Prepared) -> Document | None:
-    return graph.node(each.name) if isinstance(each.item, Fact) else graph.edge(each.name)
+    return graph.node(each.id) if isinstance(each.item, Fact) else graph.edge(each.id)
 
 
 def _name_of(item: Fact | Link) -> str:

@@ -17,9 +17,8 @@ _HASH_CHARACTERS = 16
 
 
 def content_hash(item: Item) -> str:
-    """Of what an item says. Where it stands in its source is no part of that."""
-    said = msgspec.to_builtins(item)
-    del said["where"]
+    """Of what an item says. Where it stands, there and here, is no part of that."""
+    said = {name: value for name, value in msgspec.to_builtins(item).items() if name not in ("where", "project")}
     return sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()[:_HASH_CHARACTERS]
 
 
