@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.agents.model import Call, Model, Turn, serving
+from tests.agents.model import Call, Code, Model, Turn, serving
 from tests.agents.workspace import CODEX_SEES_IT, FIRST_WORDS, Workspace
 
 CLAUDE_TOOL = "mcp__tallystick__"
 CODEX_TOOLS = "mcp__tallystick"
 BAD = {"op": "UPSERT_NODE", "node": {"id": "plan"}}
 GOOD = {"op": "UPSERT_NODE", "node": {"id": "plan", "type": "Plan", "attrs": {"goal": "ship"}}, "reason": "agreed"}
+REQUIRED = ("-c", "mcp_servers.tallystick.required=true")
+"""Codex waits for it, however long it takes; to code it does not say when a server comes late."""
 FAULT = "Invalid params: field 'node.type' is required; field 'node.attrs' is required"
 
 
@@ -97,6 +99,17 @@ def _found(request: dict[str, Any]) -> set[str]:
     """By Codex's search, in its answer."""
     answers = [item for item in request["input"] if item["type"] == "tool_search_output"]
     return {tool["name"] for answer in answers for space in answer["tools"] for tool in space["tools"]}
+
+
+def test_codex_lets_a_model_that_writes_code_call_the_tools(codex_connected: Workspace) -> None:
+    names = "text(ALL_TOOLS.map((tool) => tool.name).join(' '))"
+    calls = [f"text(await tools.mcp__tallystick__memory_write({json.dumps(each)}))" for each in (BAD, GOOD)]
+    with serving(Model([Code(script) for script in (names, *calls)])) as model:
+        codex_connected.ask_codex(model, "note the plan", *REQUIRED, name="gpt-6.1-sol")
+    assert "mcp__tallystick__memory_write" in "\n".join(model.told(1)).split()
+    assert FAULT in "\n".join(model.told(2))
+    assert "commit_id" in "\n".join(model.told(3))
+    assert is_written(codex_connected)
 
 
 # -- both

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.memory import DECISION, FILE, GOAL, KNOWLEDGE, QUESTION, TASK, fill
-from tests.agents.model import Call, Model, Say, Turn, serving
+from tests.agents.model import Call, Code, Model, Say, Turn, serving
 from tests.agents.workspace import CODEX_SEES_IT, NOTHING, ROOT, Workspace
 from tests.tokens import count_tokens
 
@@ -94,6 +94,14 @@ def test_the_digest_the_recall_and_the_knowledge_of_a_file_reach_the_model_once(
         ask(filled, agent, later, QUESTION, goes_on=True)
     for words in (DECISION, KNOWLEDGE):
         assert naming(words, notes(later)) == 1
+
+
+def test_what_code_does_to_a_file_is_seen_too(filled: Workspace) -> None:
+    put_in(filled, "codex")
+    read = Code(f"text(await tools.exec_command({{cmd: 'cat {FILE}'}}))")
+    with serving(Model([read, read])) as model:
+        filled.ask_codex(model, QUESTION, name="gpt-6.1-sol")
+    assert [naming(KNOWLEDGE, notes(model, request)) for request in range(3)] == [0, 1, 1]
 
 
 @both_agents

@@ -32,6 +32,12 @@ class Call(NamedTuple):
     """Of Codex's tools; Claude Code has none."""
 
 
+class Code(NamedTuple):
+    """A turn that runs JavaScript, which calls tools: how Codex offers them to newer models."""
+
+    script: str
+
+
 class Await(NamedTuple):
     """Calls something harmless, turn after turn, until the tools on offer say a word: Codex begins without a server
     that is slow to start, and offers its tools later."""
@@ -40,7 +46,8 @@ class Await(NamedTuple):
     meanwhile: Call
 
 
-Turn = Say | Call | Await
+Step = Say | Call | Code
+Turn = Step | Await
 OVER = Say("That is all.")
 PATIENCE = 500
 """Requests in a conversation; far more than are needed on a busy machine."""
@@ -63,7 +70,7 @@ class Model:
     def responses(self, request: dict[str, Any]) -> list[Event]:
         return list(_openai(next(self._numbers), self._next(request)))
 
-    def _next(self, request: dict[str, Any]) -> Say | Call:
+    def _next(self, request: dict[str, Any]) -> Step:
         with self._lock:
             if not _tools(request):
                 self.asides.append(("", request))
@@ -71,7 +78,7 @@ class Model:
             self.requests.append(request)
             return self._turn(json.dumps(_tools(request)))
 
-    def _turn(self, offered: str) -> Say | Call:
+    def _turn(self, offered: str) -> Step:
         turn = self._script.pop(0) if self._script else OVER
         if not isinstance(turn, Await):
             return turn
@@ -155,11 +162,12 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _anthropic(number: int, turn: Say | Call) -> Iterator[Event]:
+def _anthropic(number: int, turn: Step) -> Iterator[Event]:
     usage = {"input_tokens": 1, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
     message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5"}
     opened: Event = {**message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
     yield {"type": "message_start", "message": opened}
+    assert not isinstance(turn, Code)
     if isinstance(turn, Say):
         block: Event = {"type": "text", "text": ""}
         delta: Event = {"type": "text_delta", "text": turn.text}
@@ -174,12 +182,15 @@ def _anthropic(number: int, turn: Say | Call) -> Iterator[Event]:
     yield {"type": "message_stop"}
 
 
-def _openai(number: int, turn: Say | Call) -> Iterator[Event]:
+def _openai(number: int, turn: Step) -> Iterator[Event]:
     response = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": "gpt-5"}
     yield {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}}
     if isinstance(turn, Say):
         text = {"type": "output_text", "text": turn.text, "annotations": []}
         item: Event = {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": [text]}
+    elif isinstance(turn, Code):
+        item = {"type": "custom_tool_call", "id": f"ctc_{number}", "call_id": f"call_{number}", "name": "exec"}
+        item["input"] = turn.script
     elif turn.name == "tool_search":
         item = {"type": "tool_search_call", "id": f"ts_{number}", "call_id": f"call_{number}", "execution": "client"}
         item["arguments"] = turn.arguments
