@@ -29,7 +29,7 @@ FAULT = "Invalid params: field 'node.type' is required; field 'node.attrs' is re
 def claude_connected(workspace: Workspace) -> Workspace:
     server = {"type": "stdio", "command": "tallystick", "args": ["serve"]}
     workspace.write(".mcp.json", {"mcpServers": {"tallystick": server}})
-    workspace.write(".claude/settings.json", {"enableAllProjectMcpServers": True}, at_home=True)
+    workspace.agree()
     return workspace
 
 
@@ -113,6 +113,24 @@ def test_codex_lets_a_model_that_writes_code_call_the_tools(codex_connected: Wor
 
 
 # -- both
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_what_init_wrote_connects_and_instructs_until_init_takes_it_out(agent: str, workspace: Workspace) -> None:
+    workspace.run("tallystick", "init", "--yes", "--client", agent)
+    workspace.agree()
+    run = workspace.claude if agent == "claude" else workspace.codex
+    assert re.search(r"^tallystick:? +tallystick +serve .*(Connected|enabled)", run("mcp", "list").stdout, re.MULTILINE)
+    with serving(Model([])) as model:
+        if agent == "claude":
+            workspace.ask_claude(model, "hello")
+        else:
+            workspace.ask_codex(model, "hello")
+    assert "\n".join(model.told()).count("Look before you write") == 1
+    workspace.run("tallystick", "init", "--yes", "--remove")
+    assert workspace.run("git", "status", "--short").stdout == ""
+    assert "tallystick" not in run("mcp", "list").stdout
+
 
 _ADDRESS = re.compile(r"sin6?_(?:addr|port).*?inet_(?:addr\(|pton\(AF_INET6, )\"([^\"]+)\"")
 

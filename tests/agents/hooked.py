@@ -27,13 +27,16 @@ CLAIM = {"project": "shop", "claim": True}
 both_agents = pytest.mark.parametrize("agent", ["claude", "codex"])
 
 
-@pytest.fixture
-def filled(workspace: Workspace) -> Workspace:
+def prepare(workspace: Workspace, agent: str, way: str = "plugin") -> None:
+    if way == "plugin":
+        install(workspace, agent)
+    else:
+        workspace.run("tallystick", "init", "--yes", "--client", agent)
+        workspace.agree()
     fill(workspace)
-    return workspace
 
 
-def put_in(workspace: Workspace, agent: str) -> None:
+def install(workspace: Workspace, agent: str) -> None:
     marketplace = workspace.home.parent / "marketplace"
     for name in (".claude-plugin", "plugins"):
         shutil.copytree(ROOT / name, marketplace / name)
@@ -75,11 +78,14 @@ def naming(words: str, found: list[str]) -> int:
 # -- at the right moment
 
 
+@pytest.mark.parametrize("way", ["plugin", "init"])
 @both_agents
-def test_the_digest_the_recall_and_the_knowledge_of_a_file_reach_the_model_once(agent: str, filled: Workspace) -> None:
-    put_in(filled, agent)
-    with serving(Model([reading(filled, agent), reading(filled, agent)])) as model:
-        ask(filled, agent, model, QUESTION)
+def test_the_digest_the_recall_and_the_knowledge_of_a_file_reach_the_model_once(
+    agent: str, way: str, workspace: Workspace
+) -> None:
+    prepare(workspace, agent, way)
+    with serving(Model([reading(workspace, agent), reading(workspace, agent)])) as model:
+        ask(workspace, agent, model, QUESTION)
     at_first, after_reading, after_reading_again = (notes(model, request) for request in range(3))
     digest, recall = at_first
     assert GOAL in digest
@@ -90,32 +96,32 @@ def test_the_digest_the_recall_and_the_knowledge_of_a_file_reach_the_model_once(
     assert after_reading_again == after_reading
     assert max(count_tokens(after_reading)) <= BUDGET
 
-    with serving(Model([reading(filled, agent)])) as later:
-        ask(filled, agent, later, QUESTION, goes_on=True)
+    with serving(Model([reading(workspace, agent)])) as later:
+        ask(workspace, agent, later, QUESTION, goes_on=True)
     for words in (DECISION, KNOWLEDGE):
         assert naming(words, notes(later)) == 1
 
 
-def test_what_code_does_to_a_file_is_seen_too(filled: Workspace) -> None:
-    put_in(filled, "codex")
+def test_what_code_does_to_a_file_is_seen_too(workspace: Workspace) -> None:
+    prepare(workspace, "codex")
     read = Code(f"text(await tools.exec_command({{cmd: 'cat {FILE}'}}))")
     with serving(Model([read, read])) as model:
-        filled.ask_codex(model, QUESTION, name="gpt-6.1-sol")
+        workspace.ask_codex(model, QUESTION, name="gpt-6.1-sol")
     assert [naming(KNOWLEDGE, notes(model, request)) for request in range(3)] == [0, 1, 1]
 
 
 @both_agents
-def test_a_prompt_that_the_memory_knows_nothing_of_is_left_alone(agent: str, filled: Workspace) -> None:
-    put_in(filled, agent)
+def test_a_prompt_that_the_memory_knows_nothing_of_is_left_alone(agent: str, workspace: Workspace) -> None:
+    prepare(workspace, agent)
     with serving(Model([])) as model:
-        ask(filled, agent, model, "Paint the bicycle shed green, please.")
+        ask(workspace, agent, model, "Paint the bicycle shed green, please.")
     (digest,) = notes(model)
     assert GOAL in digest
 
 
 @both_agents
-def test_an_agent_that_stops_with_work_that_it_claimed_is_told_so_once(agent: str, filled: Workspace) -> None:
-    put_in(filled, agent)
+def test_an_agent_that_stops_with_work_that_it_claimed_is_told_so_once(agent: str, workspace: Workspace) -> None:
+    prepare(workspace, agent)
     if agent == "claude":
         claim = "mcp__plugin_tallystick_tallystick__graph_next"
         script: list[Turn] = [Call("ToolSearch", {"query": f"select:{claim}"}), Call(claim, CLAIM)]
@@ -123,18 +129,18 @@ def test_an_agent_that_stops_with_work_that_it_claimed_is_told_so_once(agent: st
         find = Call("tool_search", {"query": "next task"})
         script = [CODEX_SEES_IT, find, Call("graph_next", CLAIM, "mcp__tallystick")]
     with serving(Model(script)) as model:
-        ask(filled, agent, model, "Take the next task.")
+        ask(workspace, agent, model, "Take the next task.")
     told = ["have not resolved it" in "\n".join(model.told(request)) for request in range(len(model.requests))]
     assert told == [*[False] * (len(told) - 1), True]
 
 
-def test_what_claude_summarizes_keeps_the_ids_and_the_digest_comes_again(filled: Workspace) -> None:
-    put_in(filled, "claude")
-    with serving(Model([reading(filled, "claude")])) as model:
-        ask(filled, "claude", model, QUESTION)
+def test_what_claude_summarizes_keeps_the_ids_and_the_digest_comes_again(workspace: Workspace) -> None:
+    prepare(workspace, "claude")
+    with serving(Model([reading(workspace, "claude")])) as model:
+        ask(workspace, "claude", model, QUESTION)
     with serving(Model([Say("<summary>Refunds were looked at.</summary>")])) as compacting:
-        ask(filled, "claude", compacting, "/compact", goes_on=True)
-        ask(filled, "claude", compacting, "Go on.", goes_on=True)
+        ask(workspace, "claude", compacting, "/compact", goes_on=True)
+        ask(workspace, "claude", compacting, "Go on.", goes_on=True)
     summarized, afterwards = notes(compacting, 0), notes(compacting, -1)
     assert naming("refund_retries", summarized[len(notes(model)) :]) == 1
     assert naming(GOAL, afterwards) == 1
@@ -190,12 +196,12 @@ TROUBLES: list[Trouble] = [locked, away, damaged, slow, not_installed]
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
 @both_agents
-def test_the_agent_goes_on_as_without_a_memory(agent: str, trouble: Trouble, filled: Workspace) -> None:
-    put_in(filled, agent)
-    filled.environ["CLAUDE_CODE_MCP_STARTUP_WAIT_MS"] = "100"
-    del filled.environ["TALLYSTICK_HOOK_SECONDS"]
-    with serving(Model([reading(filled, agent)])) as model, trouble(filled.memory) as environ:
-        ask(filled, agent, model, QUESTION, environ=environ)
+def test_the_agent_goes_on_as_without_a_memory(agent: str, trouble: Trouble, workspace: Workspace) -> None:
+    prepare(workspace, agent)
+    workspace.environ["CLAUDE_CODE_MCP_STARTUP_WAIT_MS"] = "100"
+    del workspace.environ["TALLYSTICK_HOOK_SECONDS"]
+    with serving(Model([reading(workspace, agent)])) as model, trouble(workspace.memory) as environ:
+        ask(workspace, agent, model, QUESTION, environ=environ)
     assert len(model.requests) == 2
     assert notes(model) == []
     assert "gateway.refund(order)" in "\n".join(model.told())

@@ -27,6 +27,7 @@ def marketplace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def in_claude(workspace: Workspace, marketplace: Path) -> Workspace:
+    workspace.memory.mkdir()
     workspace.claude("plugin", "marketplace", "add", str(marketplace))
     workspace.claude("plugin", "install", "tallystick@tallystick")
     return workspace
@@ -34,6 +35,7 @@ def in_claude(workspace: Workspace, marketplace: Path) -> Workspace:
 
 @pytest.fixture
 def in_codex(workspace: Workspace, marketplace: Path) -> Workspace:
+    workspace.memory.mkdir()
     workspace.codex("plugin", "marketplace", "add", str(marketplace))
     workspace.codex("plugin", "add", "tallystick@tallystick")
     return workspace

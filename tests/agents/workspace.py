@@ -96,7 +96,7 @@ class Workspace:
         self.write(".codex/config.toml", _CODEX_CONFIG.format(nobody=NOBODY, repository=self.repository), at_home=True)
         self.run("git", "init", "-q", "-b", "main")
         self.memory = self.repository / ".git/tallystick"
-        self.memory.mkdir()
+        """Used as soon as there is such a directory: `tallystick init` makes it."""
         self.run("git", "add", ".")
         self.run("git", "commit", "-q", "-m", "a shop")
 
@@ -120,6 +120,10 @@ class Workspace:
         )
         assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
+
+    def agree(self) -> None:
+        """To the servers that the repository names, as Claude Code asks a person to."""
+        self.write(".claude/settings.json", {"enableAllProjectMcpServers": True}, at_home=True)
 
     # -- the agents
 

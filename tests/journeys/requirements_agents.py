@@ -21,6 +21,8 @@ AGENTS_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _CONNECTED + "test_codex_finds_the_tools_shows_the_model_its_mistake_and_writes"),
     ("agents, Codex, code", "a model that writes code instead calls the tools by their names",
      _CONNECTED + "test_codex_lets_a_model_that_writes_code_call_the_tools"),
+    ("agents, init", "what init wrote connects both agents and instructs their models until init takes it out",
+     _CONNECTED + "test_what_init_wrote_connects_and_instructs_until_init_takes_it_out"),
     ("agents, loopback", "while agents are tested nothing leaves the machine",
      _CONNECTED + "test_nothing_leaves_the_machine"),
     ("plugin, valid", "Claude Code's own check of plugins and marketplaces finds nothing wrong",
