@@ -51,7 +51,7 @@ from tallystick.store import Store
 from tallystick.telemetry import metrics, tracing
 from tallystick.tenant_projections import AllProjections
 from tallystick.tenants import Tenants, is_tenant
-from tallystick.toolsets import Answer, Toolset, files, knowledge, memory, ontology, tasks, why, work
+from tallystick.toolsets import Answer, Toolset, files, hooks, knowledge, memory, ontology, tasks, why, work
 from tallystick.toolsets.cited_files import CitedFiles
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.files import content_edits
@@ -127,6 +127,7 @@ def toolsets(
             base=settings.base,
         ),
         why.make_toolset(partial(_explain, settings, tool_context.repository, projections)),
+        hooks.make_toolset(settings, _work_settings(settings)),
     )
 
 

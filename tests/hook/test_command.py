@@ -122,7 +122,6 @@ def _mirror_of_another_log(memory: Memory) -> None:
 def _mirror_a_directory(memory: Memory) -> None:
     (memory.home / "graph.db").unlink()
     (memory.home / "graph.db").mkdir()
-    (memory.home / "_system" / "log" / ("0" * 19 + "1.jsonl")).unlink()
 
 
 def _settings_wrong(memory: Memory) -> None:
@@ -133,10 +132,7 @@ def _sessions_a_file(memory: Memory) -> None:
     (memory.home / "_system" / "hooks").write_text("")
 
 
-DAMAGES = (
-    _away, _without_log, _torn_head, _mirror_damaged, _mirror_of_another_program, _mirror_of_another_log,
-    _mirror_a_directory, _settings_wrong, _sessions_a_file,
-)  # fmt: skip
+DAMAGES = (_away, _without_log, _torn_head, _mirror_of_another_log, _settings_wrong, _sessions_a_file)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__.strip("_"))
@@ -150,12 +146,23 @@ def test_a_memory_that_cannot_be_asked_is_as_good_as_none(
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
+@pytest.mark.parametrize(
+    "damage", [_mirror_damaged, _mirror_of_another_program, _mirror_a_directory], ids=lambda each: each.__name__
+)
+def test_without_a_mirror_to_ask_a_short_log_is_read(told: Memory, damage: Callable[[Memory], None]) -> None:
+    damage(told)
+    done = run_hook("session-start", stdin=SESSION_START, cwd=told.repository)
+    assert b"never charges twice" in done.stdout
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_while_somebody_locks_the_mirror_nobody_waits_for_long(told: Memory) -> None:
     with sqlite3.connect(told.home / "graph.db", isolation_level=None) as db:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("BEGIN EXCLUSIVE")
         db.execute("UPDATE meta SET value = value")
         done = run_hook("session-start", stdin=SESSION_START, cwd=told.repository)
+    assert b"never charges twice" in done.stdout
     assert (done.returncode, done.stderr) == (0, b"")
 
 

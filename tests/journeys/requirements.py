@@ -12,6 +12,7 @@ from tests.journeys.requirements_agents import AGENTS_REQUIREMENTS
 from tests.journeys.requirements_clients import CLIENTS_REQUIREMENTS
 from tests.journeys.requirements_compliance import COMPLIANCE_REQUIREMENTS
 from tests.journeys.requirements_gate import GATE_REQUIREMENTS
+from tests.journeys.requirements_hooks import HOOK_REQUIREMENTS
 from tests.journeys.requirements_importing import IMPORTING_REQUIREMENTS
 from tests.journeys.requirements_knowledge import KNOWLEDGE_REQUIREMENTS
 from tests.journeys.requirements_mcp import MCP_REQUIREMENTS
@@ -414,6 +415,7 @@ REQUIREMENTS += [
         *TELEMETRY_REQUIREMENTS,
         *PROOF_REQUIREMENTS,
         *WHY_REQUIREMENTS,
+        *HOOK_REQUIREMENTS,
         *MCP_REQUIREMENTS,
         *WORK_REQUIREMENTS,
     )

@@ -244,6 +244,10 @@ def _edge(source: str, target: str, **more: Any) -> Said:
 def _reads() -> list[Call]:
     found: list[Call] = [
         ("memory.why", {"file": "src/a.py"}),
+        *(
+            ("hook.context", {"event": event, "session_id": "s", "prompt": "otter zebra goal", "paths": ["src/a.py"]})
+            for event in ("session-start", "before-tool", "prompt", "stop", "before-compact", "session-start")
+        ),
         ("memory.read", {"entity_id": "plan", "include_edges": True}),
         ("memory.read", {"entity_id": "plan|leads_to|h"}),
         *(("memory.read", {"entity_id": name}) for name in ("sign", "old sign")),
@@ -675,6 +679,8 @@ async def memory(base: Path, monkeypatch: pytest.MonkeyPatch, hides: str, distan
         return Gate(policy, audit=audit, cache=Cache(seconds=0))
 
     monkeypatch.setattr(app, "_gate", gate)
+    # What takes too long is not said, so on a busy machine the two could differ by that.
+    monkeypatch.setenv("TALLYSTICK_HOOK_SECONDS", "60")
     async with app.served(load({"base": base, "toolsets": "all"}, environ={})) as offer:
         made.append(Memory(offer, {"bob": random.Random(1), "alice": random.Random(2)}))
         await _mine(made[0])

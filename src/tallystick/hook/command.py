@@ -39,12 +39,12 @@ def run() -> NoReturn:
 
 def _watch() -> None:
     """What hangs may hang in SQLite or in a disk, where no signal's handler would run."""
-    timer = threading.Timer(_seconds(), os._exit, (0,))
+    timer = threading.Timer(seconds(), os._exit, (0,))
     timer.daemon = True
     timer.start()
 
 
-def _seconds() -> float:
+def seconds() -> float:
     try:
         return min(max(float(os.environ.get(SECONDS_VARIABLE, SECONDS)), 0.01), _SECONDS_MAX)
     except ValueError:

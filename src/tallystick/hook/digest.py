@@ -58,6 +58,9 @@ class Asked(msgspec.Struct, frozen=True):
     agents: tuple[str, ...]
     search: Search
     work_tree: WorkTree | None
+    """Where the files are, if they are at hand."""
+    paths: tuple[str, ...] = ()
+    """Files that a tool is about to touch, as patterns see them."""
     said: frozenset[str] = frozenset()
     """Ids of what was said in this session and is to be said once."""
     since: int = 0
@@ -89,13 +92,14 @@ def _session_start(asked: Asked) -> Iterator[Line]:
     graph = asked.graph
     claimed = graph.claimed(asked.agents)[:_CLAIMS_MAX]
     project = next((found for each in claimed if each.project and (found := graph.project(each.project))), None)
-    project = project or graph.current_project()
+    if project is None and not graph.narrows:
+        project = graph.current_project()
     if project is not None:
         goal = f": {quoted(project.goal, 200)}" if project.goal else ""
         yield Line(f"Goal of project {quoted(project.name, 60)}{goal}", (Item(project.id, "goal"),))
     for each in claimed:
         yield _work("You claimed" if _holds(asked, each) else "Your claim lapsed on", each, "claimed")
-    if project is not None:
+    if project is not None and not graph.narrows:
         free = (each for each in graph.ready(project.id) if not _holds(asked, each))
         trusted = (each for each in free if graph.note(each.id) is not None)
         for each in islice(trusted, _NEXT_MAX):
@@ -132,7 +136,7 @@ def _changed(asked: Asked) -> Iterator[Line]:
     notes = ((each, note) for each in changes if (note := asked.graph.note(each.entity)) is not None)
     shown = [(each, note) for each, note in notes if not note.type.startswith(_BOOKKEEPING)]
     if shown:
-        yield Line(f"Changed by others since you last looked (position {asked.since}):")
+        yield Line("Changed by others since you last looked:")
     for each, note in shown[:_CHANGES_MAX]:
         yield Line(f"- {headline(note, _LINE_CHARACTERS)} by {plain(each.actor, 40)}", (Item(each.entity, "changed"),))
     if len(shown) > _CHANGES_MAX:
@@ -151,34 +155,28 @@ def _stale_at_hand(asked: Asked, claimed: Sequence[WorkItem]) -> Iterator[Line]:
         why = stale(asked, note) if note is not None else None
         if note is not None and why is not None and found < _STALE_MAX:
             found += 1
-            yield Line(
-                f"No longer certain ({why}): {headline(note, _LINE_CHARACTERS)}", (Item(node_id, f"stale: {why}"),)
-            )
+            text = f"No longer certain ({why}): {headline(note, _LINE_CHARACTERS)}"
+            yield Line(text, (Item(node_id, f"stale: {why}"),))
 
 
 # -- a file, a prompt
 
 
 def _before_tool(asked: Asked) -> Iterator[Line]:
-    if asked.work_tree is None:
-        return
     known = 0
     told = set(asked.said)
-    for path in asked.event.paths:
-        relative = asked.work_tree.relative(path, asked.event.cwd)
-        if relative is None:
-            continue
-        fresh = (each for each in asked.graph.about_file(relative) if each not in told)
+    for path in asked.paths:
+        fresh = (each for each in asked.graph.about_file(path) if each not in told)
         notes = [note for each in fresh if (note := asked.graph.note(each)) is not None][: NOTES_MAX - known]
         if notes:
             known += len(notes)
             told |= {note.id for note in notes}
-            yield Line(f"Known of {plain(relative, 120)}:")
-            yield from (_full(asked, note, Item(note.id, f"about {relative[:120]}")) for note in notes)
+            yield Line(f"Known of {plain(path, 120)}:")
+            yield from (_full(asked, note, Item(note.id, f"about {path[:120]}")) for note in notes)
 
 
 def _prompt(asked: Asked) -> Iterator[Line]:
-    if not asked.event.prompt.strip():
+    if not asked.event.prompt.strip() or asked.graph.narrows:
         return
     found = 0
     for node_id, score in asked.search(asked.event.prompt):

@@ -8,7 +8,7 @@ What was redacted is left out, also where the mirror has not seen the redaction 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -67,38 +67,64 @@ class Change(msgspec.Struct, frozen=True):
     lamport: int
 
 
+Allows = Callable[[str], bool]
+"""Whether an entity may be told of."""
+
+
 @contextmanager
-def opened(home: Path, database: Path) -> Iterator[Graph]:
-    """Raises Away, or sqlite3.Error for what is damaged or locked."""
-    db = sqlite3.connect(":memory:", isolation_level=None, timeout=_BUSY_SECONDS, uri=True, cached_statements=64)
+def opened(home: Path, database: Path, allows: Allows | None = None) -> Iterator[Graph]:
+    """Raises Away, or sqlite3.Error for what is damaged where it is read."""
+    db, has_mirror = _connected(database)
     try:
-        has_mirror = database.is_file()
-        if has_mirror:
-            db.execute("ATTACH ? AS mirror", (f"{database.absolute().as_uri()}?mode=ro",))
-        yield Graph(db, _brought_up(db, home / "_system", has_mirror))
+        yield Graph(db, _brought_up(db, home / "_system", has_mirror), allows)
     finally:
         db.close()
 
 
+def _connected(database: Path) -> tuple[sqlite3.Connection, bool]:
+    """Whether there is a mirror to ask. One that is being made, or locked, or an older version's, is as good as none:
+    then the log is read from its beginning, if it is short."""
+    if database.is_file():
+        db = _empty()
+        try:
+            db.execute("ATTACH ? AS mirror", (f"{database.absolute().as_uri()}?mode=ro",))
+            if db.execute("SELECT 1 FROM mirror.sqlite_master WHERE name = 'recalled'").fetchone():
+                return db, True
+        except sqlite3.Error:
+            pass
+        db.close()
+    return _empty(), False
+
+
+def _empty() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:", isolation_level=None, timeout=_BUSY_SECONDS, uri=True, cached_statements=64)
+
+
 def _brought_up(db: sqlite3.Connection, system: Path, has_mirror: bool) -> int:
     """The position that everything asked of the connection is at."""
-    seen = _seen(db) if has_mirror else Place()
-    lines, _ = read_tail(system, seen)
-    if lines or not has_mirror:
-        for path in sorted(_MIGRATIONS.glob("*.sql")):
-            db.executescript(path.read_text("utf-8"))
+    if not has_mirror:
+        lines, head = read_tail(system, Place())
+        _make_tables(db)
+        _put(db, lines, has_mirror=False)
+        return head.lamport
+    # From here on the mirror stays as it is for us.
     db.execute("BEGIN")
-    if has_mirror:
-        # It may have moved on meanwhile; from here on it stays as it is for us.
-        lines, head = read_tail(system, seen := _seen(db))
-        if lines:
-            if not db.execute("SELECT 1 FROM main.sqlite_master").fetchone():
-                raise Away("it is being written")
-            _lay_over(db, lines)
-            return head.lamport
-        return seen.lamport
-    _put(db, lines, has_mirror=False)
-    return lines[-1].lamport if lines else 0
+    lines, head = read_tail(system, _seen(db))
+    if lines:
+        _make_tables(db)
+        _lay_over(db, lines)
+    return head.lamport
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    """In memory. One by one, since a script would end the transaction."""
+    statement = ""
+    for path in sorted(_MIGRATIONS.glob("*.sql")):
+        for line in path.read_text("utf-8").splitlines(keepends=True):
+            statement += line
+            if sqlite3.complete_statement(statement):
+                db.execute(statement)
+                statement = ""
 
 
 def _seen(db: sqlite3.Connection) -> Place:
@@ -193,19 +219,26 @@ def _node_row(db: sqlite3.Connection, line: Line, entity: str, has_mirror: bool)
 
 
 class Graph:
-    def __init__(self, db: sqlite3.Connection, position: int) -> None:
+    def __init__(self, db: sqlite3.Connection, position: int, allows: Allows | None = None) -> None:
+        """Without `allows` everything may be told of."""
         self._db = db
+        self._allows = allows
         self.position = position
+
+    @property
+    def narrows(self) -> bool:
+        """Whether something may not be told of: then not what it holds up or how often a word is said, either."""
+        return self._allows is not None
 
     # -- notes
 
     def note(self, node_id: str) -> Note | None:
-        """None for what is not there, was redacted, or is not to be relied upon."""
+        """None for what is not there, may not be told of, was redacted, or is not to be relied upon."""
         row = self._db.execute(
             "SELECT id, type, attrs, content, updated_by, updated_at FROM nodes WHERE id = ? AND NOT redacted",
             (node_id,),
         ).fetchone()
-        if row is None or self.is_recalled(node_id):
+        if row is None or (self._allows is not None and not self._allows(node_id)) or self.is_recalled(node_id):
             return None
         node_id, kind, attrs, content, author, at = row
         try:
@@ -229,7 +262,7 @@ class Graph:
             " ORDER BY lamport DESC LIMIT 5",
             (entity,),
         )
-        return next((by for (by,) in rows.fetchall() if not self.is_recalled(by)), None)
+        return next((by for (by,) in rows.fetchall() if self.note(by) is not None), None)
 
     def about_file(self, path: str) -> list[str]:
         """Nodes whose patterns match it, or that cite it; those that are most particular about it first."""

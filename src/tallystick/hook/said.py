@@ -9,16 +9,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tallystick import config
 from tallystick.config import Settings
 from tallystick.hook import recall, session_file
 from tallystick.hook.cited_files import WorkTree
 from tallystick.hook.clients import CLIENTS, KINDS, Client, Event, agents_of, hears, read_event, render
-from tallystick.hook.digest import Asked, gather, put_together
-from tallystick.hook.graph import Graph, opened
+from tallystick.hook.digest import Asked, Line, gather, put_together
+from tallystick.hook.graph import Allows, Graph, opened
 from tallystick.hook.session_file import Said, SessionFile
 from tallystick.repository import find_repository
 from tallystick.work_settings import DEFAULT_AGENT, WorkSettings, read_settings
+
+URL_VARIABLE = "TALLYSTICK_URL"
+"""A server to ask instead of the files."""
+_ONCE = frozenset({"prompt", "before-tool", "stop"})
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """What could be said, and where it is to be noted."""
+
+    lines: list[Line]
+    position: int
+    session: SessionFile
 
 
 def answer(arguments: Sequence[str], stdin: bytes) -> str:
@@ -27,8 +41,11 @@ def answer(arguments: Sequence[str], stdin: bytes) -> str:
     if event is None or not hears(event):
         return ""
     settings = config.load(working=event.cwd)
-    if is_guarded(settings):
-        return ""
+    if os.environ.get(URL_VARIABLE) or is_guarded(settings):
+        from tallystick.hook.remote import ask
+
+        found = work_tree(settings, event)
+        return render(event, ask(settings, event, relative_paths(event, found)))
     return render(event, say(settings, event))
 
 
@@ -53,41 +70,58 @@ def _client(arguments: Sequence[str]) -> Client | None:
     return next((each for each in CLIENTS if each == name), None)
 
 
+# -- what is said
+
+
 def say(settings: Settings, event: Event) -> str:
     """The text, noted as said."""
-    home = settings.home
     work = read_settings(base=settings.base, working=event.cwd, environ=os.environ)
+    named = next((each for each in (settings.agent_identity, work.agent_identity) if each != DEFAULT_AGENT), None)
+    tree = work_tree(settings, event)
+    gathered = gather_from(settings, work, event, agents_of(event.client, named), tree, relative_paths(event, tree))
+    return "" if gathered is None else finish(event, gathered)
+
+
+def gather_from(
+    settings: Settings,
+    work: WorkSettings,
+    event: Event,
+    agents: tuple[str, ...],
+    tree: WorkTree | None,
+    paths: tuple[str, ...],
+    allows: Allows | None = None,
+) -> Gathered | None:
+    """None where a session was told so much that no more can be noted."""
+    home = settings.home
     session = SessionFile(home, event.client, event.session)
     if session.is_full():
-        return ""
+        return None
     if event.kind == "session-start":
         session_file.sweep(home)
     before = session.read()
-    with opened(home, work.db_path or home / "graph.db") as graph:
-        asked = make_asked(settings, work, event, graph, before)
-        text, items = put_together(event.kind, gather(asked))
+    with opened(home, work.db_path or home / "graph.db", allows) as graph:
+        asked = Asked(
+            event=event,
+            graph=graph,
+            agents=agents,
+            search=partial(recall.search, home),
+            work_tree=tree,
+            paths=paths,
+            said=frozenset(item.id for said in before if said.event in _ONCE for item in said.items),
+            since=_since(settings, event, graph, agents, before),
+            begun=before[0].position if before else graph.position,
+            claim_ttl_seconds=work.claim_ttl_milliseconds / 1000,
+        )
+        return Gathered(gather(asked), graph.position, session)
+
+
+def finish(event: Event, gathered: Gathered) -> str:
+    """What fits, noted as said."""
+    text, items = put_together(event.kind, gathered.lines)
     if text or event.kind == "session-start":
         # What cannot be noted would be said again and again.
-        session.add(event.kind, graph.position, items)
+        gathered.session.add(event.kind, gathered.position, items)
     return text
-
-
-def make_asked(settings: Settings, work: WorkSettings, event: Event, graph: Graph, before: Sequence[Said]) -> Asked:
-    agents = agents_of(event.client, _named(settings, work))
-    return Asked(
-        event=event,
-        graph=graph,
-        agents=agents,
-        search=partial(recall.search, settings.home),
-        work_tree=_work_tree(settings, event),
-        said=frozenset(item.id for said in before if said.event in _ONCE for item in said.items),
-        since=_since(settings, event, graph, agents, before),
-        begun=before[0].position if before else graph.position,
-        claim_ttl_seconds=work.claim_ttl_milliseconds / 1000,
-    )
-
-
-_ONCE = frozenset({"prompt", "before-tool", "stop"})
 
 
 def _since(settings: Settings, event: Event, graph: Graph, agents: Sequence[str], before: Sequence[Said]) -> int:
@@ -98,12 +132,13 @@ def _since(settings: Settings, event: Event, graph: Graph, agents: Sequence[str]
     return max(told, graph.last_position_of(agents))
 
 
-def _named(settings: Settings, work: WorkSettings) -> str | None:
-    return next((each for each in (settings.agent_identity, work.agent_identity) if each != DEFAULT_AGENT), None)
-
-
-def _work_tree(settings: Settings, event: Event) -> WorkTree | None:
+def work_tree(settings: Settings, event: Event) -> WorkTree | None:
     if settings.repo:
         return WorkTree(event.cwd / Path(settings.repo).expanduser())
     found = find_repository(event.cwd)
     return WorkTree(found.root) if found is not None else None
+
+
+def relative_paths(event: Event, tree: WorkTree | None) -> tuple[str, ...]:
+    found = (tree.relative(path, event.cwd) for path in event.paths) if tree is not None else ()
+    return tuple(path for path in found if path is not None)

@@ -77,11 +77,14 @@ class OfferedTool(msgspec.Struct, frozen=True):
 class Tools:
     """The tools that are on. Names may be dotted or underscored, always both."""
 
-    def __init__(self, entries: Iterable[OfferedTool], *, known: Sequence[Toolset]) -> None:
+    def __init__(
+        self, entries: Iterable[OfferedTool], *, known: Sequence[Toolset], unlisted: Iterable[OfferedTool] = ()
+    ) -> None:
+        """`unlisted` are found by their names, and shown to nobody."""
         self.entries = tuple(entries)
         self.known = tuple(known)
         """Every toolset there is, on or off: to say where a tool that is off could be found."""
-        self._by_name = _index(self.entries)
+        self._by_name = _index((*self.entries, *unlisted))
         self._known = _index(_entries(known))
 
     def __iter__(self) -> Iterator[OfferedTool]:
@@ -106,7 +109,7 @@ class Tools:
     @property
     def toolsets_off(self) -> list[Toolset]:
         names = {entry.toolset.name for entry in self.entries}
-        return [toolset for toolset in self.known if toolset.name not in names]
+        return [toolset for toolset in self.known if toolset.name not in names and toolset.is_listed]
 
     def _why_not(self, name: str) -> str:
         elsewhere = self._known.get(underscored(name))
@@ -131,7 +134,8 @@ def choose(
     if tools is not None:
         wanted = dict.fromkeys(map(underscored, tools))
         entries = [_chosen_tool(name, on, toolsets, read_only=read_only) for name in wanted]
-    return Tools((e for e in entries if e.tool.reads_only or not read_only), known=toolsets)
+    hidden = [toolset for toolset in toolsets if not toolset.is_listed and toolset not in on] if tools is None else []
+    return Tools((e for e in entries if e.tool.reads_only or not read_only), known=toolsets, unlisted=_entries(hidden))
 
 
 def call(
@@ -267,7 +271,7 @@ def _entries(toolsets: Iterable[Toolset]) -> Iterator[OfferedTool]:
 
 def _chosen_toolsets(toolsets: Sequence[Toolset], names: Sequence[str] | None) -> list[Toolset]:
     if names is None or "all" in names:
-        return list(toolsets)
+        return [toolset for toolset in toolsets if toolset.is_listed or names is None or toolset.name in names]
     unknown = [name for name in names if name not in {toolset.name for toolset in toolsets}]
     if unknown:
         there_are = ", ".join(toolset.name for toolset in toolsets)

@@ -60,6 +60,9 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     faults: Literal["protocol", "result"] = "result"
     """Where bad arguments are answered: as the protocol that was agreed on says, in its words, or as every other
     error of this vocabulary."""
+    is_listed: bool = True
+    """False: for programs that know its tools. They can always be called, and no agent is shown them unless the toolset
+    is chosen by its name."""
     error_shape: Callable[[TallystickError], dict[str, Any]]
     """An error in this vocabulary's own shape: the structured content beside isError."""
 
