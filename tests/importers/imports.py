@@ -67,7 +67,7 @@ def count(shell: CommandLine) -> int:
     return len(commits_in(shell.base / "_system" / "log"))
 
 
-def tool(shell: CommandLine, name: str, **arguments: Any) -> Any:
+def tool(shell: CommandLine, name: str, /, **arguments: Any) -> Any:
     """What a tool answers."""
 
     async def call() -> Any:

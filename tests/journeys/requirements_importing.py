@@ -6,6 +6,7 @@ _IMPORTING = "tests/operations/test_importing.py::"
 _SERVER_MEMORY = "tests/importers/test_server_memory.py::"
 _TRACKERS = "tests/importers/test_trackers.py::"
 _MARKDOWN = "tests/importers/test_markdown.py::"
+_SQLITE = "tests/importers/test_sqlite.py::"
 _STORY = "tests/journeys/test_import_story.py::"
 
 IMPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
@@ -51,4 +52,10 @@ IMPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _TRACKERS + "test_tasks_of_task_master_are_tasks_with_their_parts"),
     ("import-backlog-md", "what Backlog.md writes today is imported whole",
      _TRACKERS + "test_what_backlog_md_writes_today_is_imported_whole"),
+    ("import-swimlanes", "a graph of swimlanes is a project, also while it is written, and is left as it was",
+     _SQLITE + "test_a_graph_of_swimlanes_is_a_project_also_while_it_is_written"),
+    ("import-claude-mem", "what claude-mem kept is knowledge of files and nodes",
+     _SQLITE + "test_what_claude_mem_kept_is_knowledge_of_files_and_nodes"),
+    ("import-damaged", "a damaged database is told and never written",
+     _SQLITE + "test_a_damaged_database_is_told_and_never_written"),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tallystick import strict_json
 from tallystick.importers import Evidence, Fact, Item, Origin, Task, Unmapped
 from tallystick.importers.files import excerpt, first_bytes, json_lines, objects_in, text_in, texts_in, unreadable
 from tallystick.importers.trackers import present
@@ -35,8 +36,11 @@ _COUNTED = frozenset({"dependency_count", "dependent_count", "comment_count", "c
 
 
 def detect(path: Path) -> bool:
-    start = first_bytes(_file(path)).lstrip()[:8_000].partition(b"\n")[0]
-    return start.startswith(b"{") and b'"id"' in start and b'"status"' in start and b'"title"' in start
+    try:
+        said = strict_json.parse(first_bytes(_file(path)).lstrip().partition(b"\n")[0])
+    except strict_json.JsonFault:
+        return False
+    return isinstance(said, dict) and ("_type" in said or {"id", "title", "status"} <= said.keys())
 
 
 def read(path: Path) -> Iterator[Item | Unmapped]:
