@@ -559,6 +559,7 @@ def _offer(settings: Settings, store: Store, projections: AllProjections, sessio
         version=__version__,
         tool_names=settings.tool_names,
         validation_errors=settings.validation_errors,
+        confirms=settings.confirm_redactions,
         body_bytes_max=settings.body_bytes_max,
         line_bytes_max=settings.body_bytes_max + _JSON_BYTES_PER_BYTE * settings.content_bytes_max,
         position=lambda: store.position(user),

@@ -79,6 +79,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             " protocol's version say."
         ),
     ] = "auto"
+    confirm_redactions: Annotated[
+        bool,
+        _meaning(
+            "Ask the person at the client before a redaction, where the client can ask; off for agents that work alone."
+        ),
+    ] = True
     max_hops: Annotated[int, _meaning("The longest traversal; a longer one is cut short and says so.", ge=1, le=10)] = 3
 
     http: Annotated[str, _meaning("HOST:PORT to serve HTTP on; empty means stdio.")] = ""

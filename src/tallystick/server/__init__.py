@@ -65,6 +65,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes_max: int = BODY_BYTES_MAX
     line_bytes_max: int = BODY_BYTES_MAX
     """On stdio: whatever a tool would take must come through."""
+    confirms: bool = True
+    """Whether the person at the client, where it can ask, is asked before what cannot be undone."""
     position: Callable[[], int] | None = None
     """Where the log stands, for /health."""
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Literal
 
 import anyio
@@ -36,9 +37,10 @@ from pydantic import ValidationError
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tallystick.errors import NotFound
+from tallystick.errors import Denied, NotFound, TallystickError
+from tallystick.policy import Principal
 from tallystick.server import Client, Offer
-from tallystick.server.dispatch import Done, OfferedTool, Outcome, Refused, call
+from tallystick.server.dispatch import Done, OfferedTool, Outcome, Refused, call, prepare
 from tallystick.server.fast_path import Era, fault_of, handshake_era, has_faults_in_result, refused_result, rpc_error
 from tallystick.server.fast_path.http import Protocols
 from tallystick.server.fast_path.stdio import StdioFastPath
@@ -80,17 +82,18 @@ def mcp_server(
         tools = listing.tools(_client_name(context))
         return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in tools])
 
-    async def on_call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def on_call_tool(
+        context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         entry = _entry(offer, params.name)
         if tracing.tracer is not None:
             tracing.arrive(getattr(context.request, "headers", _NO_HEADERS).raw, context.meta)
         scope = None if context.request is None else context.request.scope
-        outcome = await call(
-            entry,
-            params.arguments or {},
-            offer.store,
-            lambda: offer.caller(scope, entry.tool, client_of(context)),
-        )
+        caller = lambda: offer.caller(scope, entry.tool, client_of(context))  # noqa: E731  # as `call` takes it
+        asked = await _confirm(offer, entry, context, params, caller) if offer.confirms else None
+        if isinstance(asked, types.InputRequiredResult):
+            return asked
+        outcome = asked or await call(entry, params.arguments or {}, offer.store, caller)
         return _result(offer, entry, outcome, _version(context))
 
     server: Server[Any] = Server(
@@ -117,6 +120,72 @@ def mcp_server(
     server.add_request_handler("server/discover", types.RequestParams, on_discover)
     server.middleware.append(_PlainErrors(begun))
     return server
+
+
+# -- what a person is asked first
+
+CONFIRM = "confirm"
+CONFIRM_SECONDS = 600.0
+_QUESTION = {
+    "type": "object",
+    "properties": {CONFIRM: {"type": "boolean", "title": "Yes, erase it for good"}},
+    "required": [CONFIRM],
+}
+
+
+async def _confirm(
+    offer: Offer,
+    entry: OfferedTool,
+    context: Context,
+    params: types.CallToolRequestParams,
+    caller: Callable[[], Principal],
+) -> types.InputRequiredResult | Refused | None:
+    """None where the call may go on: it was confirmed, there is nobody to ask, or it will be refused anyway."""
+    confirmation, arguments = entry.tool.confirmation, params.arguments or {}
+    if confirmation is None or not confirmation.concerns(arguments) or not _can_ask(context):
+        return None
+    try:
+        words = await confirmation.describe(offer.store, caller(), prepare(entry.tool, arguments))
+    except TallystickError:
+        return None
+    if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        return None if await _is_accepted(context, words) else _not_confirmed(entry)
+    # What was agreed to is what was shown: if that is another by now, it is shown again.
+    state = sha256(orjson.dumps([words, arguments], option=orjson.OPT_SORT_KEYS)).hexdigest()
+    answer = (params.input_responses or {}).get(CONFIRM)
+    if params.request_state != state or not isinstance(answer, types.ElicitResult):
+        question = types.ElicitRequest(params=types.ElicitRequestFormParams(message=words, requested_schema=_QUESTION))
+        return types.InputRequiredResult(input_requests={CONFIRM: question}, request_state=state)
+    return None if _is_yes(answer) else _not_confirmed(entry)
+
+
+def _can_ask(context: Context) -> bool:
+    capabilities = context.session.client_capabilities
+    known = None if capabilities is None else capabilities.elicitation
+    is_reachable = context.protocol_version in MODERN_PROTOCOL_VERSIONS or context.session.can_send_request
+    # A client that names neither kind means forms: there was no other when it was written.
+    return known is not None and (known.form is not None or known.url is None) and is_reachable
+
+
+async def _is_accepted(context: Context, words: str) -> bool:
+    try:
+        async with asyncio.timeout(CONFIRM_SECONDS):
+            return _is_yes(await context.session.elicit_form(words, _QUESTION, context.request_id))
+    except (TimeoutError, MCPError, ValidationError):
+        return False
+
+
+def _is_yes(answer: types.ElicitResult) -> bool:
+    return answer.action == "accept" and (answer.content or {}).get(CONFIRM) is True
+
+
+def _not_confirmed(entry: OfferedTool) -> Refused:
+    error = Denied(
+        "the person at the client did not confirm this: nothing was written",
+        code="NOT_CONFIRMED",
+        hint="do not try again unless the person asks for it",
+    )
+    return Refused(error, entry.toolset.error_shape(error))
 
 
 _FRESH_LISTS: tuple[Literal["tools/list", "prompts/list", "resources/templates/list"], ...] = (

@@ -31,6 +31,15 @@ class Answer(msgspec.Struct, frozen=True):
     """True for contents asked for by id: they leave whole, whatever their size (X15)."""
 
 
+class Confirmation(msgspec.Struct, frozen=True):
+    """What a person is asked before some calls of a tool, where there is one to ask."""
+
+    concerns: Callable[[Mapping[str, Any]], bool]
+    """Whether a call with these arguments, which nobody has checked yet, is one of them. Quick."""
+    describe: Callable[[Store, Principal, Any], Awaitable[str]]
+    """What would be done; raises where the call would be refused, or could be."""
+
+
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """As the spec writes it: `memory.write`. Doors may show it with underscores."""
@@ -44,6 +53,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     reads_only: bool
     destructive: bool = False
     idempotent: bool = False
+    confirmation: Confirmation | None = None
 
 
 class Toolset(msgspec.Struct, frozen=True, kw_only=True):

@@ -86,6 +86,8 @@ def find_call(message: dict[str, Any], tools: Tools, envelope: Callable[[bytes],
     entry = tools.find(name)
     if entry is None:
         return None
+    if entry.tool.confirmation is not None and entry.tool.confirmation.concerns(arguments):
+        return None  # somebody may have to be asked
     client = None if envelope is None else meta.get(CLIENT_KEY)
     return PlainCall(message["id"], entry, arguments, None if client is None else client["name"])
 

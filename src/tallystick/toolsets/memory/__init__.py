@@ -16,6 +16,7 @@ from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.toolsets import Tool, Toolset
 from tallystick.toolsets.memory import lineage, read, search, write
 from tallystick.toolsets.memory.arguments import LineageArguments, ReadArguments, SearchArguments, WriteArguments
+from tallystick.toolsets.memory.confirm_redaction import CONFIRM_REDACTION
 from tallystick.toolsets.memory.similar import SimilarNodes
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ TOOLSET = Toolset(
             call=write.write,
             reads_only=False,
             destructive=True,
+            confirmation=CONFIRM_REDACTION,
         ),
         Tool(
             name="memory.read",
