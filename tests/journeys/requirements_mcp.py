@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _STORY = "tests/journeys/test_resource_stories.py::"
+_CONFIRM = "tests/journeys/test_confirm_stories.py::"
+_PROGRESS = "tests/journeys/test_progress_stories.py::"
 _PROMPTS = "tests/server/test_prompts.py::"
 
 MCP_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
@@ -30,4 +32,20 @@ MCP_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _STORY + "test_nobody_subscribes_to_more_than_is_allowed"),
     ("resources, late SDK", "what clients list as they begin is answered without the SDK, and as by it",
      "tests/server/test_late_sdk.py::test_what_clients_list_as_they_begin_is_answered_as_by_the_sdk_and_without_it"),
+    ("elicitation", "a person who agrees was told what will be erased, and no values",
+     _CONFIRM + "test_a_person_who_agrees_was_told_what_will_be_erased"),
+    ("elicitation, declined", "without a yes nothing is written",
+     _CONFIRM + "test_without_a_yes_nothing_is_written"),
+    ("elicitation, cannot ask", "a client that cannot ask redacts as ever",
+     _CONFIRM + "test_a_client_that_cannot_ask_redacts_as_ever"),
+    ("elicitation, off", "for agents that work alone it is turned off",
+     _CONFIRM + "test_for_agents_that_work_alone_it_is_turned_off"),
+    ("elicitation, what was shown", "what was agreed to is what was shown",
+     _CONFIRM + "test_what_was_agreed_to_is_what_was_shown"),
+    ("progress", "a write that has to wait says so and is done, both doors, both eras",
+     _PROGRESS + "test_a_write_that_has_to_wait_says_so_and_is_done"),
+    ("cancellation", "a write that is cancelled while it waits is not written",
+     _PROGRESS + "test_a_write_that_is_cancelled_while_it_waits_is_not_written"),
+    ("cancellation, whole", "whenever a write is cancelled it is written whole or not at all",
+     _PROGRESS + "test_whenever_a_write_is_cancelled_it_is_written_whole_or_not_at_all"),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
@@ -25,6 +26,7 @@ from tallystick.server.guards import BODY_KEY, HEADERS_KEY, Names
 from tallystick.server.http_sessions import SCOPE_SESSION, HttpSessions, Session
 from tallystick.server.jsonrpc import INVALID_REQUEST, WireFault, error_reply, parse_message
 from tallystick.server.oauth import SCOPE_KEY
+from tallystick.server.progress import Tell, find_token, notification, telling
 from tallystick.server.request_id import Bounded
 
 if TYPE_CHECKING:
@@ -167,7 +169,9 @@ class HttpFront:
         if version is not None and version not in self._handshake:
             call = None if self._fast is None else self._fast.without_session(message, scope)
             if call is not None:
-                return await call
+                # In this era a client cancels by leaving.
+                stream = _Progress(message, scope, send, more)
+                return await stream.finish(await telling(call, stream.tell, partial(_until_left, receive)))
             await self._sdk(scope, _replay(body, receive), _adding(scope, send, more))
             return None
         if message.get("method") == "initialize":
@@ -178,8 +182,12 @@ class HttpFront:
         named = (_SESSION_ID, given[_SESSION_ID])
         call = None if self._fast is None else self._fast.in_session(session, message, scope)
         if call is not None:
-            status, answer, headers = await self._running.run(session.id, message["id"], call)
-            return status, answer, (*headers, named)
+            if find_token(message) is None:
+                status, answer, headers = await self._running.run(session.id, message["id"], call)
+                return status, answer, (*headers, named)
+            stream = _Progress(message, scope, send, (named, *more))
+            status, answer, headers = await self._running.run(session.id, message["id"], telling(call, stream.tell))
+            return await stream.finish((status, answer, (*headers, named)))
         if message.get("method") == "notifications/cancelled":
             self._running.cancel(session.id, message.get("params"))
         scope[SCOPE_SESSION] = session
@@ -236,6 +244,47 @@ class HttpFront:
         self.sessions.end(session, scope.get(SCOPE_KEY))
         self._running.end(session.id)
         return 200, b"", ()
+
+
+class _Progress:
+    """The answer to a call: JSON, or a stream once there was something to tell before it."""
+
+    def __init__(self, message: dict[str, Any], scope: Scope, send: Send, more: tuple[Header, ...]) -> None:
+        """`more` are headers of the stream."""
+        self._token = find_token(message)
+        self._scope = scope
+        self._send = send
+        self._more = more
+        self._is_begun = False
+        is_heard = self._token is not None and b"text/event-stream" in scope[HEADERS_KEY].get(b"accept", b"")
+        self.tell: Tell | None = self._tell if is_heard else None
+
+    async def _tell(self, seconds: float, words: str) -> None:
+        assert self._token is not None
+        if not self._is_begun:
+            self._is_begun = self._scope[_STARTED] = True
+            headers = [*_STREAM_HEADERS, *self._more]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._event(notification(self._token, seconds, words), is_last=False)
+
+    async def finish(self, reply: Reply) -> Reply | None:
+        """What is still to be answered; None where the stream ended with it."""
+        if not self._is_begun:
+            return reply
+        await self._event(reply[1], is_last=True)
+        return None
+
+    async def _event(self, data: bytes, *, is_last: bool) -> None:
+        body = b"event: message\r\ndata: %b\r\n\r\n" % data
+        await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
+
+
+_STREAM_HEADERS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform"))
+
+
+async def _until_left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def tend(sessions: HttpSessions) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import lru_cache
 from hashlib import sha256
@@ -48,6 +48,7 @@ from tallystick.server.http_sessions import SCOPE_SESSION, Session
 from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, invalid_params
 from tallystick.server.listing import FRESH_MILLISECONDS, TITLE, Listing
 from tallystick.server.oauth import SCOPE_KEY, Identity
+from tallystick.server.progress import telling
 from tallystick.server.resources import TEMPLATES, URI_CHARACTERS_MAX, Caller, NoSuchResource, ResourceBroken
 from tallystick.server.subscriptions import LIST_CHANGED, SUBSCRIPTIONS_MAX, UPDATED, Streams, Subscriber
 from tallystick.server.validation_messages import sentences
@@ -93,7 +94,7 @@ def mcp_server(
         asked = await _confirm(offer, entry, context, params, caller) if offer.confirms else None
         if isinstance(asked, types.InputRequiredResult):
             return asked
-        outcome = asked or await call(entry, params.arguments or {}, offer.store, caller)
+        outcome = asked or await _told(context, call(entry, params.arguments or {}, offer.store, caller))
         return _result(offer, entry, outcome, _version(context))
 
     server: Server[Any] = Server(
@@ -120,6 +121,17 @@ def mcp_server(
     server.add_request_handler("server/discover", types.RequestParams, on_discover)
     server.middleware.append(_PlainErrors(begun))
     return server
+
+
+def _told(context: Context, work: Coroutine[Any, Any, Outcome]) -> Coroutine[Any, Any, Outcome]:
+    """Where the client wants to know how it goes on."""
+    if not context.meta or context.meta.get("progress_token") is None:
+        return work
+
+    async def tell(seconds: float, words: str) -> None:
+        await context.session.report_progress(seconds, message=words)
+
+    return telling(work, tell)
 
 
 # -- what a person is asked first

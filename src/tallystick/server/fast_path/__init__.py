@@ -22,6 +22,7 @@ from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_RE
 RESERVED = "io.modelcontextprotocol/"
 VERSION_KEY = RESERVED + "protocolVersion"
 CLIENT_KEY = RESERVED + "clientInfo"
+CAPABILITIES_KEY = RESERVED + "clientCapabilities"
 
 
 class Era(msgspec.Struct, frozen=True):
@@ -55,6 +56,7 @@ class PlainCall(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     client: str | None = None
     """Who the request says it is from, in the modern era."""
+    progress_token: str | int | None = None
 
 
 class RpcError(msgspec.Struct, frozen=True):
@@ -69,10 +71,13 @@ MESSAGE = {"jsonrpc", "id", "method", "params"}
 _PARAMS = {"name", "arguments", "_meta"}
 
 
-def find_call(message: dict[str, Any], tools: Tools, envelope: Callable[[bytes], bool] | None) -> PlainCall | None:
+def find_call(
+    message: dict[str, Any], tools: Tools, envelope: Callable[[bytes], bool] | None, *, asks: bool = False
+) -> PlainCall | None:
     """The call that a well-formed message (`wire.parse_message`) is, or None if it is for the SDK.
 
     `envelope` judges the reserved members of `_meta`, which every request has in the modern era and none before.
+    `asks`: whether there may be a person to ask before some calls.
     """
     if message.get("method") != "tools/call" or message.keys() != MESSAGE or message["params"] is None:
         return None
@@ -86,17 +91,18 @@ def find_call(message: dict[str, Any], tools: Tools, envelope: Callable[[bytes],
     entry = tools.find(name)
     if entry is None:
         return None
-    if entry.tool.confirmation is not None and entry.tool.confirmation.concerns(arguments):
-        return None  # somebody may have to be asked
+    if asks and entry.tool.confirmation is not None and entry.tool.confirmation.concerns(arguments):
+        return None
     client = None if envelope is None else meta.get(CLIENT_KEY)
-    return PlainCall(message["id"], entry, arguments, None if client is None else client["name"])
+    token = meta.get("progressToken")
+    return PlainCall(message["id"], entry, arguments, None if client is None else client["name"], token)
 
 
 _NONE: dict[str, Any] = {}
 
 
 def _is_plain_meta(meta: Any, envelope: Callable[[bytes], bool] | None) -> bool:
-    """Nothing in it that the SDK acts on. No tool reports progress, so a proper progress token asks for nothing."""
+    """Nothing in it that the SDK acts on and we do not."""
     if type(meta) is not dict:
         return False
     reserved: dict[str, Any] = {}

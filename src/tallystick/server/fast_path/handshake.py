@@ -269,7 +269,7 @@ def _find_plain_envelope(reserved: dict[str, Any]) -> _Envelope | None:
 
 
 def _is_bare(meta: Any) -> bool:
-    """Nothing but what every client may add to any request: no tool reports progress, so the token asks for nothing."""
+    """Nothing but what every client may add to any request. Only of calls progress is told."""
     return type(meta) is dict and all(
         key == "progressToken" and type(value) in (str, int) for key, value in meta.items()
     )

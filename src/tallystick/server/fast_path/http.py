@@ -15,6 +15,7 @@ from tallystick.server import Client, Offer
 from tallystick.server.answers import Reply
 from tallystick.server.dispatch import call
 from tallystick.server.fast_path import (
+    CAPABILITIES_KEY,
     MESSAGE,
     VERSION_KEY,
     Era,
@@ -71,7 +72,8 @@ class FastPath:
             return None
         if not _is_plain(scope) or any(key[:10] == b"mcp-param-" for key in given):
             return None
-        plain = find_call(message, self._offer.tools, self._protocols.envelope)
+        asks = self._offer.confirms and _can_ask(message)
+        plain = find_call(message, self._offer.tools, self._protocols.envelope, asks=asks)
         if plain is None or self._is_repeated(plain.entry.tool):
             return None
         params = message["params"]
@@ -185,6 +187,14 @@ class _Running:
         if self.instead is None:
             self.instead = instead
             self._task.cancel()
+
+
+def _can_ask(message: dict[str, Any]) -> bool:
+    """Whether the request says that there is a person. Of any form, since the rest of it is not checked yet."""
+    params = message.get("params")
+    meta = params.get("_meta") if type(params) is dict else None
+    capabilities = meta.get(CAPABILITIES_KEY) if type(meta) is dict else None
+    return type(capabilities) is dict and capabilities.get("elicitation") is not None
 
 
 def _is_plain(scope: Scope) -> bool:

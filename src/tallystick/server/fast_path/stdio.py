@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
 import orjson
 
 from tallystick.server import NOBODY, Client, Offer
-from tallystick.server.dispatch import call
+from tallystick.server.dispatch import Outcome, call
 from tallystick.server.fast_path import Era, PlainCall, cancel_key, find_call, write_reply
 from tallystick.server.jsonrpc import error_reply
+from tallystick.server.progress import notification, telling
 from tallystick.telemetry import tracing
 
 CONNECTION_CLOSED = -32000
@@ -58,7 +59,8 @@ class StdioFastPath:
         plain = None
         if self._era is not None and not self._unbegun:
             # While the SDK has yet to begin with what came before, nothing may overtake it.
-            plain = find_call(message, self._offer.tools, self.envelope if self._era.is_modern else None)
+            envelope = self.envelope if self._era.is_modern else None
+            plain = find_call(message, self._offer.tools, envelope, asks=self._offer.confirms)
         if plain is not None:
             self.serve(plain.id, partial(self._reply, plain, self._era or Era()))
         elif message.get("method") == "notifications/cancelled":
@@ -110,10 +112,17 @@ class StdioFastPath:
         if tracing.tracer is not None:
             tracing.arrive()
         client = self.client if plain.client is None else Client(plain.client, self.client.session)
+        work = call(entry, plain.arguments, offer.store, lambda: offer.caller(None, entry.tool, client))
         try:
-            outcome = await call(entry, plain.arguments, offer.store, lambda: offer.caller(None, entry.tool, client))
+            outcome = await (work if plain.progress_token is None else self._telling(work, plain.progress_token))
         except asyncio.CancelledError:
             if not self._closing:
                 raise
             return orjson.dumps(error_reply(plain.id, CONNECTION_CLOSED, "Connection closed"))
         return write_reply(offer, plain, outcome, era)[1]
+
+    def _telling(self, work: Coroutine[Any, Any, Outcome], token: str | int) -> Coroutine[Any, Any, Outcome]:
+        async def tell(seconds: float, words: str) -> None:
+            await self._deliver(notification(token, seconds, words))
+
+        return telling(work, tell)

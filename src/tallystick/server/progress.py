@@ -1,0 +1,79 @@
+"""Progress: a call that takes longer than a moment says now and then that it goes on, if its client asked for that.
+
+Most calls end within milliseconds, and all that a token costs them is a timer that never fires. What is told are the
+seconds that the call took so far: nothing is known of how many there will be, since what it waits for are others, the
+lock of the log, a distant policy, a disk, copies that are being erased.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import orjson
+
+T = TypeVar("T")
+FIRST_SECONDS = 1.0
+AGAIN_SECONDS = 1.0
+
+Tell = Callable[[float, str], Awaitable[None]]
+"""Called with the seconds so far, and words for whoever watches; may raise when nobody does any more."""
+
+
+Watch = Callable[[], Coroutine[Any, Any, None]]
+
+
+async def telling(work: Coroutine[Any, Any, T], tell: Tell | None, until: Watch | None = None) -> T:
+    """What the work returns. Once it takes long it is told of; and when `until` comes to its end first, the work is
+    cancelled."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    started = loop.time()
+    beside: list[asyncio.Task[None]] = []
+
+    async def tick(tell: Tell) -> None:
+        while True:
+            seconds = loop.time() - started
+            await tell(round(seconds, 3), f"working for {seconds:.0f} s")
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def leave(until: Watch) -> None:
+        await until()
+        if task is not None:
+            task.cancel()
+
+    def begin() -> None:
+        if tell is not None:
+            beside.append(asyncio.create_task(_quietly(tick(tell))))
+        if until is not None:
+            beside.append(asyncio.create_task(_quietly(leave(until))))
+
+    timer = loop.call_later(FIRST_SECONDS, begin)
+    try:
+        return await work
+    finally:
+        timer.cancel()
+        for each in beside:
+            each.cancel()
+        if beside:
+            # Nothing is told of a call behind its answer.
+            await asyncio.gather(*beside, return_exceptions=True)
+
+
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:
+        # Whoever hears nothing more of a call may still want its answer.
+        return
+
+
+def find_token(message: dict[str, Any]) -> str | int | None:
+    """Of a well-formed call."""
+    meta = message["params"].get("_meta")
+    return None if meta is None else meta.get("progressToken")
+
+
+def notification(token: str | int, seconds: float, words: str) -> bytes:
+    params = {"progressToken": token, "progress": seconds, "message": words}
+    return orjson.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
