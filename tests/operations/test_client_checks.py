@@ -45,7 +45,7 @@ def test_all_is_in_place(world: World) -> None:
     found = examine(world)
     assert {each.status for each in found.values()} == {"good"}
     assert set(found) == {
-        "Claude Code", "Claude Code, hooks", "Codex", "Codex, hooks", "Copilot CLI", "Cursor", "Cursor, hooks"
+        "Claude Code", "Claude Code, hooks", "Codex", "Codex, hooks", "Cursor", "Cursor, hooks"
     }  # fmt: skip
     assert found["Codex"].found == f"connected to this memory, in {world.root}/.codex/config.toml"
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from tallystick.clients import entries, instructions, json_splice
 from tallystick.clients.table import CLIENTS, NAMES
 from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.hook import clients as hook_clients
 from tallystick.operations import client_files
-from tallystick.operations import init as operation
 from tallystick.operations.init import (
     FileChange,
     Machine,
@@ -727,12 +727,10 @@ def _without_ours(path: Path, plan: Plan) -> Any:
     return _meant(text)
 
 
-def test_the_hooks_are_those_that_the_hook_answers() -> None:
-    """A process for an event to which nothing is ever said is one too many."""
-    for client in CLIENTS:
-        for hook in client.hooks.hooks if client.hooks is not None else ():
-            assert hook.ours in {"session-start", "prompt", "before-tool", "stop", "before-compact"}
-
-
-def test_nothing_is_planned_by_what_the_operation_was_not_told(world: World) -> None:
-    assert operation.find_clients(EVERY, world.machine, world.root) == []
+def test_the_hooks_are_those_to_which_something_is_said() -> None:
+    """A process for an event at which a client is never told anything is one too many."""
+    put = {(client.name, hook.ours) for client in CLIENTS if client.hooks is not None for hook in client.hooks.hooks}
+    events = [
+        hook_clients.Event(kind, client, "s", Path()) for client in hook_clients.CLIENTS for kind in hook_clients.KINDS
+    ]
+    assert put == {(each.client, each.kind) for each in events if hook_clients.hears(each)}

@@ -196,7 +196,7 @@ def _draw_next(plan: Plan) -> None:
 
     touched = {name for change in plan.changes for name in change.clients}
     for each in CLIENTS:
-        if each.name in touched and each.next_step:
+        if each.name in touched and each.next_step and (plan.scope == "project" or each.project is None):
             say(f"next: {each.title}: {each.next_step}")
     say("'tallystick doctor' looks whether all of it is in place")
 

@@ -15,7 +15,7 @@ from tallystick.clients.table import CLIENTS, SERVER, Client
 from tallystick.config import data_directory, default_base
 from tallystick.operations import client_files
 from tallystick.operations.doctor import Finding
-from tallystick.operations.init import Machine, hook_file, server_files, this_machine
+from tallystick.operations.init import Machine, hook_file, server_files, this_machine, trace
 from tallystick.repository import find_repository
 
 _INSTALL = "install it where clients find it: 'pipx install tallystick' or 'uv tool install tallystick'"
@@ -39,7 +39,9 @@ def examine_clients(base: Path, machine: Machine | None = None) -> list[Finding]
 
 
 def _client(client: Client, machine: Machine, place: Path | None, root: Path, base: Path) -> Iterator[Finding]:
-    """In its files for a project (`place`), or in those of the user."""
+    """In its files for a project (`place`), or in those of the user. Some read another's: they must be used at all."""
+    if trace(client, machine, root) is None:
+        return
     for file in server_files(client, machine, place):
         try:
             entry = _server(file, client)

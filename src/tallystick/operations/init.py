@@ -86,6 +86,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    scope: Scope
     memory: str
     makes_memory: bool
     record: str
@@ -147,7 +148,7 @@ def prepare(request: Request, machine: Machine) -> Prepared:
     """Raises NotFound outside of a repository, and InvalidArgument for a client that is not known or has no such
     file."""
     place = _place(request, machine)
-    found = find_clients(request, machine, place.root)
+    found = find_clients(machine, place.root)
     chosen = _chosen(request, found)
     notes: list[str] = []
     files = list(_wanted(request, machine, place, chosen, notes))
@@ -157,6 +158,7 @@ def prepare(request: Request, machine: Machine) -> Prepared:
     if machine.environ.get("BASE_PATH"):
         notes.append("BASE_PATH is set in this shell: what is started from it uses that memory instead")
     plan = Plan(
+        scope=request.scope,
         memory=str(place.memory),
         makes_memory=makes,
         record=str(_system(place) / client_files.RECORD),
@@ -187,16 +189,17 @@ def carry_out(prepared: Prepared) -> Plan:
     return msgspec.structs.replace(prepared.plan, changes=changes)
 
 
-def find_clients(request: Request, machine: Machine, root: Path | None) -> list[FoundClient]:
+def find_clients(machine: Machine, root: Path | None) -> list[FoundClient]:
     """By their files in the project, their directories, their commands; in the order of the table."""
     return [
         FoundClient(client.name, client.title, because)
         for client in CLIENTS
-        if (because := _trace(client, machine, root)) is not None
+        if (because := trace(client, machine, root)) is not None
     ]
 
 
-def _trace(client: Client, machine: Machine, root: Path | None) -> str | None:
+def trace(client: Client, machine: Machine, root: Path | None) -> str | None:
+    """What shows that it is used here."""
     if root is not None:
         for mark in client.project_marks:
             if (root / mark).exists():
@@ -490,6 +493,7 @@ def prepare_removal(request: Request, machine: Machine, *, forced: frozenset[str
     files = _to_clean(request, machine, place, record.files)
     steps = tuple(_plan_cut(file, wanted, known, place, str(file) in forced) for file, wanted, known in files)
     plan = Plan(
+        scope=request.scope,
         memory=str(place.memory),
         makes_memory=False,
         record=str(_system(place) / client_files.RECORD),
