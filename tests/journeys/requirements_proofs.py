@@ -74,6 +74,8 @@ PROOF_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _PROOFS + "test_a_commit_is_proved_by_its_id_its_position_or_what_it_is_about"),
     ("proof, since", "an older checkpoint is shown to be continued",
      _PROOFS + "test_an_older_checkpoint_is_shown_to_be_continued"),
+    ("proof, lineage", "a history has the proof of each commit that is signed",
+     _PROOFS + "test_a_history_has_the_proof_of_each_commit_that_is_signed"),
     ("proof, http", "proofs are served", _PROOFS + "test_proofs_are_served"),
     ("proof, openapi", "the document describes proofs where they are served",
      _SERVED + "test_the_document_describes_proofs_where_they_are_served"),

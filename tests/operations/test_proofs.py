@@ -9,7 +9,9 @@ import httpx2
 import pytest
 
 from tallystick import verify_standalone
+from tallystick.cli.tool_client import ask
 from tallystick.commits.proof_file import Trust, parse_proof
+from tallystick.config import load
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tallystick.operations.proofs import CheckedProof, check_proof, prove_continuation
 from tallystick.projections.tiles import directory_of
@@ -127,6 +129,20 @@ def test_what_came_after_the_last_signature_is_said_to_wait(tmp_path: Path, memo
         command.run("prove", "last")
     made = command.run("prove", "n1", "--json").json
     assert made["size"] == OLDER, "the tiles are ahead of what is signed"
+
+
+def test_a_history_has_the_proof_of_each_commit_that_is_signed(tmp_path: Path, memory: SignedMemory) -> None:
+    shutil.copytree(memory.home, tmp_path / "memory")
+    (directory_of(tmp_path / "memory") / "checkpoint").write_bytes(memory.note(OLDER))
+    settings = load({"base": tmp_path / "memory"}, environ={})
+    first, redaction = ask(settings, "memory.lineage", {"entity_id": f"n{SECRET}", "proof": True})["lineage"]
+    # What was redacted since stays proved; the redaction is not signed yet.
+    assert check_proof(first["proof"].encode(), TRUST).index == SECRET
+    assert redaction["proof"] is None
+    (plain,) = ask(settings, "memory.lineage", {"entity_id": f"n{PLAIN}"})["lineage"]
+    assert "proof" not in plain
+    page = ask(settings, "memory.lineage", {"entity_id": f"n{PLAIN}", "proof": True, "limit": 1000})
+    assert page["pagination"]["limit"] == 50
 
 
 def test_changed_tiles_make_no_proof(tmp_path: Path, memory: SignedMemory) -> None:

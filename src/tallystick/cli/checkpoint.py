@@ -9,6 +9,7 @@ import typer
 
 from tallystick.cli.options import Base, Json, Tenant, command_group, existing, settled
 from tallystick.cli.output import emit, note, say, table, write
+from tallystick.config import FILE_NAME
 
 if TYPE_CHECKING:
     from tallystick.operations.keys import KeyFile
@@ -76,10 +77,11 @@ def new(
     """
     from tallystick.operations.keys import new_key
 
-    made = new_key(settled(base=base), name, file, witness=witness)
+    settings = settled(base=base)
+    made = new_key(settings, name, file, witness=witness)
     _draw_verifiers(made, json)
     if not json and not witness:
-        note(f'servers sign with it once tallystick.toml says checkpoint_key = "{made.file}"')
+        note(f'servers sign with it once {settings.base / FILE_NAME} says checkpoint_key = "{made.file}"')
 
 
 @commands.command("list")

@@ -11,6 +11,7 @@ import typer
 from tallystick.cli.options import Base, Json, Tenant, existing
 from tallystick.cli.output import Styled, emit, note, say, write
 from tallystick.errors import InvalidArgument
+from tallystick.operations import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +82,7 @@ def _hand_over(made: MadeInclusion | MadeConsistency, output: Path | None, paylo
     elif output is None:
         write(made.proof.decode())
     else:
-        note(f"{output}: {len(made.proof)} bytes, signed by '{made.origin}' over {made.size} commits")
+        note(f"{output}: {len(made.proof)} bytes, signed by '{made.origin}' over {counted(made.size, 'commit')}")
 
 
 def _shown(made: Any) -> dict[str, Any]:
