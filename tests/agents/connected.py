@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.agents.memory import DECISION, fill
 from tests.agents.model import Call, Code, Model, Turn, serving
 from tests.agents.workspace import CODEX_SEES_IT, FIRST_WORDS, Workspace
 
@@ -22,6 +23,7 @@ BAD = {"op": "UPSERT_NODE", "node": {"id": "plan"}}
 GOOD = {"op": "UPSERT_NODE", "node": {"id": "plan", "type": "Plan", "attrs": {"goal": "ship"}}, "reason": "agreed"}
 REQUIRED = ("-c", "mcp_servers.tallystick.required=true")
 """Codex waits for it, however long it takes; to code it does not say when a server comes late."""
+RESOURCE = "tallystick://entity/refund_retries"
 FAULT = "Invalid params: field 'node.type' is required; field 'node.attrs' is required"
 
 
@@ -71,6 +73,18 @@ def test_claude_shows_the_model_its_mistake_and_writes(claude_connected: Workspa
     assert is_written(claude_connected)
 
 
+def test_claude_makes_a_prompt_a_command_and_reads_a_resource(claude_connected: Workspace) -> None:
+    fill(claude_connected)
+    script = [
+        Call("ToolSearch", {"query": "select:ReadMcpResourceTool"}),
+        Call("ReadMcpResourceTool", {"server": "tallystick", "uri": RESOURCE}),
+    ]
+    with serving(Model(script)) as model:
+        claude_connected.ask_claude(model, "/mcp__tallystick__discover shop", "--allowedTools", "ReadMcpResourceTool")
+    assert "Do not begin to work." in "\n".join(model.told(0))
+    assert DECISION in "\n".join(model.told())
+
+
 # -- Codex
 
 
@@ -99,6 +113,20 @@ def _found(request: dict[str, Any]) -> set[str]:
     """By Codex's search, in its answer."""
     answers = [item for item in request["input"] if item["type"] == "tool_search_output"]
     return {tool["name"] for answer in answers for space in answer["tools"] for tool in space["tools"]}
+
+
+def test_codex_lists_and_reads_resources(codex_connected: Workspace) -> None:
+    fill(codex_connected)
+    server = {"server": "tallystick"}
+    script: list[Turn] = [
+        CODEX_SEES_IT,
+        Call("list_mcp_resources", server),
+        Call("read_mcp_resource", {**server, "uri": RESOURCE}),
+    ]
+    with serving(Model(script)) as model:
+        codex_connected.ask_codex(model, "hello")
+    assert RESOURCE in "\n".join(model.told(-2))
+    assert DECISION in "\n".join(model.told())
 
 
 def test_codex_lets_a_model_that_writes_code_call_the_tools(codex_connected: Workspace) -> None:
