@@ -102,6 +102,26 @@ def test_the_digest_the_recall_and_the_knowledge_of_a_file_reach_the_model_once(
         assert naming(words, notes(later)) == 1
 
 
+def test_a_shell_command_that_names_a_file_counts_as_reading_it(workspace: Workspace) -> None:
+    """Codex has no other way to read."""
+    prepare(workspace, "claude")
+    shell = Call("Bash", {"command": f"cat {FILE}"})
+    with serving(Model([shell, shell])) as model:
+        ask(workspace, "claude", model, QUESTION)
+    assert [naming(KNOWLEDGE, notes(model, request)) for request in range(3)] == [0, 1, 1]
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace sees what is started: apt-get install strace")
+def test_claude_starts_no_process_at_prompts_and_before_tools(workspace: Workspace, tmp_path: Path) -> None:
+    prepare(workspace, "claude")
+    under = ["strace", "-f", "-qq", "-s", "500", "-e", "trace=execve", "-o", str(tmp_path / "started")]
+    with serving(Model([reading(workspace, "claude")])) as model:
+        workspace.ask_claude(model, QUESTION, under=under)
+    assert len(notes(model)) == 3
+    started = re.findall(r"tallystick-hook ([a-z-]+) --client claude", (tmp_path / "started").read_text())
+    assert set(started) == {"session-start", "stop"}
+
+
 def test_what_code_does_to_a_file_is_seen_too(workspace: Workspace) -> None:
     prepare(workspace, "codex")
     read = Code(f"text(await tools.exec_command({{cmd: 'cat {FILE}'}}))")
@@ -191,17 +211,29 @@ def not_installed(memory: Path) -> Iterator[Mapping[str, str]]:
 
 
 Trouble = Callable[[Path], AbstractContextManager[Mapping[str, str]]]
-TROUBLES: list[Trouble] = [locked, away, damaged, slow, not_installed]
+TROUBLES: list[Trouble] = [away, damaged, slow, not_installed]
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
 @both_agents
 def test_the_agent_goes_on_as_without_a_memory(agent: str, trouble: Trouble, workspace: Workspace) -> None:
+    assert notes(ask_in_trouble(workspace, agent, trouble)) == []
+
+
+@both_agents
+def test_the_agent_goes_on_while_others_lock_the_memory(agent: str, workspace: Workspace) -> None:
+    """What it cannot read in the tables, it may read in the log."""
+    told = notes(ask_in_trouble(workspace, agent, locked))
+    assert all(GOAL in note or DECISION in note or KNOWLEDGE in note for note in told)
+
+
+def ask_in_trouble(workspace: Workspace, agent: str, trouble: Trouble) -> Model:
+    """A prompt, a file that is read, and an answer, as always."""
     prepare(workspace, agent)
     workspace.environ["CLAUDE_CODE_MCP_STARTUP_WAIT_MS"] = "100"
     del workspace.environ["TALLYSTICK_HOOK_SECONDS"]
     with serving(Model([reading(workspace, agent)])) as model, trouble(workspace.memory) as environ:
         ask(workspace, agent, model, QUESTION, environ=environ)
     assert len(model.requests) == 2
-    assert notes(model) == []
     assert "gateway.refund(order)" in "\n".join(model.told())
+    return model

@@ -144,7 +144,7 @@ class Workspace:
         """One prompt to its last answer, with the tools allowed that the scripts call."""
         done = self.run(
             *under, claude(), "-p", prompt, "--output-format", "json",
-            "--allowedTools", "Read,Edit,Write,mcp__tallystick,mcp__plugin_tallystick_tallystick", *arguments,
+            "--allowedTools", "Read,Edit,Write,Bash,mcp__tallystick,mcp__plugin_tallystick_tallystick", *arguments,
             environ={"ANTHROPIC_BASE_URL": model.url, **environ},
         )  # fmt: skip
         answer = json.loads(done.stdout)

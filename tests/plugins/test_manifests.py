@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tallystick import __version__
+from tallystick import __version__, config
+from tallystick.app import toolsets
 from tallystick.hook.clients import KINDS, Client, Event, hears
 from tests.plugins.skills import PLUGIN
 
@@ -50,17 +52,35 @@ def test_every_host_starts_the_same_server_by_the_name_of_an_installed_program()
 HOOKS = {"claude": PLUGIN / "hooks/hooks.json", "codex": PLUGIN / "hooks/codex.json"}
 
 
+def handlers(client: Client) -> list[dict[str, Any]]:
+    return [each for group in read(HOOKS[client])["hooks"].values() for entry in group for each in entry["hooks"]]
+
+
+def kind(handler: dict[str, Any], client: Client) -> str:
+    """Of the event for which it asks, in whichever way."""
+    if handler["type"] == "mcp_tool":
+        assert handler["input"]["client"] == client
+        return str(handler["input"]["event"])
+    found = re.fullmatch(rf"tallystick-hook (\S+) --client {client}", handler["command"])
+    assert found, handler
+    return found[1]
+
+
 @pytest.mark.parametrize("client", HOOKS)
-def test_each_host_starts_the_hook_for_itself_at_every_event_that_it_listens_to(client: Client) -> None:
-    """By the name of an installed program, within a bound, and once an event."""
-    entries = [entry for group in read(HOOKS[client])["hooks"].values() for entry in group]
-    handlers = [handler for entry in entries for handler in entry["hooks"]]
+def test_each_host_asks_for_itself_at_every_event_that_it_listens_to(client: Client) -> None:
     listening = [kind for kind in KINDS if hears(Event(kind, client, "", Path()))]
-    assert [handler["command"] for handler in handlers] == [
-        f"tallystick-hook {kind} --client {client}" for kind in listening
-    ]
-    assert all(handler["type"] == "command" and handler["timeout"] == 5 for handler in handlers)
+    assert [kind(handler, client) for handler in handlers(client)] == listening
+    assert all(handler["timeout"] == 5 for handler in handlers(client))
     assert Path(sys.executable).with_name("tallystick-hook").exists()
+
+
+def test_claude_asks_the_server_of_the_plugin_by_a_tool_and_arguments_that_there_are() -> None:
+    tools = {tool.name: tool for toolset in toolsets(config.load(environ={})) for tool in toolset.tools}
+    asking = [handler for handler in handlers("claude") if handler["type"] == "mcp_tool"]
+    assert [kind(handler, "claude") for handler in asking] == ["prompt", "before-tool"]
+    for handler in asking:
+        assert (handler["server"], handler["tool"]) == ("plugin:tallystick:tallystick", "hook_context")
+        assert set(handler["input"]) <= set(tools["hook.context"].input.model_json_schema()["properties"])
 
 
 def test_the_portable_form_lies_apart_since_its_hosts_start_servers_in_the_directory_of_the_plugin() -> None:
