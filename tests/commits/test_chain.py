@@ -20,13 +20,17 @@ from tallystick.commits.chain import (
     commit_id,
     content_hash,
     decode,
+    decode_head,
     encode,
+    head_of,
     is_chained,
     is_committed,
     mask,
     payload_of,
     record_hash_of,
+    redacted_payload,
     seal,
+    seal_line,
     verify,
 )
 from tallystick.errors import Corrupt, InvalidArgument
@@ -603,3 +607,159 @@ def test_what_no_redaction_has_explained_yet_is_known_before_the_end() -> None:
 def test_a_redaction_names_only_lamports_before_its_own(name: str) -> None:
     with pytest.raises(Corrupt, match="lamport 3: it redacts"):
         verify_all(redacted_log({name: sha(LEFT)}))
+
+
+# -- what is said of a line
+
+FULL = Operation(
+    Verb.REDACT_NODE,
+    {"node_id": "n", "reason": "asked"},
+    nonce="once",
+    redacts={"1": "left"},
+    request="0" * 64,
+    reason="its own",
+)
+
+
+def full() -> tuple[Commit, bytes]:
+    draft = Draft((FULL,), "ada", "memory.write", reason="the draft's", run_context={"run": "1"}, policy_version="p@1")
+    place = {"tenant": "t", "lamport": 7, "timestamp": "2025", "prev": "1" * 64, "prev_record_hash": "2" * 64}
+    return seal_line(draft, FULL, **place, batch=(2, 3), group=5)  # type: ignore[arg-type]  # each is what it should be
+
+
+def test_every_field_that_was_given_is_in_the_line() -> None:
+    commit, line = full()
+    record = json.loads(line)
+    assert record.pop("record_hash") == commit.record_hash == sha(b"2" * 64 + head_of(commit))
+    assert record.pop("payload") == FULL.payload
+    assert record == {
+        "actor": "ada",
+        "batch": [2, 3],
+        "commit_id": commit_id(FULL.payload, 7, "ada", "REDACT_NODE"),
+        "content_hash": content_hash(FULL.payload),
+        "group": 5,
+        "lamport": 7,
+        "nonce": "once",
+        "operation": "REDACT_NODE",
+        "policy_version": "p@1",
+        "prev": "1" * 64,
+        "reason": "its own",
+        "redacts": {"1": "left"},
+        "request": "0" * 64,
+        "run_context": {"run": "1"},
+        "schema_version": "1",
+        "tenant": "t",
+        "timestamp": "2025",
+        "tool": "memory.write",
+    }
+    assert decode(line) == commit
+
+
+def test_a_head_alone_tells_everything_but_the_payload() -> None:
+    commit, _ = full()
+    head = head_of(commit)
+    assert decode_head(head, commit.record_hash) == msgspec.structs.replace(commit, payload=b"{}")
+    for other in (
+        head.replace(b'"actor"', b' "actor"'),
+        head[:-1] + b',"record_hash":"' + b"0" * 64 + b'","payload":{}}',
+    ):
+        with pytest.raises(Corrupt) as error:
+            decode_head(other, commit.record_hash)
+        assert error.value.message == "lamport 7: its fields are not written in canonical form"
+        assert error.value.details == {"lamport": 7}
+
+
+NO_LINE = "the line is not a commit: it does not end in record_hash and payload"
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "hint", "details"),
+    [
+        (lambda line: line + b" ", NO_LINE, None, {}),
+        (lambda line: line.replace(b'"payload":{', b'"payload": {'), NO_LINE, None, {}),
+        (
+            lambda line: line.replace(b'"schema_version":"1"', b'"schema_version":"2"'),
+            "the line has schema_version '2', this program reads '1'",
+            "a newer version of tallystick may have written it",
+            {"lamport": 7},
+        ),
+    ],
+)
+def test_what_is_no_line_is_said_to_be_none(
+    change: Callable[[bytes], bytes], message: str, hint: str | None, details: dict[str, Any]
+) -> None:
+    with pytest.raises(Corrupt) as error:
+        decode(change(full()[1]))
+    assert (error.value.message, error.value.hint, error.value.details) == (message, hint, details)
+
+
+def test_a_record_hash_that_is_no_text_is_said_to_be_none() -> None:
+    commit, line = full()
+    with pytest.raises(Corrupt) as error:
+        decode(line.replace(commit.record_hash.encode(), b"\xff" * 64))
+    assert error.value.message == "the line's record_hash is not hexadecimal"
+    assert error.value.details == {"lamport": 7}
+
+
+@pytest.mark.parametrize("behind", [b"\t", b"\n", b"X"])
+def test_nothing_but_spaces_may_follow_a_payload(behind: bytes) -> None:
+    line = sample()
+    assert payload_of(line[:-1] + behind + b"}") == payload_of(line) + behind
+    assert decode(line[:-1] + behind + b"}").payload == payload_of(line) + behind
+
+
+@pytest.mark.parametrize(
+    ("attrs", "fields", "left"),
+    [
+        ({"mail": "a long address", "pin": 4}, ["attrs.mail"], b'{"attrs":{"mail":"[REDACTED]","pin":4},"id":"n","type":"note"}'),  # noqa: E501
+        ({"pin": 4}, ["attrs.pin"], b'{"*0":{"pin":0},"id":"n","type":"note"}'),
+        ({"pin": 4}, None, b'{"*0":{"pin":0},"id":"n","type":"note"}'),
+        ({"pin": 4}, ["attrs.mail"], None),
+    ],
+)  # fmt: skip
+def test_what_a_redaction_leaves_fits_where_the_payload_was(
+    attrs: dict[str, Any], fields: list[str] | None, left: bytes | None
+) -> None:
+    writer = Writer()
+    writer.write(upsert(**attrs))
+    assert redacted_payload(writer.lines[0], fields) == left
+    if left is not None:
+        assert redacted_payload(mask(writer.lines[0], left), fields) is None, "it is gone already"
+
+
+def test_whether_the_last_payload_is_the_committed_one_is_known() -> None:
+    writer = Writer()
+    writer.write(upsert(pin=4))
+    verifier = Verifier()
+    assert verifier.is_intact is True
+    verifier.feed(writer.lines[0])
+    assert verifier.is_intact is True
+    left = redacted_payload(writer.lines[0], None)
+    assert left is not None
+    verifier = Verifier()
+    verifier.feed(mask(writer.lines[0], left))
+    assert verifier.is_intact is False
+
+
+def test_a_log_of_nothing_is_sound() -> None:
+    verifier = Verifier()
+    verifier.finish()
+    assert (verifier.count, verifier.redacted, verifier.unexplained) == (0, 0, [])
+
+
+def test_a_redaction_may_name_the_largest_position_there_is() -> None:
+    writer = Writer()
+    writer.write(upsert(), lamport=INTEGER_MAX - 1)
+    writer.write(redact({str(INTEGER_MAX - 1): "left"}), lamport=INTEGER_MAX)
+    assert verify_all(writer.lines).unmasked == {INTEGER_MAX - 1: "left"}
+
+
+def test_a_false_line_is_named_with_its_position() -> None:
+    lines = log_of_five()
+    with pytest.raises(Corrupt) as error:
+        verify_all([lines[0].replace(b'"actor":"ada"', b'"actor":"eve"')])
+    assert error.value.message == "lamport 1: record_hash does not match its fields and the record before it"
+    with pytest.raises(Corrupt) as error:
+        verify_all([lines[0].replace(b'"actor":"ada"', b'"actor": "ada"')])
+    assert error.value.message == "lamport 1: its fields are not written in canonical form"
+    assert error.value.details == {"lamport": 1}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tallystick.commits import Operation, Verb, chain
-from tallystick.log import Head
+from tallystick.file_locks import locked
+from tallystick.log import Head, proof
 from tallystick.log.files import FilesLog
 from tallystick.log.head_file import HeadFile
 from tallystick.log.proof import prove
@@ -223,3 +227,167 @@ def test_many_payloads_that_masking_left_as_they_were_are_looked_for_at_once(
     monkeypatch.setattr(Segments, "lines", noted)
     assert prove(tmp_path).sound
     assert len(read) == 1
+
+
+# -- what it tells
+
+
+def test_a_proof_tells_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "_PROGRESS_EVERY", 2)
+    log = FilesLog(tmp_path, segment_bytes_max=1_500)
+    append(log, draft(redaction(log)))
+    filled(log, 3)
+    made = list(log.read(Head()))
+    log.close()
+    told: list[str] = []
+    seen: list[tuple[int, int]] = []
+    found = prove(tmp_path, lambda done, total: seen.append((done, total)), each=told.append)
+    assert told == [entry.commit.record_hash for entry in made]
+    total = made[-1].end
+    assert seen == [(made[at].end, total) for at in (0, 2, 4)] + [(total, total)]
+    assert found == proof.Proof(5, 5, told[-1], 2, total, 1)
+
+
+def test_what_is_behind_the_kept_position_is_left_to_a_writer_that_is_busy(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    log = FilesLog(tmp_path)
+    (forged,) = entries(log.head(), draft(node("forged")))
+    assert log.claim(timeout_seconds=0)
+    with path.open("ab") as file:
+        file.write(forged.line + b"\n")
+    assert (prove(tmp_path).sound, prove(tmp_path).position) == (True, 6)
+    path.write_bytes(path.read_bytes()[: forged.offset])
+    log.close()
+
+
+def test_what_was_acknowledged_while_it_read_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path)
+    log = FilesLog(tmp_path)
+    before, real = log.head(), HeadFile.read
+    append(log, draft(node("meanwhile")))
+    log.close()
+    kept = iter([before])
+    monkeypatch.setattr(HeadFile, "read", lambda self: next(kept, None) or real(self))
+    assert (prove(tmp_path).sound, prove(tmp_path).position) == (True, 7)
+
+
+def forge_last(path: Path) -> str:
+    """Another last commit, of the same length, that chains."""
+    lines = path.read_bytes().splitlines()
+    last = chain.decode(lines[-1])
+    payload = last.payload.replace(b"batch-b", b"batch-c")
+    fresh = msgspec.structs.replace(
+        last,
+        payload=payload,
+        content_hash=chain.content_hash(payload),
+        commit_id=chain.commit_id(payload, last.lamport, last.actor, last.operation),
+    )
+    record_hash = sha256(chain.record_hash_of(lines[-2]).encode() + chain.head_of(fresh)).hexdigest()
+    lines[-1] = chain.encode(msgspec.structs.replace(fresh, record_hash=record_hash))[:-1]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return last.record_hash
+
+
+def test_another_last_commit_of_the_same_length_is_found(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    kept = forge_last(path)
+    found = prove(tmp_path)
+    assert found.problem == f"the last commit is not the one that was acknowledged as {kept}"
+    assert (found.file, found.line) == (str(path), 6)
+
+
+def added(path: Path) -> None:
+    log = FilesLog(path.parent.parent)
+    (forged,) = entries(log.head(), draft(node("forged")))
+    log.close()
+    path.write_bytes(path.read_bytes() + forged.line + b"\n")
+
+
+def cut(lines: int) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-lines]))
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem", "line"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "the line has no end", 6),
+        (
+            cut(2),
+            "the log ends at lamport 4, but 6 was acknowledged: 2 commits are missing from its end",
+            5,
+        ),
+        (
+            added,
+            "it lies behind position 6, the last that was acknowledged: either a writer died "
+            "before it could acknowledge this (opening the store settles it), or it was added by hand",
+            7,
+        ),
+        (
+            lambda path: path.rename(path.with_name(f"{2:020d}.jsonl")),
+            "00000000000000000002.jsonl is named for lamport 2, but it stands between 0 and 1",
+            1,
+        ),
+    ],
+)
+def test_what_is_false_is_named(tmp_path: Path, damage: Callable[[Path], object], problem: str, line: int) -> None:
+    damage(written(tmp_path))
+    found = prove(tmp_path)
+    assert (found.problem, found.line) == (problem, line)
+
+
+def test_where_no_file_is_left_there_is_none_to_name(tmp_path: Path) -> None:
+    written(tmp_path).unlink()
+    found = prove(tmp_path)
+    assert found.problem == "the log ends at lamport 0, but 6 was acknowledged: 6 commits are missing from its end"
+    assert (found.file, found.line) == (None, None)
+    (tmp_path / "head").write_bytes(b"x" * 512)
+    found = prove(tmp_path)
+    assert (found.problem, found.file) == (
+        f"the kept position in {tmp_path / 'head'} is unreadable",
+        str(tmp_path / "head"),
+    )
+
+
+# -- redactions that are being carried out
+
+
+class Unmasked:
+    """A redaction whose commit is in the log and whose mask is not."""
+
+    def __init__(self, system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        log = FilesLog(system)
+        redact = redaction(log)
+        monkeypatch.setattr(PendingMasks, "carry_out", lambda pending, segments: None)
+        append(log, draft(redact))
+        log.close()
+        (self.path,) = (system / "log").glob("*.jsonl")
+        self.lock = system / "lock"
+        self.now, self.waited = 100.0, list[float]()
+
+    def mask(self) -> None:
+        first, rest = self.path.read_bytes().split(b"\n", 1)
+        self.path.write_bytes(chain.mask(first, MASKED) + b"\n" + rest)
+
+    def sleep(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        self.now += 0.5
+
+
+def test_a_mask_that_is_on_its_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unmasked = Unmasked(tmp_path, monkeypatch)
+    monkeypatch.setattr(time, "sleep", lambda seconds: unmasked.mask())
+    with locked(unmasked.lock):
+        assert prove(tmp_path).sound
+
+
+def test_a_mask_that_does_not_come_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unmasked = Unmasked(tmp_path, monkeypatch)
+    with locked(unmasked.lock), monkeypatch.context() as clock:
+        clock.setattr(time, "sleep", unmasked.sleep)
+        clock.setattr(time, "monotonic", lambda: unmasked.now)
+        found = prove(tmp_path)
+    assert found.problem == (
+        "lamport 1: a redaction names it, but its payload is still there "
+        "(opening the store finishes a redaction that was cut short)"
+    )
+    assert (found.line, unmasked.waited) == (1, [0.005] * 5)

@@ -152,8 +152,7 @@ class _Reading:
                 self._offset = offset
                 raise Corrupt(
                     f"lamport {lamport}: a redaction names it, but its payload is still there "
-                    "(opening the store finishes a redaction that was cut short)",
-                    details={"lamport": lamport},
+                    "(opening the store finishes a redaction that was cut short)"
                 )
 
     def _is_masked(self, offset: int, left: str, deadline: float) -> bool:
