@@ -152,3 +152,16 @@ def test_a_tile_that_is_not_there_is_said_to_be_missing(tmp_path: Path, entries:
     (directory_of(tmp_path) / "tile/0/001").unlink()
     with pytest.raises(Corrupt, match="tile/0/001 is missing"):
         inclusion_proof(300, 700, Tiles(directory_of(tmp_path), 700).subtree)
+
+
+@pytest.mark.parametrize("size", [1, 2, 6, 255, 256, 257, 511, 700])
+def test_tiles_tell_nothing_of_what_lies_behind_their_end(tmp_path: Path, entries: list[Entry], size: int) -> None:
+    """Otherwise a proof would be put together of parts of hashes."""
+    applied(tmp_path, entries, size)
+    tiles = Tiles(directory_of(tmp_path), size)
+    for level in range(10):
+        whole = size >> level
+        if whole:
+            tiles.subtree(level, whole - 1)
+        with pytest.raises(Corrupt):
+            tiles.subtree(level, whole)

@@ -253,7 +253,7 @@ def _from_tiles(home: Path, prove: Callable[[Subtrees], T]) -> T:
         place = read_place(directory)
         try:
             return prove(Tiles(directory, place.head.count if place else 0).subtree)
-        except (Corrupt, IndexError):
+        except Corrupt:
             # While it was read, a partial tile may have made room for a wider one.
             if read_place(directory) == place or tried == _TRIES - 1:
                 break

@@ -120,10 +120,15 @@ class Tiles:
         self._tile = lru_cache(_TILES_CACHED)(self._read)
 
     def subtree(self, level: int, index: int) -> bytes:
-        """As proofs want it. Raises Corrupt where a tile is missing or has another length."""
+        """As proofs want it. Raises Corrupt where a tile is missing, has another length, or does not reach as far."""
         tile_level, within = divmod(level, _LEVELS_PER_TILE)
         number, first = divmod(index << within, TILE_HASHES)
         hashes = self._tile(tile_level, number)[first * HASH_BYTES : (first + (1 << within)) * HASH_BYTES]
+        if len(hashes) != HASH_BYTES << within:
+            raise Corrupt(
+                f"the tiles of {self._directory} end before leaf {((index + 1) << level) - 1}",
+                hint="'tallystick checkpoint' writes them again from the log",
+            )
         return fold(hashes)
 
     def _read(self, level: int, number: int) -> bytes:
