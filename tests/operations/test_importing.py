@@ -111,9 +111,22 @@ def test_what_has_the_same_id_and_another_origin_is_left_alone(shell: CommandLin
 def test_what_the_ontology_forbids_is_told_and_nothing_else_is_lost(shell: CommandLine, tmp_path: Path) -> None:
     shell.run("ontology", "use", "gtd")
     lines = [entity(f"fact {number}") for number in range(20)] + [entity("typed", "x", kind="Task")]
-    report = imported(shell, "server-memory", json_lines(tmp_path / "memory.jsonl", lines))
-    assert written(report)["node service"] == (20, 0, 0)
-    assert "must be a string" in reasons(report)["typed"]
+    path = json_lines(tmp_path / "memory.jsonl", lines)
+    for options in (["--dry-run"], []):
+        report = imported(shell, "server-memory", path, *options)
+        assert written(report)["node service"] == (20, 0, 0)
+        assert "must be a string" in reasons(report)["typed"]
+
+
+def test_what_belongs_to_another_vocabulary_or_is_too_large_is_told(shell: CommandLine, tmp_path: Path) -> None:
+    large = [entity(f"large {number}", "x" * 900_000) for number in range(8)]
+    lines = [entity("mine"), entity("node", kind="work/node"), entity("huge", *["x" * 999] * 1_048), *large]
+    path = json_lines(tmp_path / "memory.jsonl", lines)
+    for options in (["--dry-run"], []):
+        report = imported(shell, "server-memory", path, *options)
+        assert written(report) == {"node service": (9, 0, 0)}
+        assert "belongs to the work toolset" in reasons(report)["node"]
+        assert any("1,048,576" in reason for reason in reasons(report).values())
 
 
 def test_two_imports_at_once_write_everything_once(tmp_path: Path) -> None:

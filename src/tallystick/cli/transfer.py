@@ -178,7 +178,7 @@ def _import_from(
         find(source)
     if path is None:
         raise InvalidArgument("PATH is missing: the file or directory to read")
-    if not path.exists():
+    if not os.path.exists(path):
         raise InvalidArgument(f"cannot read {path}: no such file or directory", code="FILE_UNREADABLE")
     from tallystick import app
     from tallystick.operations.importing import Options, import_from

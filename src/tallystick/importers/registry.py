@@ -5,6 +5,7 @@ Other packages may bring importers, too: an entry point of the group `tallystick
 
 from __future__ import annotations
 
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -68,8 +69,9 @@ def find(name: str) -> Importer:
 def guess(path: Path) -> str:
     """The first whose files these seem to be. Raises InvalidArgument."""
     for source in sources():
-        if find(source.name).detect(path):
-            return source.name
+        with suppress(OSError):
+            if find(source.name).detect(path):
+                return source.name
     raise InvalidArgument(
         f"cannot tell what wrote {path}",
         code="FORMAT_UNKNOWN",

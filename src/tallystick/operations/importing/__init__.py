@@ -6,16 +6,15 @@ killed goes on where it was: there is no record of how far it came besides the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from tallystick.clock import to_text, wall_clock
-from tallystick.commits import Operation
+from tallystick.commits import Draft, Operation
 from tallystick.errors import Conflict, Denied, InvalidArgument, LimitExceeded, NotFound, TallystickError
 from tallystick.importers import Atom, Fact, Importer, Item, Link, Task, Unmapped
 from tallystick.importers.registry import AUTO, find, guess
@@ -23,6 +22,7 @@ from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.importing import atoms, facts, tasks
 from tallystick.operations.importing.report import Judged, Report, Verdict, called, refusal
 from tallystick.policy import Action
+from tallystick.state.ontology import check
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.store import Store
@@ -31,18 +31,28 @@ from tallystick.toolsets.drafts import Drawn, write_drawn
 TOOL = "import"
 TOGETHER = 1_000
 """Items that are written together or not at all: a kill loses no more work than that, and nothing that was told."""
+TOGETHER_BYTES = 4 << 20
 _REFUSALS = (InvalidArgument, Conflict, NotFound, Denied, LimitExceeded)
 """Of an item. Whatever else goes wrong is of the memory, and ends the import."""
 
 T = TypeVar("T")
 
 
-class _Identified(Protocol):
+class _Prepared(Protocol):
+    """An item that may be said, and the id that it has here."""
+
     @property
     def id(self) -> str: ...
 
+    @property
+    def item(self) -> Item: ...
 
-P = TypeVar("P", bound=_Identified)
+
+N = TypeVar("N", bound=Item)
+P = TypeVar("P", bound=_Prepared)
+Drawing = Callable[[State, ReadFilter], tuple[Sequence[Operation], T]]
+Draw = Callable[[State, ReadFilter, Sequence[P]], tuple[Sequence[Operation], list[Verdict]]]
+"""What to write at the head, and what becomes of each."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -107,7 +117,7 @@ class _Import:
         for batch in _batches(self._facts(importer.read(path), links)):
             await self._each_fact(batch)
         for more in _batches(links):
-            await self._each_fact(more)
+            await self._each_link(more)
         for project, planned in self._tasks.items():
             await self._each_task(project, planned)
         for project, atoms_of in self._atoms.items():
@@ -147,33 +157,17 @@ class _Import:
         else:
             self._atoms.setdefault(item.project, []).append(item)
 
-    # -- facts and links
+    # -- each kind
 
-    async def _each_fact(self, batch: Sequence[Fact | Link]) -> None:
-        prepared: list[facts.Prepared] = []
-        for item in batch:
-            try:
-                prepared.append(facts.prepare(self._result.source, item))
-            except TallystickError as error:
-                self._result.add(item, refusal(item, error))
-        if self._options.dry_run:
-            verdicts = await self._look(
-                lambda state, read_filter: facts.look(self._result.source, state, read_filter, prepared, self._ids),
-                lambda: facts.look_nowhere(prepared, self._ids),
-            )
-            self._count([each.item for each in prepared], verdicts)
-        else:
-            await self._write_facts(prepared)
-
-    async def _write_facts(self, batch: Sequence[facts.Prepared]) -> None:
+    async def _each_fact(self, batch: Sequence[Fact]) -> None:
         source = self._result.source
-        await self._write_each(
-            batch,
-            lambda each: each.item,
-            lambda state, read_filter, some: facts.draw(source, state, read_filter, some),
-        )
+        await self._each(self._prepared(batch, partial(facts.prepare, source)), partial(facts.draw, source))
 
-    # -- tasks
+    async def _each_link(self, batch: Sequence[Link]) -> None:
+        """In a dry run their ends are not there yet."""
+        source = self._result.source
+        draw = partial(facts.look, source, self._ids) if self._options.dry_run else partial(facts.draw, source)
+        await self._each(self._prepared(batch, partial(facts.prepare, source)), draw)
 
     async def _each_task(self, project: str, found: Sequence[Task]) -> None:
         source = self._result.source
@@ -181,82 +175,59 @@ class _Import:
         self._result.leave_out(told)
         changed: set[str] = set()
         for batch in _batches(planned):
-            if self._options.dry_run:
-                verdicts = await self._look(
-                    partial(tasks.look, source, batch=batch),
-                    partial(tasks.look_nowhere, source, batch),
-                )
-                self._count([each.task for each in batch], verdicts)
-            else:
-                changed |= await self._write_each(
-                    batch,
-                    lambda each: each.task,
-                    lambda state, read_filter, some: tasks.draw(source, project, state, read_filter, some),
-                )
+            changed |= await self._each(batch, partial(tasks.draw, source, project))
         if not self._options.dry_run:
             for batch in _batches(planned):
-                edges = partial(tasks.draw_edges, source, batch=batch, changed=frozenset(changed))
-                self._result.leave_out(await self._write(edges))
+                await self._each_edge(batch, frozenset(changed))
 
-    # -- knowledge
+    async def _each_edge(self, batch: Sequence[tasks.Planned], changed: frozenset[str]) -> None:
+        draw = partial(tasks.draw_edges, self._result.source, changed)
+        try:
+            self._result.leave_out(await self._write(partial(draw, batch=batch)))
+        except _REFUSALS as error:
+            if len(batch) == 1:
+                self._result.leave_out([refusal(batch[0].item, error)])
+                return
+            for half in _halves(batch):
+                await self._each_edge(half, changed)
 
     async def _each_atom(self, project: str, batch: Sequence[Atom]) -> None:
         source = self._result.source
-        prepared: list[atoms.Prepared] = []
-        for item in batch:
-            try:
-                prepared.append(atoms.prepare(source, item))
-            except TallystickError as error:
-                self._result.add(item, refusal(item, error))
-        if self._options.dry_run:
-            verdicts = await self._look(
-                lambda state, read_filter: atoms.look(source, state, read_filter, prepared),
-                lambda: [Judged("new") for _ in prepared],
-            )
-            self._count([each.item for each in prepared], verdicts)
-            return
-        await self._write_each(
-            prepared,
-            lambda each: each.item,
-            lambda state, read_filter, some: atoms.draw(
-                source, project, state, read_filter, some, max(to_text(wall_clock()), state.head.timestamp)
-            ),
-        )
+        draw = partial(atoms.draw, source, project, to_text(wall_clock()))
+        await self._each(self._prepared(batch, partial(atoms.prepare, source)), draw)
 
     # -- all of them
 
-    async def _look(
-        self, look: Callable[[State, ReadFilter], list[Verdict]], look_nowhere: Callable[[], list[Verdict]]
-    ) -> list[Verdict]:
-        if self._store is None:
-            return look_nowhere()
-        return await self._store.read(self._context.principal, Action.SEARCH, look)
+    def _prepared(self, batch: Sequence[N], prepare: Callable[[N], P]) -> list[P]:
+        """Those that may be said at all; the others are told."""
+        prepared: list[P] = []
+        for item in batch:
+            try:
+                prepared.append(prepare(item))
+            except TallystickError as error:
+                self._result.add(item, refusal(item, error))
+        return prepared
 
-    async def _write_each(
-        self,
-        batch: Sequence[P],
-        item_of: Callable[[P], Item],
-        draw: Callable[[State, ReadFilter, Sequence[P]], tuple[Sequence[Operation], list[Verdict]]],
-    ) -> set[str]:
+    async def _each(self, batch: Sequence[P], draw: Draw[P]) -> set[str]:
         """All of them together; where that is refused, in halves, until it is known which of them is. Returns the ids
         of those that changed."""
         if not batch:
             return set()
-        items = [item_of(each) for each in batch]
+        attempt = self._try if self._options.dry_run else self._write
         try:
-            verdicts = await self._write(lambda state, read_filter: draw(state, read_filter, batch))
+            verdicts = await attempt(lambda state, read_filter: draw(state, read_filter, batch))
         except _REFUSALS as error:
-            if len(batch) == 1:
-                self._count(items, [refusal(items[0], error)])
-                return set()
-            half = len(batch) // 2
-            first = await self._write_each(batch[:half], item_of, draw)
-            return first | await self._write_each(batch[half:], item_of, draw)
-        self._count(items, verdicts)
+            if len(batch) > 1:
+                first, second = _halves(batch)
+                return await self._each(first, draw) | await self._each(second, draw)
+            verdicts = [refusal(batch[0].item, error)]
+        for each, verdict in zip(batch, verdicts, strict=True):
+            self._result.add(each.item, verdict)
+        self._progress("comparing" if self._options.dry_run else "importing", self._result.done, self._result.items)
         pairs = zip(batch, verdicts, strict=True)
         return {each.id for each, verdict in pairs if isinstance(verdict, Judged) and verdict.outcome == "changed"}
 
-    async def _write(self, draw: Callable[[State, ReadFilter], tuple[Sequence[Operation], T]]) -> T:
+    async def _write(self, draw: Drawing[T]) -> T:
         assert self._store is not None
 
         def drawn(state: State, read_filter: ReadFilter) -> Drawn[T]:
@@ -264,22 +235,46 @@ class _Import:
             return Drawn(answer, operations)
 
         answer, receipt = await write_drawn(
-            self._store,
-            self._context.principal,
-            TOOL,
-            drawn,
-            reason=f"imported from {self._result.source}",
+            self._store, self._context.principal, TOOL, drawn, reason=f"imported from {self._result.source}"
         )
         self._result.commits += len(receipt.commits) if receipt is not None else 0
         return answer
 
-    def _count(self, items: Sequence[Item], verdicts: Sequence[Verdict]) -> None:
-        for item, verdict in zip(items, verdicts, strict=True):
-            self._result.add(item, verdict)
-        self._progress("comparing" if self._options.dry_run else "importing", self._result.done, self._result.items)
+    async def _try(self, draw: Drawing[T]) -> T:
+        """As far as it can be told without writing."""
+        actor = self._context.principal.actor
+
+        def look(state: State, read_filter: ReadFilter) -> T:
+            operations, answer = draw(state, read_filter)
+            if operations:
+                check(state, Draft(tuple(operations), actor=actor, tool=TOOL), read_filter)
+            return answer
+
+        if self._store is None:
+            empty = State(_no_line)
+            return look(empty, ReadFilter(empty))
+        return await self._store.read(self._context.principal, Action.SEARCH, look)
 
 
-def _batches(items: Iterator[T] | Sequence[T]) -> Iterator[list[T]]:
-    each = iter(items)
-    while batch := list(islice(each, TOGETHER)):
+def _no_line(offset: int, *, checked: bool = True) -> bytes:
+    """Of a memory that is not there yet."""
+    raise LookupError(offset)
+
+
+def _halves(batch: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+    half = len(batch) // 2
+    return batch[:half], batch[half:]
+
+
+def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+    """As many as are written together, by number and by size."""
+    batch: list[T] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += len(msgspec.json.encode(item))
+        if len(batch) == TOGETHER or size >= TOGETHER_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
         yield batch

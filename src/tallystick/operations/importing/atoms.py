@@ -53,8 +53,10 @@ def prepare(source: str, atom: Atom) -> Prepared:
 
 
 def draw(
-    source: str, project: str, state: State, read_filter: ReadFilter, batch: Sequence[Prepared], now: str
+    source: str, project: str, now: str, state: State, read_filter: ReadFilter, batch: Sequence[Prepared]
 ) -> tuple[list[Operation], list[Verdict]]:
+    # Never before the head, so that times follow the order of the log.
+    now = max(now, state.head.timestamp)
     verdicts: list[Verdict] = []
     atoms: list[Operation] = []
     with DraftBuilder(state, read_filter) as builder:
@@ -76,16 +78,6 @@ def draw(
                 verdicts.append(refusal(each.item, error))
         operations = [*builder.operations, *atoms] if atoms else []
     return operations, verdicts
-
-
-def look(source: str, state: State, read_filter: ReadFilter, batch: Sequence[Prepared]) -> list[Verdict]:
-    verdicts: list[Verdict] = []
-    for each in batch:
-        try:
-            verdicts.append(judge(source, state, read_filter, each))
-        except TallystickError as error:
-            verdicts.append(refusal(each.item, error))
-    return verdicts
 
 
 def judge(source: str, state: State, read_filter: ReadFilter, each: Prepared) -> Judged:

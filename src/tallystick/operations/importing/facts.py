@@ -80,9 +80,9 @@ def judge(source: str, graph: DraftGraph, each: Prepared, before: Document | Non
 
 
 def look(
-    source: str, state: State, read_filter: ReadFilter, batch: Sequence[Prepared], coming: Container[str]
-) -> list[Verdict]:
-    """The same without a draft: `coming` are the nodes that are written before."""
+    source: str, coming: Container[str], state: State, read_filter: ReadFilter, batch: Sequence[Prepared]
+) -> tuple[list[Operation], list[Verdict]]:
+    """What becomes of links whose ends may still be `coming`."""
     graph = DraftGraph(state, read_filter)
     verdicts: list[Verdict] = []
     for each in batch:
@@ -91,30 +91,14 @@ def look(
             verdicts.append(judge(source, graph, each, _before(graph, each)))
         except TallystickError as error:
             verdicts.append(refusal(each.item, error))
-    return verdicts
+    return [], verdicts
 
 
-def look_nowhere(batch: Sequence[Prepared], coming: Container[str]) -> list[Verdict]:
-    """The same for a memory that is not there yet."""
-    verdicts: list[Verdict] = []
-    for each in batch:
-        try:
-            check_ends(each.item, coming, None)
-            verdicts.append(Judged("new"))
-        except TallystickError as error:
-            verdicts.append(refusal(each.item, error))
-    return verdicts
-
-
-def check_ends(item: Fact | Link, coming: Container[str], graph: DraftGraph | None) -> None:
+def check_ends(item: Fact | Link, coming: Container[str], graph: DraftGraph) -> None:
     if isinstance(item, Fact):
         return
     ends = dict.fromkeys((item.source, item.target))
-    missing = [
-        each
-        for each in ends
-        if each not in coming and (graph is None or graph.type_of(each) is None or not graph.allows(each))
-    ]
+    missing = [each for each in ends if each not in coming and (graph.type_of(each) is None or not graph.allows(each))]
     if missing:
         raise NotFound("no node " + " and no node ".join(f"'{each}'" for each in missing))
 

@@ -51,17 +51,13 @@ Edge = tuple[str, str]
 
 
 class Planned(msgspec.Struct, frozen=True):
-    task: Task
+    item: Task
     id: str
     """Of the work node: it follows from where the task comes from, so that it is found again."""
     parent: str | None
     """The id of the work node above it; None for those right below the root."""
     edges: tuple[Edge, ...]
     hash: str
-
-    @property
-    def where(self) -> str:
-        return self.task.where
 
 
 def node_id(source: str, project: str, task_id: str) -> str:
@@ -224,7 +220,7 @@ def draw(
                     nonces[each.id] = nonce(source, each.id, each.hash, judged.replaces)
                 verdicts.append(judged)
             except TallystickError as error:
-                verdicts.append(refusal(each.task, error))
+                verdicts.append(refusal(each.item, error))
         operations = [_with_nonce(each, nonces) for each in builder.operations] if nonces else []
     return operations, verdicts
 
@@ -235,34 +231,10 @@ def judge(source: str, builder: DraftBuilder, read_filter: ReadFilter, each: Pla
         if builder.state.knows(each.id):
             raise Conflict("it was deleted here, and stays so")
         return Judged("new")
-    known = imported_hash(before, source, each.task.origin.id)
+    known = imported_hash(before, source, each.item.origin.id)
     if known is None or not read_filter.allows(each.id):
         raise Conflict(f"the id '{each.id}' is taken")
     return Judged("unchanged" if known == each.hash else "changed", known)
-
-
-def look(source: str, state: State, read_filter: ReadFilter, batch: Sequence[Planned]) -> list[Verdict]:
-    """What would become of them."""
-    verdicts: list[Verdict] = []
-    with DraftBuilder(state, read_filter) as builder:
-        for each in batch:
-            try:
-                attributes(source, "", "", each)
-                verdicts.append(judge(source, builder, read_filter, each))
-            except TallystickError as error:
-                verdicts.append(refusal(each.task, error))
-    return verdicts
-
-
-def look_nowhere(source: str, batch: Sequence[Planned]) -> list[Verdict]:
-    verdicts: list[Verdict] = []
-    for each in batch:
-        try:
-            attributes(source, "", "", each)
-            verdicts.append(Judged("new"))
-        except TallystickError as error:
-            verdicts.append(refusal(each.task, error))
-    return verdicts
 
 
 def _with_nonce(operation: Operation, nonces: dict[str, str]) -> Operation:
@@ -299,9 +271,9 @@ def _changes(
     row, above = builder.graph.find(each.id), builder.graph.find(attrs["parent"])
     if row is not None and above is not None and above is not row and row not in above.above():
         changes["parent"] = attrs["parent"]
-    if object_of(before, "properties").get("status") != each.task.status:
-        changes["resolved"] = each.task.resolved
-        changes |= _ending({**before, **changes}, each.task)
+    if object_of(before, "properties").get("status") != each.item.status:
+        changes["resolved"] = each.item.resolved
+        changes |= _ending({**before, **changes}, each.item)
     return changes
 
 
@@ -320,7 +292,7 @@ def _ending(attrs: dict[str, Any], task: Task) -> dict[str, Any]:
 
 def attributes(source: str, project_id: str, parent: str, each: Planned) -> dict[str, Any]:
     """Of a new node. Raises InvalidArgument for what graph_plan would not take."""
-    task = each.task
+    task = each.item
     properties, texts = _properties(task)
     evidence = [_entry(source, part) for part in [*texts, *task.evidence] for part in _parts(part)]
     if task.resolved and not task.evidence:
@@ -398,7 +370,7 @@ def _check(task: Task, properties: dict[str, Any], evidence: Sequence[dict[str, 
 
 
 def draw_edges(
-    source: str, state: State, read_filter: ReadFilter, batch: Sequence[Planned], changed: frozenset[str]
+    source: str, changed: frozenset[str], state: State, read_filter: ReadFilter, batch: Sequence[Planned]
 ) -> tuple[list[Operation], list[Unmapped]]:
     """Those that are missing; of tasks that changed, those that the source has no more are taken away."""
     told: list[Unmapped] = []
@@ -407,13 +379,13 @@ def draw_edges(
             row = builder.graph.find(each.id)
             if row is None or not read_filter.allows(row.id):
                 continue
-            wanted = {(rel, node_id(source, each.task.project, other)): other for rel, other in each.edges}
+            wanted = {(rel, node_id(source, each.item.project, other)): other for rel, other in each.edges}
             if each.id in changed:
                 _unlink(source, builder, each, set(wanted))
             for (rel, target), other in wanted.items():
                 fault = _link(source, builder, read_filter, row, rel, target)
                 if fault is not None:
-                    told.append(Unmapped(each.where, f"{called(each.task)} {rel} {other}", fault))
+                    told.append(Unmapped(each.item.where, f"{called(each.item)} {rel} {other}", fault))
         return list(builder.operations), told
 
 
