@@ -456,6 +456,7 @@ def test_what_came_with_a_clone_is_recognised_without_a_record(world: World) -> 
     assert {each.read_text() for each in (world.top / "clone").rglob("*.json")} == {"{}\n", '{\n  "version": 1\n}\n'}
     assert json.loads((world.top / "clone/.mcp.json").read_text()) == {}
     assert (world.top / "clone/AGENTS.md").read_text() == ""
+    assert not (world.top / "clone/.git/tallystick").exists(), "nothing was ever in it"
 
 
 def test_one_work_tree_does_not_take_from_another(world: World) -> None:

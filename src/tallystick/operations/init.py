@@ -505,7 +505,9 @@ def prepare_removal(request: Request, machine: Machine, *, forced: frozenset[str
 
 def carry_out_removal(prepared: Prepared) -> Plan:
     if not prepared.system.is_dir():
-        return _cleaned(prepared)
+        plan = _cleaned(prepared)
+        client_files.remove_directories((str(prepared.system.parent),))
+        return plan
     with client_files.recording(prepared.system):
         plan = _cleaned(prepared)
         record = client_files.read_record(prepared.system)
