@@ -18,6 +18,8 @@ MCP_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _STORY + "test_hostile_addresses_name_nothing"),
     ("resources, hidden", "resources and completions show nothing of what may not be read",
      "tests/laws/test_hidden.py::test_resources_and_completions_are_alike_too"),
+    ("subscriptions, hidden", "nobody is told of changes that may not be read, nor of another tenant's",
+     "tests/laws/test_hidden.py::test_nobody_is_told_of_changes_that_may_not_be_read_nor_of_another_tenants"),
     ("resources, updated", "a change by another process is told, over stdio and HTTP",
      _STORY + "test_who_listens_is_told_of_changes_by_another_process"),
     ("resources, list changed", "who listens to the list is told when it is another",

@@ -131,6 +131,22 @@ async def test_hostile_addresses_name_nothing(transport: str, mode: str, tmp_pat
         assert text_of(await client.read_resource("tallystick://knowledge/%2E%2E/%2E%2E/etc/passwd"))["projects"] == []
 
 
+@pytest.mark.parametrize("mode", ERAS)
+async def test_what_was_redacted_stays_so_and_what_was_deleted_is_gone(mode: str, tmp_path: Path) -> None:
+    async with connect(tmp_path, mode=mode) as client:
+        await fill(client)
+        await call(client, "memory.write", op="REDACT_NODE", node_id="never retry refunds", reason="asked to")
+        read = await client.read_resource("tallystick://entity/never%20retry%20refunds")
+        assert text_of(read)["entity"]["attrs"] == {"said": "[REDACTED]"}
+        await call(client, "memory.write", op="DELETE_NODE", node_id="never retry refunds")
+        with pytest.raises(MCPError, match="Resource not found"):
+            await client.read_resource("tallystick://entity/never%20retry%20refunds")
+        found = await client.complete(
+            types.ResourceTemplateReference(uri="tallystick://entity/{id}"), {"name": "id", "value": "never"}
+        )
+        assert found.completion.values == []
+
+
 @asynccontextmanager
 async def told(client: Client, *uris: str, lists: bool = False) -> AsyncIterator[asyncio.Queue[str]]:
     """What a client that listens is told, in the newer era."""

@@ -7,6 +7,7 @@ bytes, but for positions, hashes and times. Where that cannot be so, the call sa
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 import secrets
@@ -14,10 +15,12 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import orjson
 import pytest
 
@@ -29,7 +32,8 @@ from tallystick.policy.cache import Cache
 from tallystick.policy.gate import Gate
 from tallystick.server import Offer
 from tallystick.server.dispatch import Broken, Done, OfferedTool, call
-from tallystick.server.resources import Address, NoSuchResource, Resources
+from tallystick.server.resources import Address, Caller, NoSuchResource, Resources
+from tallystick.server.subscriptions import LIST_CHANGED, Subscriber
 from tallystick.state.state import State
 from tallystick.toolsets.browse import Choice
 from tests.policy.gated_partition import AwaitedPolicy
@@ -784,6 +788,52 @@ async def _browsed(memory: Memory) -> dict[str, Any]:
             found = await resources.complete(caller, kind, begun)
             told[f"{kind} {begun}"] = sorted(found.values), found.has_more
     return told
+
+
+@KINDS
+@pytest.mark.parametrize("hides", HIDES)
+async def test_nobody_is_told_of_changes_that_may_not_be_read_nor_of_another_tenants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: str, distant: bool
+) -> None:
+    bobs, others = asyncio.Queue[str](), asyncio.Queue[str]()
+    async with both(tmp_path, monkeypatch, hides, distant) as (one, _):
+        elsewhere = Principal(actor="bob", tenant="elsewhere")
+        uris = [Address("entity", name).uri for name in ("h", "plan", "plan|leads_to|h", "e2")]
+        resources = Resources(one.offer)
+
+        def subscriber(told: asyncio.Queue[str]) -> Subscriber:
+            async def send(method: str, params: dict[str, Any]) -> None:
+                told.put_nowait(params.get("uri", method))
+
+            return Subscriber(one.offer, resources, send)
+
+        listening = {BOB: subscriber(bobs), elsewhere: subscriber(others)}
+        for who, each in listening.items():
+            caller: Caller = partial(_as, who)
+            for uri in uris:
+                await each.subscribe(uri, caller)
+            await each.watch_list(caller, await resources.page(caller))
+        for said in ("x", "y"):
+            node = {"id": "h", "type": "secret", "attrs": {"said": said}}
+            assert "data" in await one.ask(ALICE, "memory.write", {"op": "UPSERT_NODE", "node": node})
+            edge = {"from": "plan", "rel": "leads_to", "to": "h", "id": "e0", "attrs": {"said": said}}
+            assert "data" in await one.ask(ALICE, "memory.write", {"op": "UPSERT_EDGE", "edge": edge})
+        if hides != "by id":
+            node = {"id": "hidden and new", "type": "secret", "attrs": {}}
+            assert "data" in await one.ask(ALICE, "memory.write", {"op": "UPSERT_NODE", "node": node})
+        for who in (elsewhere, BOB):
+            node = {"id": "plan", "type": "note", "attrs": {"said": "again"}}
+            assert "data" in await one.ask(who, "memory.write", {"op": "UPSERT_NODE", "node": node})
+        assert await bobs.get() == "tallystick://entity/plan"
+        assert {await others.get(), await others.get()} == {"tallystick://entity/plan", LIST_CHANGED}
+        for each in listening.values():
+            each.close()
+        assert bobs.empty()
+        assert others.empty()
+
+
+def _as(who: Principal, entry: OfferedTool) -> Principal:
+    return msgspec.structs.replace(who, tool=entry.tool.name)
 
 
 @pytest.mark.parametrize("why", EXCEPT)
