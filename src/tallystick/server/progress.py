@@ -8,8 +8,8 @@ lock of the log, a distant policy, a disk, copies that are being erased.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
 
 import orjson
 
@@ -27,6 +27,16 @@ Watch = Callable[[], Coroutine[Any, Any, None]]
 async def telling(work: Coroutine[Any, Any, T], tell: Tell | None, until: Watch | None = None) -> T:
     """What the work returns. Once it takes long it is told of; and when `until` comes to its end first, the work is
     cancelled."""
+    try:
+        waits_for = work.send(None)
+    except StopIteration as done:
+        # Most reads: they wait for nothing.
+        result: T = done.value
+        return result
+    return await _telling(Begun(work, waits_for), tell, until)
+
+
+async def _telling(work: Begun[T], tell: Tell | None, until: Watch | None) -> T:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     started = loop.time()
     beside: list[asyncio.Task[None]] = []
@@ -58,6 +68,27 @@ async def telling(work: Coroutine[Any, Any, T], tell: Tell | None, until: Watch 
         if beside:
             # Nothing is told of a call behind its answer.
             await asyncio.gather(*beside, return_exceptions=True)
+
+
+class Begun(Generic[T]):
+    """The rest of a coroutine, by the same task, after its first step led to something that it waits for."""
+
+    def __init__(self, running: Coroutine[Any, Any, T], waits_for: Any) -> None:
+        self._running = running
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        while True:
+            try:
+                yield self._waits_for
+            except BaseException as error:
+                try:
+                    self._waits_for = self._running.throw(error)
+                except StopIteration as done:
+                    result: T = done.value
+                    return result
+            else:
+                return (yield from self._running.__await__())
 
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:

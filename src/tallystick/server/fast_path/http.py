@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import orjson
@@ -30,6 +30,7 @@ from tallystick.server.guards import HEADERS_KEY
 from tallystick.server.http_sessions import Session
 from tallystick.server.jsonrpc import INTERNAL_ERROR, error_reply
 from tallystick.server.listing import Listing
+from tallystick.server.progress import Begun
 from tallystick.telemetry import tracing
 from tallystick.toolsets import Tool
 
@@ -129,7 +130,7 @@ class RunningRequests:
         calls = self._sessions.setdefault(session, {})
         calls[key] = running
         try:
-            return await _Begun(work, waits_for)
+            return await Begun(work, waits_for)
         except asyncio.CancelledError:
             # Ours only if the client asked for it, and nobody else asked at the same time.
             if running.instead is None or task.uncancel() > 0:
@@ -153,27 +154,6 @@ class RunningRequests:
         words = "Session terminated before the request completed"
         for running in self._sessions.get(session, {}).values():
             running.end((500, orjson.dumps(error_reply(running.id, INTERNAL_ERROR, words)), ()))
-
-
-class _Begun(Generic[T]):
-    """The rest of a coroutine, by the same task, after its first step led to something that it waits for."""
-
-    def __init__(self, running: Coroutine[Any, Any, T], waits_for: Any) -> None:
-        self._running = running
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        while True:
-            try:
-                yield self._waits_for
-            except BaseException as error:
-                try:
-                    self._waits_for = self._running.throw(error)
-                except StopIteration as done:
-                    result: T = done.value
-                    return result
-            else:
-                return (yield from self._running.__await__())
 
 
 class _Running:
