@@ -100,5 +100,14 @@ def test_a_name_that_is_no_id_is_told(tmp_path: Path, shell: CommandLine) -> Non
 def test_the_second_of_two_with_one_name_is_told(tmp_path: Path, shell: CommandLine) -> None:
     path = json_lines(tmp_path / "memory.jsonl", [entity("billing", "one"), entity("billing", "two")])
     report = imported(shell, "server-memory", path)
-    assert [each["reason"] for each in report["unmapped"]] == ["another one before it has the same id"]
+    assert [each["reason"] for each in report["unmapped"]] == ["another one before it has this id"]
     assert shell.run("show", "billing", "--json").json["entity"]["attrs"]["observations"] == ["one"]
+
+
+def test_the_second_of_two_equal_relations_is_told(tmp_path: Path, shell: CommandLine) -> None:
+    relation = {"type": "relation", "from": "a", "to": "a", "relationType": "calls"}
+    path = json_lines(tmp_path / "memory.jsonl", [entity("a"), relation, relation])
+    for options in (["--dry-run"], []):
+        report = imported(shell, "server-memory", path, *options)
+        assert written(report) == {"node service": (1, 0, 0), "edge calls": (1, 0, 0)}
+        assert [each["reason"] for each in report["unmapped"]] == ["another one before it is the same"]

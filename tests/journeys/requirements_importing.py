@@ -58,4 +58,8 @@ IMPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _SQLITE + "test_what_claude_mem_kept_is_knowledge_of_files_and_nodes"),
     ("import-damaged", "a damaged database is told and never written",
      _SQLITE + "test_a_damaged_database_is_told_and_never_written"),
+    ("import-laws", "no damage to the files of a source makes its importer fail",
+     "tests/laws/test_importers.py::test_no_damage_makes_an_importer_fail"),
+    ("import-others", "an importer of another package is one of them",
+     "tests/importers/test_registry.py::test_an_importer_of_another_package_is_one_of_them"),
 )  # fmt: skip

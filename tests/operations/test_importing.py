@@ -129,6 +129,15 @@ def test_what_belongs_to_another_vocabulary_or_is_too_large_is_told(shell: Comma
         assert any("1,048,576" in reason for reason in reasons(report).values())
 
 
+def test_two_who_import_one_after_the_other_do_not_contradict_each_other(shell: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "memory.jsonl"
+    for author, kind in (("ada", "service"), ("bob", "system")):
+        json_lines(path, [entity("billing", kind=kind)])
+        shell.run("import", "--from", "server-memory", path, GRAPH_AGENT=author)
+    assert len({commit.actor for commit in commits_in(shell.base / "_system" / "log")}) == 2
+    assert shell.run("stale", "--json").json["contradictions"] == []
+
+
 def test_two_imports_at_once_write_everything_once(tmp_path: Path) -> None:
     path = json_lines(tmp_path / "memory.jsonl", [entity(f"fact {number}") for number in range(2_500)])
 

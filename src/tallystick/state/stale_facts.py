@@ -28,7 +28,9 @@ _BREATH = 50
 
 _NOT_FACTS = ("work/", "tasks/", "trust/", "ontology/")
 """What several authors write on purpose: plans move on."""
-_BOOKKEEPING = reserved_attributes.NAMES | {"version", "updatedAt", "createdAt", "lastTaskId", "pin"}
+_BOOKKEEPING = reserved_attributes.NAMES | {
+    *("version", "updatedAt", "createdAt", "lastTaskId", "pin", reserved_attributes.IMPORTED),
+}
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -82,7 +82,7 @@ async def import_from(
     for count, found in enumerate(importer.read(path), 1):
         result.items += not isinstance(found, Unmapped)
         if count % TOGETHER == 0:
-            progress("reading", 0, result.items)
+            progress("reading", result.items, result.items)
     if options.dry_run and not (context.settings.system / "log").is_dir():
         await _Import(context, None, result, options, progress).run(importer, path)
         return result
@@ -107,7 +107,7 @@ class _Import:
         self._options = options
         self._progress = progress
         self._ids: set[str] = set()
-        """Of the facts, tasks and atoms that there were so far."""
+        """Of all items that there were so far; of facts as they are."""
         self._tasks: dict[str, list[Task]] = {}
         self._atoms: dict[str, list[Atom]] = {}
 
@@ -132,30 +132,36 @@ class _Import:
                 self._result.leave_out([item])
             elif isinstance(item, Link):
                 ends = {"source": prefix + item.source, "target": prefix + item.target}
-                links.append(msgspec.structs.replace(item, **ends) if prefix else item)
+                link = msgspec.structs.replace(item, **ends) if prefix else item
+                if self._is_first(link, "\0".join((link.source, item.rel, link.target))):
+                    links.append(link)
             elif isinstance(item, Task | Atom):
                 self._set_aside(item)
             else:
                 named = msgspec.structs.replace(item, id=prefix + item.id) if prefix else item
-                if named.id in self._ids:
-                    self._result.add(named, Unmapped(item.where, named.id, "another one before it has the same id"))
-                else:
-                    self._ids.add(named.id)
+                if self._is_first(named, named.id):
                     yield named
 
     def _set_aside(self, item: Task | Atom) -> None:
         if self._options.project is not None:
             item = msgspec.structs.replace(item, project=self._options.project)
-        key = f"{type(item).__name__}\0{item.project}\0{item.origin.id}"
-        if key in self._ids:
-            self._result.add(item, Unmapped(item.where, called(item), "another one before it has the same id"))
+        if not self._is_first(item, "\0".join((type(item).__name__, item.project, item.origin.id, ""))):
             return
-        self._ids.add(key)
         if isinstance(item, Task):
             self._result.note_state(item)
             self._tasks.setdefault(item.project, []).append(item)
         else:
             self._atoms.setdefault(item.project, []).append(item)
+
+    def _is_first(self, item: Item, key: str) -> bool:
+        if key in self._ids:
+            told = (
+                "another one before it is the same" if isinstance(item, Link) else "another one before it has this id"
+            )
+            self._result.add(item, Unmapped(item.where, called(item), told))
+            return False
+        self._ids.add(key)
+        return True
 
     # -- each kind
 
