@@ -3,6 +3,7 @@
     python -m tests.mutants                    all of it, module by module
     python -m tests.mutants tree signed_note   these modules
     python -m tests.mutants --again tree       what survived the last time, after the tests have changed
+    python -m tests.mutants --rest tree        what was not asked yet: of a sample, or of functions that have changed
     python -m tests.mutants --show tree        what survived the last time, as differences
 
 Each module is mutated in a directory of its own (`.mutants/<name>`) and asked only of the tests that are named here,
@@ -36,7 +37,10 @@ MODULES = {
     "reserved_attributes": ("commits/reserved_attributes.py", ["tests/commits/test_reserved_attributes.py"]),
     "commits": ("commits/__init__.py", ["tests/commits/test_commit.py"]),
     "tree": ("commits/tree.py", ["tests/commits/test_tree.py"]),
-    "signed_note": ("commits/signed_note.py", ["tests/commits/test_signed_note.py"]),
+    "signed_note": (
+        "commits/signed_note.py",
+        ["tests/commits/test_signed_note.py", "tests/commits/test_quantum_signatures.py"],
+    ),
     "witness_request": ("commits/witness_request.py", ["tests/commits/test_witness_request.py"]),
     "proof_file": ("commits/proof_file.py", ["tests/commits/test_proof_file.py"]),
     "dsse": ("commits/dsse.py", ["tests/commits/test_dsse.py"]),
@@ -92,12 +96,12 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 def prepare(name: str, *, again: bool) -> Path:
-    """With `again` only the tests are put there anew, and what was found out about them forgotten."""
+    """With `again` what was found out stays, but about functions that have changed."""
     source, tests = MODULES[name]
     directory = WORK / name
     if not again:
         shutil.rmtree(directory, ignore_errors=True)
-    for part in ("tests",) if again else ("src", "tests"):
+    for part in ("src", "tests"):
         ignored = shutil.ignore_patterns("node_modules", "__pycache__")
         shutil.copytree(HERE / part, directory / part, ignore=ignored, dirs_exist_ok=True)
     settings = SETTINGS.format(source=source, tests=json.dumps(tests), options=json.dumps(OPTIONS))
@@ -183,6 +187,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", choices=[[], *MODULES], metavar="MODULE")
     parser.add_argument("--again", action="store_true", help="ask again only of what survived")
+    parser.add_argument("--rest", action="store_true", help="ask only of what was not asked yet")
     parser.add_argument("--show", action="store_true", help="print what survived, and run nothing")
     parser.add_argument("--sample", type=int, metavar="N", help="of each module only so many")
     parser.add_argument("--workers", type=int, default=2)
@@ -192,7 +197,9 @@ def main() -> int:
         if asked.show:
             show(name)
             continue
-        if not asked.again:
+        if asked.rest:
+            run(prepare(name, again=True), asked.workers)
+        elif not asked.again:
             run(prepare(name, again=False), asked.workers, sampled(name, asked.sample) if asked.sample else ())
         elif left := alive(name):
             run(prepare(name, again=True), asked.workers, left)

@@ -569,13 +569,44 @@ def test_several_keys_and_checkpoints_may_be_named(memory: Memory) -> None:
     assert not memory.checked("--vkey", second, "--checkpoint", memory.checkpoint, "--checkpoint", kept)[0]
 
 
+EXPLAINED = {
+    "PATH": "a memory, an export, tiles or a proof",
+    "--vkey FILE": "keys that are believed",
+    "--checkpoint FILE": "what a log must contain",
+    "--since FILE": "the older checkpoint that a proof of consistency is about",
+    "--quorum N": "so many witnesses must have cosigned",
+    "--origin NAME": "whose log it is; by default the name of the key",
+    "--payload FILE": "what the commit of a proof is said to have written",
+    "--record-hash HEX": "the commit of a proof that does not carry it",
+    "--without-key": "check the chain of a log alone, signed by nobody",
+    "--json": "print a JSON object",
+}
+
+
 def test_help_tells_how_to_ask(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         alone.main(["--help"])
     assert left.value.code == 0
     shown = capsys.readouterr().out
     assert (alone.__doc__ or "").strip() in shown
-    for option in ("PATH", "--vkey FILE", "--checkpoint FILE", "--since FILE", "--quorum N", "--origin NAME"):
-        assert option in shown
-    for option in ("--payload FILE", "--record-hash HEX", "--without-key", "--json"):
-        assert option in shown
+    words = f"{' '.join(shown.split())} "
+    assert [option for option, said in EXPLAINED.items() if f" {option} {said} " not in words] == []
+
+
+def test_a_checkpoint_may_be_as_long_as_is_allowed(memory: Memory) -> None:
+    kept, grown = memory.directory / "kept", memory.directory / "grown"
+    text = checkpoint(3).text()
+    text += "x" * (alone.NOTE_BYTES_MAX - len(f"{text}\n\n{KEY.signature_line(text)}".encode())) + "\n"
+    longest = f"{text}\n{KEY.signature_line(text)}".encode()
+    assert len(longest) == alone.NOTE_BYTES_MAX
+    kept.write_bytes(longest)
+    grown.write_bytes(consistency_file(consistency(3)))
+    assert memory.checked("--checkpoint", kept) == SOUND
+    assert memory.ask(grown, "--since", kept)[0]
+    memory.checkpoint.write_bytes(longest)
+    assert memory.checked() == SOUND
+
+
+def test_a_key_that_is_none_is_named_with_its_file(memory: Memory) -> None:
+    memory.vkey.write_text("no key\n")
+    assert memory.checked() == (False, f"{memory.vkey}: a verifier key is written name+id+key")

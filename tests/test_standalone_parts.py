@@ -113,6 +113,15 @@ def test_keys_are_read_by_lines_and_remarks_are_passed_over() -> None:
     assert str(PLUS.verifier).count("+") > 2
 
 
+def test_keys_that_the_standard_library_cannot_use_are_passed_over() -> None:
+    quantum = bytes([6]) + bytes(1312)
+    name = sha256(b"name\n" + quantum).digest()[:4].hex()
+    found = alone.read_keys(f"name+{name}+{encoded(quantum)}\n{KEY.verifier}\n", "keys")
+    assert [key.name for key in found] == [KEY.name]
+    written = f"name+{name}+{encoded(quantum, bytes(1))}"
+    assert refusal(lambda: alone.read_keys(written, "keys")) == "keys: the key of 'name' is not an Ed25519 key"
+
+
 NO_KEY = "keys: a verifier key is written name+id+key"
 
 
@@ -124,6 +133,8 @@ NO_KEY = "keys: a verifier key is written name+id+key"
         ("+id+AAAA", NO_KEY),
         ("a b+00000000+AAAA", NO_KEY),
         ("name+00000000+A", "keys: 'A' is not base64"),
+        ("name+00000000+", "keys: the key of 'name' is not an Ed25519 key"),
+        (f"name+00000000+{encoded(bytes([6]), HASH)}", "keys: the key of 'name' is not an Ed25519 key"),
         (f"name+00000000+{encoded(bytes([1]), HASH[1:])}", "keys: the key of 'name' is not an Ed25519 key"),
         (f"name+00000000+{encoded(bytes([2]), HASH)}", "keys: the key of 'name' is not an Ed25519 key"),
         (f"name+00000000+{encoded(bytes([1]), HASH)}", "keys: the key of 'name' does not have the id 00000000"),
@@ -555,6 +566,13 @@ def test_other_fields_are_those_of_no_commit(fields: dict[str, Any]) -> None:
     assert refusal(lambda: alone.read_head(said_otherwise(**fields), "here")) == NO_HEAD
 
 
+def test_fields_within_fields_stand_in_one_order_too() -> None:
+    for name in ("run_context", "redacts"):
+        data = said_otherwise(**{name: {"b": "1", "a": "2"}})
+        assert refusal(lambda: alone.read_head(data, "here")) == NO_HEAD  # noqa: B023
+        assert alone.read_head(said_otherwise(**{name: {"a": "2", "b": "1"}}), "here")
+
+
 @pytest.mark.parametrize(
     "data",
     [b"", b"[]", b"\xff", b"[" * 100_000, HEAD.replace(b":", b": ", 1), HEAD.replace(b'"test"', b'"t\\u0065st"', 1)],
@@ -614,6 +632,12 @@ def test_a_sound_chain_is_followed_to_its_end() -> None:
         assert unmasked == {}
 
 
+def test_a_payload_may_look_like_the_end_of_a_head() -> None:
+    payload = b'{"attrs":{"x":"\\",\\"payload\\":{","y":{"payload":{}}},"id":"n","type":"note"}'
+    tricky = other(FIRST, payload=b'{"a":"x","payload":{"b":1}}')
+    assert fed(sealed(tricky, other(SECOND, payload=payload)))[0].count == 2
+
+
 def test_what_was_redacted_is_told_from_what_still_is_to_be() -> None:
     assert fed(sealed(MASKED, SECOND, REDACTION))[1] == {}
     assert fed(sealed(FIRST, SECOND, REDACTION))[1] == {1: chain.content_hash(LEFT)}
@@ -639,6 +663,14 @@ def with_bytes(old: bytes, new: bytes, at: int = 1) -> list[bytes]:
         (
             with_bytes(b'"actor":"tester"', b'"actor":"nobody"'),
             "line 2: record_hash does not match its fields and the record before it",
+        ),
+        (with_bytes(b'"actor"', b' "actor"'), "line 2: its fields are not those of a commit in canonical form"),
+        *(
+            (
+                [sealed(FIRST)[0][:-1] + behind + b"}"],
+                "line 1: the payload does not match content_hash, and no redaction names it",
+            )
+            for behind in (b"\t", b"X")
         ),
         (sealed(FIRST, other(SECOND, lamport=1)), "line 2: lamport 1 does not come after 1"),
         (sealed(FIRST, other(SECOND, prev="0" * 64)), "line 2: prev does not name the commit before it"),

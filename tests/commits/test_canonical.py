@@ -187,9 +187,12 @@ def test_a_refusal_names_the_place_as_far_as_it_is_short(key: str, path: str) ->
     assert (refused.value.message, refused.value.details) == (f"{path} {problem}", {"path": path})
 
 
-@pytest.mark.parametrize(("data", "value"), [(b"9007199254740991", INTEGER_MAX), (b"9007199254740992", 2.0**53)])
+@pytest.mark.parametrize(
+    ("data", "value"), [(b"5", 5), (b"9007199254740991", INTEGER_MAX), (b"9007199254740992", 2.0**53)]
+)
 def test_what_readers_of_doubles_would_misread_is_a_double(data: bytes, value: float) -> None:
-    for found in (parse(data), -parse(b"-" + data), parse(b"[" + data + b"]")[0]):
+    within, below = parse(b"[%b,-%b]" % (data, data))
+    for found in (parse(data), -parse(b"-" + data), within, -below):
         assert (found, type(found)) == (value, type(value))
 
 

@@ -763,3 +763,9 @@ def test_a_false_line_is_named_with_its_position() -> None:
         verify_all([lines[0].replace(b'"actor":"ada"', b'"actor": "ada"')])
     assert error.value.message == "lamport 1: its fields are not written in canonical form"
     assert error.value.details == {"lamport": 1}
+
+
+def test_an_actor_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidArgument) as error:
+        commit_id(NODE, 1, "\ud800", "UPSERT_NODE")
+    assert error.value.message == "actor holds half of a surrogate pair, which is not text"

@@ -82,11 +82,25 @@ def test_of_another_name_it_is_a_witness_s() -> None:
     "text", ["no checkpoint\n", f"{CHECKPOINT.text()}extension\n", Checkpoint("o" * 256, 1, bytes(32)).text()]
 )
 def test_only_a_checkpoint_is_signed_with_it(text: str) -> None:
-    with pytest.raises(NoteRefused):
+    with pytest.raises(NoteRefused) as error:
         SECOND.signature_line(text)
+    if text != "no checkpoint\n":
+        assert error.value.message == (
+            "only a checkpoint without extensions, and with short names, is signed with ML-DSA-44"
+        )
     line = SECOND.signature_line(CHECKPOINT.text())
     with pytest.raises(NoteRefused, match="does not hold"):
         parse_note(f"{text}\n{line}".encode()).signers([SECOND.verifier])
+
+
+def test_names_may_be_as_long_as_their_length_can_be_said() -> None:
+    longest = SignerKey("n" * 255, KEY.seed, QUANTUM_KEY)
+    text = Checkpoint("o" * 255, 1, bytes(32)).text()
+    note = parse_note(noted(longest, text=text, seconds=(1 << 63) - 1))
+    assert note.signers([longest.verifier]) == [longest.verifier]
+    for key, seconds in ((SignerKey("n" * 256, KEY.seed, QUANTUM_KEY), 1), (longest, 1 << 63)):
+        with pytest.raises(NoteRefused, match="only a checkpoint"):
+            key.signature_line(text, seconds=seconds)
 
 
 def test_keys_are_read_as_they_were_written() -> None:
@@ -110,5 +124,9 @@ def test_an_older_library_is_said_to_be_the_reason(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.mldsa", None)
     monkeypatch.delattr("cryptography.hazmat.primitives.asymmetric.mldsa")
     assert accepts(note, KEY.verifier)
-    with pytest.raises(NoteRefused, match="cryptography library"):
+    with pytest.raises(NoteRefused) as error:
         parse_note(note).signers([SECOND.verifier])
+    assert (error.value.message, error.value.hint) == (
+        "signatures of type ML-DSA-44 cannot be made or checked with the cryptography library that is installed",
+        "a newer one can; Ed25519 keys alone work with any",
+    )

@@ -90,6 +90,7 @@ def test_the_statement_is_of_our_type_and_says_all_of_it() -> None:
         (f"https://example.org/shop/commit/{GIT}", "git+https://example.org/shop"),
         (f"https://example.org/shop/-/commit/{GIT}", "git+https://example.org/shop"),
         (f"http://example.org/shop@{GIT}", "git+http://example.org/shop"),
+        (f"http://example.org/X@{GIT}", "git+http://example.org/X"),
         (f"ssh://git@example.org/shop#{GIT} and more", "git+ssh://git@example.org/shop"),
         (f"https://example.org/shop/commits/{GIT}/{GIT}", "git+https://example.org/shop/commits"),
         (f"in https://example.org/shop/commit/{GIT}", f"git/{GIT}"),
@@ -100,6 +101,13 @@ def test_the_statement_is_of_our_type_and_says_all_of_it() -> None:
 def test_a_commit_is_named_by_where_it_is_said_to_be(ref: str, name: str) -> None:
     done = msgspec.structs.replace(DONE, evidence=[Evidence("git", ref, digest={"gitCommit": GIT})])
     assert statement_of(done, COMMIT.record_hash).subject[0] == Subject(name, {"gitCommit": GIT})
+
+
+def test_every_commit_of_the_evidence_is_a_subject_once() -> None:
+    other = "ab" * 20
+    evidence = [Evidence("git", name, digest={"gitCommit": name}) for name in (GIT, other, GIT)]
+    made = statement_of(msgspec.structs.replace(DONE, evidence=evidence), COMMIT.record_hash)
+    assert [each.name for each in made.subject] == [f"git/{GIT}", f"git/{other}", "task/t"]
 
 
 def test_the_proof_may_be_in_the_envelope() -> None:

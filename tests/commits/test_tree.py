@@ -13,8 +13,10 @@ from tallystick.commits.tree import (
     Frontier,
     completed,
     consistency_proof,
+    fold,
     inclusion_proof,
     leaf_hash,
+    leaf_hashes,
     root,
     verify_consistency,
     verify_inclusion,
@@ -60,6 +62,13 @@ def test_the_hashes_of_nothing_are_the_published_ones() -> None:
 
 def test_every_root_is_the_definition_s() -> None:
     assert [root(size, kept) for size in range(LARGEST + 1)] == ROOTS
+
+
+def test_many_hashes_at_once_are_those_of_one_after_the_other() -> None:
+    assert leaf_hashes(str(number).encode() for number in range(LARGEST)) == b"".join(LEAVES)
+    assert leaf_hashes([]) == b""
+    for size in (1, 2, 4, 64, 128):
+        assert fold(b"".join(LEAVES[:size])) == ROOTS[size]
 
 
 def test_a_tree_that_grows_has_the_same_roots() -> None:

@@ -23,7 +23,7 @@ from tallystick.commits.receipt import (
     check_receipt,
     entry_of,
 )
-from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.errors import Conflict, Denied, InvalidArgument, NotFound
 from tallystick.log import Head, head_after
 from tallystick.operations import receipts
 from tallystick.operations.receipts import MadeReceipt, evidence_of, make_receipt, with_proof, write_receipt
@@ -281,6 +281,8 @@ def test_what_was_read_is_cited_as_it_was_then(work: Work) -> None:
     before = work.commits()[-1]
     work.say("rule", 2)
     work.say("later", 1)
+    changed = {"from": "rule", "rel": "about", "to": work.task, "attrs": {"since": 2}}
+    work.remember("memory.write", op="UPSERT_EDGE", edge=changed)
     rule, edge = work.on("rule")[0], before
     read_then = [read(name, before.timestamp) for name in ("rule", f"rule|about|{work.task}", "later")]
     skipped = [read(name, before.timestamp) for name in ("nobody", work.task, "p")]
@@ -297,7 +299,7 @@ def test_what_was_read_is_cited_as_it_was_then(work: Work) -> None:
 
 class Hidden:
     def decide(self, request: Request) -> Decision:
-        hidden = request.action is Action.READ and request.resource in ("secret", "open|about|secret")
+        hidden = request.action is Action.READ and request.resource == "secret"
         return Decision(request.principal.actor == "ann" or not hidden, "", "test@1")
 
 
@@ -313,7 +315,24 @@ def test_what_may_not_be_read_is_not_cited(tmp_path: Path, monkeypatch: pytest.M
         names = ("secret", "open", "open|about|secret", "open|about|rule")
         work.audit = AuditReads(tuple(read(name, now) for name in names))
         assert [each.id for each in work.done().cites] == list(names)
-        assert [each.id for each in work.receipt(actor="eve").completion.cites] == ["open", "open|about|rule"]
+        shown = [each.id for each in work.receipt(actor="eve").completion.cites]
+        assert shown == ["open", "open|about|rule"], "nor an edge that leads there"
+
+
+class Closed:
+    """Whoever is not ann may read no task."""
+
+    def decide(self, request: Request) -> Decision:
+        return Decision(request.principal.actor == "ann" or request.action is Action.SEARCH, "not yours", "test@1")
+
+
+def test_who_may_not_read_the_task_gets_no_receipt_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy: Policy = Closed()
+    with working(policy=policy) as agent:
+        work = Work(agent, tmp_path, monkeypatch)
+        assert work.done().agent == "ann"
+        with pytest.raises((Denied, NotFound)):
+            work.receipt(actor="eve")
 
 
 # -- files
@@ -329,6 +348,7 @@ MADE = MadeReceipt("t", b"receipt", b"proof", None)  # type: ignore[arg-type]  #
         ("..", "task"),
         ("", "task"),
         ("größe/ 1", "gr__e__1"),
+        (".X", "X"),
         ("x" * 101, "x" * 100),
     ],
 )
