@@ -18,6 +18,7 @@ SECTIONS = (
     "writes",
     "load",
     "start",
+    "hook",
     "scale",
     "core",
     "state",

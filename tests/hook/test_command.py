@@ -226,10 +226,10 @@ def test_what_was_said_when_and_why_is_shown(told: Memory) -> None:
     run_hook("before-tool", stdin=said, cwd=told.repository)
     shown = run_hook("--explain", cwd=told.repository).stdout.decode()
     assert "session-start at position" in shown
-    assert 'one "One"  (about src/cart.ts)' in shown
+    assert 'one "One"  (about a file)' in shown
     as_json = json.loads(run_hook("--explain", SESSION, "--json", cwd=told.repository).stdout)
     assert [each["event"] for each in as_json["said"]] == ["session-start", "before-tool"]
-    assert as_json["said"][1]["items"] == [{"id": "one", "why": "about src/cart.ts", "text": 'one "One"'}]
+    assert as_json["said"][1]["items"] == [{"id": "one", "why": "about a file", "text": 'one "One"'}]
 
 
 def test_what_was_redacted_since_is_not_shown_again(told: Memory) -> None:

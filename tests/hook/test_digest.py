@@ -236,13 +236,29 @@ def test_hostile_notes_stay_within_their_quotes(memory: Memory) -> None:
     assert "\u202e" not in told
 
 
+def test_nothing_of_a_redacted_citation_is_left_beside_the_log(memory: Memory) -> None:
+    memory.note("one", title="One", cites=["src/xylophone.ts"], supersedes=["glockenspiel"])
+    memory.follow()
+    assert "One" in memory.text("before-tool", tool_input={"file_path": "src/xylophone.ts"}, session_id="other")
+    kept = [path for path in memory.home.rglob("*") if path.is_file() and path.parent.name not in ("log", "audit")]
+    assert any(b"xylophone" in path.read_bytes() for path in kept)
+    memory.call("memory.write", op="REDACT_NODE", node_id="one", reason="asked")
+    kept = [path for path in memory.home.rglob("*") if path.is_file() and path.parent.name not in ("log", "audit")]
+    left = {path.name for path in kept if any(word in path.read_bytes() for word in (b"xylophone", b"glockenspiel"))}
+    assert left == set()
+
+
 # -- a prompt
 
 
-def test_a_prompt_is_told_what_its_words_find(memory: Memory) -> None:
-    memory.note("refunds", title="Refunds", text="A refund that times out is never retried: it is checked by hand.")
+@pytest.mark.parametrize("followed", [0, 1, 2], ids=["no index", "an index that lags", "an index at the head"])
+def test_a_prompt_is_told_what_its_words_find(memory: Memory, followed: int) -> None:
     memory.note("weather", title="Weather", text="It rained on the day of the picnic.")
-    memory.follow()
+    if followed == 1:
+        memory.follow()
+    memory.note("refunds", title="Refunds", text="A refund that times out is never retried: it is checked by hand.")
+    if followed == 2:
+        memory.follow()
     told = memory.text("prompt", prompt="Please implement retrying for a refund that times out")
     assert "Perhaps of use for this prompt:" in told
     assert "refunds" in told
@@ -317,5 +333,5 @@ def test_only_ids_and_positions_are_kept_for_their_owner_alone(memory: Memory) -
     assert SESSION not in kept.name
     lines = [json.loads(line) for line in kept.read_text().splitlines()]
     assert [line["event"] for line in lines] == ["session-start", "before-tool"]
-    assert lines[1]["items"] == [{"id": "one", "why": "about src/cart.ts", "score": None}]
+    assert lines[1]["items"] == [{"id": "one", "why": "about a file", "score": None}]
     assert "secret" not in kept.read_text()

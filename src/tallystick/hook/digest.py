@@ -156,7 +156,7 @@ def _stale_at_hand(asked: Asked, claimed: Sequence[WorkItem]) -> Iterator[Line]:
         if note is not None and why is not None and found < _STALE_MAX:
             found += 1
             text = f"No longer certain ({why}): {headline(note, _LINE_CHARACTERS)}"
-            yield Line(text, (Item(node_id, f"stale: {why}"),))
+            yield Line(text, (Item(node_id, "stale"),))
 
 
 # -- a file, a prompt
@@ -172,7 +172,7 @@ def _before_tool(asked: Asked) -> Iterator[Line]:
             known += len(notes)
             told |= {note.id for note in notes}
             yield Line(f"Known of {plain(path, 120)}:")
-            yield from (_full(asked, note, Item(note.id, f"about {path[:120]}")) for note in notes)
+            yield from (_full(asked, note, Item(note.id, "about a file")) for note in notes)
 
 
 def _prompt(asked: Asked) -> Iterator[Line]:

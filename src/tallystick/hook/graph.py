@@ -309,6 +309,17 @@ class Graph:
             newest.setdefault(entity, Change(entity, actor, lamport))
         return list(newest.values())
 
+    def written_after(self, position: int) -> list[str]:
+        """Nodes, newest first; only the newest where there are very many."""
+        if position >= self.position:
+            return []
+        rows = self._db.execute(
+            "SELECT entity, max(lamport) FROM commits WHERE lamport > ? AND kind = 'node' GROUP BY entity"
+            f" ORDER BY 2 DESC LIMIT {_CHANGES_MAX}",
+            (position,),
+        )
+        return [entity for entity, _ in rows]
+
     # -- work
 
     def project(self, project_id: str) -> Project | None:

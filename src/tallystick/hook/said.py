@@ -104,7 +104,7 @@ def gather_from(
             event=event,
             graph=graph,
             agents=agents,
-            search=partial(recall.search, home),
+            search=partial(recall.search, home, graph),
             work_tree=tree,
             paths=paths,
             said=frozenset(item.id for said in before if said.event in _ONCE for item in said.items),

@@ -25,7 +25,6 @@ from tallystick.projections.text.words import STOP_WORDS, stem, words_of
 
 WORDS_MAX = 32
 CANDIDATES_MAX = 4_000
-SHARE_WORDS = 5
 SPREADING_MAX = 600
 """So many of the best give some of their score to their neighbours."""
 SPREAD = (0.6, 0.4, 0.25)
@@ -90,17 +89,17 @@ class Ranking:
             all_words &= wanted
         return Scores(totals, all_words, is_partial)
 
-    def shares(self, query: str, slots: Iterable[int]) -> dict[int, tuple[int, float]]:
-        """Of each slot: how many words of the question it has, and how much of what the rarest of them weigh. Words
-        that nobody has weigh nothing."""
+    def weights(self, query: str) -> dict[str, float]:
+        """What each word of the question weighs that somebody has, by its stem: the rarer, the more."""
+        found = {root: self._slots(root) for root in dict.fromkeys(map(stem, asked_words(query)))}
+        return {root: self._weight(levels) for root, levels in found.items() if levels[0]}
+
+    def weighed(self, query: str, slots: Iterable[int]) -> dict[int, tuple[int, float]]:
+        """Of each slot: how many words of the question it has, and what they weigh."""
         words = self._postings(map(stem, asked_words(query)))
         weights = [self._weight(levels) for levels in words]
-        most = sum(weights[:SHARE_WORDS]) or 1.0
-        found = {}
-        for slot in slots:
-            had = [weight for weight, levels in zip(weights, words, strict=True) if slot in levels[0]]
-            found[slot] = len(had), min(sum(had) / most, 1.0)
-        return found
+        had = {slot: [w for w, levels in zip(weights, words, strict=True) if slot in levels[0]] for slot in slots}
+        return {slot: (len(found), sum(found)) for slot, found in had.items()}
 
     def having(self, terms: Collection[int], types: Collection[str]) -> BitMap:
         """The nodes of the types that have any of the terms."""

@@ -1,0 +1,55 @@
+"""The graph as hooks ask for it, beside what the tools answer."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tallystick.hook.graph import opened
+from tests.hook.memories import Memory
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_comes_next_is_what_the_tool_hands_out_next(memory: Memory, seed: int) -> None:
+    chance = random.Random(seed)
+    memory.call("graph_open", project="shop", goal="Ship it")
+    nodes: list[dict[str, Any]] = []
+    for number in range(25):
+        node: dict[str, Any] = {"ref": f"n{number}", "summary": f"step {number}"}
+        if number and chance.random() < 0.6:
+            node["parent_ref"] = f"n{chance.randrange(number)}"
+        if chance.random() < 0.3:
+            node["properties"] = {"priority": chance.randrange(3)}
+        nodes.append(node)
+    made = {each["ref"]: each["id"] for each in memory.call("graph_plan", nodes=nodes)["created"]}
+    edges = [(chance.randrange(25), chance.randrange(25)) for _ in range(8)]
+    for source, target in edges:
+        if source < target:
+            edge = {"from": made[f"n{source}"], "to": made[f"n{target}"], "type": "depends_on"}
+            memory.call("graph_connect", edges=[edge])
+    told = memory.call("graph_next", project="shop", count=50)
+    expected = [each["node"]["id"] for each in told["nodes"]]
+    memory.follow("sql")
+    with opened(memory.home, memory.home / "graph.db") as graph:
+        (project,) = [graph.current_project()]
+        assert project is not None
+        assert [item.id for item in graph.ready(project.id)] == expected
+    assert len(expected) > 3
+
+
+PATTERNS = ("src/a.py", "src/*", "src/**", "**/a.py", "**", "*.py", "src/[ab].py", "{src,lib}/a.py", "src/a?py",
+            "lib/**", "src/deep/**", "a.py", "SRC/a.py")  # fmt: skip
+
+
+def test_the_atoms_of_a_file_are_those_that_the_tool_finds(memory: Memory) -> None:
+    memory.call("graph_open", project="shop", goal="Ship it")
+    task = memory.call("graph_plan", nodes=[{"ref": "t", "summary": "t"}])["created"][0]["id"]
+    atoms = {memory.atom(pattern, "known", pattern, task=task): pattern for pattern in PATTERNS}
+    memory.follow("sql")
+    with opened(memory.home, memory.home / "graph.db") as graph:
+        for path in ("src/a.py", "src/deep/er/b.py", "a.py", "lib/a.py", "src", "other/x.md"):
+            found = memory.call("query_graph", operation="context", projectId="shop", paths=path)["data"]
+            expected = {atom["id"] for atom in found["orphanAtoms"]}
+            assert {atoms[each] for each in graph.about_file(path)} == {atoms[each] for each in expected}, path
