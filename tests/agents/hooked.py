@@ -3,6 +3,7 @@ of the memory's reaches anybody."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -95,6 +96,9 @@ def test_the_digest_the_recall_and_the_knowledge_of_a_file_reach_the_model_once(
     assert naming(KNOWLEDGE, after_reading) == 1
     assert after_reading_again == after_reading
     assert max(count_tokens(after_reading)) <= BUDGET
+    explained = json.loads(workspace.run("tallystick-hook", "--explain", "--json").stdout)
+    assert [said["event"] for said in explained["said"]] == ["session-start", "prompt", "before-tool"]
+    assert explained["said"][2]["items"][0]["why"] == f"about {FILE}"
 
     with serving(Model([reading(workspace, agent)])) as later:
         ask(workspace, agent, later, QUESTION, goes_on=True)

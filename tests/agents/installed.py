@@ -108,6 +108,18 @@ def test_codex_is_told_of_the_skills_and_writes_into_the_memory_of_the_repositor
     assert is_noted(in_codex)
 
 
+def test_codex_takes_the_portable_form_and_starts_its_server_in_the_plugin(
+    workspace: Workspace, marketplace: Path
+) -> None:
+    """Where no repository's memory is found: the reason for which the form lies apart."""
+    listed = marketplace / ".claude-plugin/marketplace.json"
+    listed.write_text(listed.read_text().replace("./plugins/tallystick", "./plugins/agent-plugins/tallystick"))
+    workspace.codex("plugin", "marketplace", "add", str(marketplace))
+    workspace.codex("plugin", "add", "tallystick@tallystick")
+    (server,) = json.loads(workspace.codex("mcp", "list", "--json").stdout)
+    assert Path(server["transport"]["cwd"]).is_relative_to(workspace.home / ".codex/plugins")
+
+
 def test_codex_lists_the_server_of_the_plugin_until_it_is_taken_out(in_codex: Workspace) -> None:
     (listed,) = json.loads(in_codex.codex("mcp", "list", "--json").stdout)
     assert (listed["name"], listed["enabled"], listed["transport"]["cwd"]) == ("tallystick", True, None)

@@ -61,6 +61,8 @@ AGENTS_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _HOOKED + "test_claude_starts_no_process_at_prompts_and_before_tools"),
     ("hooks, shell", "a shell command that names a file brings its knowledge, too",
      _HOOKED + "test_a_shell_command_that_names_a_file_counts_as_reading_it"),
+    ("plugin, portable", "Codex takes the portable form, and starts its server in the directory of the plugin",
+     _INSTALLED + "test_codex_takes_the_portable_form_and_starts_its_server_in_the_plugin"),
     ("plugin, one", "every host is told the same name, version and description",
      _MANIFESTS + "test_every_host_is_told_the_same_name_version_and_description"),
     ("skills, real", "a skill names only tools, arguments and answers that there are",
