@@ -108,8 +108,8 @@ def _command(words: list[str]) -> Any:
 
 def _is_right(words: list[str]) -> bool:
     command = _command(words)
-    if words[0] == "--version" or command is None:
-        return words[0] == "--version"
+    if not words or command is None or words[0].startswith("-"):
+        return words in ([], ["--version"], ["--help"], ["--install-completion"])
     options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
     return all(word in options | {"-", "-h", "--help"} for word in words if word.startswith("-"))
 

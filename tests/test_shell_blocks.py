@@ -39,6 +39,7 @@ NOT_TRIED = {
     r"tallystick import good.jsonl": "of a log that is damaged at that line",
     r"tallystick policy explain --seq": "a number of the reader's own audit log",
     r"tallystick policy test": "with the tests that the page shows above it",
+    r"tallystick --install-completion": "asks which shell is above it",
     r"tallystick work watch": "draws on a terminal: tests/cli/test_watch.py",
 }
 REFUSED = (
@@ -149,8 +150,9 @@ class Reader:
         return tuple(each.replace("TASK", self._task) for each in REFUSED)
 
     def _in_this_memory(self, command: str) -> str:
-        """With the names that this memory has instead of those that the page shows."""
+        """With the names that this memory has instead of those that the page shows, and what the reader answers."""
         names: dict[str, Callable[[], str]] = {
+            r"^tallystick init(?!.*--(print|json))": lambda: "tallystick init --yes",
             r"\bkT4mPzqLw2\b": lambda: self._task,
             r"\b3f[0-9a-f]{4,6}(…|\b)": lambda: self._answer("tallystick log --limit 1 --json")["commit_id"],
             r"\brecall_[0-9a-f]{12}\b": lambda: self._answer("tallystick recall --list --json")["recalls"][0]["recall"],
@@ -203,6 +205,7 @@ class Reader:
         self._lasting = None
 
     def _make_repository(self) -> None:
+        (self._shop.parent / ".claude").mkdir()
         source = self._shop / "src" / "checkout"
         source.mkdir(parents=True)
         (source / "page.ts").write_text("export const page = 1\n" * 50)

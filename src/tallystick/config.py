@@ -425,6 +425,12 @@ def _from_file(rows: Mapping[str, Setting], path: Path) -> Iterator[tuple[str, A
         content = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise InvalidArgument(
+            f"{path.parent} cannot be the base: {error.strerror}",
+            code="BASE_UNUSABLE",
+            hint="--base names a directory, which is made where there is none",
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path} is not TOML: {error}", code="SETTING_INVALID") from error
     for name, value in content.items():

@@ -1,10 +1,11 @@
-"""The promises of init: clients are connected by one entry each, and taken off again byte for byte."""
+"""The promises to people who begin, and of init: one entry a client, taken off again byte for byte."""
 
 from __future__ import annotations
 
 _INIT = "tests/operations/test_init.py::"
 _COMMAND = "tests/test_cli_init.py::"
 _CHECKS = "tests/operations/test_client_checks.py::"
+_PEOPLE = "tests/test_cli_people.py::"
 _REPOSITORY = "tests/test_repository.py::"
 
 CLIENTS_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
@@ -52,4 +53,20 @@ CLIENTS_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _CHECKS + "test_a_command_that_is_not_on_path_is_named"),
     ("doctor, clients, memory", "the doctor names another memory that a client is connected to",
      _CHECKS + "test_another_memory_is_named"),
+    ("people, alone", "the command alone says how to begin, and what is here",
+     _PEOPLE + "test_alone_it_says_what_is_here"),
+    ("people, remember and ask", "what a person remembers is found with who said so",
+     _PEOPLE + "test_what_a_person_remembers_is_found_with_who_said_so"),
+    ("people, files", "knowledge of files is told when they are asked about",
+     _PEOPLE + "test_knowledge_of_files_is_told_when_they_are_asked_about"),
+    ("people, did you mean", "an entity that is misspelt is hinted at and nothing is written",
+     _PEOPLE + "test_an_entity_that_is_misspelt_is_hinted_at_and_nothing_is_written"),
+    ("people, completion", "the shell offers ids, types, projects and open work",
+     _PEOPLE + "test_the_shell_offers_ids_types_projects_and_open_work"),
+    ("people, base", "a base that is a file is told as that",
+     _PEOPLE + "test_a_base_that_is_a_file_is_told_as_that"),
+    ("people, read-only", "a read-only disk is told as that, and doctor works on it",
+     _PEOPLE + "test_words_that_cannot_be_looked_up_on_a_read_only_disk_are_told_as_that"),
+    ("docs, shell blocks", "what a page says to type works",
+     "tests/test_shell_blocks.py::test_what_a_page_says_to_type_works"),
 )  # fmt: skip

@@ -22,6 +22,7 @@ from tallystick.cli import (
     knowledge,
     maintenance,
     ontology,
+    people,
     policy,
     proofs,
     reading,
@@ -58,6 +59,9 @@ EXIT_INTERRUPTED = 130
 COMMANDS: dict[str, Callable[..., None]] = {
     "init": init.init,
     "serve": serving.serve,
+    "status": people.status,
+    "remember": people.remember,
+    "ask": people.ask,
     "log": reading.log,
     "show": reading.show,
     "search": reading.search,
@@ -118,17 +122,20 @@ def _version(wanted: bool) -> None:
 
 
 def _root(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
     ),
-) -> None: ...
+) -> None:
+    if context.invoked_subcommand is None:
+        _pipeable(people.status)()
 
 
 def _command_line(names: Iterable[str]) -> typer.Typer:
     made = typer.Typer(
         help="The memory that AI agents can be trusted with: a versioned, verifiable graph served over MCP.",
-        epilog="Every command explains itself and gives examples: tallystick COMMAND --help",
-        no_args_is_help=True,
+        epilog="Alone it says what is here and what is next. Every command explains itself: tallystick COMMAND --help",
+        invoke_without_command=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings=HELP,

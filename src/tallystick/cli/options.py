@@ -82,8 +82,13 @@ def read_checkpoints(files: list[Path] | None, vkeys: list[Path] | None, quorum:
     return [read_known(path, keys, quorum=quorum) for path in files]
 
 
-def command_group(about: str) -> typer.Typer:
-    """For commands with a word in front of them: `tallystick work next`."""
+def command_group(about: str, *, is_whole: bool = False) -> typer.Typer:
+    """For commands with a word in front of them: `tallystick work next`. One that is whole says something alone."""
     return typer.Typer(
-        help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False, context_settings=HELP
+        help=about,
+        no_args_is_help=not is_whole,
+        invoke_without_command=is_whole,
+        rich_markup_mode=None,
+        add_completion=False,
+        context_settings=HELP,
     )

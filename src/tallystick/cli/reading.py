@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from tallystick.cli import completion
 from tallystick.cli.filters import parse_moment, parse_terms
 from tallystick.cli.options import Base, Json, Limit, Tenant, existing
 from tallystick.cli.output import Styled, emit, emit_json, note, say, table, visible, write
@@ -77,7 +78,7 @@ def log(
 
 
 def show(
-    id: Annotated[str, typer.Argument(metavar="ID", help="Of a node or an edge.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Of a node or an edge.", autocompletion=completion.entities)],
     as_of: AsOf = None,
     json: Json = False,
     base: Base = None,
@@ -100,7 +101,7 @@ def show(
         emit(answer)
     if answer["entity"] is None:
         when = f" as of {as_of}" if as_of else ""
-        meant = _similar_ids(settings, id)
+        meant = similar_ids(settings, id)
         hint = f"did you mean {' or '.join(meant)}? " if meant else ""
         hint += f"its history: tallystick lineage {id}"
         raise NotFound(f"there is no '{id}'{when} in {settings.home}", hint=hint)
@@ -108,7 +109,7 @@ def show(
         _draw_entity(answer)
 
 
-def _similar_ids(settings: Settings, id: str) -> list[str]:
+def similar_ids(settings: Settings, id: str) -> list[str]:
     """Of what is found by the words of an id, or by words that look like them, what looks like it."""
     found = ask(settings, "memory.search", {"query": id, "limit": LIKE_AMONG})
     if not found["entities"] and found.get("nearest"):
@@ -131,9 +132,19 @@ def search(
         ),
     ] = None,
     type: Annotated[
-        str | None, typer.Option("--type", "-t", metavar="TYPE", help="Only of this type; an edge's is its relation.")
+        str | None,
+        typer.Option(
+            "--type",
+            "-t",
+            metavar="TYPE",
+            help="Only of this type; an edge's is its relation.",
+            autocompletion=completion.types,
+        ),
     ] = None,
-    project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Only what belongs to it.")] = None,
+    project: Annotated[
+        str | None,
+        typer.Option("--project", metavar="NAME", help="Only what belongs to it.", autocompletion=completion.projects),
+    ] = None,
     vocabulary: Annotated[
         str | None,
         typer.Option("--vocabulary", metavar="NAME", help="Only memory, work, tasks, knowledge or ontology."),
@@ -244,7 +255,12 @@ def _draw_facets(answer: dict[str, Any], *, json: bool) -> None:
 
 
 def lineage(
-    id: Annotated[str, typer.Argument(metavar="ID", help="Of a node or an edge, also of a deleted one.")],
+    id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="Of a node or an edge, also of a deleted one.", autocompletion=completion.entities
+        ),
+    ],
     depth: Annotated[
         Literal["direct", "full", "summary"],
         typer.Option("--depth", help="direct: its own commits; full: those of its edges too; summary: only counts."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +18,13 @@ if TYPE_CHECKING:
 
 def ask(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """What the tool answers; raises what it raises. Arguments that are None were not given."""
-    given = {key: value for key, value in arguments.items() if value is not None}
-    return asyncio.run(_ask(settings, name, given))
+    [answer] = ask_each(settings, (name, arguments))
+    return answer
+
+
+def ask_each(settings: Settings, *calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the tools answer, one after the other; the memory is opened once."""
+    return asyncio.run(_ask_each(settings, calls))
 
 
 def tool(settings: Settings, name: str, projections: AllProjections | None = None) -> Tool:
@@ -34,16 +40,20 @@ def principal(settings: Settings) -> Principal:
     return msgspec.structs.replace(app.local_user(settings), is_program=True)
 
 
-async def _ask(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def _ask_each(settings: Settings, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     from tallystick import app
     from tallystick.server.dispatch import prepare
     from tallystick.tenant_projections import AllProjections
 
     # What the tool asks of them is brought up to date first; what it does not ask is not even opened.
     projections = AllProjections(settings, open_log=app.open_log)
-    asked = tool(settings, name, projections)
+    answers = []
     try:
         async with app.opened(settings) as store:
-            return (await asked.call(store, principal(settings), prepare(asked, arguments))).data
+            for name, arguments in calls:
+                asked = tool(settings, name, projections)
+                given = {key: value for key, value in arguments.items() if value is not None}
+                answers.append((await asked.call(store, principal(settings), prepare(asked, given))).data)
+        return answers
     finally:
         await projections.close()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallystick.cli import completion
 from tallystick.cli.options import Base, Json, Tenant, command_group, existing
 from tallystick.cli.output import Styled, console, drawn, emit, note, say, table, visible
 from tallystick.cli.tool_client import ask, principal
@@ -30,12 +31,26 @@ if TYPE_CHECKING:
 _REFRESH_SECONDS = 1.0
 _DEPTH = 50
 
-commands = command_group("See and do work: the tree of a project, what comes next, who works on what.")
+commands = command_group("See and do work: the tree of a project, what comes next, who works on what.", is_whole=True)
 
 Project = Annotated[
-    str | None, typer.Argument(metavar="[PROJECT]", help="Its name; may be left out when there is only one.")
+    str | None,
+    typer.Argument(
+        metavar="[PROJECT]",
+        help="Its name; may be left out when there is only one.",
+        autocompletion=completion.projects,
+    ),
 ]
-NodeId = Annotated[str, typer.Argument(metavar="ID", help="Of a work node.")]
+NodeId = Annotated[str, typer.Argument(metavar="ID", help="Of a work node.", autocompletion=completion.work_nodes)]
+
+
+@commands.callback()
+def board(context: typer.Context) -> None:
+    """See and do work: the tree of a project, what comes next, who works on what. Alone: who works on what now."""
+    if context.invoked_subcommand is None:
+        import asyncio
+
+        asyncio.run(_glance(existing()))
 
 
 @commands.command("tree")

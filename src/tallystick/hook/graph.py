@@ -32,6 +32,8 @@ _PATTERNS_MAX = 1_000
 _CHANGES_MAX = 500
 _DEPTH_MAX = 64
 _REDACTED = "[REDACTED]"
+_AFTER_ALL = "\U0010ffff"
+"""Behind every character that may follow."""
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -285,6 +287,24 @@ class Graph:
             (*agents, after),
         )
         return [node_id for (node_id,) in rows]
+
+    # -- names, for a word that is begun
+
+    def ids(self, begun: str, limit: int) -> list[str]:
+        query = "SELECT id FROM nodes WHERE id >= ? AND id < ? AND NOT redacted ORDER BY id LIMIT ?"
+        return [found for (found,) in self._db.execute(query, (begun, begun + _AFTER_ALL, limit))]
+
+    def types(self, begun: str, limit: int) -> list[str]:
+        query = "SELECT DISTINCT type FROM nodes WHERE type >= ? AND type < ? ORDER BY type LIMIT ?"
+        return [found for (found,) in self._db.execute(query, (begun, begun + _AFTER_ALL, limit))]
+
+    def projects(self) -> list[str]:
+        return [name for (name,) in self._db.execute("SELECT name FROM work_projects ORDER BY name LIMIT 1000")]
+
+    def open_work(self, begun: str, limit: int) -> list[tuple[str, str]]:
+        """Work that is not over: its id, and what it is."""
+        query = "SELECT id, summary FROM work_nodes WHERE NOT resolved AND id >= ? AND id < ? ORDER BY id LIMIT ?"
+        return list(self._db.execute(query, (begun, begun + _AFTER_ALL, limit)))
 
     # -- changes
 

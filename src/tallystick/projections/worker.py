@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from tallystick.errors import TallystickError
+from tallystick.errors import StorageRefused, TallystickError
 from tallystick.file_locks import open_lock, release, take
 from tallystick.log import Entry, Head, head_after
 from tallystick.private_files import make_directory, replace_file
@@ -367,8 +367,14 @@ class ProjectionWorker:
             yield True
             return
         if self._lock < 0:
-            make_directory(self._lock_path.parent)
-            self._lock = open_lock(self._lock_path)
+            try:
+                make_directory(self._lock_path.parent)
+                self._lock = open_lock(self._lock_path)
+            except OSError as error:
+                raise StorageRefused(
+                    f"the {self.projection.name} index in {self._lock_path.parent} cannot be kept up: {error.strerror}",
+                    hint="it has to be written to: copy the memory to a place of your own, and ask there with --base",
+                ) from error
         if wait:
             patience = _LAST_PATIENCE_SECONDS if self._ending else _PATIENCE_SECONDS
         ending = self._ending
