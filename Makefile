@@ -21,11 +21,13 @@ FOREIGN := tests/foreign
 FOREIGN_READY := .foreign/.ready $(FOREIGN)/node_modules/.ready
 IMPORTED := tests/importers
 IMPORTED_READY := $(IMPORTED)/node_modules/.ready
+BROWSER := tests/browser
+BROWSER_READY := .browser/.ready $(BROWSER)/node_modules/.ready
 PEERS_READY := bench/node_modules/.ready
 MUTANTS_READY := $(VENV)/.mutants-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test clients agents coverage mutants check format bench torture docs site wheel packages lock clean
+.PHONY: help setup run test clients agents browser coverage mutants check format bench torture docs site wheel packages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +47,9 @@ clients: $(READY) $(CLIENTS_READY) ## let the clients and frameworks that people
 agents: $(READY) $(AGENTS_READY) ## let Claude Code and Codex work with it, asking a stand-in for their models
 	@$(BIN)/python -m pytest -n auto $(AGENTS)/connected.py $(AGENTS)/installed.py $(AGENTS)/hooked.py $(ARGS)
 
+browser: $(READY) $(BROWSER_READY) ## look at the pages in Chromium: with and without scripts, by keyboard, in every size and theme
+	@$(BIN)/python -m pytest -o pythonpath='. .browser' -n 0 $(BROWSER)/faulty_pages.py $(ARGS)
+
 coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) $(IMPORTED_READY) ## run every test and count the branches taken (at least 80 %)
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)
 
@@ -56,7 +61,7 @@ check: $(READY) ## style, types, import directions, lock files
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
-	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints*.txt docs/site.txt packaging/checks.txt $(AGENTS)/*.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
+	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints*.txt docs/site.txt packaging/checks.txt $(AGENTS)/*.txt $(BROWSER)/*.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
 	  echo 'constraints*.txt, $(CLIENTS)/*.txt or $(FOREIGN)/*.txt name an index, a host or a path: run make lock'; exit 1; fi
 
 format: $(READY) ## let ruff rewrite what it can
@@ -91,6 +96,7 @@ lock: ## renew constraints*.txt and the pins of the clients (needs uv)
 	@$(UV) pip compile docs/site.in $(LOCK) -o docs/site.txt
 	@$(UV) pip compile packaging/checks.in $(LOCK) -o packaging/checks.txt
 	@$(UV) pip compile $(AGENTS)/skillsaw.in $(LOCK) -o $(AGENTS)/skillsaw.txt
+	@$(UV) pip compile $(BROWSER)/playwright.in $(LOCK) -o $(BROWSER)/playwright.txt
 	@$(UV) pip compile --group mutants $(LOCK) -c constraints.txt -c constraints-dev.txt -o constraints-mutants.txt \
 	  $$(sed -nE 's/^([a-z0-9.-]+)==.*/--no-emit-package \1/p' constraints.txt constraints-build.txt constraints-dev.txt)
 	@for group in $(CLIENT_GROUPS); do \
@@ -99,7 +105,7 @@ LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes 
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) $(RUN) .sample .mutants dist .site .cache .packages .clients .skillsaw .foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf $(VENV) $(RUN) .sample .mutants dist .site .cache .packages .browser .clients .skillsaw .foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find . \( -name node_modules -o -name __pycache__ \) -type d -prune -exec rm -rf {} +
 
 NEW_ENOUGH := $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'
@@ -141,6 +147,12 @@ $(READY): pyproject.toml constraints.txt constraints-build.txt constraints-dev.t
 .skillsaw/.ready: $(AGENTS)/skillsaw.txt
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
+	@touch $@
+
+# A directory and no environment: the tests import it beside their own, and it is a hundred megabytes that others need not have.
+.browser/.ready: $(BROWSER)/playwright.txt | $(READY)
+	@rm -rf $(@D)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --target $(@D) --require-hashes -r $<
 	@touch $@
 
 $(MUTANTS_READY): $(READY) constraints-mutants.txt
