@@ -98,7 +98,8 @@ def test_the_digest_the_recall_and_the_knowledge_of_a_file_reach_the_model_once(
     assert max(count_tokens(after_reading)) <= BUDGET
     explained = json.loads(workspace.run("tallystick-hook", "--explain", "--json").stdout)
     assert [said["event"] for said in explained["said"]] == ["session-start", "prompt", "before-tool"]
-    assert explained["said"][2]["items"][0]["why"] == f"about {FILE}"
+    (known,) = explained["said"][2]["items"]
+    assert (known["why"], known["text"]) == ("about a file", f'{known["id"]} "Refunds"')
 
     with serving(Model([reading(workspace, agent)])) as later:
         ask(workspace, agent, later, QUESTION, goes_on=True)
