@@ -42,7 +42,10 @@ MODULES = {
         ["tests/commits/test_signed_note.py", "tests/commits/test_quantum_signatures.py"],
     ),
     "witness_request": ("commits/witness_request.py", ["tests/commits/test_witness_request.py"]),
-    "proof_file": ("commits/proof_file.py", ["tests/commits/test_proof_file.py"]),
+    "proof_file": (
+        "commits/proof_file.py",
+        ["tests/commits/test_proof_file.py", "tests/commits/test_quantum_signatures.py"],
+    ),
     "dsse": ("commits/dsse.py", ["tests/commits/test_dsse.py"]),
     "receipt": ("commits/receipt.py", ["tests/commits/test_receipt.py"]),
     "payloads": ("commits/payloads.py", ["tests/commits/test_payloads.py"]),
