@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from tallystick.projections.text import TextIndex
     from tallystick.projections.witnesses import WitnessAddress
     from tallystick.server.oauth.guard import Admission
+    from tallystick.server.web.responses import WebPages
 
 T = TypeVar("T")
 LINEAGE_TOKEN_VARIABLE = "OPENLINEAGE_API_KEY"
@@ -351,6 +352,7 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
                     *tlog_routes(settings.tlog, lambda tenant: _tiles_of(settings, tenant)),
                     *proof_routes(guarded, lambda tenant: msgspec.structs.replace(settings, tenant=tenant).home),
                 ],
+                pages=web_pages(settings, offer),
             )
             bounds = Bounds(
                 head_seconds=settings.http_head_seconds,
@@ -360,6 +362,27 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
             await run_http(application, host=host, port=port, announce=announce, tls=tls, bounds=bounds)
 
     uvloop.run(run())
+
+
+def web_pages(settings: Settings, offer: Offer) -> WebPages | None:
+    """None where they are switched off, and where tokens are asked for: browsers have none yet."""
+    if settings.issuers or not settings.web:
+        return None
+    from tallystick.server.web.context import WebContext
+    from tallystick.server.web.responses import WebPages
+
+    def of(tenant: str) -> Settings:
+        return msgspec.structs.replace(settings, tenant=tenant)
+
+    return WebPages(
+        WebContext(
+            offer=offer,
+            tools=choose(offer.tools.known),
+            policy=settings.policy_url or Path(settings.policy).name or "single-user",
+            home_of=lambda tenant: of(tenant).home,
+            audit_of=lambda tenant: _audit_files(of(tenant)).directory,
+        )
+    )
 
 
 @contextmanager

@@ -94,6 +94,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http_origins: Annotated[
         tuple[str, ...], _meaning("Origins of web pages that may call, besides this machine's own.")
     ] = ()
+    web: Annotated[
+        bool,
+        _meaning("Whether people find pages at `/` over HTTP; not where tokens are asked for."),
+    ] = True
     body_bytes_max: Annotated[int, _meaning("The largest HTTP request that is read.", ge=1024)] = 8 << 20
     http_connections_max: Annotated[
         int, _meaning("HTTP connections at a time; one more takes the place of one that waits for its client.", ge=1)

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import aclosing, suppress
 
 from tallystick.commits import Commit
 from tallystick.log import Entry
 from tallystick.operations import OperationContext
+from tallystick.policy import Principal
 from tallystick.store import Store
 
 
 async def newest(
-    context: OperationContext, store: Store, *, limit: int, wanted: Callable[[Commit], bool]
+    store: Store,
+    principal: Principal,
+    *,
+    limit: int,
+    wanted: Callable[[Commit], bool],
+    seconds_max: float | None = None,
 ) -> tuple[list[Entry], int]:
     """The last `limit` that are wanted, oldest first, and the position up to which it looked. Reads back until it has
-    them."""
-    await store.partition(context.principal)
-    position = store.position(context.principal)
+    them, or for so long."""
+    await store.partition(principal)
+    position = store.position(principal)
     found: list[Entry] = []
     if limit:
-        async for entry in store.commits(context.principal, newest_first=True):
-            if entry.commit.lamport <= position and wanted(entry.commit):
-                found.append(entry)
-                if len(found) == limit:
-                    break
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max), aclosing(store.commits(principal, newest_first=True)) as entries:
+                async for entry in entries:
+                    if entry.commit.lamport <= position and wanted(entry.commit):
+                        found.append(entry)
+                        if len(found) == limit:
+                            break
     return found[::-1], position
 
 

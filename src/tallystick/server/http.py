@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
@@ -28,6 +30,7 @@ from tallystick.server.rest import not_served, rest_calls, rest_routes
 
 if TYPE_CHECKING:
     from tallystick.server.oauth.guard import Admission
+    from tallystick.server.web.responses import WebPages
 
 GRACE_SECONDS = 3
 
@@ -39,12 +42,13 @@ def http_app(
     origins: Sequence[str] = (),
     admission: Admission | None = None,
     more: Sequence[Route] = (),
+    pages: WebPages | None = None,
     fast_path: bool = True,
 ) -> HttpFront:
     """`hosts` are the names, besides loopback, that clients may call us by; `origins` the web pages that may.
 
     With an `admission` nobody is answered without a token, and `offer.principal_of` should be that of `oauth`.
-    Without the `fast_path` everything takes the long way: the answers are the same.
+    `pages` are for people. Without the `fast_path` everything takes the long way: the answers are the same.
     """
     transports = http_transports(offer, messages_path=MESSAGES_PATH)
     sessions = HttpSessions(offer.sessions, quota=offer.session_quota, seconds=offer.session_seconds)
@@ -68,12 +72,13 @@ def http_app(
             *rest_routes(offer, admission, more),
             *more,
             *(admission.routes() if admission is not None else []),
+            *(pages.routes if pages is not None else []),
         ],
         lifespan=lifespan,
     )
     return HttpFront(
         offer,
-        ExceptionMiddleware(router, {HTTPException: not_served}),
+        ExceptionMiddleware(router, {HTTPException: _not_served(pages)}),
         run=lambda: lifespan(router),
         sdk=transports.streamable,
         protocols=transports.protocols,
@@ -84,6 +89,14 @@ def http_app(
         direct=rest_calls(offer),
         fast_path=fast_path,
     )
+
+
+def _not_served(pages: WebPages | None) -> Callable[[Request, Exception], Response]:
+    def answer(request: Request, error: Exception) -> Response:
+        page = None if pages is None else pages.not_served(request, error)
+        return page or not_served(request, error)
+
+    return answer
 
 
 async def run_http(

@@ -1,0 +1,23 @@
+"""What all pages are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from tallystick.server import Offer
+from tallystick.server.dispatch import Tools
+
+
+class WebContext(msgspec.Struct, frozen=True, kw_only=True):
+    offer: Offer
+    tools: Tools
+    """Of every vocabulary: what agents are offered is no bound on what people may look at."""
+    policy: str
+    """By which name the operator chose it."""
+    home_of: Callable[[str], Path]
+    """Where the memory of a tenant lies."""
+    audit_of: Callable[[str], Path]
+    """Where its audit log lies."""

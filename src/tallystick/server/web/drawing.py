@@ -1,0 +1,89 @@
+"""Templates: the one place that knows Jinja, and what templates may call."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from tallystick.clock import from_text
+from tallystick.server.web.addresses import entity_address, with_query
+from tallystick.server.web.markdown import render_markdown
+from tallystick.server.web.static_files import static_files
+
+DIRECTORY = Path(__file__).parent / "templates"
+HASH_DIGITS = 12
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_STEPS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"))
+
+
+def draw(template: str, **values: Any) -> bytes:
+    return _environment().get_template(template).render(**values).encode("utf-8", "replace")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(DIRECTORY),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.globals |= {
+        "entity": entity_address,
+        "link": with_query,
+        "static": {name: file.address for name, file in static_files().items()},
+    }
+    environment.filters |= {
+        "number": lambda value: f"{value:,}",
+        "plain": plain,
+        "markdown": render_markdown,
+        "second": second,
+        "day": day,
+        "ago": ago,
+        "short": lambda text: text[:HASH_DIGITS],
+        "initials": initials,
+        "counted": counted,
+    }
+    return environment
+
+
+def plain(value: Any) -> str:
+    """A value as people read it: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+
+
+def second(timestamp: str) -> str:
+    """`2026-03-17T10:44:12.345Z` → `2026-03-17 10:44:12`"""
+    return timestamp[:19].replace("T", " ")
+
+
+def day(timestamp: str) -> str:
+    """`2026-03-17T10:44:12.345Z` → `17 Mar 2026`"""
+    year, month, number = timestamp[:10].split("-")
+    return f"{int(number)} {_MONTHS[int(month) - 1]} {year}"
+
+
+def ago(timestamp: str, now: int) -> str:
+    """`now` in milliseconds."""
+    elapsed = max(0, now - from_text(timestamp))
+    for size, word in _STEPS:
+        if elapsed >= size:
+            return f"{counted(elapsed // size, word)} ago"
+    return "just now"
+
+
+def initials(name: str) -> str:
+    """Two letters to know an author by."""
+    words = "".join(each if each.isalnum() else " " for each in name).split()
+    return ("".join(word[0] for word in words[:2]) if len(words) > 1 else "".join(words)[:2]) or "?"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

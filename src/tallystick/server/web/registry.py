@@ -1,0 +1,41 @@
+"""Which pages there are. A page is added here, with its view, its template, and its place in the navigation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from tallystick.server.web.overview import overview
+from tallystick.server.web.visit import Visit
+
+View = Callable[[Visit], Awaitable[msgspec.Struct]]
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    view: View
+    """Raises what tools raise."""
+    template: str
+
+    @property
+    def json_path(self) -> str:
+        return "/overview.json" if self.path == "/" else f"{self.path}.json"
+
+
+class Link(msgspec.Struct, frozen=True):
+    title: str
+    path: str
+    icon: str
+
+
+class Section(msgspec.Struct, frozen=True):
+    """Of the navigation."""
+
+    title: str
+    links: tuple[Link, ...]
+
+
+PAGES: tuple[Page, ...] = (Page(path="/", view=overview, template="overview.html"),)
+
+NAVIGATION: tuple[Section, ...] = (Section("Memory", (Link("Overview", "/", "overview"),)),)

@@ -1,0 +1,210 @@
+"""How a visit is answered: as a page or as JSON, with what all pages have in common, and errors alike."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from tallystick.clock import wall_clock
+from tallystick.errors import Denied, InvalidArgument, NotFound, TallystickError
+from tallystick.server.answers import retry_after, status_of
+from tallystick.server.dispatch import broken
+from tallystick.server.guards import BODY_KEY
+from tallystick.server.web.addresses import JSON_SUFFIX, is_local
+from tallystick.server.web.context import WebContext
+from tallystick.server.web.drawing import draw
+from tallystick.server.web.registry import NAVIGATION, PAGES, Page, Section
+from tallystick.server.web.security import HEADERS, PageTokens, check_origin
+from tallystick.server.web.static_files import static_route
+from tallystick.server.web.visit import Bug, Download, Visit, begin
+
+THEME_COOKIE = "tallystick-theme"
+THEMES = ("system", "light", "dark")
+_FIELDS_MAX = 100
+_YEAR = 365 * 86_400
+_HEADERS = {**HEADERS, "Cache-Control": "private, no-store", "Vary": "Accept, Cookie"}
+
+Theme = Literal["system", "light", "dark"]
+NOTHING_HERE = "there is nothing here that you may read"
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """What every page shows around its view."""
+
+    tenant: str
+    actor: str
+    policy: str
+    position: int
+    version: str
+    as_of: str | int | None
+    now: int
+    """Milliseconds."""
+    theme: Theme
+    token: str
+    here: str
+    """The address of this page, to come back to."""
+    back_to_now: str
+    """The same without its moment."""
+    path: str
+    navigation: tuple[Section, ...] = NAVIGATION
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said instead of a view."""
+
+    error: str
+    message: str
+    hint: str | None = None
+    error_id: str | None = None
+    problems: list[str] = []
+
+
+class WebPages:
+    """The routes, and what is said where there is none."""
+
+    def __init__(self, context: WebContext) -> None:
+        self._context = context
+        self._tokens = PageTokens()
+        self.routes: list[BaseRoute] = [
+            *(route for page in PAGES for route in self._routes_of(page)),
+            Route("/theme", self._choose_theme, methods=["POST"]),
+            static_route(),
+        ]
+
+    def not_served(self, request: Request, error: Exception) -> Response | None:
+        """For browsers; None for whoever did not ask for a page."""
+        if "text/html" not in request.headers.get("accept", ""):
+            return None
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        code = {404: "NO_SUCH_PATH", 405: "WRONG_METHOD"}.get(status, "HTTP_ERROR")
+        return self._trouble(request, status, Trouble(error=code, message=NOTHING_HERE))
+
+    # -- pages
+
+    def _routes_of(self, page: Page) -> list[Route]:
+        async def serve(request: Request) -> Response:
+            return await self._answered(request, lambda visit: self._show(page, visit))
+
+        paths = [page.path] if page.path.endswith(":path}") else [page.path, page.json_path]
+        return [Route(path, serve, methods=["GET"]) for path in paths]
+
+    async def _show(self, page: Page, visit: Visit) -> Response:
+        view = await page.view(visit)
+        if isinstance(view, Download):
+            return Response(view.content, headers={**_HEADERS, **view.headers})
+        if wants_json(visit.request):
+            return _json(view)
+        return Response(
+            draw(page.template, view=view, frame=self._frame(visit)), headers=_HEADERS, media_type="text/html"
+        )
+
+    async def _answered(self, request: Request, answer: Callable[[Visit], Awaitable[Response]]) -> Response:
+        try:
+            check_origin(request)
+            return await answer(begin(self._context, request))
+        except (NotFound, Denied) as error:
+            if error.code in _TOLD:
+                return self._trouble(request, status_of(error), _trouble_of(error))
+            # What may not be read is not there, and nobody is told which of the two it is.
+            return self._trouble(request, 404, Trouble(error=NotFound.code, message=NOTHING_HERE))
+        except TallystickError as error:
+            response = self._trouble(request, status_of(error), _trouble_of(error))
+            response.raw_headers += retry_after(error.details)
+            return response
+        except Bug as bug:
+            return self._trouble(request, 500, _bug(bug.error_id))
+        except Exception:
+            return self._trouble(request, 500, _bug(broken(request.url.path).error_id))
+
+    def _trouble(self, request: Request, status: int, trouble: Trouble) -> Response:
+        if wants_json(request):
+            return _json(trouble, status)
+        body = draw("error.html", view=trouble, status=status, theme=theme_of(request), navigation=NAVIGATION)
+        return Response(body, status, _HEADERS, "text/html")
+
+    def _frame(self, visit: Visit) -> Frame:
+        request, principal, offer = visit.request, visit.principal, self._context.offer
+        path, query = raw_path(request), request.url.query
+        timeless = [(name, value) for name, value in request.query_params.multi_items() if name != "as_of"]
+        return Frame(
+            tenant=principal.tenant,
+            actor=principal.actor,
+            policy=self._context.policy,
+            position=offer.store.position(principal),
+            version=offer.version,
+            as_of=visit.as_of,
+            now=wall_clock(),
+            theme=theme_of(request),
+            token=self._tokens.make(principal),
+            here=f"{path}?{query}" if query else path,
+            back_to_now=f"{path}?{urlencode(timeless)}" if timeless else path,
+            path=request.url.path,
+        )
+
+    # -- what changes
+
+    async def _choose_theme(self, request: Request) -> Response:
+        async def choose(visit: Visit) -> Response:
+            form = self.form(visit)
+            theme, back = form.get("theme", ""), form.get("back", "/")
+            if theme not in THEMES:
+                raise InvalidArgument(f"there is no theme '{theme[:20]}'; the themes are {', '.join(THEMES)}")
+            response = RedirectResponse(back if is_local(back) else "/", 303, _HEADERS)
+            response.set_cookie(THEME_COOKIE, theme, max_age=_YEAR, httponly=True, samesite="strict")
+            return response
+
+        return await self._answered(request, choose)
+
+    def form(self, visit: Visit) -> dict[str, str]:
+        """The fields of a form of ours. Raises Denied, for one that is of no page that we drew."""
+        try:
+            pairs = parse_qsl(
+                visit.request.scope[BODY_KEY].decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX
+            )
+        except ValueError:
+            raise InvalidArgument("the body must be a form") from None
+        fields = dict(pairs)
+        self._tokens.check(visit.principal, fields.pop("token", ""))
+        return fields
+
+
+_TOLD = frozenset({"ORIGIN_NOT_ALLOWED", "PAGE_EXPIRED", "UNKNOWN_AS_OF"})
+"""Refusals that tell nothing of what is there."""
+
+
+def wants_json(request: Request) -> bool:
+    if raw_path(request).endswith(JSON_SUFFIX):
+        return True
+    accepted = request.headers.get("accept", "")
+    return "application/json" in accepted and "text/html" not in accepted
+
+
+def raw_path(request: Request) -> str:
+    """As it was sent: an id in it may hold what means something there."""
+    return request.scope["raw_path"].decode("latin-1").partition("?")[0]  # type: ignore[no-any-return]
+
+
+def theme_of(request: Request) -> Theme:
+    chosen = request.cookies.get(THEME_COOKIE)
+    return chosen if chosen in ("light", "dark") else "system"  # type: ignore[return-value]  # one of THEMES
+
+
+def _trouble_of(error: TallystickError) -> Trouble:
+    problems = error.problems if isinstance(error, InvalidArgument) and error.problems != [error.message] else []
+    return Trouble(error=error.code, message=error.message, hint=error.hint, problems=problems)
+
+
+def _bug(error_id: str) -> Trouble:
+    words = "a bug of ours; name the id when you report it"
+    return Trouble(error="INTERNAL_ERROR", message=words, error_id=error_id)
+
+
+def _json(view: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(view), status, _HEADERS, "application/json")

@@ -1,0 +1,70 @@
+"""What keeps other pages away from ours: headers, the origin of a request, and the token that each change needs.
+
+Other programs on this machine serve pages too, on other ports. They may call tools, as the operator allows, but they
+neither read these pages nor act through them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from tallystick.errors import Denied
+from tallystick.policy import Principal
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    " font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # With `no-referrer` browsers would send forms with the Origin `null`.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+TOKEN_SECONDS = 12 * 3600
+_ELSEWHERE = frozenset({"cross-site", "same-site"})
+
+
+def check_origin(request: Request) -> None:
+    """Raises Denied for what another page asks for, unless somebody follows a link of it."""
+    headers = request.headers
+    origin = headers.get("origin")
+    is_foreign = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    if headers.get("sec-fetch-site") in _ELSEWHERE:
+        is_link = request.method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"
+        is_foreign = is_foreign or not is_link or headers.get("sec-fetch-dest", "document") != "document"
+    if is_foreign:
+        raise Denied("other pages may not ask for this one", code="ORIGIN_NOT_ALLOWED")
+
+
+class PageTokens:
+    """Made by a page and given back by its forms: an end, and a signature of it and of whom it was made for."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._key = secrets.token_bytes(32)
+        self._now = now
+
+    def make(self, principal: Principal) -> str:
+        end = f"{int(self._now()) + TOKEN_SECONDS:x}"
+        return f"{end}.{self._sign(principal, end)}"
+
+    def check(self, principal: Principal, token: str) -> None:
+        """Raises Denied."""
+        end, _, signature = token.partition(".")
+        is_ours = hmac.compare_digest(signature.encode(), self._sign(principal, end).encode())
+        if not is_ours or int(end, 16) < self._now():
+            raise Denied("this page is too old to change anything", code="PAGE_EXPIRED", hint="load it again")
+
+    def _sign(self, principal: Principal, end: str) -> str:
+        said = "\0".join((end, principal.tenant, principal.actor))
+        return hmac.new(self._key, said.encode(), sha256).hexdigest()

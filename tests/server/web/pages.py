@@ -1,0 +1,66 @@
+"""The pages of a real memory, asked for without a socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+
+from tallystick import app
+from tallystick.config import Settings
+from tallystick.policy import Principal
+from tallystick.server import Offer
+from tallystick.server.http import http_app
+from tests.sample_memory import outcome_of, told
+
+SITE = "http://127.0.0.1:8765"
+HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+JSON = {"Accept": "application/json"}
+
+
+class Pages(msgspec.Struct):
+    offer: Offer
+    http: httpx2.AsyncClient
+
+    async def write(self, actor: str, tool: str, /, **arguments: Any) -> Any:
+        who = msgspec.structs.replace(self.offer.principal_of(None), actor=actor)
+        return told(await outcome_of(self.offer, who, tool, arguments))
+
+    async def node(self, entity_id: str, kind: str = "note", actor: str = "ada", /, **more: Any) -> Any:
+        attrs = more.pop("attrs", {"title": f"about {entity_id}"})
+        node = {"id": entity_id, "type": kind, "attrs": attrs}
+        said = await self.write(actor, "memory.write", op="UPSERT_NODE", node=node, **more)
+        assert "commit_id" in said, said
+        return said
+
+    async def edge(self, source: str, rel: str, target: str, /, **more: Any) -> Any:
+        edge = {"from": source, "rel": rel, "to": target, **more}
+        said = await self.write("ada", "memory.write", op="UPSERT_EDGE", edge=edge)
+        assert "commit_id" in said, said
+        return said
+
+    async def html(self, address: str, status: int = 200) -> str:
+        answer = await self.http.get(address, headers=HTML)
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        return answer.text
+
+    async def json(self, address: str, status: int = 200) -> Any:
+        answer = await self.http.get(address, headers=JSON)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+
+@asynccontextmanager
+async def serving_pages(base: Path, *, principal: Principal | None = None, **settings: Any) -> AsyncIterator[Pages]:
+    chosen = Settings(base=base, toolsets=("all",), **settings)
+    async with app.served(chosen) as offer:
+        if principal is not None:
+            offer = msgspec.structs.replace(offer, principal_of=lambda scope: principal)
+        front = http_app(offer, pages=app.web_pages(chosen, offer))
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(front), base_url=SITE) as http:
+            yield Pages(offer, http)
