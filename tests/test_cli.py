@@ -809,12 +809,13 @@ def test_serve_over_http_tells_where_and_how_to_connect(base: Path) -> None:
         port = taken.getsockname()[1]
         with _start("serve", "--http", f"127.0.0.1:{port}", "--next-free-port", "--base", str(base)) as serving:
             assert serving.stderr is not None
-            told = "".join(serving.stderr.readline() for _ in range(4))
+            told = "".join(serving.stderr.readline() for _ in range(5))
             serving.send_signal(signal.SIGTERM)
             assert serving.wait() == 0
     assert f"127.0.0.1:{port}/" not in told
     assert "claude mcp add --transport http tallystick http://127.0.0.1:" in told
     assert '{"mcpServers"' in told
+    assert re.search(r"page +http://127\.0\.0\.1:\d+/$", told, re.MULTILINE)
 
 
 def test_a_taken_port_is_told_with_what_to_do(base: Path, tally: Tally) -> None:
