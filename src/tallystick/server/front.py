@@ -26,7 +26,7 @@ from tallystick.server.guards import BODY_KEY, HEADERS_KEY, Names
 from tallystick.server.http_sessions import SCOPE_SESSION, HttpSessions, Session
 from tallystick.server.jsonrpc import INVALID_REQUEST, WireFault, error_reply, parse_message
 from tallystick.server.oauth import SCOPE_KEY
-from tallystick.server.progress import Tell, find_token, notification, telling
+from tallystick.server.progress import Begun, Tell, begin, find_token, notification, telling
 from tallystick.server.request_id import Bounded
 
 if TYPE_CHECKING:
@@ -169,9 +169,12 @@ class HttpFront:
         if version is not None and version not in self._handshake:
             call = None if self._fast is None else self._fast.without_session(message, scope)
             if call is not None:
+                reply = begin(call)
+                if not isinstance(reply, Begun):
+                    return reply
                 # In this era a client cancels by leaving.
                 stream = _Progress(message, scope, send, more)
-                return await stream.finish(await telling(call, stream.tell, partial(_until_left, receive)))
+                return await stream.finish(await telling(reply, stream.tell, partial(_until_left, receive)))
             await self._sdk(scope, _replay(body, receive), _adding(scope, send, more))
             return None
         if message.get("method") == "initialize":
@@ -182,12 +185,13 @@ class HttpFront:
         named = (_SESSION_ID, given[_SESSION_ID])
         call = None if self._fast is None else self._fast.in_session(session, message, scope)
         if call is not None:
-            if find_token(message) is None:
-                status, answer, headers = await self._running.run(session.id, message["id"], call)
-                return status, answer, (*headers, named)
+            reply = begin(call)
+            if not isinstance(reply, Begun):
+                return *reply[:2], (named,)
             stream = _Progress(message, scope, send, (named, *more))
-            status, answer, headers = await self._running.run(session.id, message["id"], telling(call, stream.tell))
-            return await stream.finish((status, answer, (*headers, named)))
+            work = reply if stream.tell is None else telling(reply, stream.tell)
+            reply = await self._running.run(session.id, message["id"], work)
+            return await stream.finish((*reply[:2], (named,)))
         if message.get("method") == "notifications/cancelled":
             self._running.cancel(session.id, message.get("params"))
         scope[SCOPE_SESSION] = session
@@ -197,7 +201,7 @@ class HttpFront:
         if "id" not in message or "method" not in message:
             await passed
             return None
-        instead = await self._running.run(session.id, message["id"], _awaited(passed))
+        instead = await self._running.run(session.id, message["id"], passed)
         return None if instead is None else (*instead[:2], (named,))
 
     def _find_session(self, scope: Scope, message: dict[str, Any]) -> Session | Reply:
@@ -311,10 +315,6 @@ def _adding(scope: Scope, send: Send, more: tuple[Header, ...]) -> Send:
         await send(message)
 
     return add
-
-
-async def _awaited(passed: Awaitable[None]) -> None:
-    await passed
 
 
 async def _collect(app: Callable[..., Awaitable[None]], scope: Scope, receive: Receive) -> tuple[Message, Message]:

@@ -1,8 +1,9 @@
 """Progress: a call that takes longer than a moment says now and then that it goes on, if its client asked for that.
 
-Most calls end within milliseconds, and all that a token costs them is a timer that never fires. What is told are the
-seconds that the call took so far: nothing is known of how many there will be, since what it waits for are others, the
-lock of the log, a distant policy, a disk, copies that are being erased.
+Most reads wait for nothing: they are over with their first step (`begin`), and nothing is made for them that only those
+need which last. Others mostly end within milliseconds, and all that a token costs them is a timer that never fires.
+What is told are the seconds that the call took so far: nothing is known of how many there will be, since what it waits
+for are others, the lock of the log, a distant policy, a disk, copies that are being erased.
 """
 
 from __future__ import annotations
@@ -24,19 +25,18 @@ Tell = Callable[[float, str], Awaitable[None]]
 Watch = Callable[[], Coroutine[Any, Any, None]]
 
 
-async def telling(work: Coroutine[Any, Any, T], tell: Tell | None, until: Watch | None = None) -> T:
-    """What the work returns. Once it takes long it is told of; and when `until` comes to its end first, the work is
-    cancelled."""
+def begin(work: Coroutine[Any, Any, T]) -> T | Begun[T]:
+    """What the work returns; where it waits for something, the rest of it, which the same task must await at once."""
     try:
-        waits_for = work.send(None)
+        return Begun(work, work.send(None))
     except StopIteration as done:
-        # Most reads: they wait for nothing.
         result: T = done.value
         return result
-    return await _telling(Begun(work, waits_for), tell, until)
 
 
-async def _telling(work: Begun[T], tell: Tell | None, until: Watch | None) -> T:
+async def telling(work: Awaitable[T], tell: Tell | None, until: Watch | None = None) -> T:
+    """What the work returns. Once it takes long it is told of; and when `until` comes to its end first, the work is
+    cancelled."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     started = loop.time()
     beside: list[asyncio.Task[None]] = []

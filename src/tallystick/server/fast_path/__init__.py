@@ -22,7 +22,6 @@ from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_RE
 RESERVED = "io.modelcontextprotocol/"
 VERSION_KEY = RESERVED + "protocolVersion"
 CLIENT_KEY = RESERVED + "clientInfo"
-CAPABILITIES_KEY = RESERVED + "clientCapabilities"
 
 
 class Era(msgspec.Struct, frozen=True):

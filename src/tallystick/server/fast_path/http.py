@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -15,7 +15,6 @@ from tallystick.server import Client, Offer
 from tallystick.server.answers import Reply
 from tallystick.server.dispatch import call
 from tallystick.server.fast_path import (
-    CAPABILITIES_KEY,
     MESSAGE,
     VERSION_KEY,
     Era,
@@ -30,7 +29,6 @@ from tallystick.server.guards import HEADERS_KEY
 from tallystick.server.http_sessions import Session
 from tallystick.server.jsonrpc import INTERNAL_ERROR, error_reply
 from tallystick.server.listing import Listing
-from tallystick.server.progress import Begun
 from tallystick.telemetry import tracing
 from tallystick.toolsets import Tool
 
@@ -71,10 +69,9 @@ class FastPath:
         era = self._protocols.modern.get(version)
         if era is None or name is None or given.get(b"mcp-method") != b"tools/call":
             return None
-        if not _is_plain(scope) or any(key[:10] == b"mcp-param-" for key in given):
+        if not _is_plain(scope) or b"mcp-param-" in b" ".join(given):
             return None
-        asks = self._offer.confirms and _can_ask(message)
-        plain = find_call(message, self._offer.tools, self._protocols.envelope, asks=asks)
+        plain = find_call(message, self._offer.tools, self._protocols.envelope, asks=self._offer.confirms)
         if plain is None or self._is_repeated(plain.entry.tool):
             return None
         params = message["params"]
@@ -116,21 +113,15 @@ class RunningRequests:
     def __init__(self) -> None:
         self._sessions: dict[str, dict[str | int, _Running]] = {}
 
-    async def run(self, session: str, id: str | int, work: Coroutine[Any, Any, T]) -> T | Reply:
+    async def run(self, session: str, id: str | int, work: Awaitable[T]) -> T | Reply:
         """What the work returns, or what is to be answered because the client ended it."""
-        try:
-            waits_for = work.send(None)
-        except StopIteration as done:
-            # Most reads: they were never there for anybody to cancel.
-            result: T = done.value
-            return result
         task = asyncio.current_task()
         assert task is not None
         running, key = _Running(task, id), cancel_key(id)
         calls = self._sessions.setdefault(session, {})
         calls[key] = running
         try:
-            return await Begun(work, waits_for)
+            return await work
         except asyncio.CancelledError:
             # Ours only if the client asked for it, and nobody else asked at the same time.
             if running.instead is None or task.uncancel() > 0:
@@ -167,14 +158,6 @@ class _Running:
         if self.instead is None:
             self.instead = instead
             self._task.cancel()
-
-
-def _can_ask(message: dict[str, Any]) -> bool:
-    """Whether the request says that there is a person. Of any form, since the rest of it is not checked yet."""
-    params = message.get("params")
-    meta = params.get("_meta") if type(params) is dict else None
-    capabilities = meta.get(CAPABILITIES_KEY) if type(meta) is dict else None
-    return type(capabilities) is dict and capabilities.get("elicitation") is not None
 
 
 def _is_plain(scope: Scope) -> bool:

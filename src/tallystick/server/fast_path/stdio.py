@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from tallystick.server import NOBODY, Client, Offer
 from tallystick.server.dispatch import Outcome, call
 from tallystick.server.fast_path import Era, PlainCall, cancel_key, find_call, write_reply
 from tallystick.server.jsonrpc import error_reply
-from tallystick.server.progress import notification, telling
+from tallystick.server.progress import Begun, begin, notification, telling
 from tallystick.telemetry import tracing
 
 CONNECTION_CLOSED = -32000
@@ -114,14 +114,19 @@ class StdioFastPath:
         client = self.client if plain.client is None else Client(plain.client, self.client.session)
         work = call(entry, plain.arguments, offer.store, lambda: offer.caller(None, entry.tool, client))
         try:
-            outcome = await (work if plain.progress_token is None else self._telling(work, plain.progress_token))
+            outcome = begin(work)
+            if isinstance(outcome, Begun):
+                outcome = await self._told(outcome, plain.progress_token)
         except asyncio.CancelledError:
             if not self._closing:
                 raise
             return orjson.dumps(error_reply(plain.id, CONNECTION_CLOSED, "Connection closed"))
         return write_reply(offer, plain, outcome, era)[1]
 
-    def _telling(self, work: Coroutine[Any, Any, Outcome], token: str | int) -> Coroutine[Any, Any, Outcome]:
+    def _told(self, work: Begun[Outcome], token: str | int | None) -> Awaitable[Outcome]:
+        if token is None:
+            return work
+
         async def tell(seconds: float, words: str) -> None:
             await self._deliver(notification(token, seconds, words))
 
