@@ -143,7 +143,7 @@ def version_before(columns: Columns, seq: int) -> dict[str, Any] | None:
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Dotted path → new value, None where it was removed. Lists are compared as a whole."""
-    before, after = dict(_leaves(old)), dict(_leaves(new))
+    before, after = dict(leaves(old)), dict(leaves(new))
     changes: dict[str, Any] = {path: None for path in before if path not in after}
     for path, value in after.items():
         if path not in before or not is_same(before[path], value):
@@ -151,11 +151,12 @@ def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _leaves(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """What a document says, by dotted path."""
     for name, value in document.items():
         if not prefix and name in _NAMES:
             continue
         if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
+            yield from leaves(value, f"{prefix}{name}.")
         elif prefix or value != {}:
             yield f"{prefix}{name}", value

@@ -14,7 +14,11 @@ from tallystick import app
 from tallystick.config import Settings
 from tallystick.policy import Principal
 from tallystick.server import Offer
+from tallystick.server.front import HttpFront
 from tallystick.server.http import http_app
+from tallystick.server.web.context import WebContext
+from tallystick.server.web.responses import WebPages
+from tests.multi_tenant import MultiTenantStore
 from tests.sample_memory import outcome_of, told
 
 SITE = "http://127.0.0.1:8765"
@@ -56,11 +60,26 @@ class Pages(msgspec.Struct):
 
 
 @asynccontextmanager
-async def serving_pages(base: Path, *, principal: Principal | None = None, **settings: Any) -> AsyncIterator[Pages]:
+async def serving_store(base: MultiTenantStore, principal: Principal) -> AsyncIterator[Pages]:
+    """As this principal sees it, whose tenant and policy the store knows."""
+    offer = Offer(tools=base.tools, store=base.store, principal_of=lambda scope: principal, version="1")
+    context = WebContext(
+        offer=offer,
+        tools=base.tools,
+        policy="rule",
+        home_of=lambda tenant: base.home / tenant,
+        audit_of=lambda tenant: base.home / tenant / "audit",
+    )
+    async with _client(http_app(offer, pages=WebPages(context))) as http:
+        yield Pages(offer, http)
+
+
+def _client(front: HttpFront) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(front), base_url=SITE)
+
+
+@asynccontextmanager
+async def serving_pages(base: Path, **settings: Any) -> AsyncIterator[Pages]:
     chosen = Settings(base=base, toolsets=("all",), **settings)
-    async with app.served(chosen) as offer:
-        if principal is not None:
-            offer = msgspec.structs.replace(offer, principal_of=lambda scope: principal)
-        front = http_app(offer, pages=app.web_pages(chosen, offer))
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(front), base_url=SITE) as http:
-            yield Pages(offer, http)
+    async with app.served(chosen) as offer, _client(http_app(offer, pages=app.web_pages(chosen, offer))) as http:
+        yield Pages(offer, http)

@@ -8,7 +8,7 @@ import msgspec
 
 from tallystick.commits import EDGE_VERBS, Commit, Verb
 from tallystick.commits.payloads import read_edge
-from tallystick.server.web.titles import shortened, title_of
+from tallystick.operations.titles import shortened, title_of
 
 Sign = Literal["written", "deleted", "redacted"]
 _SIGNS: dict[str, Sign] = {"UPSERT": "written", "DELETE": "deleted", "REDACT": "redacted"}

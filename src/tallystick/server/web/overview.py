@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tallystick.operations.log_tail import newest
+from tallystick.operations.titles import vocabulary_of
 from tallystick.server.web.commit_rows import CommitRow, commit_row
-from tallystick.server.web.titles import vocabulary_of
 from tallystick.server.web.visit import Visit
 
 COMMITS = 12

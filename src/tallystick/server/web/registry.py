@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from tallystick.server.web.entity import entity_page
 from tallystick.server.web.overview import overview
+from tallystick.server.web.search import search_page
 from tallystick.server.web.visit import Visit
 
 View = Callable[[Visit], Awaitable[msgspec.Struct]]
@@ -17,6 +19,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     view: View
     """Raises what tools raise."""
     template: str
+    also: tuple[str, ...] = ()
+    """Other paths of the same page."""
 
     @property
     def json_path(self) -> str:
@@ -36,6 +40,12 @@ class Section(msgspec.Struct, frozen=True):
     links: tuple[Link, ...]
 
 
-PAGES: tuple[Page, ...] = (Page(path="/", view=overview, template="overview.html"),)
+PAGES: tuple[Page, ...] = (
+    Page(path="/", view=overview, template="overview.html"),
+    Page(path="/search", view=search_page, template="search.html"),
+    Page(path="/entities/{id:path}", view=entity_page, template="entity.html", also=("/entities",)),
+)
 
-NAVIGATION: tuple[Section, ...] = (Section("Memory", (Link("Overview", "/", "overview"),)),)
+NAVIGATION: tuple[Section, ...] = (
+    Section("Memory", (Link("Overview", "/", "overview"), Link("Search", "/search", "search"))),
+)

@@ -23,7 +23,7 @@ from tallystick.server.web.drawing import draw
 from tallystick.server.web.registry import NAVIGATION, PAGES, Page, Section
 from tallystick.server.web.security import HEADERS, PageTokens, check_origin
 from tallystick.server.web.static_files import static_route
-from tallystick.server.web.visit import Bug, Download, Visit, begin
+from tallystick.server.web.visit import Bug, Download, Redirect, Visit, begin
 
 THEME_COOKIE = "tallystick-theme"
 THEMES = ("system", "light", "dark")
@@ -52,6 +52,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """The address of this page, to come back to."""
     back_to_now: str
     """The same without its moment."""
+    json: str
+    """The same as JSON."""
     path: str
     navigation: tuple[Section, ...] = NAVIGATION
 
@@ -93,12 +95,14 @@ class WebPages:
             return await self._answered(request, lambda visit: self._show(page, visit))
 
         paths = [page.path] if page.path.endswith(":path}") else [page.path, page.json_path]
-        return [Route(path, serve, methods=["GET"]) for path in paths]
+        return [Route(path, serve, methods=["GET"]) for path in (*paths, *page.also)]
 
     async def _show(self, page: Page, visit: Visit) -> Response:
         view = await page.view(visit)
         if isinstance(view, Download):
             return Response(view.content, headers={**_HEADERS, **view.headers})
+        if isinstance(view, Redirect):
+            return RedirectResponse(view.address, 303, _HEADERS)
         if wants_json(visit.request):
             return _json(view)
         return Response(
@@ -145,6 +149,7 @@ class WebPages:
             token=self._tokens.make(principal),
             here=f"{path}?{query}" if query else path,
             back_to_now=f"{path}?{urlencode(timeless)}" if timeless else path,
+            json=_json_address(path, query),
             path=request.url.path,
         )
 
@@ -189,6 +194,11 @@ def wants_json(request: Request) -> bool:
 def raw_path(request: Request) -> str:
     """As it was sent: an id in it may hold what means something there."""
     return request.scope["raw_path"].decode("latin-1").partition("?")[0]  # type: ignore[no-any-return]
+
+
+def _json_address(path: str, query: str) -> str:
+    named = "/overview" if path == "/" else path
+    return f"{named}{JSON_SUFFIX}?{query}" if query else f"{named}{JSON_SUFFIX}"
 
 
 def theme_of(request: Request) -> Theme:

@@ -72,6 +72,12 @@ class Download(msgspec.Struct, frozen=True):
     headers: dict[str, str]
 
 
+class Redirect(msgspec.Struct, frozen=True):
+    """Instead of a view: what is asked for has an address of its own."""
+
+    address: str
+
+
 def begin(context: WebContext, request: Request) -> Visit:
     """Raises Denied, and LimitExceeded(RATE_LIMITED)."""
     principal = context.offer.principal_of(request.scope)

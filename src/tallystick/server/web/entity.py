@@ -1,0 +1,185 @@
+"""The page of an entity: what it says now or said at a moment, its history as a tally, and exports of that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import orjson
+
+from tallystick.errors import InvalidArgument, NotFound
+from tallystick.operations.entity_report import EntityReport, HistoryStep, Neighbour, report_entity
+from tallystick.projections.tiles import CHECKPOINT, directory_of
+from tallystick.server.web.addresses import JSON_SUFFIX, entity_address
+from tallystick.server.web.visit import Download, Redirect, Visit
+
+PAGES_MAX = 20
+"""Of a thousand commits each, in an export."""
+_SKIP_MAX = 10_000_000
+_ORIGINS = re.compile(r"deriv|cites|caused|supersed|source", re.IGNORECASE)
+
+
+class Notch(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit on the tally."""
+
+    step: int
+    position: int
+    timestamp: str
+    did: str
+    percent: float
+    is_later: bool
+
+
+class Relation(msgspec.Struct, frozen=True):
+    rel: str
+    direction: str
+    neighbours: list[Neighbour]
+
+
+class EntityView(msgspec.Struct, frozen=True, kw_only=True):
+    entity: EntityReport
+    notches: list[Notch]
+    """Of the commits in the history, oldest first."""
+    step: int
+    """Which of them the moment is at; 0 is before all."""
+    earlier: int | None
+    later: int | None
+    """Positions to go to; None where there is none."""
+    relations: list[Relation]
+    origins: list[Relation]
+    changed_since: int
+    latest: HistoryStep | None
+    """The commit that made it what it is at the moment."""
+    first: HistoryStep | None
+    proof: str | None
+    """Where its proof for others is to be had."""
+
+
+async def entity_page(visit: Visit) -> EntityView | Download | Redirect:
+    entity_id = id_of(visit)
+    export = visit.said("export")
+    if export is not None:
+        if export not in _EXPORTS:
+            raise InvalidArgument(f"there is no export '{export[:20]}'; there are {', '.join(_EXPORTS)}")
+        return await _EXPORTS[export](visit, entity_id)
+    report = await report_entity(
+        visit.context.offer.store,
+        visit.principal,
+        entity_id,
+        as_of=visit.as_of,
+        skip=visit.number("skip", 0, most=_SKIP_MAX),
+    )
+    view = _view(visit, report)
+    chosen = visit.number("step", 0, most=_SKIP_MAX)
+    if chosen:
+        is_now = chosen >= len(view.notches)
+        return Redirect(entity_address(entity_id, as_of=None if is_now else view.notches[chosen - 1].position))
+    return view
+
+
+def id_of(visit: Visit) -> str:
+    """As the address says it; what is no id names nothing."""
+    raw = visit.request.scope["raw_path"].decode("latin-1").partition("?")[0]
+    entity_id = visit.request.path_params.get("id") or visit.said("id") or ""
+    if raw.endswith(JSON_SUFFIX) and "id" in visit.request.path_params:
+        entity_id = entity_id.removesuffix(JSON_SUFFIX)
+    if not entity_id or len(entity_id) > 1_000:
+        raise NotFound("an address of an entity ends in its id")
+    return entity_id
+
+
+def _view(visit: Visit, report: EntityReport) -> EntityView:
+    steps = report.history[::-1]
+    notches = [_notch(number, len(steps), step) for number, step in enumerate(steps, 1)]
+    done = [step for step in steps if not step.is_later]
+    step = len(done)
+    later = steps[step : step + 1]
+    is_past = report.moment is not None
+    earlier = steps[step - 2].position if step > 1 else None
+    relations = _relations(report.neighbours)
+    return EntityView(
+        entity=report,
+        notches=notches,
+        step=step,
+        earlier=earlier,
+        later=later[0].position if is_past and later else None,
+        relations=[each for each in relations if not _ORIGINS.search(each.rel)],
+        origins=[each for each in relations if _ORIGINS.search(each.rel)],
+        changed_since=len(steps) - step,
+        latest=done[-1] if done else None,
+        first=steps[0] if steps and not report.skipped and len(steps) == report.commits else None,
+        proof=_proof(visit, done[-1]) if done else None,
+    )
+
+
+def _notch(number: int, count: int, step: HistoryStep) -> Notch:
+    percent = 100.0 if count == 1 else round(100 * (number - 1) / (count - 1), 2)
+    return Notch(
+        step=number,
+        position=step.position,
+        timestamp=step.timestamp,
+        did=step.did,
+        percent=percent,
+        is_later=step.is_later,
+    )
+
+
+def _relations(neighbours: list[Neighbour]) -> list[Relation]:
+    found: dict[tuple[str, str], list[Neighbour]] = {}
+    for each in neighbours:
+        found.setdefault((each.direction, each.rel), []).append(each)
+    return [Relation(rel, direction, each) for (direction, rel), each in sorted(found.items(), reverse=True)]
+
+
+def _proof(visit: Visit, step: HistoryStep) -> str | None:
+    home = visit.context.home_of(visit.principal.tenant)
+    return f"/v1/proof/entry/{step.commit_id}" if (directory_of(home) / CHECKPOINT).exists() else None
+
+
+# -- exports
+
+
+async def _as_json(visit: Visit, entity_id: str) -> Download:
+    pages = await _pages(visit, entity_id, "json")
+    whole = {**pages[0], "lineage": [each for page in pages for each in page["lineage"]]}
+    whole["pagination"] = pages[-1]["pagination"]
+    return _download(entity_id, "json", "application/json", orjson.dumps(whole, option=orjson.OPT_INDENT_2))
+
+
+async def _as_csv(visit: Visit, entity_id: str) -> Download:
+    pages = await _pages(visit, entity_id, "csv")
+    first, *rest = (page["csv"] for page in pages)
+    text = "".join([first, *(each.partition("\r\n")[2] for each in rest)])
+    return _download(entity_id, "csv", "text/csv; charset=utf-8", text.encode())
+
+
+async def _as_openlineage(visit: Visit, entity_id: str) -> Download:
+    pages = await _pages(visit, entity_id, "openlineage_v1")
+    events = [event for page in pages for event in page["events"]]
+    lines = b"".join(orjson.dumps(event) + b"\n" for event in events)
+    return _download(entity_id, "openlineage.jsonl", "application/x-ndjson", lines)
+
+
+_EXPORTS: dict[str, Callable[[Visit, str], Awaitable[Download]]] = {
+    "json": _as_json,
+    "csv": _as_csv,
+    "openlineage": _as_openlineage,
+}
+
+
+async def _pages(visit: Visit, entity_id: str, form: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    offset: int | None = 0
+    while offset is not None and len(found) < PAGES_MAX:
+        page = await visit.ask("memory.lineage", entity_id=entity_id, format=form, limit=1000, offset=offset)
+        found.append(page)
+        offset = page["pagination"]["next_offset"]
+    return found
+
+
+def _download(entity_id: str, ending: str, kind: str, content: bytes) -> Download:
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", entity_id)[:80].strip("-") or "entity"
+    headers = {"Content-Type": kind, "Content-Disposition": f'attachment; filename="lineage-{name}.{ending}"'}
+    return Download(content, headers)

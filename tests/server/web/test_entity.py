@@ -1,0 +1,182 @@
+"""The page of an entity: what it says, at which moment, who set what, every change, and exports."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.web.pages import HTML, Pages, serving_pages
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def pages(tmp_path: Path) -> AsyncIterator[Pages]:
+    """A decision with four commits by three authors, of which one is a redaction."""
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("billing", "service", attrs={"name": "Billing"})
+        first = {"title": "Retry three times", "retries": 3, "by": "Jane Doe"}
+        run = {"run_id": "run-7"}
+        await pages.node("d/1", "decision", "planner", attrs=first, reason="agreed in review", run_context=run)
+        await pages.node("d/1", "decision", "ada", attrs=first | {"retries": 0}, reason="INC-482")
+        fields = ["attrs.by"]
+        await pages.write(
+            "nora", "memory.write", op="REDACT_NODE", node_id="d/1", redacted_fields=fields, reason="DSR-119"
+        )
+        now = {"title": "Never retry", "retries": 0, "by": "[REDACTED]", "text": "It is **not** tried again.\n"}
+        await pages.node("d/1", "decision", "planner", attrs=now, reason="a queue")
+        await pages.edge("d/1", "constrains", "billing")
+        await pages.edge("d/1", "derived_from", "billing")
+        yield pages
+
+
+async def test_it_says_what_is_so_and_who_set_it(pages: Pages) -> None:
+    view = await pages.json("/entities/d%2F1")
+    entity = view["entity"]
+    assert (entity["title"], entity["type"], entity["exists"], entity["redacted"]) == (
+        "Never retry",
+        "decision",
+        True,
+        1,
+    )
+    setters = {each["name"]: (each["set_by"], each["set_at"]) for each in entity["attributes"]}
+    assert setters == {"by": ("planner", 2), "retries": ("ada", 3), "text": ("planner", 5), "title": ("planner", 5)}
+    assert [text["name"] for text in entity["texts"]] == ["text"]
+    assert [(each["rel"], each["direction"]) for each in view["relations"]] == [("constrains", "out")]
+    assert [each["rel"] for each in view["origins"]] == ["derived_from"]
+    assert view["origins"][0]["neighbours"][0]["title"] == "Billing"
+
+
+async def test_the_page_draws_what_json_says(pages: Pages) -> None:
+    text = await pages.html("/entities/d%2F1")
+    for words in (
+        "<h1><bdi>Never retry</bdi></h1>", "a queue", "agreed in review", "INC-482", "DSR-119", "run-7",
+        "<strong>not</strong>", "single-user@1", "1 value redacted", "tallystick verify", "masked in earlier commits",
+    ):  # fmt: skip
+        assert words in text
+    assert "Jane Doe" not in text
+    view = await pages.json("/entities/d%2F1")
+    for step in view["entity"]["history"]:
+        assert step["commit_id"] in text
+        assert step["record_hash"] in text
+
+
+async def test_its_history_has_the_change_of_each_commit(pages: Pages) -> None:
+    history = (await pages.json("/entities/d%2F1"))["entity"]["history"]
+    assert [(each["did"], each["actor"]) for each in history] == [
+        ("written", "planner"), ("redacted", "nora"), ("written", "ada"), ("created", "planner"),
+    ]  # fmt: skip
+    assert history[2]["changes"] == [{"name": "retries", "was": 3, "now": 0}]
+    assert {"name": "title", "was": "Retry three times", "now": "Never retry"} in history[0]["changes"]
+    assert {each["name"] for each in history[3]["changes"]} >= {"title", "retries", "by"}
+    assert history[1]["redacted_fields"] == ["attrs.by"]
+
+
+async def test_a_moment_shows_what_was_so_and_greys_what_came_later(pages: Pages) -> None:
+    view = await pages.json("/entities/d%2F1?as_of=2")
+    entity = view["entity"]
+    assert (entity["title"], entity["moment"], view["step"], view["changed_since"]) == ("Retry three times", 2, 1, 3)
+    assert [each["is_later"] for each in entity["history"]] == [True, True, True, False]
+    assert entity["neighbours"] == []
+    assert (view["earlier"], view["later"]) == (None, 3)
+    text = await pages.html("/entities/d%2F1?as_of=2")
+    assert "Back to now" in text
+    assert 'href="/entities/d%2F1"' in text
+    assert "you are here" in text
+
+
+async def test_before_it_was_written_it_is_not_there(pages: Pages) -> None:
+    view = await pages.json("/entities/d%2F1?as_of=1")
+    assert (view["entity"]["exists"], view["latest"], view["step"]) == (False, None, 0)
+    assert "Nothing was written about it up to this moment" in await pages.html("/entities/d%2F1?as_of=1")
+    assert (await pages.json("/entities/d%2F1?as_of=0"))["entity"]["moment"] == 0
+
+
+async def test_the_slider_is_a_form_whose_steps_have_addresses(pages: Pages) -> None:
+    text = await pages.html("/entities/d%2F1")
+    assert '<input type="range" name="step" min="1" max="4" value="4"' in text
+    for step, address in ((1, "/entities/d%2F1?as_of=2"), (3, "/entities/d%2F1?as_of=4"), (4, "/entities/d%2F1")):
+        answer = await pages.http.get(f"/entities/d%2F1?step={step}", headers=HTML)
+        assert (answer.status_code, answer.headers["location"]) == (303, address)
+
+
+async def test_what_was_deleted_still_has_its_page(pages: Pages) -> None:
+    await pages.write("ada", "memory.write", op="DELETE_NODE", node_id="billing", reason="gone")
+    view = await pages.json("/entities/billing")
+    assert (view["entity"]["exists"], view["latest"]["did"]) == (False, "deleted")
+    assert ">deleted</span>" in await pages.html("/entities/billing")
+
+
+async def test_an_edge_has_a_page(pages: Pages) -> None:
+    address = "/entities/d%2F1%7Cconstrains%7Cbilling"
+    view = await pages.json(address)
+    assert view["entity"]["ends"] == {"source": "d/1", "rel": "constrains", "target": "billing"}
+    assert 'href="/entities/billing"' in await pages.html(address)
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "error"),
+    [
+        ("as_of=tomorrow", 400, "UNKNOWN_AS_OF"),
+        ("as_of=999999", 400, "UNKNOWN_AS_OF"),
+        ("export=exe", 400, "INVALID_ARGUMENT"),
+        ("skip=-1", 400, "INVALID_ARGUMENT"),
+        ("step=x", 400, "INVALID_ARGUMENT"),
+    ],
+)
+async def test_what_cannot_be_is_said(pages: Pages, query: str, status: int, error: str) -> None:
+    assert (await pages.json(f"/entities/d%2F1?{query}", status))["error"] == error
+
+
+@pytest.mark.parametrize("entity_id", ["nope", "d", "%00", "a" * 2_000, "%ff", "..%2f..%2fetc"])
+async def test_what_was_never_written_is_not_there(pages: Pages, entity_id: str) -> None:
+    assert "There is nothing here that you may read" in await pages.html(f"/entities/{entity_id}", 404)
+
+
+@pytest.mark.parametrize("entity_id", ["package.json", "..", ".", "a b?c#d", "//x", "é%2F", "json", ".json"])
+async def test_every_id_has_an_address(pages: Pages, entity_id: str) -> None:
+    from tallystick.server.web.addresses import entity_address
+
+    await pages.node(entity_id)
+    assert f"<code>{entity_id}</code>" in await pages.html(entity_address(entity_id))
+    assert (await pages.json(entity_address(entity_id)))["entity"]["id"] == entity_id
+
+
+async def test_json_is_had_by_its_ending(pages: Pages) -> None:
+    answer = await pages.http.get("/entities/d%2F1.json", headers=HTML)
+    assert answer.json() == await pages.json("/entities/d%2F1")
+
+
+async def _exported(pages: Pages, form: str) -> tuple[str, str]:
+    answer = await pages.http.get(f"/entities/d%2F1?export={form}", headers=HTML)
+    assert answer.status_code == 200
+    return answer.headers["content-disposition"], answer.text
+
+
+async def test_its_lineage_is_exported(pages: Pages) -> None:
+    place, text = await _exported(pages, "json")
+    assert place == 'attachment; filename="lineage-d-1.json"'
+    assert [each["actor"] for each in json.loads(text)["lineage"]] == ["planner", "ada", "nora", "planner"]
+    rows = list(csv.DictReader(io.StringIO((await _exported(pages, "csv"))[1])))
+    assert [row["reason"] for row in rows] == ["agreed in review", "INC-482", "DSR-119", "a queue"]
+    events: list[Any] = [json.loads(line) for line in (await _exported(pages, "openlineage"))[1].splitlines()]
+    assert {event["job"]["name"] for event in events}
+
+
+async def test_a_long_history_is_paged(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tallystick.operations import entity_report
+
+    monkeypatch.setattr(entity_report, "STEPS_MAX", 2)
+    newest = (await pages.json("/entities/d%2F1"))["entity"]
+    assert ([each["position"] for each in newest["history"]], newest["commits"]) == ([5, 4], 4)
+    assert "skip=2" in await pages.html("/entities/d%2F1")
+    older = (await pages.json("/entities/d%2F1?skip=2"))["entity"]
+    assert [each["position"] for each in older["history"]] == [3, 2]
+    assert (await pages.json("/entities/d%2F1?skip=9"))["entity"]["history"] == []
+    await pages.html("/entities/d%2F1?skip=9")
