@@ -53,7 +53,7 @@ REFUSED = (
 KEY = ".config/tallystick/checkpoint.key"
 KEYED = ("commit-format", "proofs")
 """Where the settings name a key by the time the reader comes to it."""
-PLANNED = {"plan-work": "bridge", "proofs": "bridge", "knowledge": "shop", "why": "shop"}
+PLANNED = {"plan-work": "bridge", "export": "bridge", "proofs": "bridge", "knowledge": "shop", "why": "shop"}
 """Where agents plan work, and the name of their project."""
 
 

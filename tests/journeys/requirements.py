@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tests.journeys.requirements_agents import AGENTS_REQUIREMENTS
 from tests.journeys.requirements_clients import CLIENTS_REQUIREMENTS
 from tests.journeys.requirements_compliance import COMPLIANCE_REQUIREMENTS
+from tests.journeys.requirements_exporting import EXPORTING_REQUIREMENTS
 from tests.journeys.requirements_gate import GATE_REQUIREMENTS
 from tests.journeys.requirements_hooks import HOOK_REQUIREMENTS
 from tests.journeys.requirements_importing import IMPORTING_REQUIREMENTS
@@ -407,6 +408,7 @@ REQUIREMENTS += [
         *CLIENTS_REQUIREMENTS,
         *COMPLIANCE_REQUIREMENTS,
         *GATE_REQUIREMENTS,
+        *EXPORTING_REQUIREMENTS,
         *IMPORTING_REQUIREMENTS,
         *KNOWLEDGE_REQUIREMENTS,
         *STALE_REQUIREMENTS,

@@ -84,7 +84,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "restore-entity": restore_entity.restore_entity,
 }
 
-CLASSES = {"import": transfer.ImportCommand}
+CLASSES = {"export": transfer.ExportCommand, "import": transfer.ImportCommand}
 """Commands that read their words in a way of their own."""
 
 GROUPS: dict[str, typer.Typer] = {

@@ -10,11 +10,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 from typer.core import TyperCommand
 
+from tallystick.cli.filters import parse_moment
 from tallystick.cli.options import Base, Checkpoints, Json, Tenant, VerifierKeys, existing, read_checkpoints, settled
 from tallystick.cli.output import emit, note, progress, table
 from tallystick.errors import Conflict, InvalidArgument
@@ -22,6 +23,8 @@ from tallystick.operations import counted
 from tallystick.private_files import replacing
 
 if TYPE_CHECKING:
+    from tallystick.exporters.directory import Directory
+    from tallystick.operations.exporting import Report as ExportReport
     from tallystick.operations.importing.report import Report
 
 LIST = "list"
@@ -29,29 +32,73 @@ _BY_UMASK = 0o666
 """What a person exports is readable for whom that person's umask says."""
 
 
+class ExportCommand(TyperCommand):
+    """`--as` alone asks which there are."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [*args, LIST] if args[-1:] == ["--as"] else args)
+
+
 def export(
-    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to; - is standard output.")] = Path("-"),
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    file: Annotated[
+        Path, typer.Argument(metavar="[TARGET]", help="A file or, for some forms, a directory; - is standard output.")
+    ] = Path("-"),
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="NAME",
+            help="In the form of another program; no name lists those that are known.",
+            show_default=False,
+        ),
+    ] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of", metavar="MOMENT", help="With --as: as it was. A commit id, a position or an ISO 8601 time."
+        ),
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="NAME", help="With --as: only what belongs to it.")
+    ] = None,
+    type: Annotated[
+        str | None, typer.Option("--type", "-t", metavar="TYPE", help="With --as: only of this type.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a file that is there, or the directory of an earlier export.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --as: print the report as JSON.")] = False,
     base: Base = None,
     tenant: Tenant = None,
 ) -> None:
-    """Write every commit to a file: a whole backup.
+    """Write every commit to a file, a whole backup; or what holds now, in the form of another program.
 
     One JSON object a line, verified as it is read.
     The file appears under its name only when it is complete. Servers may go on writing meanwhile.
 
     \b
+    With --as: the nodes and edges as they are, or were at a moment. What is redacted stays so, what was recalled
+      says so, what was deleted is not there. The report lists what the form cannot hold.
+
+    \b
     Examples:
       tallystick export backup.jsonl
       tallystick export | gzip > backup.jsonl.gz
+      tallystick export --as vault ~/notes/memory
+      tallystick export --as mermaid --project bridge plan.mmd
     """
+    if form is not None:
+        _export_as(form, file, ExportOptions(as_of, project, type, force), json, base, tenant)
+        return
+    others = (("--as-of", as_of), ("--project", project), ("--type", type), ("--json", json))
+    _refuse_options([name for name, given in others if given], "needs --as")
     from tallystick import app
     from tallystick.operations.transfer import export as exported
 
     context = app.operation_context(existing(base=base, tenant=tenant))
     to_stdout = str(file) == "-"
-    if not to_stdout and file.exists() and not force:
-        raise Conflict(f"{file} is already there", code="FILE_EXISTS", hint="choose another name, or add --force")
+    if not to_stdout:
+        _refuse_existing(file, force=force)
     name = "-" if to_stdout else str(file.absolute())
     with progress() as tell, nullcontext(sys.stdout.buffer) if to_stdout else _whole_file(file) as target:
         done = asyncio.run(exported(context, target, name=name, progress=tell))
@@ -62,6 +109,78 @@ def export(
     if done.blobs:
         beside = context.settings.home / "_content" / "blobs"
         note(f"{counted(done.blobs, 'large content')} beside the log: copy {beside} as well")
+
+
+class ExportOptions(NamedTuple):
+    as_of: str | None
+    project: str | None
+    type: str | None
+    force: bool
+
+
+def _export_as(
+    name: str, target: Path, options: ExportOptions, json: bool, base: Path | None, tenant: str | None
+) -> None:
+    from tallystick.exporters.registry import FORMS, find
+
+    if name == LIST:
+        if json:
+            emit([{"name": each.name, "writes": each.writes} for each in FORMS])
+        else:
+            table(("name", "writes"), [(each.name, each.writes) for each in FORMS])
+        return
+    form = find(name)
+    to_stdout = str(target) == "-"
+    if to_stdout and form.is_directory:
+        raise InvalidArgument(f"TARGET is missing: the directory that {name} is written to")
+    if to_stdout and json:
+        raise InvalidArgument("--json needs a TARGET: the report goes to standard output")
+    from tallystick import app
+    from tallystick.operations.exporting import Options, export_as
+
+    context = app.operation_context(existing(base=base, tenant=tenant))
+    asked = Options(parse_moment(options.as_of), options.project, options.type)
+    opened = _opened_target(target, is_directory=form.is_directory, force=options.force)
+    with opened as output, progress("items") as tell:
+        done = asyncio.run(export_as(context, form, output, asked, path=str(target), progress=tell))
+    if json:
+        emit(done)
+    else:
+        _draw_export(done)
+
+
+@contextmanager
+def _opened_target(target: Path, *, is_directory: bool, force: bool) -> Iterator[BinaryIO | Directory]:
+    if is_directory:
+        from tallystick.exporters.directory import whole_directory
+
+        with whole_directory(target, force=force) as directory:
+            yield directory
+    elif str(target) == "-":
+        yield sys.stdout.buffer
+    else:
+        _refuse_existing(target, force=force)
+        with _whole_file(target) as file:
+            yield file
+
+
+def _refuse_existing(file: Path, *, force: bool) -> None:
+    if file.exists() and not force:
+        raise Conflict(f"{file} is already there", code="FILE_EXISTS", hint="choose another name, or add --force")
+
+
+def _draw_export(done: ExportReport) -> None:
+    """On standard error: standard output may be the export."""
+    for loss in done.losses:
+        named = f" ({', '.join(loss.examples)}{' …' if (loss.count or 0) > len(loss.examples) else ''})"
+        note(f"{loss.what}{f' × {loss.count:,}' if loss.count else ''}: {loss.reason}{named if loss.examples else ''}")
+    into = "" if done.path == "-" else f" in {done.path}"
+    edges = "1 edge" if done.edges == 1 else f"{done.edges:,} edges"
+    note(f"{_entities(done.entities)} and {edges} at position {done.position}{into}")
+
+
+def _entities(number: int) -> str:
+    return "1 entity" if number == 1 else f"{number:,} entities"
 
 
 class ImportCommand(TyperCommand):

@@ -13,8 +13,8 @@ from tallystick.toolsets.memory.arguments import Scope, Vocabulary
 
 IDS_MAX = 20_000
 _PROJECT = "work/project"
-_BELONGS_BY = ("project", "projectId")
-_HANGS_ON = ("entityId", "parentId")
+BELONGS_BY = ("project", "projectId")
+HANGS_ON = ("entityId", "parentId")
 """What sections and changelogs belong to."""
 _PREFIXES: dict[Vocabulary, tuple[str, ...]] = {
     "work": ("work/",),
@@ -90,11 +90,11 @@ def _project(state: State, read_filter: ReadFilter, project: str, at: int) -> Br
     named = yield from _ids(state, at, "name", [project], type=_PROJECT)
     projects = [each for each in dict.fromkeys((*named, project)) if each == project or read_filter.allows(each)]
     members = dict.fromkeys(each for each in projects if state.knows(each))
-    for key in _BELONGS_BY:
+    for key in BELONGS_BY:
         members |= dict.fromkeys((yield from _ids(state, at, key, projects)))
     hanging = list(members)
     for start in range(0, len(hanging), _CHOICES):
-        for key in _HANGS_ON:
+        for key in HANGS_ON:
             members |= dict.fromkeys((yield from _ids(state, at, key, hanging[start : start + _CHOICES])))
     return Within(ids=list(members)[:IDS_MAX], truncated=len(members) > IDS_MAX)
 
