@@ -342,6 +342,7 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     async def run() -> None:
         async with _exporting(), served(settings) as offer:
             guarded = offer if admission is None else _guarded(settings, offer)
+            pages = web_pages(settings, offer)
             application = http_app(
                 guarded,
                 hosts=[host, *settings.http_hosts],
@@ -352,14 +353,15 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
                     *tlog_routes(settings.tlog, lambda tenant: _tiles_of(settings, tenant)),
                     *proof_routes(guarded, lambda tenant: msgspec.structs.replace(settings, tenant=tenant).home),
                 ],
-                pages=web_pages(settings, offer),
+                pages=pages,
             )
             bounds = Bounds(
                 head_seconds=settings.http_head_seconds,
                 body_seconds=settings.http_body_seconds,
                 connections=settings.http_connections_max,
             )
-            await run_http(application, host=host, port=port, announce=announce, tls=tls, bounds=bounds)
+            drain = None if pages is None else pages.drain
+            await run_http(application, host=host, port=port, announce=announce, tls=tls, bounds=bounds, drain=drain)
 
     uvloop.run(run())
 
@@ -381,6 +383,8 @@ def web_pages(settings: Settings, offer: Offer) -> WebPages | None:
             policy=settings.policy_url or Path(settings.policy).name or "single-user",
             home_of=lambda tenant: of(tenant).home,
             audit_of=lambda tenant: _audit_files(of(tenant)).directory,
+            # Who listens keeps a connection: half of them are for everybody else.
+            streams_max=max(1, settings.http_connections_max // 2),
         )
     )
 

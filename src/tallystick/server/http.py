@@ -107,8 +107,10 @@ async def run_http(
     announce: Callable[[str, int], None],
     tls: ssl.SSLContext | None = None,
     bounds: Bounds | None = None,
+    drain: Callable[[], None] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `announce` is told the real address once connections are accepted.
+    """Serve until SIGINT or SIGTERM. `announce` is told the real address once connections are accepted; `drain` is
+    called when none is any more: what would be answered without end is to end.
 
     Raises OSError when the address can't be had, RuntimeError when the application does not start.
     """
@@ -128,15 +130,18 @@ async def run_http(
     listening = await _listen(host, port)
     watching = asyncio.create_task(connections.watch())
     try:
-        await _Server(config, announce).serve(sockets=listening)
+        await _Server(config, announce, drain).serve(sockets=listening)
     finally:
         watching.cancel()
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, announce: Callable[[str, int], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, announce: Callable[[str, int], None], drain: Callable[[], None] | None
+    ) -> None:
         super().__init__(config)
         self._announce = announce
+        self._drain = drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
@@ -146,6 +151,11 @@ class _Server(uvicorn.Server):
         if sockets:
             address = sockets[0].getsockname()
             self._announce(address[0], address[1])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._drain is not None:
+            self._drain()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -21,3 +21,5 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """Where the memory of a tenant lies."""
     audit_of: Callable[[str], Path]
     """Where its audit log lies."""
+    streams_max: int = 256
+    """How many pages may listen at a time for what arrives."""

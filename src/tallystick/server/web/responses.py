@@ -20,6 +20,8 @@ from tallystick.server.guards import BODY_KEY
 from tallystick.server.web.addresses import JSON_SUFFIX, is_local
 from tallystick.server.web.context import WebContext
 from tallystick.server.web.drawing import draw
+from tallystick.server.web.events import PATH as EVENTS_PATH
+from tallystick.server.web.events import Events
 from tallystick.server.web.registry import NAVIGATION, PAGES, Page, Section
 from tallystick.server.web.security import HEADERS, PageTokens, check_origin
 from tallystick.server.web.static_files import static_route
@@ -74,9 +76,11 @@ class WebPages:
     def __init__(self, context: WebContext) -> None:
         self._context = context
         self._tokens = PageTokens()
+        self.events = Events(context.offer.store, streams_max=context.streams_max)
         self.routes: list[BaseRoute] = [
             *(route for page in PAGES for route in self._routes_of(page)),
             Route("/theme", self._choose_theme, methods=["POST"]),
+            Route(EVENTS_PATH, self._listen, methods=["GET"]),
             static_route(),
         ]
 
@@ -152,6 +156,15 @@ class WebPages:
             json=_json_address(path, query),
             path=request.url.path,
         )
+
+    # -- what arrives
+
+    async def _listen(self, request: Request) -> Response:
+        return await self._answered(request, self.events.open)
+
+    def drain(self) -> None:
+        """The server is asked to end: what would go on for as long as somebody listens ends."""
+        self.events.close()
 
     # -- what changes
 

@@ -1,0 +1,115 @@
+// What arrives while a page is open: the overview shows it, all others say that there is something new.
+// A stream is held only while the page is looked at: browsers allow a handful of connections to one server.
+"use strict";
+(() => {
+  const LIMIT = 12;
+  const bar = document.querySelector("[data-live]");
+  if (!bar || !window.EventSource) return;
+  const state = bar.querySelector("[data-state]");
+  const dot = bar.querySelector(".live");
+  const news = bar.querySelector("[data-news]");
+  const position = bar.querySelector("[data-position]");
+  const table = document.querySelector("[data-arrivals]");
+  const pause = document.querySelector("[data-pause]");
+  let known = Number(bar.dataset.live);
+  let unseen = 0;
+  let missed = false;
+  let paused = false;
+  let waiting = [];
+  let source = null;
+
+  const number = (value) => value.toLocaleString("en");
+
+  const say = (words, live) => {
+    state.textContent = words;
+    dot.hidden = !live;
+  };
+
+  const announce = () => {
+    news.hidden = !unseen && !missed;
+    news.textContent = missed ? "much is new since you looked" : `${number(unseen)} new since you looked`;
+  };
+
+  const fill = (row, arrival) => {
+    const { commit } = arrival;
+    const texts = {
+      position: number(commit.position),
+      time: commit.timestamp.slice(0, 19).replace("T", " "),
+      title: commit.title,
+      id: commit.title === commit.entity_id ? "" : commit.entity_id,
+      reason: commit.reason ?? "",
+      actor: commit.actor,
+      initials: arrival.initials,
+    };
+    for (const [name, text] of Object.entries(texts)) {
+      const at = row.querySelector(`[data-field=${name}]`);
+      if (text === "") at.remove();
+      else at.textContent = text;
+    }
+    row.querySelector("[data-field=time]").dateTime = commit.timestamp;
+    row.querySelector("[data-field=actor]").title = commit.actor;
+    row.querySelector("[data-field=position]").href = arrival.moment;
+    row.querySelector("[data-field=title]").closest("a").href = arrival.address;
+    for (const sign of row.querySelectorAll("[data-sign]")) {
+      if (sign.dataset.sign !== commit.sign) sign.remove();
+    }
+    return row;
+  };
+
+  const isRead = () => paused || table.matches(":hover") || table.contains(document.activeElement);
+
+  const show = () => {
+    if (!table || isRead()) return;
+    const body = table.tBodies[0];
+    const template = document.querySelector("#arrival");
+    for (const arrival of waiting) body.prepend(fill(template.content.firstElementChild.cloneNode(true), arrival));
+    while (body.rows.length > LIMIT) body.lastElementChild.remove();
+    waiting = [];
+    unseen = 0;
+    announce();
+  };
+
+  const arrive = (event) => {
+    const arrival = JSON.parse(event.data);
+    known = arrival.commit.position;
+    position.textContent = number(known);
+    unseen += 1;
+    if (table) waiting = [...waiting, arrival].slice(-LIMIT);
+    announce();
+    show();
+  };
+
+  const open = () => {
+    if (source || document.hidden) return;
+    source = new EventSource(`/events?after=${known}`);
+    source.addEventListener("open", () => say("now, live", true));
+    source.addEventListener("commit", arrive);
+    source.addEventListener("missed", () => {
+      missed = true;
+      announce();
+    });
+    source.addEventListener("error", () => {
+      say(`not live since ${new Date().toISOString().slice(11, 19)}`, false);
+    });
+  };
+
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  window.addEventListener("pagehide", close);
+  window.addEventListener("pageshow", open);
+  if (table) {
+    table.addEventListener("pointerleave", show);
+    table.addEventListener("focusout", () => setTimeout(show));
+    pause.hidden = false;
+    pause.addEventListener("click", () => {
+      paused = !paused;
+      pause.setAttribute("aria-pressed", String(paused));
+      show();
+    });
+  }
+  open();
+})();
