@@ -115,7 +115,8 @@ class Store:
         """
         authorization = Authorization(self._gate, principal, action, resource, written_type)
         with await self.tenants.using(principal.tenant) as partition:
-            foreign = await self._foreign(partition, principal, action, resource) if is_entity else None
+            may_be_foreign = is_entity and self.tenants.have_neighbours
+            foreign = await self._foreign(partition, principal, action, resource) if may_be_foreign else None
             reading = _Reading(
                 authorization, partition, principal, Target(action, resource), foreign, look, min_position, self._files
             )
@@ -340,8 +341,10 @@ class _Reading(Generic[T]):
                 _raise_pending(self._authorization, self.read_filter)
                 raise
             _raise_pending(self._authorization, self.read_filter)
+            if self._files is None or file_looks == _FILE_LOOKS_MAX:
+                return answer
             pending = _pending_files(self.read_filter)
-            if not pending or self._files is None or file_looks == _FILE_LOOKS_MAX:
+            if not pending:
                 return answer
             # Files take a while: they are looked at in between, and the look is repeated.
             self._looked_up = {**self._looked_up, **await self._files.look_up(list(pending))}

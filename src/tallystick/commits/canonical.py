@@ -56,13 +56,15 @@ def restore_doubles(container: dict[str, Any] | list[Any]) -> None:
     places: Iterable[tuple[Any, Any]] = container.items() if type(container) is dict else enumerate(container)
     for place, value in places:
         kind = type(value)
-        if kind is int:
-            if not -INTEGER_MAX <= value <= INTEGER_MAX:
-                container[place] = float(value)
-        elif kind is dict or kind is list:
+        if kind in _UNMISTAKABLE:
+            continue
+        if kind is not int:
             restore_doubles(value)
+        elif not -INTEGER_MAX <= value <= INTEGER_MAX:
+            container[place] = float(value)
 
 
+_UNMISTAKABLE = frozenset({str, float, bool, type(None)})
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _EASY = frozenset({str, int, bool, type(None)})
 _KNOWN = _EASY | {float, list, tuple, dict}

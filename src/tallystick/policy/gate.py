@@ -256,7 +256,9 @@ class Authorization:
 
     def decide(self, facts: ResourceFacts) -> Decision:
         """The question itself. Raises Denied, or DecisionPending for `through` to see to."""
-        made = self._answers.get(facts) or self._gate.find(self._question(facts))
+        made = self._answers.get(facts)
+        if made is None:
+            made = self._gate.find(self._request(self._action, self._resource, facts, self._written_type))
         if made is None:
             raise DecisionPending(facts=facts)
         self._answers[facts] = self._made = made
@@ -348,7 +350,8 @@ class Authorization:
                 pending = again
 
     async def _ask(self, facts: ResourceFacts) -> None:
-        self._answers[facts] = self._made = await self._gate.ask(self._question(facts))
+        request = self._request(self._action, self._resource, facts, self._written_type)
+        self._answers[facts] = self._made = await self._gate.ask(request)
 
     async def _ask_all(self, questions: Sequence[Question]) -> None:
         made = await self._gate.ask_all([self._request(*question) for question in questions])
@@ -404,9 +407,6 @@ class Authorization:
             if reads and not (changes and all(made.decision.allowed for made in reads)):
                 self._gate.record_narrowed(self._principal, reads)
         return list(filter(None, written))
-
-    def _question(self, facts: ResourceFacts) -> Request:
-        return self._request(self._action, self._resource, facts, self._written_type)
 
     def _request(self, action: Action, resource: str | None, facts: ResourceFacts, written_type: str | None) -> Request:
         return Request(

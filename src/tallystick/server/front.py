@@ -205,12 +205,14 @@ class HttpFront:
         return None if instead is None else (*instead[:2], (named,))
 
     def _find_session(self, scope: Scope, message: dict[str, Any]) -> Session | Reply:
-        id = message.get("id") if "method" in message else None
         token = scope[HEADERS_KEY].get(_SESSION_ID)
+        session = self.sessions.find(token, scope.get(SCOPE_KEY)) if token else None
+        if session is not None:
+            return session
+        id = message.get("id") if "method" in message else None
         if not token:
             return _rpc_refusal(400, "Bad Request: Missing session ID", id)
-        session = self.sessions.find(token, scope.get(SCOPE_KEY))
-        return session or _rpc_refusal(404, "Session not found", id)
+        return _rpc_refusal(404, "Session not found", id)
 
     async def _begin_session(
         self,

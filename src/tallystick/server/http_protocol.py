@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 _CLOSING = b"connection: close\r\n"
+_write_header = b"%b: %b\r\n".__mod__
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _EXPECTS, _EXPECTS_TOO = (b"expect", b"100-continue"), (b"expect", b"100-Continue")
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
@@ -393,8 +394,7 @@ class _Exchange:
         given = dict(headers)
         length = given.get(b"content-length")
         has_body = self._scope["method"] != "HEAD" and status not in (204, 304)
-        lines = [_STATUS_LINES[status]]
-        lines += [b"%b: %b\r\n" % header for header in headers]
+        lines = [_STATUS_LINES[status], *map(_write_header, headers)]
         if b"close" in given.get(b"connection", b"").lower():
             self.keeps_alive = False
         elif not self.keeps_alive:

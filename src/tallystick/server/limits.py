@@ -111,10 +111,9 @@ class SessionQuota:
 
     def use(self, tenant: str, subject: str, id: str) -> None:
         mine = self._tenants.get(tenant, {}).get(subject)
-        if mine is None or (id not in mine.used and mine.unused.pop(id, None) is None):
+        if mine is None or (mine.used.pop(id, None) is None and mine.unused.pop(id, None) is None):
             return
-        mine.used.pop(id, None)  # to the end of the order
-        mine.used[id] = self._now()
+        mine.used[id] = self._now()  # at the end of the order
 
     def remove(self, tenant: str, subject: str, id: str) -> None:
         subjects = self._tenants.get(tenant, {})

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 __all__ = ["Lines", "State"]
 
 
+_DATING = frozenset({reserved_attributes.STALE_AFTER, reserved_attributes.SUPERSEDES, reserved_attributes.CITES})
+
+
 class State:
     def __init__(self, lines: Lines) -> None:
         self._columns = Columns(lines)
@@ -369,12 +372,7 @@ class State:
     @property
     def dates_any(self) -> bool:
         """Whether any living node has an attribute by which something may be stale. Asked for all that is read."""
-        keys = self._columns.attributes.keys
-        return (
-            reserved_attributes.STALE_AFTER in keys
-            or reserved_attributes.SUPERSEDES in keys
-            or reserved_attributes.CITES in keys
-        )
+        return not self._columns.attributes.keys.keys().isdisjoint(_DATING)
 
     def dated(self, entity_id: str, at: int | None = None) -> staleness.Dated | None:
         """By what to judge whether an entity is stale; None for most."""

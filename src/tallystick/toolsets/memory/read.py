@@ -32,19 +32,17 @@ async def read(store: Store, principal: Principal, asked: ReadArguments) -> Answ
     check_fields(problems, asked.fields)
     refuse(problems)
 
-    bytes_max = room_for(principal, ANSWER_BYTES_MAX)
-
     def look(state: State, read_filter: ReadFilter) -> dict[str, Any]:
         if asked.if_position is not None and asked.if_position == state.position:
             return {"unchanged": True, "position": state.position}
-        return _looked(state, str(entity_id), kind, asked, read_filter, bytes_max)
+        return _looked(state, str(entity_id), kind, asked, read_filter, principal)
 
     data = await store.read(principal, Action.READ, look, resource=entity_id, min_position=asked.min_lamport)
     return Answer(data, exempt=True)
 
 
 def _looked(
-    state: State, entity_id: str, kind: str | None, asked: ReadArguments, read_filter: ReadFilter, bytes_max: int
+    state: State, entity_id: str, kind: str | None, asked: ReadArguments, read_filter: ReadFilter, reader: Principal
 ) -> dict[str, Any]:
     started = time.perf_counter()
     at = read_filter.look_back(asked.as_of) if asked.as_of is not None else None
@@ -57,7 +55,7 @@ def _looked(
     if asked.include_edges:
         around = entity and "type" in entity
         edges = state.edges(entity_id, at=at, limit=EDGES_MAX + 1, read_filter=read_filter) if around else []
-        answer |= _edges(edges, read_filter, bytes_max)
+        answer |= _edges(edges, read_filter, room_for(reader, ANSWER_BYTES_MAX))
     answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
     answer["cache_hit"] = at is None
     return answer
