@@ -102,6 +102,13 @@ def test_a_log_with_a_key_but_nothing_signed_is_not_accepted(files: Path, capsys
     assert "no checkpoint to compare with" in capsys.readouterr().out
 
 
+def test_a_receipt_is_not_taken_for_a_log(tmp_path: Path, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    receipt = tmp_path / "kT4mPzqLw2.receipt.json"
+    receipt.write_text('{"payload": "e30=", "payloadType": "application/vnd.in-toto+json", "signatures": []}')
+    assert ask("--vkey", files / "vkey", receipt) == 1
+    assert "its .tlog-proof is checked here, itself by 'tallystick receipt verify'" in capsys.readouterr().out
+
+
 def test_while_keys_overlap_either_is_enough(tmp_path: Path, memory: SignedMemory) -> None:
     memory.write(tmp_path)
     (tmp_path / "both").write_bytes(memory.note(None, NEXT_KEY))

@@ -869,8 +869,18 @@ def verify(asked: argparse.Namespace) -> str:
     start = b"" if asked.what == "-" else _read_file(asked.what, len(INCLUSION))
     if start == INCLUSION or start.startswith(CONSISTENCY):
         return _verify_proof(asked, believed, known)
+    if start.startswith(b"{") and _is_receipt(_read_file(asked.what, 4 * NOTE_BYTES_MAX)):
+        raise No(f"{asked.what}: it is a receipt: its .tlog-proof is checked here, itself by 'tallystick receipt verify'")
     _require_checkpoint(known, believed)
     return check_lines(Lines([asked.what], is_log=False), None, known, None)
+
+
+def _is_receipt(data: bytes) -> bool:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"payload", "payloadType", "signatures"} <= found.keys()
 
 
 def _verify_directory(found: Found, believed: Belief, known: dict[str, Checkpoint]) -> str:
