@@ -76,9 +76,11 @@ def test_every_tenant_is_a_log_of_its_own(shell: Signing) -> None:
 def test_without_a_key_or_a_commit_it_is_said_what_to_do(tmp_path: Path, shell: Signing) -> None:
     keyless = CommandLine(tmp_path / "other")
     keyless.write(node("a"))
-    with pytest.raises(InvalidArgument, match="no key is configured") as refused:
-        keyless.run("checkpoint")
-    assert "keys new" in (refused.value.hint or "")
+    for command in (["checkpoint"], ["keys", "verifier"]):
+        with pytest.raises(InvalidArgument, match="no key is configured") as refused:
+            keyless.run(*command)
+        assert "keys new" in (refused.value.hint or "")
+        assert str(keyless.base / "tallystick.toml") in (refused.value.hint or "")
     (shell.base / "_system" / "log").mkdir(parents=True)
     with pytest.raises(NotFound, match="no commit yet"):
         shell.run("checkpoint")

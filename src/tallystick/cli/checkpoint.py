@@ -162,9 +162,15 @@ def verifier(file: File = None, json: Json = False, base: Base = None, tenant: T
       tallystick keys verifier > memory.vkey
       tallystick keys verifier --tenant acme
     """
+    from tallystick.operations.checkpoint import no_key
     from tallystick.operations.keys import list_keys
 
-    _draw_verifiers(list_keys(settled(base=base, tenant=tenant), file), json)
+    settings = settled(base=base, tenant=tenant)
+    found = list_keys(settings, file)
+    if not found.keys:
+        # Whoever redirects this into a file would hand out an empty one.
+        raise no_key(settings.base)
+    _draw_verifiers(found, json)
 
 
 def _draw_verifiers(found: KeyFile, json: bool) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from pathlib import Path
 
 import msgspec
 
+from tallystick.config import FILE_NAME
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.operations import OperationContext
 from tallystick.projections.checkpoints import cosign, read_kept, sign
@@ -43,7 +45,7 @@ def sign_checkpoint(context: OperationContext) -> SignedCheckpoint:
     """
     keys = context.checkpoint_keys()
     if not keys:
-        raise no_key()
+        raise no_key(context.settings.base)
     home = context.settings.home
     witnesses = Witnesses(parse_witnesses(context.settings.witnesses))
     log = LogReader(context.open_log)
@@ -71,11 +73,14 @@ def sign_checkpoint(context: OperationContext) -> SignedCheckpoint:
     )
 
 
-def no_key() -> InvalidArgument:
+def no_key(base: Path | None = None) -> InvalidArgument:
+    """Where the base lies is told to who sits at the machine, not to agents."""
+    file = FILE_NAME if base is None else base / FILE_NAME
     return InvalidArgument(
         "no key is configured to sign with",
         code="NO_CHECKPOINT_KEY",
-        hint="'tallystick keys new NAME --file FILE' makes one; then name the file in the setting checkpoint_key",
+        hint="'tallystick keys new NAME --file FILE' makes one; "
+        f"then name the file by checkpoint_key in {file}",
     )
 
 
