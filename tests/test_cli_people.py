@@ -75,6 +75,20 @@ def test_the_same_text_is_the_same_entity(memory: CommandLine) -> None:
     assert first.startswith("we-use-stripe-")
 
 
+@pytest.mark.parametrize("more", [[], ["--paths", "src/**"]])
+def test_nothing_is_no_thing_to_remember(memory: CommandLine, more: list[str]) -> None:
+    refused = memory.main("remember", " ", *more)
+    assert refused.code == 2
+    assert "tallystick remember '" in refused.err
+    assert not memory.base.exists()
+
+
+def test_a_relation_that_is_found_is_named(memory: CommandLine) -> None:
+    done(memory.main("remember", "Billing", "--id", "billing", "--type", "Service"))
+    done(memory.main("remember", "never retry", "--id", "rule", "--about", "billing"))
+    assert "rule|about|billing" in done(memory.main("ask", "billing")).out.splitlines()
+
+
 def test_text_without_a_letter_has_a_name_too(memory: CommandLine) -> None:
     assert done(memory.main("remember", "“…”", "--json")).json["id"].startswith("note-")
 
@@ -98,6 +112,22 @@ def test_knowledge_of_files_is_told_when_they_are_asked_about(memory: CommandLin
     assert "locked while it is paid for" in done(memory.main("knowledge", "for", "src/cart.py")).out
     Path("src/cart.py").write_text("total = 1\n")
     assert "the cart is locked" in done(memory.main("knowledge", "stale")).out
+
+
+def test_files_are_named_from_where_one_is(memory: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("src")
+    made = done(memory.main("remember", "the cart is locked", "--paths", "cart.py", "--paths", "./c*", "--json")).json
+    assert made["paths"] == ["src/cart.py", "src/c*"]
+    for named in ("cart.py", "../src/cart.py", "src/cart.py"):
+        assert "the cart is locked: src/cart.py" in done(memory.main("knowledge", "for", named)).out
+    assert [each["project"] for each in done(memory.main("status", "--json")).json["projects"]] == ["shop"]
+
+
+def test_a_pattern_that_fits_no_file_is_told(memory: CommandLine) -> None:
+    made = done(memory.main("remember", "the cart is locked", "--paths", "srcc/**", "--paths", "src/**"))
+    assert f"no file matches srcc/** yet: patterns are relative to {Path.cwd()}" in made.err
+    assert "src/**" not in made.err
+    assert "no file matches nowhere/**" in done(memory.main("remember", "b", "--paths", "nowhere/**")).err
 
 
 def test_an_entity_and_files_are_not_said_at_once(memory: CommandLine) -> None:

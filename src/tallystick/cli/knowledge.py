@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -44,7 +45,7 @@ Repo = Annotated[
 
 @commands.command("for")
 def for_(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, relative to the repository.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, from here or from the root of the repository.")],
     project: Project = None,
     repo: Repo = None,
     json: Json = False,
@@ -68,7 +69,7 @@ def for_(
         project_id = _chosen(await _projects(settings, store), project)
         tool = make_toolset(tool_context).tools[0]
         root = tool_context.repository.root.absolute()
-        asked = {"operation": "context", "projectId": project_id, "paths": [_relative(path, root) for path in paths]}
+        asked = {"operation": "context", "projectId": project_id, "paths": [path_in_repository(path, root) for path in paths]}
         data: dict[str, Any] = (await tool.call(store, principal(settings), prepare(tool, asked))).data["data"]
         return data
 
@@ -174,11 +175,13 @@ def _listed(projects: Projects) -> str:
     return "the projects are " + ", ".join(list(projects.values())[:20])
 
 
-def _relative(path: str, root: Path) -> str:
-    """Shells and people also write absolute paths, perhaps by way of a symbolic link to the repository."""
-    absolute = Path(path)
-    if not absolute.is_absolute():
+def path_in_repository(path: str, root: Path) -> str:
+    """Shells and people name files from where they are, or absolutely, perhaps by way of a symbolic link to the
+    repository; git and agents from its root. What is neither here nor begins with a dot is meant so."""
+    is_from_here = path.startswith(("./", "../")) or os.path.lexists(path)
+    if not os.path.isabs(path) and not is_from_here:
         return path
+    absolute = Path(os.path.abspath(path))
     # The last part may be a link that belongs to the repository.
     for place, above in ((absolute, root), (absolute.parent.resolve() / absolute.name, root.resolve())):
         if place.is_relative_to(above):

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tallystick.cli import completion
+from tallystick.cli.knowledge import path_in_repository
 from tallystick.cli.options import Base, Json, Tenant, existing, settled
 from tallystick.cli.output import Styled, emit, note, say, table
 from tallystick.cli.reading import similar_ids
@@ -108,7 +109,7 @@ def remember(
         typer.Option(
             "--project",
             metavar="NAME",
-            help="With --paths: whose files. [default: the only one, else the directory's name]",
+            help="With --paths: whose files. [default: the only one, else the repository's name]",
             autocompletion=completion.projects,
         ),
     ] = None,
@@ -131,6 +132,8 @@ def remember(
     settings = settled(base=base, tenant=tenant)
     text = " ".join(words).strip()
     about = about or []
+    if not text:
+        raise InvalidArgument("there is nothing to remember", hint="tallystick remember 'a refund is never retried'")
     if paths:
         if about:
             raise InvalidArgument(
@@ -152,6 +155,8 @@ def remember(
     say("remembered as ", Styled(made["id"], bold=True))
     for each in made.get("similar", []):
         note(f"something like it is known: {each['id']}")
+    for pattern in made.get("matchesNothing", []):
+        note(f"no file matches {pattern} yet: patterns are relative to {_root(settings)}")
 
 
 def _write(
@@ -174,7 +179,8 @@ def _edge(source: str, target: str) -> dict[str, Any]:
 def _remember_of_files(settings: Settings, text: str, paths: list[str], project: str | None) -> dict[str, Any]:
     [opened] = ask_each(settings, ("graph_open", {}))
     names = [each["project"] for each in opened["projects"]]
-    chosen = project or (names[0] if len(names) == 1 else Path.cwd().name)
+    root = _root(settings)
+    chosen = project or (names[0] if len(names) == 1 else root.name)
     [ready] = ask_each(settings, ("graph_open", {"project": chosen, "goal": chosen}))
     asked = {
         "operation": "create",
@@ -182,12 +188,22 @@ def _remember_of_files(settings: Settings, text: str, paths: list[str], project:
         "projectId": ready["root"]["id"],
         "createdByTaskId": ready["root"]["id"],
         "name": text[:NAME_CHARACTERS],
-        "paths": paths,
+        "paths": [path_in_repository(path, root) for path in paths],
         "knowledge": text,
         "pin": True,
     }
-    answered: dict[str, Any] = ask_tool(settings, "manage_graph", asked)
-    return answered["data"]["atom"] if "data" in answered else answered
+    made = ask_tool(settings, "manage_graph", asked)["data"]["atom"]
+    [kept] = ask_each(settings, ("query_graph", {"operation": "get", "entityType": "atom", "id": made["id"]}))
+    atom: dict[str, Any] = kept["data"]["atom"]
+    return atom
+
+
+def _root(settings: Settings) -> Path:
+    """What patterns are relative to."""
+    from tallystick.toolsets.knowledge.freshness import find_work_tree
+
+    named = Path(settings.repo) if settings.repo else find_work_tree(Path.cwd()) or Path.cwd()
+    return named.absolute()
 
 
 def _name(text: str) -> str:
@@ -223,7 +239,7 @@ def ask(
         return
     for hit in page["entities"]:
         flags = "".join(f"[{flag}] " for flag in ("untrusted", "stale") if flag in hit)
-        say(f"{flags}{hit['text']}")
+        say(f"{flags}{hit['text'] or hit['id']}")
         say(Styled(f"    {hit['id']} · {hit['type']} · by {hit['created_by']} · {hit['date']}", dim=True))
     if not page["entities"]:
         note("nothing is known about it")
