@@ -870,7 +870,7 @@ def verify(asked: argparse.Namespace) -> str:
     if start == INCLUSION or start.startswith(CONSISTENCY):
         return _verify_proof(asked, believed, known)
     if start.startswith(b"{") and _is_receipt(_read_file(asked.what, 4 * NOTE_BYTES_MAX)):
-        raise No(f"{asked.what}: it is a receipt: its .tlog-proof is checked here, itself by 'tallystick receipt verify'")
+        raise No(f"{asked.what}: a receipt: its .tlog-proof is checked here, itself by 'tallystick receipt verify'")
     _require_checkpoint(known, believed)
     return check_lines(Lines([asked.what], is_log=False), None, known, None)
 

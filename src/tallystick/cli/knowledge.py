@@ -45,7 +45,9 @@ Repo = Annotated[
 
 @commands.command("for")
 def for_(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, from here or from the root of the repository.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Files, from here or from the root of the repository.")
+    ],
     project: Project = None,
     repo: Repo = None,
     json: Json = False,
@@ -69,7 +71,8 @@ def for_(
         project_id = _chosen(await _projects(settings, store), project)
         tool = make_toolset(tool_context).tools[0]
         root = tool_context.repository.root.absolute()
-        asked = {"operation": "context", "projectId": project_id, "paths": [path_in_repository(path, root) for path in paths]}
+        named = [path_in_repository(path, root) for path in paths]
+        asked = {"operation": "context", "projectId": project_id, "paths": named}
         data: dict[str, Any] = (await tool.call(store, principal(settings), prepare(tool, asked))).data["data"]
         return data
 

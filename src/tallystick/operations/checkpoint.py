@@ -79,8 +79,7 @@ def no_key(base: Path | None = None) -> InvalidArgument:
     return InvalidArgument(
         "no key is configured to sign with",
         code="NO_CHECKPOINT_KEY",
-        hint="'tallystick keys new NAME --file FILE' makes one; "
-        f"then name the file by checkpoint_key in {file}",
+        hint=f"'tallystick keys new NAME --file FILE' makes one; then name the file by checkpoint_key in {file}",
     )
 
 
