@@ -361,6 +361,18 @@ def test_a_receipt_is_two_files_that_lead_nowhere_else(tmp_path: Path, task: str
     assert [path.read_bytes() for path in paths] == [b"receipt", b"proof"]
 
 
+def test_a_receipt_is_replaced_whole_and_where_a_link_led_nothing_is_written(tmp_path: Path) -> None:
+    receipt, proof = write_receipt(MADE, tmp_path)
+    (tmp_path / "handed-over").hardlink_to(receipt)
+    (tmp_path / "elsewhere").write_bytes(b"of somebody")
+    proof.unlink()
+    proof.symlink_to(tmp_path / "elsewhere")
+    write_receipt(msgspec.structs.replace(MADE, receipt=b"of today", proof=b"of today"), tmp_path)
+    assert (receipt.read_bytes(), proof.read_bytes()) == (b"of today", b"of today")
+    assert (tmp_path / "handed-over").read_bytes() == b"receipt"
+    assert (tmp_path / "elsewhere").read_bytes() == b"of somebody"
+
+
 def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     path = tmp_path / "file" / "t.receipt.json"

@@ -33,6 +33,7 @@ from tallystick.commits.signed_note import SignerKey
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.operations.proofs import prove_commit
 from tallystick.policy import Action, Principal
+from tallystick.private_files import replacing
 from tallystick.state import Breathing
 from tallystick.state.attributes import find_text, list_of, object_of, text_of
 from tallystick.state.read_filter import ReadFilter
@@ -45,6 +46,8 @@ RECEIPT, PROOF = ".receipt.json", ".tlog-proof"
 _STEPS_READ = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _NAME_CHARACTERS_MAX = 100
+_BY_UMASK = 0o666
+"""They are to be handed over: who may read them is for the person to say."""
 _COMMIT = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _SHA256 = re.compile(r"\bsha256:([0-9a-f]{64})\b")
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
@@ -123,7 +126,8 @@ def write_receipt(made: MadeReceipt, directory: Path) -> list[Path]:
     for path, data in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            with replacing(path, mode=_BY_UMASK) as file:
+                file.write(data)
         except OSError as error:
             raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from error
     return list(files)
