@@ -34,6 +34,7 @@ from tallystick.errors import (
     LimitExceeded,
     LogClosed,
     StorageRefused,
+    TallystickError,
     Unsettled,
 )
 from tallystick.log import Entry, Head, Log
@@ -411,17 +412,20 @@ class Partition:
         entries: list[Entry] = []
         for number, operation in enumerate(draft.operations, 1):
             lamport += 1
-            commit, line = chain.seal_line(
-                draft,
-                operation,
-                tenant=self.tenant,
-                lamport=lamport,
-                timestamp=timestamp,
-                prev=prev,
-                prev_record_hash=prev_record_hash,
-                batch=(number, total) if total > 1 else None,
-                group=group.entries[0].commit.lamport if group.entries else None,
-            )
+            try:
+                commit, line = chain.seal_line(
+                    draft,
+                    operation,
+                    tenant=self.tenant,
+                    lamport=lamport,
+                    timestamp=timestamp,
+                    prev=prev,
+                    prev_record_hash=prev_record_hash,
+                    batch=(number, total) if total > 1 else None,
+                    group=group.entries[0].commit.lamport if group.entries else None,
+                )
+            except TallystickError as error:
+                raise error.at(operation.place) from None
             entries.append(Entry(offset, commit, line))
             offset = entries[-1].end
             prev, prev_record_hash = commit.commit_id, commit.record_hash

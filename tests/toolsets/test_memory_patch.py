@@ -14,6 +14,7 @@ from tallystick.policy import Action, Decision, Request
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets.memory import TOOLSET
 from tallystick.toolsets.memory.write_answer import DROPPED_MAX
+from tallystick.toolsets.memory.write_request import PAYLOAD_BYTES_MAX
 from tests.toolsets.agent import Agent, working
 
 
@@ -169,6 +170,15 @@ def typed(agent: Agent, **more: Any) -> None:
 
 
 CONTENT = {"format": "markdown", "encoding": "utf-8", "text": "# What we know"}
+
+
+def test_content_that_stays_does_not_count_towards_the_limit(agent: Agent) -> None:
+    typed(agent)
+    room = PAYLOAD_BYTES_MAX - len(b'{"attrs":{"text":""},"id":"m","type":"Memo"}')
+    node = {"id": "m", "type": "Memo"}
+    said = agent.refusal("memory.write", op="UPSERT_NODE", node=node | {"attrs": {"text": "x" * (room + 1)}})
+    assert said["error"] == "PAYLOAD_TOO_LARGE"
+    agent.write(op="UPSERT_NODE", node=node | {"attrs": {"text": "x" * room}})
 
 
 def test_content_is_kept_by_whatever_this_tool_does_to_a_typed_memory(agent: Agent) -> None:

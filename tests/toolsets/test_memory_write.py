@@ -486,6 +486,15 @@ def test_a_payload_past_the_limit_says_its_size_and_the_limit(agent: Agent) -> N
     assert ten["bytes"] > 10_000_000
 
 
+def test_of_several_operations_the_one_past_the_limit_is_named_and_nothing_is_written(agent: Agent) -> None:
+    large = NODE | {"attrs": {"text": "x" * PAYLOAD_BYTES_MAX}}
+    ops = [{"op": "UPSERT_NODE", "node": NODE | {"id": "m"}}, {"op": "UPSERT_NODE", "node": large}]
+    said = agent.refusal("memory.write", ops=ops)
+    assert (said["error"], said["at"]) == ("PAYLOAD_TOO_LARGE", "ops[1]")
+    assert agent.log.head().count == 0
+    agent.node("m", text="small")
+
+
 def test_null_is_the_same_as_not_given(agent: Agent) -> None:
     agent.write(op="UPSERT_NODE", node=NODE, edge=None, nonce=None, actor=None, run_context=None)
     assert agent.read("n", type=None, as_of=None)["entity"]["id"] == "n"

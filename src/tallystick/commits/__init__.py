@@ -49,6 +49,8 @@ class Operation(msgspec.Struct, frozen=True):
     """Of this operation, where it is not that of the draft."""
     place: str | None = None
     """Where in its call it stands (`ops[3]`), to be named in refusals. Not stored."""
+    bytes_max: int | None = None
+    """So many the payload may have in canonical form, where there is a limit. Not stored."""
 
 
 class Draft(msgspec.Struct, frozen=True):

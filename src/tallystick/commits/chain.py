@@ -24,7 +24,7 @@ from msgspec import Meta
 from tallystick.commits import REDACTIONS, SCHEMA_VERSION, Commit, Draft, Operation, Verb
 from tallystick.commits import mask as masking
 from tallystick.commits.canonical import INTEGER_MAX, canonical_bytes, parse
-from tallystick.errors import Corrupt, InvalidArgument
+from tallystick.errors import Corrupt, InvalidArgument, LimitExceeded
 
 
 def content_hash(payload: dict[str, Any] | bytes) -> str:
@@ -34,6 +34,14 @@ def content_hash(payload: dict[str, Any] | bytes) -> str:
 
 def commit_id(payload: dict[str, Any] | bytes, lamport: int, actor: str, operation: str) -> str:
     return sha256(_bytes_of(payload) + _suffix(lamport, actor, operation)).hexdigest()
+
+
+def encode_payload(operation: Operation) -> bytes:
+    """Raises InvalidArgument when something in it has no canonical form, LimitExceeded when it is too large."""
+    payload = canonical_bytes(operation.payload)
+    if operation.bytes_max is not None and len(payload) > operation.bytes_max:
+        raise _too_large(len(payload), operation.bytes_max)
+    return payload
 
 
 def seal_line(
@@ -50,9 +58,9 @@ def seal_line(
 ) -> tuple[Commit, bytes]:
     """Make the operation of a draft a commit behind the one that `prev` and `prev_record_hash` name.
 
-    With its line, which has no newline yet. Raises InvalidArgument when something in it has no canonical form.
+    With its line, which has no newline yet. Raises as `encode_payload` does.
     """
-    payload = canonical_bytes(operation.payload)
+    payload = encode_payload(operation)
     hashed = sha256(payload)
     content = hashed.hexdigest()
     hashed.update(_suffix(lamport, draft.actor, operation.verb))
@@ -432,6 +440,15 @@ def _suffix(lamport: int, actor: str, operation: str) -> bytes:
         return f"{lamport}{actor}{operation}".encode()
     except UnicodeEncodeError:
         raise InvalidArgument("actor holds half of a surrogate pair, which is not text") from None
+
+
+def _too_large(size: int, bytes_max: int) -> LimitExceeded:
+    return LimitExceeded(
+        f"the payload has {size:,} bytes, the limit is {bytes_max:,}",
+        code="PAYLOAD_TOO_LARGE",
+        hint="keep large content elsewhere and write a reference to it, or split it over several nodes",
+        details={"bytes": size, "bytes_max": bytes_max},
+    )
 
 
 def _next_batch(commit: Commit, open_batch: tuple[int, int] | None) -> tuple[int, int] | None:

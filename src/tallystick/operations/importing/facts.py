@@ -9,6 +9,7 @@ import msgspec
 from pydantic import ValidationError
 
 from tallystick.commits import Operation
+from tallystick.commits.chain import encode_payload
 from tallystick.commits.payloads import edge_name
 from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
 from tallystick.importers import Fact, Link
@@ -55,7 +56,8 @@ def draw(
             verdict: Verdict = (judged := judge(source, graph, each, before))
             if judged.outcome != "unchanged":
                 said = each.said if before is None else _asked(each.item, before.attrs | each.attrs)
-                (drafted,) = draft_operation(graph, said, payload_of(said, None), None).operations
+                (drafted,) = draft_operation(graph, said, payload_of(said), None).operations
+                encode_payload(drafted)  # what is only tried is never sealed
                 graph.add([drafted])
                 mark = nonce(source, each.id, each.hash, judged.replaces)
                 operations.append(msgspec.structs.replace(drafted, nonce=mark))

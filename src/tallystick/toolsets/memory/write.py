@@ -49,7 +49,7 @@ async def write(
     author = speaker(principal, asked.actor)
     if author is None:
         await store.refuse_actor(principal, targets[0].action, targets[0].resource, asked.actor or "")
-    said = [payload_of(each, place) for each, place in placed]
+    said = [payload_of(each) for each, _ in placed]
     effects: list[Effect] = []
 
     def propose(state: State, read_filter: ReadFilter) -> Draft | Commit:

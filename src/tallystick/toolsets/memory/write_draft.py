@@ -10,12 +10,19 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from tallystick.commits import Operation, Verb, reserved_attributes
+from tallystick.commits.canonical import canonical_bytes
 from tallystick.commits.payloads import name_of_edge
 from tallystick.errors import Conflict, NotFound
 from tallystick.state.state import State
 from tallystick.toolsets.memory.arguments import WriteOperation
 from tallystick.toolsets.memory.draft_graph import Document, DraftGraph, Payload
-from tallystick.toolsets.memory.write_request import PATCHES, REDACTS, check_size, resource_of, triple_of
+from tallystick.toolsets.memory.write_request import (
+    PATCHES,
+    PAYLOAD_BYTES_MAX,
+    REDACTS,
+    resource_of,
+    triple_of,
+)
 
 
 class Drafted(msgspec.Struct, frozen=True):
@@ -125,16 +132,21 @@ def _patch_node(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> D
 def _replaced(verb: Verb, asked: WriteOperation, payload: Payload, before: Document | None) -> Drafted:
     """Content is no attribute, and no argument of this tool: what it cannot say it does not take away."""
     if before is None:
-        return Drafted([Operation(verb, payload)], makes_node=verb is Verb.UPSERT_NODE)
-    written = payload if before.content is None else {**payload, "content": before.content}
-    return Drafted([Operation(verb, written)], dropped_by(asked, before.attrs, payload["attrs"]))
+        return Drafted([_limited(verb, payload)], makes_node=verb is Verb.UPSERT_NODE)
+    return Drafted([_limited(verb, payload, before.content)], dropped_by(asked, before.attrs, payload["attrs"]))
+
+
+def _limited(verb: Verb, payload: Payload, content: Payload | None = None) -> Operation:
+    """The limit is for what this tool says, not for the content that stays."""
+    if content is None:
+        return Operation(verb, payload, bytes_max=PAYLOAD_BYTES_MAX)
+    kept = len(canonical_bytes({"content": content})) - len("{}") + len(",")
+    return Operation(verb, {**payload, "content": content}, bytes_max=PAYLOAD_BYTES_MAX + kept)
 
 
 def _merged(verb: Verb, asked: WriteOperation, payload: Payload, before: Document) -> Drafted:
     attrs = {name: value for name, value in (before.attrs | payload["attrs"]).items() if not _removes(payload, name)}
-    whole = payload | {"attrs": attrs}
-    check_size(whole)
-    return _replaced(verb, asked, whole, before)
+    return _replaced(verb, asked, payload | {"attrs": attrs}, before)
 
 
 def _removes(payload: Payload, name: str) -> bool:
@@ -155,7 +167,8 @@ def _redact_node(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> 
     if graph.state.last_owner(node_id) is None:
         raise NotFound(f"no node '{node_id}' was ever written", hint="an edge is redacted by REDACT_EDGE")
     _check_original(graph.state, node_id, payload.get("original_commit_id"))
-    operations = [Operation(Verb.REDACT_NODE, payload, redacts=graph.state.redaction(node_id, fields))]
+    redacts = graph.state.redaction(node_id, fields)
+    operations = [Operation(Verb.REDACT_NODE, payload, redacts=redacts, bytes_max=PAYLOAD_BYTES_MAX)]
     # Of somebody who is to be forgotten, what edges say of them is to be forgotten too.
     for name, found in graph.state.edge_redactions(node_id) if fields is None else ():
         if not graph.is_redacted(name_of_edge(name)):
@@ -241,7 +254,8 @@ def _redact_edge(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> 
         raise _no_edge(asked)
     _check_original(graph.state, edge_id, payload.get("original_commit_id"))
     redacts = graph.state.edge_redaction(edge_id, _fields(asked))
-    return Drafted([Operation(Verb.REDACT_EDGE, {**name, **payload}, redacts=redacts)])
+    operation = Operation(Verb.REDACT_EDGE, {**name, **payload}, redacts=redacts, bytes_max=PAYLOAD_BYTES_MAX)
+    return Drafted([operation])
 
 
 def _fields(asked: WriteOperation) -> tuple[str, ...] | None:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.commits.mask import is_field
 from tallystick.commits.payloads import edge_name
-from tallystick.errors import LimitExceeded, TallystickError
+from tallystick.errors import InvalidArgument
 from tallystick.policy import Action
 from tallystick.store import Target
 from tallystick.toolsets.memory.arguments import EdgeArgument, WriteArguments, WriteOperation, required
@@ -153,13 +153,8 @@ def triple_of(edge: EdgeArgument) -> tuple[str, str, str]:
 # -- what is said of it
 
 
-def payload_of(asked: WriteOperation, place: str | None) -> Payload:
-    try:
-        payload = PAYLOADS[asked.op](asked)
-        check_size(payload)
-    except TallystickError as error:
-        raise error.at(place) from None
-    return payload
+def payload_of(asked: WriteOperation) -> Payload:
+    return PAYLOADS[asked.op](asked)
 
 
 def _node_payload(asked: WriteOperation) -> Payload:
@@ -203,23 +198,16 @@ PAYLOADS: dict[str, Callable[[WriteOperation], Payload]] = {
 }
 
 
-def check_size(payload: Payload) -> None:
-    size = len(canonical_bytes(payload))
-    if size > PAYLOAD_BYTES_MAX:
-        raise LimitExceeded(
-            f"the payload has {size:,} bytes, the limit is {PAYLOAD_BYTES_MAX:,}",
-            code="PAYLOAD_TOO_LARGE",
-            hint="keep large content elsewhere and write a reference to it, or split it over several nodes",
-            details={"bytes": size, "bytes_max": PAYLOAD_BYTES_MAX},
-        )
-
-
 def request_hash(asked: WriteArguments) -> str:
     """Of what is asked to be done: not by whom, in which run or why, unless why is part of what is written."""
-    operations = [
-        operation.model_dump(by_alias=True, exclude_none=True, exclude=None if operation.op in REDACTS else {"reason"})
-        for operation in asked.operations
-    ]
+    sent = [_encoded(operation, place) for operation, place in placed_operations(asked)]
+    return sha256(sent[0] if asked.ops is None else b'{"ops":[%b]}' % b",".join(sent)).hexdigest()
+
+
+def _encoded(asked: WriteOperation, place: str | None) -> bytes:
+    said = asked.model_dump(by_alias=True, exclude_none=True, exclude=None if asked.op in REDACTS else {"reason"})
     aside = ("nonce", "actor", "run_context", "ops")
-    sent = [{name: value for name, value in each.items() if name not in aside} for each in operations]
-    return sha256(canonical_bytes(sent[0] if asked.ops is None else {"ops": sent})).hexdigest()
+    try:
+        return canonical_bytes({name: value for name, value in said.items() if name not in aside})
+    except InvalidArgument as error:
+        raise error.at(place) from None
