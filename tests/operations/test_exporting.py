@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.errors import Conflict, InvalidArgument, LimitExceeded, NotFound
 from tallystick.exporters import server_memory, vault
 from tallystick.exporters.directory import MARKER
 from tallystick.exporters.registry import FORMS
@@ -163,6 +163,22 @@ def test_an_export_reads_in_slices_and_writes_nothing_to_the_memory(
     assert list(entities(target)) == [f"n{number}" for number in range(7)]
     assert report["edges"] == 7
     assert count(shell) == before
+
+
+def test_a_slice_that_takes_too_long_is_read_one_by_one(
+    shell: CommandLine, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = exporting._Reader._read
+
+    def slow(self: Any, state: Any, read_filter: Any, ids: list[str]) -> Any:
+        if len(ids) > 1 and "n2" in ids:
+            raise LimitExceeded("the question took longer than 1 s", code="QUERY_TIMEOUT")
+        return (yield from read(self, state, read_filter, ids))
+
+    monkeypatch.setattr(exporting._Reader, "_read", slow)
+    shell.write(*(node(f"n{number}") for number in range(5)))
+    exported(shell, "server-memory", target)
+    assert list(entities(target)) == [f"n{number}" for number in range(5)]
 
 
 # -- where it lies
