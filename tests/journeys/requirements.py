@@ -22,6 +22,7 @@ from tests.journeys.requirements_proofs import PROOF_REQUIREMENTS
 from tests.journeys.requirements_stale import STALE_REQUIREMENTS
 from tests.journeys.requirements_tasks import TASKS_REQUIREMENTS
 from tests.journeys.requirements_telemetry import TELEMETRY_REQUIREMENTS
+from tests.journeys.requirements_web import WEB_REQUIREMENTS
 from tests.journeys.requirements_why import WHY_REQUIREMENTS
 from tests.journeys.requirements_work import WORK_REQUIREMENTS
 
@@ -417,6 +418,7 @@ REQUIREMENTS += [
         *TELEMETRY_REQUIREMENTS,
         *PROOF_REQUIREMENTS,
         *WHY_REQUIREMENTS,
+        *WEB_REQUIREMENTS,
         *HOOK_REQUIREMENTS,
         *MCP_REQUIREMENTS,
         *WORK_REQUIREMENTS,

@@ -52,7 +52,7 @@ ALLOWED = frozenset({
     "ul", "ol", "li", "svg", "use", "rect", "line", "section", "dl", "dt", "dd", "span", "b", "bdi", "main", "form",
     "input", "label", "button", "fieldset", "legend", "details", "summary", "table", "caption", "thead", "tbody", "tr",
     "th", "td", "time", "code", "p", "strong", "em", "q", "pre", "blockquote", "del", "s", "ins", "br", "hr",
-    "datalist", "option",
+    "datalist", "option", "colgroup", "col",
 })  # fmt: skip
 
 
@@ -105,6 +105,10 @@ async def test_no_field_is_more_than_text(pages: Pages, evil: str) -> None:
     made = await pages.edge(evil, evil[:100], "other", attrs={evil: evil}, id=f"edge {evil}")
     assert made
     await pages.edge("other", "derived_from", evil)
+    opened = await pages.write(evil, "graph_open", project="p", goal=evil)
+    claimed = {"_claimed_by": evil, "_claimed_at": evil, "x": evil}
+    task = {"id": opened["root"]["id"], "type": "work/node", "attrs": {"properties": claimed}}
+    await pages.write(evil, "memory.write", op="PATCH_NODE", node=task)
     said = quote(evil, safe="")
     for address in (
         "/", "/search", f"/search?q={said}", f"/search?type={said}", "/search?q=script",

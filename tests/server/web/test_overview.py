@@ -36,3 +36,19 @@ async def test_it_shows_what_there_is_and_what_was_written(tmp_path: Path) -> No
         text = await pages.html("/")
         for words in ("The plan", "to begin", 'href="/entities/plan"', "plan leads_to → other"):
             assert words in text
+
+
+async def test_it_shows_who_works_on_what_and_what_is_stale(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("howto", "page", attrs={"title": "An old way", "stale_after": "2020-01-01"})
+        opened = await pages.write("planner", "graph_open", project="refunds", goal="Refunds")
+        task = {"ref": "a", "parent_ref": opened["root"]["id"], "summary": "Queue them"}
+        await pages.write("planner", "graph_plan", nodes=[task])
+        assert (await pages.json("/"))["claimed"] == []
+        await pages.write("codex", "graph_next", project="refunds", claim=True)
+        view = await pages.json("/")
+        assert [(each["title"], each["claimed_by"]) for each in view["claimed"]] == [("Queue them", "codex")]
+        assert [(each["id"], each["type"]) for each in view["stale"]] == [("howto", "page")]
+        text = await pages.html("/")
+        assert "Queue them" in text
+        assert "An old way" in text

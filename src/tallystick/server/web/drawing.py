@@ -71,8 +71,11 @@ def day(timestamp: str) -> str:
 
 
 def ago(timestamp: str, now: int) -> str:
-    """`now` in milliseconds."""
-    elapsed = max(0, now - from_text(timestamp))
+    """`now` in milliseconds. What is no time, since anybody may write one, is shown as it is."""
+    try:
+        elapsed = max(0, now - from_text(timestamp))
+    except (ValueError, OverflowError):
+        return timestamp
     for size, word in _STEPS:
         if elapsed >= size:
             return f"{counted(elapsed // size, word)} ago"

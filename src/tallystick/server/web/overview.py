@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from tallystick.operations.log_tail import newest
-from tallystick.operations.titles import vocabulary_of
+from tallystick.operations.titles import title_of, vocabulary_of
 from tallystick.server.web.commit_rows import CommitRow, commit_row
 from tallystick.server.web.visit import Visit
 
 COMMITS = 12
+LISTED = 4
+CLAIMS_LOOKED_AT = 100
 COMMITS_SECONDS = 0.5
 """Where policy withholds most of the log, it is not read to its beginning."""
 
@@ -23,6 +27,21 @@ class TypeCount(msgspec.Struct, frozen=True):
 class Vocabulary(msgspec.Struct, frozen=True):
     name: str
     types: list[TypeCount]
+
+
+class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    title: str
+    claimed_by: str
+    claimed_at: str
+
+
+class StaleFact(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    title: str
+    type: str
+    why: str
+    since: str
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -39,6 +58,9 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """The largest count of a type, for bars."""
     vocabularies: list[Vocabulary]
     commits: list[CommitRow]
+    claimed: list[ClaimedWork]
+    """The newest claims."""
+    stale: list[StaleFact]
     connections: list[Connection]
     """How to connect clients; only where nothing was written yet."""
 
@@ -61,8 +83,41 @@ async def overview(visit: Visit) -> Overview:
         largest=max(counts, default=1),
         vocabularies=_by_vocabulary(types),
         commits=[commit_row(entry.commit) for entry in reversed(entries)],
+        claimed=await _claimed(visit),
+        stale=await _stale(visit),
         connections=[] if position else connections(visit.site),
     )
+
+
+async def _claimed(visit: Visit) -> list[ClaimedWork]:
+    open_and_claimed = {"properties._claimed_by": {"exists": True}, "resolved": False}
+    answer = await visit.ask("memory.search", type="work/node", attrs=open_and_claimed, limit=CLAIMS_LOOKED_AT)
+    found = [_claim(each["id"], each.get("attrs") or {}) for each in answer["entities"]]
+    return sorted((each for each in found if each is not None), key=lambda each: each.claimed_at)[: -LISTED - 1 : -1]
+
+
+def _claim(entity_id: str, attrs: dict[str, Any]) -> ClaimedWork | None:
+    """Properties are whatever an agent wrote."""
+    said = attrs.get("properties") or {}
+    who, since = said.get("_claimed_by"), said.get("_claimed_at")
+    if not isinstance(who, str) or not isinstance(since, str):
+        return None
+    return ClaimedWork(id=entity_id, title=title_of(entity_id, attrs), claimed_by=who, claimed_at=since)
+
+
+async def _stale(visit: Visit) -> list[StaleFact]:
+    answer = await visit.ask("memory.search", stale=True, limit=LISTED)
+    return [
+        StaleFact(
+            id=each["id"],
+            title=title_of(each["id"], each.get("attrs")),
+            type=each["type"],
+            why=each["stale"]["why"],
+            since=each["stale"]["since"],
+        )
+        for each in answer["entities"]
+        if "stale" in each
+    ]
 
 
 def _by_vocabulary(types: list[TypeCount]) -> list[Vocabulary]:
