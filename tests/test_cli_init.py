@@ -84,6 +84,8 @@ def test_a_file_that_was_left_alone_is_said_and_the_command_leaves_with_1(tally:
     outcome = tally("init", "--yes")
     assert outcome.code == 1
     assert "line 2, column 3" in outcome.err
+    assert "next: put right what was left alone, then run 'tallystick init' again" in outcome.out
+    assert "next: Cursor" not in outcome.out, "there is no server to be enabled"
 
 
 def test_what_was_edited_by_hand_stays_and_is_shown_until_force(tally: Run, repository: Path) -> None:
@@ -93,6 +95,7 @@ def test_what_was_edited_by_hand_stays_and_is_shown_until_force(tally: Run, repo
     kept = tally("init", "--remove", "--yes")
     assert kept.code == 1
     assert '+    "--read-only"' in kept.out
+    assert "'tallystick init --remove --force' takes it out" in kept.out
     assert path.exists()
     assert tally("init", "--remove", "--yes", "--force").code == 0
     assert not path.exists()

@@ -132,6 +132,8 @@ def _remove(request: Request, machine: Machine, *, force: bool, yes: bool, json:
     if not prepared.plan.writes or _agreed(yes):
         done = carry_out_removal(prepared)
         _draw_done(done)
+        if any(change.action == "differs" for change in done.changes):
+            say("next: what somebody has changed since stays; 'tallystick init --remove --force' takes it out, too")
         if Path(done.memory).is_dir():
             say(f"the memory itself stays in {done.memory}")
         _leave(done, *_LEFT)
@@ -195,8 +197,11 @@ def _draw_next(plan: Plan) -> None:
     from tallystick.clients.table import CLIENTS
 
     touched = {name for change in plan.changes for name in change.clients}
+    left = {name for change in plan.changes if change.action in ("refused", "changed") for name in change.clients}
+    if left:
+        say("next: put right what was left alone, then run 'tallystick init' again")
     for each in CLIENTS:
-        if each.name in touched and each.next_step and (plan.scope == "project" or each.project is None):
+        if each.name in touched - left and each.next_step and (plan.scope == "project" or each.project is None):
             say(f"next: {each.title}: {each.next_step}")
     say("'tallystick doctor' looks whether all of it is in place")
 
