@@ -78,6 +78,19 @@ def test_what_is_not_known_never_stops_a_client(told: Memory, words: tuple[str, 
     assert done.stderr == b""
 
 
+@pytest.mark.parametrize(
+    ("words", "stdin", "said"),
+    [
+        (("session-end",), b"", b"there is no event 'session-end'"),
+        (("session-start", "--client", "netscape"), b"", b"there is no client 'netscape'"),
+        (("session-start",), b"[]", b"no JSON object"),
+    ],
+)
+def test_who_looks_for_the_fault_is_told(told: Memory, words: tuple[str, ...], stdin: bytes, said: bytes) -> None:
+    done = run_hook(*words, stdin=stdin, cwd=told.repository, TALLYSTICK_HOOK_DEBUG="1")
+    assert (done.stdout, said in done.stderr) == (b"", True)
+
+
 def test_a_person_is_told_how_it_is_used(tmp_path: Path) -> None:
     for words in ((), ("--help",)):
         done = run_hook(*words, cwd=tmp_path)

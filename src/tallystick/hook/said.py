@@ -38,7 +38,7 @@ class Gathered(msgspec.Struct, frozen=True):
 def answer(arguments: Sequence[str], stdin: bytes) -> str:
     """What to print. Raises whatever went wrong."""
     event = _event(arguments, stdin)
-    if event is None or not hears(event):
+    if not hears(event):
         return ""
     settings = config.load(working=event.cwd)
     if os.environ.get(URL_VARIABLE) or is_guarded(settings):
@@ -54,20 +54,25 @@ def is_guarded(settings: Settings) -> bool:
     return bool(settings.issuers or settings.policy_url or settings.policy not in ("", "single-user"))
 
 
-def _event(arguments: Sequence[str], stdin: bytes) -> Event | None:
-    kind, client = next((each for each in KINDS if each == arguments[0]), None), _client(arguments)
-    if kind is None or client is None:
-        return None
+def _event(arguments: Sequence[str], stdin: bytes) -> Event:
+    kind = next((each for each in KINDS if each == arguments[0]), None)
+    if kind is None:
+        raise ValueError(f"there is no event '{arguments[0]}', but {', '.join(KINDS)}")
     said: Any = json.loads(stdin) if stdin.strip() else {}
-    return read_event(kind, client, said) if isinstance(said, dict) else None
+    if not isinstance(said, dict):
+        raise ValueError("what the client says is no JSON object")
+    return read_event(kind, _client(arguments), said)
 
 
-def _client(arguments: Sequence[str]) -> Client | None:
+def _client(arguments: Sequence[str]) -> Client:
     named = [each.removeprefix("--client=") for each in arguments if each.startswith("--client=")]
     if "--client" in arguments[:-1]:
         named.append(arguments[arguments.index("--client") + 1])
     name = named[-1] if named else "claude"
-    return next((each for each in CLIENTS if each == name), None)
+    found = next((each for each in CLIENTS if each == name), None)
+    if found is None:
+        raise ValueError(f"there is no client '{name}', but {', '.join(CLIENTS)}")
+    return found
 
 
 # -- what is said
