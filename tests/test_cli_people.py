@@ -137,7 +137,9 @@ def test_an_entity_and_files_are_not_said_at_once(memory: CommandLine) -> None:
 
 def test_work_alone_shows_who_works_on_what(memory: CommandLine) -> None:
     done(memory.main("remember", "the cart is locked", "--paths", "src/*.py"))
-    assert "nobody works on anything" in done(memory.main("work", BASE_PATH=str(memory.base))).out
+    said = done(memory.main("work", BASE_PATH=str(memory.base))).out
+    assert "nobody works on anything" in said
+    assert "q ends" not in said, "it has ended"
 
 
 def test_the_shell_offers_ids_types_projects_and_open_work(memory: CommandLine) -> None:

@@ -383,7 +383,7 @@ async def _watch(settings: Settings) -> None:
         call = _call(settings, store)
         with _keys(enough), Live(screen=True, auto_refresh=False) as live:
             while not enough.is_set():
-                live.update(_board(await look(call)), refresh=True)
+                live.update(_board(await look(call), "  q ends"), refresh=True)
                 try:
                     await asyncio.wait_for(enough.wait(), _REFRESH_SECONDS)
                 except TimeoutError:
@@ -428,11 +428,11 @@ def _keys(enough: Any) -> Iterator[None]:
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _board(seen: dict[str, Any]) -> RenderableType:
+def _board(seen: dict[str, Any], ends: str = "") -> RenderableType:
     from rich.console import Group
 
     parts: list[RenderableType] = [
-        drawn(f"{seen['now'][:19].replace('T', ' ')}  q ends", "dim"),
+        drawn(f"{seen['now'][:19].replace('T', ' ')}{ends}", "dim"),
         _grid(
             ("project", "done", "of", "actionable", "blocked"),
             [
