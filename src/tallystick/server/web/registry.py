@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from tallystick.server.web.entity import entity_page
+from tallystick.server.web.graph import graph_page
 from tallystick.server.web.overview import overview
 from tallystick.server.web.search import search_page
 from tallystick.server.web.visit import Visit
@@ -44,8 +45,12 @@ PAGES: tuple[Page, ...] = (
     Page(path="/", view=overview, template="overview.html"),
     Page(path="/search", view=search_page, template="search.html"),
     Page(path="/entities/{id:path}", view=entity_page, template="entity.html", also=("/entities",)),
+    Page(path="/graph", view=graph_page, template="graph.html"),
 )
 
 NAVIGATION: tuple[Section, ...] = (
-    Section("Memory", (Link("Overview", "/", "overview"), Link("Search", "/search", "search"))),
+    Section(
+        "Memory",
+        (Link("Overview", "/", "overview"), Link("Search", "/search", "search"), Link("Graph", "/graph", "graph")),
+    ),
 )

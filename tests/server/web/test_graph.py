@@ -1,0 +1,138 @@
+"""The graph: by types and relations with counts, and what is around an entity."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.server.web.graph import DRAWN_MAX, NODES_MAX, GraphEdge, GraphNode, draw_around
+from tests.server.web.pages import Pages, serving_pages
+
+pytestmark = pytest.mark.anyio
+
+
+async def _written(pages: Pages) -> None:
+    """incident ← plan → service → ledger, and a name that would like to be more."""
+    for name, kind in (("plan", "decision"), ("service", "service"), ("ledger", "service"), ("inc/1.json", "incident")):
+        await pages.node(name, kind)
+    await pages.edge("plan", "constrains", "service")
+    await pages.edge("service", "writes_to", "ledger")
+    await pages.edge("inc/1.json", "led_to", "plan")
+
+
+@pytest.fixture
+async def pages(tmp_path: Path) -> AsyncIterator[Pages]:
+    async with serving_pages(tmp_path) as pages:
+        await _written(pages)
+        yield pages
+
+
+def _edges(said: Any) -> list[tuple[str, str, str]]:
+    return [(each["source"], each["relation"], each["target"]) for each in said["neighbourhood"]["edges"]]
+
+
+async def test_it_opens_by_types_and_relations_with_counts(pages: Pages) -> None:
+    said = await pages.json("/graph")
+    assert {each["name"]: each["count"] for each in said["types"]} == {"decision": 1, "service": 2, "incident": 1}
+    assert {each["name"]: each["count"] for each in said["relations"]} == {
+        "constrains": 1,
+        "led_to": 1,
+        "writes_to": 1,
+    }
+    text = await pages.html("/graph")
+    assert 'href="/graph?around=inc%2F1.json"' in text
+    assert '<svg class="drawing"' not in text
+
+
+@pytest.mark.parametrize(
+    ("query", "nodes", "edges"),
+    [
+        ("", {"service", "inc/1.json"}, {"constrains", "led_to"}),
+        ("&hops=2", {"service", "inc/1.json", "ledger"}, {"constrains", "led_to", "writes_to"}),
+        ("&relation=constrains", {"service"}, {"constrains"}),
+        ("&type=incident", {"inc/1.json"}, {"led_to"}),
+        ("&type=nothing", set(), set()),
+        ("&as_of=5", {"service"}, {"constrains"}),
+    ],
+)
+async def test_what_is_around_is_in_the_table_and_drawn(
+    pages: Pages, query: str, nodes: set[str], edges: set[str]
+) -> None:
+    said = await pages.json(f"/graph?around=plan{query}")
+    around = said["neighbourhood"]
+    assert {each["id"] for each in around["nodes"]} == nodes
+    assert {relation for _, relation, _ in _edges(said)} == edges
+    assert {each["node"]["id"] for each in around["drawing"]["places"]} == nodes | {"plan"}
+    text = await pages.html(f"/graph?around=plan{query}")
+    assert text.count("<line ") == len(edges)
+
+
+async def test_links_keep_what_was_asked_and_names_are_encoded(pages: Pages) -> None:
+    text = await pages.html("/graph?around=plan&hops=2&as_of=7")
+    assert 'href="/graph?around=inc%2F1.json&amp;hops=2&amp;as_of=7"' in text
+    assert 'href="/entities/inc%2F1%2Ejson?as_of=7"' in text
+    assert 'href="/graph?around=plan&amp;hops=2&amp;relation=led_to&amp;as_of=7"' in text
+
+
+async def test_what_agents_call_things_stays_text(pages: Pages) -> None:
+    bad = '"><script>alert(1)</script>'
+    await pages.node("bad", bad, attrs={"title": bad})
+    await pages.edge("plan", bad, "bad")
+    for address in ("/graph", "/graph?around=plan", "/graph?around=bad"):
+        assert "<script>alert" not in await pages.html(address)
+
+
+@pytest.mark.parametrize(("query", "status"), [("around=nobody", 404), ("around=plan&hops=4", 400), ("hops=x", 400)])
+async def test_what_cannot_be_drawn_is_refused(pages: Pages, query: str, status: int) -> None:
+    await pages.html(f"/graph?{query}", status)
+
+
+async def test_a_neighbourhood_is_bounded_and_says_so(pages: Pages) -> None:
+    nodes = [{"id": f"n{number}", "type": "note", "attrs": {}} for number in range(NODES_MAX + 20)]
+    edges = [{"from": "plan", "rel": "has", "to": node["id"]} for node in nodes]
+    ops: list[dict[str, Any]] = [{"op": "UPSERT_NODE", "node": node} for node in nodes]
+    ops += [{"op": "UPSERT_EDGE", "edge": edge} for edge in edges]
+    said = await pages.write("ada", "memory.write", ops=ops)
+    assert "error" not in said, said
+    around = (await pages.json("/graph?around=plan"))["neighbourhood"]
+    assert around["is_truncated"]
+    assert len(around["nodes"]) <= NODES_MAX
+    assert len(around["drawing"]["places"]) == DRAWN_MAX + 1
+    assert "There is more than is shown" in await pages.html("/graph?around=plan")
+
+
+def test_nothing_is_drawn_on_something_else() -> None:
+    centre = GraphNode(id="centre", title="centre", type="note", hop=0)
+    nodes = [GraphNode(id=f"n{n}", title="x" * 99, type="note", hop=1 + n % 3) for n in range(DRAWN_MAX)]
+    edges = [GraphEdge("centre", "has", node.id) for node in nodes]
+    drawing = draw_around(centre, nodes, edges)
+    assert len({(place.x, place.y) for place in drawing.places}) == DRAWN_MAX + 1
+    assert all(0 < place.x < drawing.width and 0 < place.y < drawing.height for place in drawing.places)
+    assert len(drawing.lines) == DRAWN_MAX
+
+
+HIDING = """package example.hiding
+import rego.v1
+default decision := {"result": true, "reason": "all but secrets", "policy_version": "1", "narrows": true}
+decision := {"result": false, "reason": "no", "policy_version": "1"} if {
+	input.resource_type == "secret"
+	input.actor != "ada"
+}
+"""
+
+
+async def test_what_may_not_be_read_is_nowhere(tmp_path: Path) -> None:
+    rules = tmp_path / "hiding.rego"
+    rules.write_text(HIDING)
+    memory = tmp_path / "memory"
+    async with serving_pages(memory, agent_identity="bob", policy=str(rules)) as pages:
+        await _written(pages)
+        await pages.node("vault", "secret")
+        await pages.edge("plan", "keeps", "vault")
+        for address in ("/graph", "/graph?around=plan&hops=3"):
+            text = await pages.html(address)
+            assert not any(word in text for word in ("vault", "secret", "keeps"))
+        await pages.html("/graph?around=vault", 404)
