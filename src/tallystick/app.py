@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from tallystick.projections.text import TextIndex
     from tallystick.projections.witnesses import WitnessAddress
     from tallystick.server.oauth.guard import Admission
+    from tallystick.server.web.login import Login
     from tallystick.server.web.responses import WebPages
 
 T = TypeVar("T")
@@ -342,7 +343,7 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     async def run() -> None:
         async with _exporting(), served(settings) as offer:
             guarded = offer if admission is None else _guarded(settings, offer)
-            pages = web_pages(settings, offer)
+            pages = web_pages(settings, guarded, admission)
             application = http_app(
                 guarded,
                 hosts=[host, *settings.http_hosts],
@@ -366,9 +367,9 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     uvloop.run(run())
 
 
-def web_pages(settings: Settings, offer: Offer) -> WebPages | None:
-    """None where they are switched off, and where tokens are asked for: browsers have none yet."""
-    if settings.issuers or not settings.web:
+def web_pages(settings: Settings, offer: Offer, admission: Admission | None = None) -> WebPages | None:
+    """None where they are switched off, and where tokens are asked for but nobody could log in."""
+    if not settings.web or (settings.issuers and not settings.web_client_id):
         return None
     from tallystick.server.web.context import WebContext
     from tallystick.server.web.responses import WebPages
@@ -380,12 +381,29 @@ def web_pages(settings: Settings, offer: Offer) -> WebPages | None:
         WebContext(
             offer=offer,
             tools=choose(offer.tools.known),
-            policy=settings.policy_url or Path(settings.policy).name or "single-user",
+            policy=settings.policy_url or Path(settings.policy).name or _shipped_policy(settings),
             home_of=lambda tenant: of(tenant).home,
             audit_of=lambda tenant: _audit_files(of(tenant)).directory,
             # Who listens keeps a connection: half of them are for everybody else.
             streams_max=max(1, settings.http_connections_max // 2),
-        )
+        ),
+        None if admission is None else _login(settings, offer, admission),
+    )
+
+
+def _login(settings: Settings, offer: Offer, admission: Admission) -> Login:
+    from tallystick.server.oauth.introspection import Client, find_client
+    from tallystick.server.web.login import Login
+
+    id, secret_file = settings.web_client_id, settings.web_client_secret_file
+    client = find_client(id, secret_file) if secret_file else None
+    return Login(
+        admission,
+        client or Client(id, ""),
+        offer.sessions,
+        audience=settings.audience,
+        idle_seconds=settings.web_idle_seconds,
+        session_seconds=settings.web_session_seconds,
     )
 
 
@@ -603,8 +621,7 @@ def _gate(settings: Settings, audit: AuditWriter, *, operator: bool) -> Gate:
 
         engine = Remote(settings.policy_url, path=settings.policy_path, timeout_ms=settings.policy_timeout_ms)
     else:
-        shipped = "closed" if settings.issuers else "single-user"
-        engine = Embedded(settings.policy or shipped, timeout_ms=settings.policy_timeout_ms)
+        engine = Embedded(settings.policy or _shipped_policy(settings), timeout_ms=settings.policy_timeout_ms)
     return Gate(
         engine,
         audit=audit,
@@ -612,6 +629,10 @@ def _gate(settings: Settings, audit: AuditWriter, *, operator: bool) -> Gate:
         slo_ms=float("inf") if operator else settings.policy_slo_ms,
         strict_audit=settings.audit_strict,
     )
+
+
+def _shipped_policy(settings: Settings) -> str:
+    return "closed" if settings.issuers else "single-user"
 
 
 def _audit_files(settings: Settings) -> AuditFiles:
@@ -665,7 +686,9 @@ def local_user(settings: Settings) -> Principal:
 
 def open_sessions(settings: Settings) -> Sessions:
     """In the base, and not with a tenant: processes that serve one tenant and processes that serve all meet there."""
-    kept = max(_work_settings(settings).claim_ttl_milliseconds / 1000, settings.session_seconds)
+    kept = max(
+        _work_settings(settings).claim_ttl_milliseconds / 1000, settings.session_seconds, settings.web_session_seconds
+    )
     return Sessions(settings.base / "_system" / "sessions", kept_seconds=kept)
 
 

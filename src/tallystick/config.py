@@ -96,7 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     web: Annotated[
         bool,
-        _meaning("Whether people find pages at `/` over HTTP; not where tokens are asked for."),
+        _meaning("Whether people find pages at `/` over HTTP; where tokens are asked for, only with `web_client_id`."),
     ] = True
     body_bytes_max: Annotated[int, _meaning("The largest HTTP request that is read.", ge=1024)] = 8 << 20
     http_connections_max: Annotated[
@@ -159,6 +159,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     introspection_seconds: Annotated[
         int, _meaning("How long an introspected token is not introspected again.", ge=0, le=3600)
     ] = 60
+    web_client_id: Annotated[
+        str, _meaning("As which client people log in at the first issuer, to see pages; empty means no pages there.")
+    ] = ""
+    web_client_secret_file: Annotated[
+        str, _place("The file that holds that client's secret; empty means that it has none.")
+    ] = ""
+    web_idle_seconds: Annotated[
+        int, _meaning("After how long without a visit a person has to log in again.", ge=60, le=86_400)
+    ] = 1_800
+    web_session_seconds: Annotated[
+        int, _meaning("After how long a person has to log in again in any case.", ge=60, le=86_400)
+    ] = 43_200
     quota_writes: Annotated[
         int,
         _meaning(

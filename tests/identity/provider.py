@@ -58,7 +58,7 @@ async def log_in(url: str, name: str) -> dict[str, str]:
                     return {key: values[0] for key, values in parse_qs(urlsplit(url).query).items()}
                 answer = await http.get(url)
             else:
-                answer = await _submit(http, answer, name)
+                answer = await submit(http, answer, name)
     raise AssertionError("the login leads nowhere")
 
 
@@ -112,7 +112,8 @@ async def register(issuer: str) -> dict[str, Any]:
     return client
 
 
-async def _submit(http: httpx2.AsyncClient, page: httpx2.Response, name: str) -> httpx2.Response:
+async def submit(http: httpx2.AsyncClient, page: httpx2.Response, name: str) -> httpx2.Response:
+    """The form of one of the provider's pages."""
     action = re.search(r'<form[^>]* action="([^"]+)"', page.text)
     prompt = re.search(r'name="prompt" value="(\w+)"', page.text)
     assert action, page.text

@@ -168,7 +168,7 @@ def welcome(settings: Settings, host: str, port: int) -> str:
     return "\n".join(
         [
             f"Tallystick {__version__} serves {settings.home} ({why_this_base(settings.base)})",
-            *([f"  page     {url}/"] if settings.web and not settings.issuers else []),
+            *([f"  page     {url}/"] if settings.web and (settings.web_client_id or not settings.issuers) else []),
             f"  address  {url}/mcp",
             f"  connect  claude mcp add --transport http tallystick {url}/mcp",
             f'  others   {{"mcpServers": {{"tallystick": {{"type": "http", "url": "{url}/mcp"}}}}}}',

@@ -25,12 +25,13 @@ from tallystick.server.fast_path.http import FastPath, Hello, Protocols, Running
 from tallystick.server.guards import BODY_KEY, HEADERS_KEY, Names
 from tallystick.server.http_sessions import SCOPE_SESSION, HttpSessions, Session
 from tallystick.server.jsonrpc import INVALID_REQUEST, WireFault, error_reply, parse_message
-from tallystick.server.oauth import SCOPE_KEY
+from tallystick.server.oauth import COOKIES_KEY, SCOPE_KEY
 from tallystick.server.progress import Begun, Tell, begin, find_token, notification, telling
 from tallystick.server.request_id import Bounded
 
 if TYPE_CHECKING:
     from tallystick.server.oauth.guard import Admission
+    from tallystick.server.web.responses import WebPages
 
 MCP_PATH, SSE_PATH, MESSAGES_PATH = "/mcp", "/sse", "/messages/"
 HELLO_BYTES_MAX = 64 * 1024
@@ -67,6 +68,7 @@ class HttpFront:
         admission: Admission | None,
         direct: Mapping[str, Direct],
         fast_path: bool,
+        pages: WebPages | None = None,
     ) -> None:
         """`app` has the routes, `direct` those whose POST needs no routing. `run` is for whoever has no ASGI server:
         entered while we serve. Without `fast_path` all calls take the long way."""
@@ -77,6 +79,7 @@ class HttpFront:
         self.sessions = sessions
         self._names = names
         self._admission = admission
+        self._web = pages
         self._bytes_max = offer.body_bytes_max
         self._direct = direct if fast_path else {}
         self._fast = FastPath(offer, protocols) if fast_path else None
@@ -128,9 +131,11 @@ class HttpFront:
             try:
                 scope[SCOPE_KEY] = await admission.admit(scope["headers"])
             except TallystickError as error:
-                if not path.startswith(admission.open_prefixes):
-                    await admission.refusal(path, error)(scope, receive, _adding(scope, send, more))
+                refusal = await self._refuse(admission, scope, error)
+                if refusal is not None:
+                    await refusal(scope, receive, _adding(scope, send, more))
                     return None
+                more = (*more, *scope.get(COOKIES_KEY, ()))
         if scope["method"] != "POST":
             if path == MCP_PATH and scope["method"] == "DELETE":
                 return self._end_session(scope)
@@ -154,6 +159,16 @@ class HttpFront:
         scope[BODY_KEY] = body
         await self._app(scope, _replay(body, receive), _adding(scope, send, more))
         return None
+
+    async def _refuse(self, admission: Admission, scope: Scope, error: TallystickError) -> ASGIApp | None:
+        """The answer to who has no token that holds; None for what is open, and for visitors who logged in."""
+        path = scope["path"]
+        if path.startswith(admission.open_prefixes):
+            return None
+        pages = self._web
+        if pages is not None and pages.login is not None and error.code == "MISSING_TOKEN":
+            return await pages.login.admit(scope, pages.routes, error)
+        return admission.refusal(path, error)
 
     async def _serve_mcp(
         self,

@@ -88,6 +88,7 @@ def http_app(
         admission=admission,
         direct=rest_calls(offer),
         fast_path=fast_path,
+        pages=pages,
     )
 
 

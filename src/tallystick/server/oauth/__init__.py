@@ -18,6 +18,8 @@ from tallystick.policy import Principal
 
 SCOPE_KEY = "tallystick.identity"
 """Where the guard leaves the Identity in the ASGI scope."""
+COOKIES_KEY = "tallystick.cookies"
+"""Where the headers stand in the ASGI scope that the answer is to set cookies with."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

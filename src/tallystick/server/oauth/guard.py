@@ -36,6 +36,9 @@ STATUSES = {
     "INVALID_TOKEN": 401,
     "INVALID_SIGNATURE": 401,
     "TOKEN_EXPIRED": 401,
+    "SESSION_UNKNOWN": 401,
+    "SESSION_EXPIRED": 401,
+    "SESSION_ENDED": 401,
     "UNTRUSTED_ISSUER": 403,
     "INSUFFICIENT_SCOPE": 403,
     "ISSUER_UNREACHABLE": 503,
@@ -64,12 +67,21 @@ class Admission:
         self.open_paths = OPEN_PATHS | {urlsplit(url).path for url in self._metadata_urls.values()}
 
     @property
+    def login_issuer(self) -> Issuer:
+        """Where people log in: the first. A browser that may be sent to several can be told to mix them up."""
+        return self._issuers[0]
+
+    @property
     def issuers(self) -> list[str]:
         return [issuer.url for issuer in self._issuers]
 
     async def admit(self, headers: Iterable[tuple[bytes, bytes]]) -> Identity:
         """Raises Denied, or TallystickError(ISSUER_UNREACHABLE)."""
-        identity = await self._tokens.verify(read_bearer(headers))
+        return await self.verify(read_bearer(headers))
+
+    async def verify(self, token: bytes) -> Identity:
+        """Raises as `admit` does."""
+        identity = await self._tokens.verify(token)
         if not self._suffices(identity):
             # All that are needed, not only those that lack: a client asks for what it is told, and no more.
             raise Denied(f"Access token needs the scopes {' '.join(self.scopes)}", code="INSUFFICIENT_SCOPE")

@@ -21,6 +21,15 @@ class Unreachable(Exception):
     """The issuer does not answer, or not with what it should. Never holds what was sent."""
 
 
+class Rejected(Unreachable):
+    """It answered, and does not grant what was asked for."""
+
+    def __init__(self, words: str, reason: str) -> None:
+        super().__init__(words)
+        self.reason = reason
+        """OAuth's word for it, such as `invalid_grant`."""
+
+
 class HttpClient:
     """One connection pool per issuer, opened at first use."""
 
@@ -37,6 +46,9 @@ class HttpClient:
         return _object(url, status, body)
 
     async def post_form(self, url: str, form: Mapping[str, str], *, client: str, secret: str) -> dict[str, Any]:
+        """The object that is answered. Raises Unreachable or Rejected. Without a secret the client only says its id."""
+        if not secret:
+            return _object(url, *await self._ask("POST", url, data={**form, "client_id": client}))
         # RFC 6749 2.3.1: both are form-encoded before they are joined, else a colon would move the border.
         credentials = (quote_plus(client), quote_plus(secret))
         return _object(url, *await self._ask("POST", url, data=dict(form), auth=credentials))
@@ -76,14 +88,16 @@ def _object(url: str, status: int, body: bytes) -> dict[str, Any]:
         value = strict_json.parse(body)
     except strict_json.JsonFault:
         value = None
+    if status in (400, 401, 403) and (reason := reason_of(value)):
+        raise Rejected(f"{url} answers {status} {reason}", reason)
     if status != 200:
-        raise Unreachable(f"{url} answers {status}{_reason(value)}")
+        raise Unreachable(f"{url} answers {status}")
     if not isinstance(value, dict):
         raise Unreachable(f"{url} answers with something else than a JSON object")
     return value
 
 
-def _reason(value: Any) -> str:
+def reason_of(value: Any) -> str:
     """OAuth's word for it (`invalid_client`, `unsupported_token_type`), and only if it is one."""
-    word = value.get("error") if isinstance(value, dict) else None
-    return f" {word}" if isinstance(word, str) and _WORD.fullmatch(word) else ""
+    word = value.get("error") if isinstance(value, Mapping) else None
+    return word if isinstance(word, str) and _WORD.fullmatch(word) else ""

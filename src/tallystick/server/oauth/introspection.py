@@ -95,5 +95,5 @@ def find_client(id: str, secret_file: str) -> Client | None:
         raise InvalidArgument(
             f"cannot read the secret of client '{id}' from '{secret_file}': {error}",
             code="SECRET_UNREADABLE",
-            hint="put the client's secret alone into a file and name it in introspection_secret_file",
+            hint="put the client's secret alone into a file, and name it in the settings",
         ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -79,6 +79,18 @@ class Issuer:
         if not isinstance(url, str) or not self._is_safe(url):
             raise unreachable(RETRY_SECONDS)
         return url
+
+    async def find_endpoint(self, name: str) -> str | None:
+        """None where the issuer offers none. Raises as `endpoint` does where it was never heard."""
+        return await self.endpoint(name) if name in await self.metadata() else None
+
+    async def metadata(self) -> Mapping[str, Any]:
+        """What it says of itself. Raises TallystickError(ISSUER_UNREACHABLE) where it was never heard."""
+        if not self._metadata:
+            await self._renew()
+        if not self._metadata:
+            raise unreachable(RETRY_SECONDS)
+        return self._metadata
 
     async def warm_up(self) -> None:
         """Ask once before the first token comes, so that the log tells early what is set up wrongly."""

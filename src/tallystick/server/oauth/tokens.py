@@ -97,11 +97,11 @@ class Tokens:
         return self._checked({}, claims, issuer)
 
     async def _read_signed(self, token: bytes) -> Identity:
-        read = _read(token)
+        read = read_compact(token)
         issuer = self._issuers.get(read.issuer)
         if issuer is None:
             raise _untrusted()
-        await _check_signature(token, read, issuer)
+        await check_signature(token, read, issuer)
         return self._checked(read.header, read.claims, issuer)
 
     def _checked(self, header: Claims, claims: Claims, issuer: Issuer) -> Identity:
@@ -117,7 +117,7 @@ class Tokens:
         self._remembered[digest] = (until, identity)
 
 
-class _Read(msgspec.Struct, frozen=True):
+class CompactToken(msgspec.Struct, frozen=True):
     """What a token says, nothing of it proven."""
 
     header: dict[str, Any]
@@ -129,11 +129,12 @@ class _Read(msgspec.Struct, frozen=True):
         return issuer if isinstance(issuer, str) else ""
 
 
-def _read(token: bytes) -> _Read:
+def read_compact(token: bytes) -> CompactToken:
+    """Raises Denied."""
     if len(token) > TOKEN_BYTES_MAX or not _COMPACT.fullmatch(token):
         raise _unreadable()
     header, claims, _ = token.split(b".")
-    return _Read(_part(header), _part(claims))
+    return CompactToken(_part(header), _part(claims))
 
 
 def _part(encoded: bytes) -> dict[str, Any]:
@@ -147,7 +148,8 @@ def _part(encoded: bytes) -> dict[str, Any]:
     return value
 
 
-async def _check_signature(token: bytes, read: _Read, issuer: Issuer) -> None:
+async def check_signature(token: bytes, read: CompactToken, issuer: Issuer) -> None:
+    """Raises Denied, or TallystickError(ISSUER_UNREACHABLE)."""
     algorithm, id = read.header.get("alg"), read.header.get("kid")
     if algorithm not in ALGORITHMS:
         raise Denied("Access token must be signed with RS256 or ES256", code="INVALID_SIGNATURE")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -23,15 +23,18 @@ from tallystick.server.web.drawing import draw
 from tallystick.server.web.events import PATH as EVENTS_PATH
 from tallystick.server.web.events import Events
 from tallystick.server.web.registry import NAVIGATION, PAGES, Page, Section
-from tallystick.server.web.security import HEADERS, PageTokens, check_origin
+from tallystick.server.web.security import HEADERS, SESSION_KEY, PageTokens, check_origin
 from tallystick.server.web.static_files import static_route
 from tallystick.server.web.visit import Bug, Download, Redirect, Visit, begin
+
+if TYPE_CHECKING:
+    from tallystick.server.web.login import Login, WebSession
 
 THEME_COOKIE = "tallystick-theme"
 THEMES = ("system", "light", "dark")
 _FIELDS_MAX = 100
 _YEAR = 365 * 86_400
-_HEADERS = {**HEADERS, "Cache-Control": "private, no-store", "Vary": "Accept, Cookie"}
+PAGE_HEADERS = {**HEADERS, "Cache-Control": "private, no-store", "Vary": "Accept, Cookie"}
 
 Theme = Literal["system", "light", "dark"]
 NOTHING_HERE = "there is nothing here that you may read"
@@ -50,6 +53,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds."""
     theme: Theme
     token: str
+    can_log_out: bool
     here: str
     """The address of this page, to come back to."""
     back_to_now: str
@@ -73,8 +77,10 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 class WebPages:
     """The routes, and what is said where there is none."""
 
-    def __init__(self, context: WebContext) -> None:
+    def __init__(self, context: WebContext, login: Login | None = None) -> None:
+        """With a `login`, visitors are those who went through it."""
         self._context = context
+        self.login = login
         self._tokens = PageTokens()
         self.events = Events(context.offer.store, streams_max=context.streams_max)
         self.routes: list[BaseRoute] = [
@@ -82,6 +88,7 @@ class WebPages:
             Route("/theme", self._choose_theme, methods=["POST"]),
             Route(EVENTS_PATH, self._listen, methods=["GET"]),
             static_route(),
+            *([] if login is None else [*login.routes, Route("/logout", self._log_out, methods=["POST"])]),
         ]
 
     def not_served(self, request: Request, error: Exception) -> Response | None:
@@ -104,13 +111,13 @@ class WebPages:
     async def _show(self, page: Page, visit: Visit) -> Response:
         view = await page.view(visit)
         if isinstance(view, Download):
-            return Response(view.content, headers={**_HEADERS, **view.headers})
+            return Response(view.content, headers={**PAGE_HEADERS, **view.headers})
         if isinstance(view, Redirect):
-            return RedirectResponse(view.address, 303, _HEADERS)
+            return RedirectResponse(view.address, 303, PAGE_HEADERS)
         if wants_json(visit.request):
             return _json(view)
         return Response(
-            draw(page.template, view=view, frame=self._frame(visit)), headers=_HEADERS, media_type="text/html"
+            draw(page.template, view=view, frame=self._frame(visit)), headers=PAGE_HEADERS, media_type="text/html"
         )
 
     async def _answered(self, request: Request, answer: Callable[[Visit], Awaitable[Response]]) -> Response:
@@ -135,7 +142,7 @@ class WebPages:
         if wants_json(request):
             return _json(trouble, status)
         body = draw("error.html", view=trouble, status=status, theme=theme_of(request), navigation=NAVIGATION)
-        return Response(body, status, _HEADERS, "text/html")
+        return Response(body, status, PAGE_HEADERS, "text/html")
 
     def _frame(self, visit: Visit) -> Frame:
         request, principal, offer = visit.request, visit.principal, self._context.offer
@@ -150,7 +157,8 @@ class WebPages:
             as_of=visit.as_of,
             now=wall_clock(),
             theme=theme_of(request),
-            token=self._tokens.make(principal),
+            token=self._tokens.make(principal, visit.session),
+            can_log_out=bool(visit.session),
             here=f"{path}?{query}" if query else path,
             back_to_now=f"{path}?{urlencode(timeless)}" if timeless else path,
             json=_json_address(path, query),
@@ -174,27 +182,41 @@ class WebPages:
             theme, back = form.get("theme", ""), form.get("back", "/")
             if theme not in THEMES:
                 raise InvalidArgument(f"there is no theme '{theme[:20]}'; the themes are {', '.join(THEMES)}")
-            response = RedirectResponse(back if is_local(back) else "/", 303, _HEADERS)
+            response = RedirectResponse(back if is_local(back) else "/", 303, PAGE_HEADERS)
             response.set_cookie(THEME_COOKIE, theme, max_age=_YEAR, httponly=True, samesite="strict")
             return response
 
         return await self._answered(request, choose)
 
+    async def _log_out(self, request: Request) -> Response:
+        assert self.login is not None
+        session: WebSession | None = request.scope.get(SESSION_KEY)
+        try:
+            check_origin(request)
+            if session is None:
+                raise InvalidArgument("who calls with a token has no session to log out of")
+            self._tokens.check(session.principal, _fields(request).get("token", ""), session.id)
+        except TallystickError as error:
+            return self._trouble(request, status_of(error), _trouble_of(error))
+        return await self.login.end(request)
+
     def form(self, visit: Visit) -> dict[str, str]:
         """The fields of a form of ours. Raises Denied, for one that is of no page that we drew."""
-        try:
-            pairs = parse_qsl(
-                visit.request.scope[BODY_KEY].decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX
-            )
-        except ValueError:
-            raise InvalidArgument("the body must be a form") from None
-        fields = dict(pairs)
-        self._tokens.check(visit.principal, fields.pop("token", ""))
+        fields = _fields(visit.request)
+        self._tokens.check(visit.principal, fields.pop("token", ""), visit.session)
         return fields
 
 
 _TOLD = frozenset({"ORIGIN_NOT_ALLOWED", "PAGE_EXPIRED", "UNKNOWN_AS_OF"})
 """Refusals that tell nothing of what is there."""
+
+
+def _fields(request: Request) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(request.scope[BODY_KEY].decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
+    except ValueError:
+        raise InvalidArgument("the body must be a form") from None
+    return dict(pairs)
 
 
 def wants_json(request: Request) -> bool:
@@ -230,4 +252,4 @@ def _bug(error_id: str) -> Trouble:
 
 
 def _json(view: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(view), status, _HEADERS, "application/json")
+    return Response(msgspec.json.encode(view), status, PAGE_HEADERS, "application/json")

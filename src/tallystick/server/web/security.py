@@ -31,6 +31,8 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+SESSION_KEY = "tallystick.web_session"
+"""Where the session of a visitor who logged in stands in the ASGI scope."""
 TOKEN_SECONDS = 12 * 3600
 _ELSEWHERE = frozenset({"cross-site", "same-site"})
 
@@ -48,23 +50,24 @@ def check_origin(request: Request) -> None:
 
 
 class PageTokens:
-    """Made by a page and given back by its forms: an end, and a signature of it and of whom it was made for."""
+    """Made by a page and given back by its forms: an end, and a signature of it and of whom it was made for,
+    in which session."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._key = secrets.token_bytes(32)
         self._now = now
 
-    def make(self, principal: Principal) -> str:
+    def make(self, principal: Principal, session: str = "") -> str:
         end = f"{int(self._now()) + TOKEN_SECONDS:x}"
-        return f"{end}.{self._sign(principal, end)}"
+        return f"{end}.{self._sign(principal, session, end)}"
 
-    def check(self, principal: Principal, token: str) -> None:
+    def check(self, principal: Principal, token: str, session: str = "") -> None:
         """Raises Denied."""
         end, _, signature = token.partition(".")
-        is_ours = hmac.compare_digest(signature.encode(), self._sign(principal, end).encode())
+        is_ours = hmac.compare_digest(signature.encode(), self._sign(principal, session, end).encode())
         if not is_ours or int(end, 16) < self._now():
             raise Denied("this page is too old to change anything", code="PAGE_EXPIRED", hint="load it again")
 
-    def _sign(self, principal: Principal, end: str) -> str:
-        said = "\0".join((end, principal.tenant, principal.actor))
+    def _sign(self, principal: Principal, session: str, end: str) -> str:
+        said = "\0".join((end, session, principal.tenant, principal.actor))
         return hmac.new(self._key, said.encode(), sha256).hexdigest()

@@ -11,6 +11,7 @@ from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
 from tallystick.server.dispatch import Broken, Done, Refused, call
 from tallystick.server.web.context import WebContext
+from tallystick.server.web.security import SESSION_KEY
 
 TOOL = "web"
 """As which the audit log knows what pages ask for."""
@@ -28,6 +29,8 @@ class Visit(msgspec.Struct, frozen=True):
     context: WebContext
     request: Request
     principal: Principal
+    session: str = ""
+    """Of a visitor who logged in."""
 
     def said(self, name: str) -> str | None:
         """What the address says after its question mark; None where it says nothing."""
@@ -83,4 +86,6 @@ def begin(context: WebContext, request: Request) -> Visit:
     principal = context.offer.principal_of(request.scope)
     if context.offer.quotas is not None:
         context.offer.quotas.check(principal, writes=False)
-    return Visit(context, request, msgspec.structs.replace(principal, tool=TOOL, is_program=True))
+    session = request.scope.get(SESSION_KEY)
+    who = msgspec.structs.replace(principal, tool=TOOL, is_program=True)
+    return Visit(context, request, who, "" if session is None else session.id)
