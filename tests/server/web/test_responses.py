@@ -11,10 +11,12 @@ import pytest
 
 from tallystick import app
 from tallystick.config import Settings
-from tallystick.errors import Denied
+from tallystick.errors import Denied, InvalidArgument
 from tallystick.policy import Principal
+from tallystick.server.oauth.guard import build_admission
 from tallystick.server.web.addresses import entity_address, is_local
 from tallystick.server.web.registry import NAVIGATION, PAGES, Page
+from tallystick.server.web.responses import WebPages
 from tallystick.server.web.security import TOKEN_SECONDS, PageTokens
 from tests.server.web.pages import HTML, JSON, SITE, Pages, serving_pages
 
@@ -192,8 +194,42 @@ def test_an_id_in_an_address_is_nothing_else(entity_id: str, address: str) -> No
     assert is_local(address)
 
 
-@pytest.mark.parametrize("changed", [{"web": False}, {"issuers": ("https://login.example",)}])
-async def test_there_are_no_pages_where_they_are_off_or_tokens_are_asked_for(
+ISSUERS = ("https://login.example",)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"web": False}, {"issuers": ISSUERS}, {"web": False, "issuers": ISSUERS, "web_client_id": "us"}]
+)
+async def test_there_are_no_pages_where_they_are_off_or_nobody_could_log_in(
     pages: Pages, tmp_path: Path, changed: dict[str, Any]
 ) -> None:
     assert app.web_pages(Settings(base=tmp_path, **changed), pages.offer) is None
+
+
+def with_login(pages: Pages, base: Path, public_url: str, **changed: Any) -> WebPages | None:
+    settings = Settings(base=base, issuers=ISSUERS, web_client_id="us", **changed)
+    return app.web_pages(settings, pages.offer, build_admission(ISSUERS, public_url=public_url))
+
+
+async def test_with_a_client_at_the_issuer_there_is_a_login(pages: Pages, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a secret\n")
+    for changed in ({}, {"web_client_secret_file": str(secret)}):
+        found = with_login(pages, tmp_path, "https://memory.example", **changed)
+        assert found is not None
+        assert found.login is not None
+
+
+@pytest.mark.parametrize("public_url", ["http://memory.example", "https://memory.example/below"])
+async def test_nobody_is_sent_to_a_login_whose_cookie_no_browser_would_keep(
+    pages: Pages, tmp_path: Path, public_url: str
+) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        with_login(pages, tmp_path, public_url)
+    assert refusal.value.code == "PUBLIC_URL_INVALID"
+
+
+async def test_a_secret_that_cannot_be_read_is_told_at_the_start(pages: Pages, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        with_login(pages, tmp_path, "https://memory.example", web_client_secret_file=str(tmp_path / "none"))
+    assert refusal.value.code == "SECRET_UNREADABLE"

@@ -236,6 +236,7 @@ def test_whatever_a_setting_names_is_among_the_named(tmp_path: Path, monkeypatch
         "tls_cert": "cert.pem",
         "tls_key": "/keys/../key.pem",
         "introspection_secret_file": "secret",
+        "web_client_secret_file": "web-secret",
         "audit_archive": "archive",
         "lineage_to": "feed.jsonl",
     }
@@ -244,7 +245,8 @@ def test_whatever_a_setting_names_is_among_the_named(tmp_path: Path, monkeypatch
     here = tmp_path
     expected = {
         here / "base" / "tallystick.toml", here / "me" / "rules", here / "opa.sock", here / "cert.pem",
-        Path("/keys/../key.pem"), here / "secret", here / "archive", here / "feed.jsonl", here / "otel.key",
+        Path("/keys/../key.pem"), here / "secret", here / "web-secret", here / "archive", here / "feed.jsonl",
+        here / "otel.key",
     }  # fmt: skip
     assert expected <= set(found)
     assert set(found) - expected == {here / "~" / "rules"}
@@ -259,7 +261,7 @@ def test_words_and_addresses_are_no_paths(tmp_path: Path) -> None:
 NO_PATHS = {
     "tenant", "agent_identity", "toolsets", "tools", "http", "http_hosts", "http_origins", "issuers", "public_url",
     "audience", "scopes", "tenant_claim", "roles_claim", "introspection_client", "quota_overrides", "policy_path",
-    "metrics_tenants", "repo", "checkpoint_key_command", "witnesses",
+    "metrics_tenants", "repo", "checkpoint_key_command", "witnesses", "web_client_id",
 }  # fmt: skip
 """`policy_path` is a rule's, and `repo` is what tools are for."""
 
