@@ -289,6 +289,16 @@ async def test_who_is_idle_and_who_stays_too_long_logs_in_again(issuer: str, tmp
         assert refusal(await alice.get("/")) == (401, "SESSION_ENDED")
 
 
+async def test_a_page_that_only_listens_does_not_keep_a_session_alive(issuer: str, tmp_path: Path) -> None:
+    async with serving(issuer, tmp_path, login={"idle_seconds": 100}) as site:
+        alice = Browser(site, "alice")
+        await alice.visit()
+        site.ahead_seconds = 90
+        assert (await alice.http.head(f"{SITE}/events")).status_code == 200
+        site.ahead_seconds = 110
+        assert refusal(await alice.get("/")) == (401, "SESSION_EXPIRED")
+
+
 async def test_a_token_that_was_revoked_ends_the_session(tmp_path: Path) -> None:
     asking: dict[str, Any] = {"introspect_as": CLIENT, "introspection_seconds": 0, "token_cache_seconds": 0}
     with provider() as issuer:
