@@ -121,8 +121,12 @@ class EntityReport(msgspec.Struct, frozen=True, kw_only=True):
     has_more_neighbours: bool
     history: list[HistoryStep]
     """Newest first."""
+    latest: HistoryStep | None
+    """The commit that made it what it is at the moment."""
     commits: int
     """In all."""
+    commits_until: int
+    """Up to the moment."""
     skipped: int
     """Newer ones than those in `history`."""
     authors: list[str]
@@ -148,8 +152,16 @@ def _report(
     known = state.lineage(entity_id, "direct", 0, 1, read_filter)
     if known is None:
         raise NotFound(f"no entity '{entity_id}' was ever written")
-    steps = yield from _steps(state, read_filter, entity_id, max(0, known.total - skip - STEPS_MAX), known.total - skip)
     moment = None if at is None else state.commit(at).lamport if at else 0
+    done = (
+        known.total if moment is None else (yield from _count_until(state, read_filter, entity_id, known.total, moment))
+    )
+    # Without a page that was asked for, the one that the moment is on.
+    skip = skip or max(0, known.total - done - STEPS_MAX // 2)
+    steps = yield from _steps(state, read_filter, entity_id, max(0, known.total - skip - STEPS_MAX), known.total - skip)
+    before = steps
+    if skip:
+        before = yield from _steps(state, read_filter, entity_id, max(0, done - STEPS_MAX), done)
     node = state.node(entity_id, at)
     is_node = not known.steps or known.steps[0].action.endswith("_NODE")
     edge = None if is_node else state.edge_by_id(entity_id, at)
@@ -158,8 +170,8 @@ def _report(
     warned = read_filter.warned(entity_id, {}, None if edge is None else edge.attrs) if entity is not None else {}
     neighbours = state.edges(entity_id, at=at, limit=EDGES_MAX + 1, read_filter=read_filter) if node else []
     history = list(_history(steps, moment))[::-1]
-    attributes = _attributes(attrs, steps, moment)
-    named = attrs or next((_attrs_of(step.commit) for step in reversed(steps) if _says(step.commit)), {})
+    attributes = _attributes(attrs, before, moment)
+    named = attrs or next((_attrs_of(step.commit) for step in reversed(before) if _says(step.commit)), {})
     return EntityReport(
         id=entity_id,
         kind="node" if is_node else "edge",
@@ -178,10 +190,26 @@ def _report(
         neighbours=[_neighbour(state, read_filter, entity_id, each, at) for each in neighbours[:EDGES_MAX]],
         has_more_neighbours=len(neighbours) > EDGES_MAX,
         history=history,
+        latest=next((each for each in reversed(list(_history(before, moment))) if not each.is_later), None),
         commits=known.total,
+        commits_until=done,
         skipped=skip,
         authors=list(dict.fromkeys(each.actor for each in history)),
     )
+
+
+def _count_until(state: State, read_filter: ReadFilter, entity_id: str, total: int, moment: int) -> Breathing[int]:
+    """How many of its commits are not later; found by halving, since there may be very many."""
+    low, high = 0, total
+    while low < high:
+        middle = (low + high) // 2
+        page = state.lineage(entity_id, "direct", middle, 1, read_filter)
+        if page is not None and page.steps and page.steps[0].commit.lamport <= moment:
+            low = middle + 1
+        else:
+            high = middle
+        yield
+    return low
 
 
 def _steps(state: State, read_filter: ReadFilter, entity_id: str, start: int, end: int) -> Breathing[list[Step]]:

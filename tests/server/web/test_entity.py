@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tallystick.operations import entity_report
 from tests.server.web.pages import HTML, Pages, serving_pages
 
 pytestmark = pytest.mark.anyio
@@ -170,8 +171,6 @@ async def test_its_lineage_is_exported(pages: Pages) -> None:
 
 
 async def test_a_long_history_is_paged(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tallystick.operations import entity_report
-
     monkeypatch.setattr(entity_report, "STEPS_MAX", 2)
     newest = (await pages.json("/entities/d%2F1"))["entity"]
     assert ([each["position"] for each in newest["history"]], newest["commits"]) == ([5, 4], 4)
@@ -180,3 +179,15 @@ async def test_a_long_history_is_paged(pages: Pages, monkeypatch: pytest.MonkeyP
     assert [each["position"] for each in older["history"]] == [3, 2]
     assert (await pages.json("/entities/d%2F1?skip=9"))["entity"]["history"] == []
     await pages.html("/entities/d%2F1?skip=9")
+
+
+async def test_of_a_long_history_the_moment_is_told_right_on_every_page(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entity_report, "STEPS_MAX", 2)
+    past = await pages.json("/entities/d%2F1?as_of=2")
+    assert (past["latest"]["position"], past["changed_since"]) == (2, 3)
+    assert {each["set_at"] for each in past["entity"]["attributes"]} == {2}
+    assert 2 in [each["position"] for each in past["entity"]["history"]]
+    older = await pages.json("/entities/d%2F1?skip=2")
+    assert (older["latest"]["position"], older["changed_since"]) == (5, 0)

@@ -107,10 +107,10 @@ def _view(visit: Visit, report: EntityReport) -> EntityView:
         later=later[0].position if is_past and later else None,
         relations=[each for each in relations if not _ORIGINS.search(each.rel)],
         origins=[each for each in relations if _ORIGINS.search(each.rel)],
-        changed_since=len(steps) - step,
-        latest=done[-1] if done else None,
+        changed_since=report.commits - report.commits_until,
+        latest=report.latest,
         first=steps[0] if steps and not report.skipped and len(steps) == report.commits else None,
-        proof=_proof(visit, done[-1]) if done else None,
+        proof=_proof(visit, report.latest) if report.latest else None,
     )
 
 
