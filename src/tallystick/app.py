@@ -386,6 +386,7 @@ def web_pages(settings: Settings, offer: Offer, admission: Admission | None = No
             audit_of=lambda tenant: _audit_files(of(tenant)).directory,
             # Who listens keeps a connection: half of them are for everybody else.
             streams_max=max(1, settings.http_connections_max // 2),
+            policy_source=None if settings.policy_url else settings.policy or _shipped_policy(settings),
         ),
         None if admission is None else _login(settings, offer, admission),
     )

@@ -23,3 +23,5 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """Where its audit log lies."""
     streams_max: int = 256
     """How many pages may listen at a time for what arrives."""
+    policy_source: str | None
+    """Where its rules are; None where another server decides."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
 from tallystick.server.web.entity import entity_page
 from tallystick.server.web.graph import graph_page
 from tallystick.server.web.overview import overview
+from tallystick.server.web.policy import act_on_policy, policy
 from tallystick.server.web.search import search_page
 from tallystick.server.web.visit import Visit
 
 View = Callable[[Visit], Awaitable[msgspec.Struct]]
+Act = Callable[[Visit, Mapping[str, str]], Awaitable[msgspec.Struct]]
+"""From a visit and the fields of a form to what the page shows then."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +25,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     template: str
     also: tuple[str, ...] = ()
     """Other paths of the same page."""
+    act: Act | None = None
+    """Where its forms are sent to it."""
 
     @property
     def json_path(self) -> str:
@@ -46,6 +51,7 @@ PAGES: tuple[Page, ...] = (
     Page(path="/search", view=search_page, template="search.html"),
     Page(path="/entities/{id:path}", view=entity_page, template="entity.html", also=("/entities",)),
     Page(path="/graph", view=graph_page, template="graph.html"),
+    Page(path="/policy", view=policy, act=act_on_policy, template="policy.html"),
 )
 
 NAVIGATION: tuple[Section, ...] = (
@@ -53,4 +59,5 @@ NAVIGATION: tuple[Section, ...] = (
         "Memory",
         (Link("Overview", "/", "overview"), Link("Search", "/search", "search"), Link("Graph", "/graph", "graph")),
     ),
+    Section("Trust", (Link("Policy", "/policy", "policy"),)),
 )

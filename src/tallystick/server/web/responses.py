@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -22,7 +22,8 @@ from tallystick.server.web.context import WebContext
 from tallystick.server.web.drawing import draw
 from tallystick.server.web.events import PATH as EVENTS_PATH
 from tallystick.server.web.events import Events
-from tallystick.server.web.registry import NAVIGATION, PAGES, Page, Section
+from tallystick.server.web.forms import read_form
+from tallystick.server.web.registry import NAVIGATION, PAGES, Act, Page, Section
 from tallystick.server.web.security import HEADERS, SESSION_KEY, PageTokens, check_origin
 from tallystick.server.web.static_files import static_route
 from tallystick.server.web.visit import Bug, Download, Redirect, Visit, begin
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 THEME_COOKIE = "tallystick-theme"
 THEMES = ("system", "light", "dark")
-_FIELDS_MAX = 100
 _YEAR = 365 * 86_400
 PAGE_HEADERS = {**HEADERS, "Cache-Control": "private, no-store", "Vary": "Accept, Cookie"}
 
@@ -85,6 +85,7 @@ class WebPages:
         self.events = Events(context.offer.store, streams_max=context.streams_max)
         self.routes: list[BaseRoute] = [
             *(route for page in PAGES for route in self._routes_of(page)),
+            *(self._form_route(page.path, page.act, page.template) for page in PAGES if page.act is not None),
             Route("/theme", self._choose_theme, methods=["POST"]),
             Route(EVENTS_PATH, self._listen, methods=["GET"]),
             static_route(),
@@ -108,17 +109,28 @@ class WebPages:
         paths = [page.path] if page.path.endswith(":path}") else [page.path, page.json_path]
         return [Route(path, serve, methods=["GET"]) for path in (*paths, *page.also)]
 
+    def _form_route(self, path: str, act: Act, template: str) -> Route:
+        async def answer(visit: Visit) -> Response:
+            return self._drawn(template, visit, await act(visit, self.form(visit)))
+
+        async def serve(request: Request) -> Response:
+            return await self._answered(request, answer)
+
+        return Route(path, serve, methods=["POST"])
+
     async def _show(self, page: Page, visit: Visit) -> Response:
         view = await page.view(visit)
         if isinstance(view, Download):
             return Response(view.content, headers={**PAGE_HEADERS, **view.headers})
         if isinstance(view, Redirect):
             return RedirectResponse(view.address, 303, PAGE_HEADERS)
+        return self._drawn(page.template, visit, view)
+
+    def _drawn(self, template: str, visit: Visit, view: msgspec.Struct) -> Response:
         if wants_json(visit.request):
             return _json(view)
-        return Response(
-            draw(page.template, view=view, frame=self._frame(visit)), headers=PAGE_HEADERS, media_type="text/html"
-        )
+        body = draw(template, view=view, frame=self._frame(visit))
+        return Response(body, headers=PAGE_HEADERS, media_type="text/html")
 
     async def _answered(self, request: Request, answer: Callable[[Visit], Awaitable[Response]]) -> Response:
         try:
@@ -213,10 +225,9 @@ _TOLD = frozenset({"ORIGIN_NOT_ALLOWED", "PAGE_EXPIRED", "UNKNOWN_AS_OF"})
 
 def _fields(request: Request) -> dict[str, str]:
     try:
-        pairs = parse_qsl(request.scope[BODY_KEY].decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
+        return read_form(request.headers.get("content-type", ""), request.scope[BODY_KEY])
     except ValueError:
         raise InvalidArgument("the body must be a form") from None
-    return dict(pairs)
 
 
 def wants_json(request: Request) -> bool:

@@ -1,0 +1,268 @@
+"""Policies tried out beside the one in force: the tests of a policy, and what a candidate would have decided otherwise.
+
+A policy cannot be interrupted while it decides, and a candidate may be anybody's. So it is asked in a process of its
+own, which has no environment, bounded time and bounded memory, and which nothing is lost with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from tallystick.audit import Decided, Line, decode
+from tallystick.audit.newest import newest_lines
+from tallystick.errors import Corrupt, InvalidArgument, LimitExceeded
+from tallystick.policy import Action, Principal
+from tallystick.policy.bundle import Bundle, Module
+from tallystick.policy.embedded import Embedded
+from tallystick.policy.policy_tests import Examined, examine
+from tallystick.policy.replay import Changed, Replayed, replay
+from tallystick.state.read_filter import ReadFilter
+from tallystick.state.state import State
+from tallystick.store import Store
+
+CANDIDATE_CHARACTERS_MAX = 200_000
+DECISIONS_MAX = 20_000
+"""Asked again, the newest of them."""
+SECONDS_MAX = 20.0
+MEMORY_BYTES_MAX = 2 << 30
+TRIALS_AT_ONCE = 2
+ROWS_MAX = 100
+GROUPS_MAX = 50
+_READING_SECONDS_MAX = 2.0
+_AT_ONCE = 200
+_INHERITED = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
+"""What the interpreter may need to be found again."""
+_CHILD = "from tallystick.operations.policy_trial import run_child; run_child()"
+
+_Asked = list[tuple[int, Decided]]
+
+
+class PolicyVersion(msgspec.Struct, kw_only=True):
+    """By which decisions were made, as the audit log says."""
+
+    name: str
+    first: str
+    last: str
+    decisions: int = 0
+    denials: int = 0
+
+
+class PolicyVersions(msgspec.Struct, frozen=True):
+    versions: list[PolicyVersion]
+    """The newest first."""
+    is_cut: bool
+    """Whether older decisions were not looked at."""
+
+
+class ChangedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    name: str | None
+    """An actor or a resource; None for what was about no one thing."""
+    denied_now: int
+    allowed_now: int
+
+
+class Simulation(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing was changed."""
+
+    examined: Examined
+    asked: int
+    skipped: int
+    """Denied because the engine gave no answer: no policy decided that."""
+    denied_now: int
+    allowed_now: int
+    since: str | None
+    """When the first of these decisions was made."""
+    is_cut: bool
+    """Whether older decisions were not asked again."""
+    by_actor: list[ChangedGroup]
+    by_resource: list[ChangedGroup]
+    changed: list[Changed]
+    """The first of them."""
+
+
+async def list_versions(store: Store, principal: Principal, audit: Path, *, except_looks_by: str) -> PolicyVersions:
+    lines, is_cut = await _readable_decisions(store, principal, audit, except_looks_by)
+    found: dict[str, PolicyVersion] = {}
+    for line in lines:
+        event = line[1]
+        name, at = event.policy_version, event.timestamp
+        version = found.setdefault(name, PolicyVersion(name=name, first=at, last=at))
+        version.first = min(version.first, at)
+        version.decisions += 1
+        version.denials += not event.decision
+    return PolicyVersions(list(found.values()), is_cut)
+
+
+async def examine_policy(bundle: Bundle) -> Examined:
+    """Raises LimitExceeded where it takes too long."""
+    return (await _in_a_process(bundle, [])).examined
+
+
+async def simulate(
+    store: Store, principal: Principal, audit: Path, candidate: str, beside: Bundle | None, *, except_looks_by: str
+) -> Simulation:
+    """What the candidate decides of what the principal may read in the audit log. It has the data of the policy
+    `beside`. Raises InvalidArgument for none, LimitExceeded where it takes too long."""
+    if not candidate.strip():
+        raise InvalidArgument("there is no policy to try: paste one, or choose a file", code="POLICY_INVALID")
+    if len(candidate) > CANDIDATE_CHARACTERS_MAX:
+        raise LimitExceeded(f"a policy to try has at most {CANDIDATE_CHARACTERS_MAX} characters")
+    bundle = Bundle("candidate", (Module("candidate.rego", candidate),), data=() if beside is None else beside.data)
+    asked, is_cut = await _readable_decisions(store, principal, audit, except_looks_by)
+    asked.reverse()
+    outcome = await _in_a_process(bundle, asked)
+    found = outcome.replayed or Replayed("none", 0, 0, 0, 0, [])
+    return Simulation(
+        examined=outcome.examined,
+        asked=found.asked,
+        skipped=found.skipped,
+        denied_now=found.denied_now,
+        allowed_now=found.allowed_now,
+        since=asked[0][1].timestamp if asked else None,
+        is_cut=is_cut,
+        by_actor=_grouped((each.actor, each.decision_now) for each in found.changed),
+        by_resource=_grouped((each.resource, each.decision_now) for each in found.changed),
+        changed=found.changed[:ROWS_MAX],
+    )
+
+
+def _grouped(changed: Iterable[tuple[str | None, bool]]) -> list[ChangedGroup]:
+    counts = Counter(changed)
+    totals: Counter[str | None] = Counter()
+    for (name, _), count in counts.items():
+        totals[name] += count
+    return [
+        ChangedGroup(name=name, denied_now=counts[name, False], allowed_now=counts[name, True])
+        for name, _ in totals.most_common(GROUPS_MAX)
+    ]
+
+
+# -- what was decided
+
+
+async def _readable_decisions(
+    store: Store, principal: Principal, audit: Path, except_looks_by: str
+) -> tuple[_Asked, bool]:
+    """The newest first, and whether there are more."""
+    await store.flush_audit()
+    until = time.monotonic() + _READING_SECONDS_MAX
+    lines, is_cut = await asyncio.to_thread(_newest, audit, except_looks_by, until)
+
+    found: _Asked = []
+    for first in range(0, max(1, len(lines)), _AT_ONCE):
+        allowed, narrows = await _allowed(store, principal, lines[first : first + _AT_ONCE])
+        if not narrows:
+            return lines, is_cut
+        found += allowed
+        if time.monotonic() > until:
+            return found, True
+    return found, is_cut
+
+
+async def _allowed(store: Store, principal: Principal, part: _Asked) -> tuple[_Asked, bool]:
+    """With whether anything may be withheld. Raises Denied for who may not search at all."""
+
+    def look(state: State, read_filter: ReadFilter) -> tuple[_Asked, bool]:
+        if not read_filter.narrows:
+            return part, False
+        return [each for each in part if _shows(read_filter, each[1].resource)], True
+
+    return await store.read(principal, Action.SEARCH, look)
+
+
+def _shows(read_filter: ReadFilter, resource: str | None) -> bool:
+    return resource is None or read_filter.allows_reference(resource)
+
+
+def _newest(audit: Path, except_looks_by: str, until: float) -> tuple[_Asked, bool]:
+    found: _Asked = []
+    for raw in newest_lines(audit):
+        with suppress(Corrupt):
+            line = decode(raw)
+            if isinstance(line.event, Decided) and not _is_look(line, except_looks_by):
+                if len(found) == DECISIONS_MAX or time.monotonic() > until:
+                    return found, True
+                found.append((line.seq, line.event))
+    return found, False
+
+
+def _is_look(line: Line, tool: str) -> bool:
+    event = line.event
+    assert isinstance(event, Decided)
+    return event.tool == tool and event.decision and event.action in (Action.READ, Action.SEARCH)
+
+
+# -- the process
+
+
+class _Trial(msgspec.Struct, frozen=True):
+    bundle: Bundle
+    asked: _Asked
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    examined: Examined
+    replayed: Replayed | None
+
+
+_running: set[int] = set()
+"""Processes of trials, by the ids of what they try."""
+
+
+async def _in_a_process(bundle: Bundle, asked: _Asked) -> _Outcome:
+    if len(_running) >= TRIALS_AT_ONCE:
+        raise LimitExceeded("other policies are being tried", code="BUSY", hint="try again in a while")
+    trial = _Trial(msgspec.structs.replace(bundle, files=()), asked)
+    _running.add(id(trial))
+    try:
+        return await _ended(trial)
+    finally:
+        _running.discard(id(trial))
+
+
+async def _ended(trial: _Trial) -> _Outcome:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _CHILD,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={name: os.environ[name] for name in _INHERITED if name in os.environ},
+        cwd="/",
+    )
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            answer, _ = await process.communicate(msgspec.json.encode(trial))
+        return msgspec.json.decode(answer, type=_Outcome)
+    except TimeoutError:
+        raise LimitExceeded(f"the policy had not decided within {SECONDS_MAX:.0f} seconds") from None
+    except msgspec.DecodeError:
+        raise LimitExceeded("the policy needed more time or memory than it may have") from None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+def run_child() -> None:
+    """In the process: from standard input to standard output."""
+    seconds = int(SECONDS_MAX) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    trial = msgspec.json.decode(sys.stdin.buffer.read(), type=_Trial)
+    examined = examine(trial.bundle)
+    replayed = replay(Embedded(trial.bundle), trial.asked) if trial.asked and examined.problem is None else None
+    sys.stdout.buffer.write(msgspec.json.encode(_Outcome(examined, replayed)))
