@@ -69,6 +69,7 @@ async def serving_store(base: MultiTenantStore, principal: Principal) -> AsyncIt
         policy="rule",
         home_of=lambda tenant: base.home / tenant,
         audit_of=lambda tenant: base.home / tenant / "audit",
+        policy_source=None,
     )
     async with _client(http_app(offer, pages=WebPages(context))) as http:
         yield Pages(offer, http)
