@@ -221,7 +221,7 @@ _running: set[int] = set()
 
 async def _in_a_process(bundle: Bundle, asked: _Asked) -> _Outcome:
     if len(_running) >= TRIALS_AT_ONCE:
-        raise LimitExceeded("other policies are being tried", code="BUSY", hint="try again in a while")
+        raise LimitExceeded("other policies are being tried", hint="try again in a while")
     trial = _Trial(msgspec.structs.replace(bundle, files=()), asked)
     _running.add(id(trial))
     try:
