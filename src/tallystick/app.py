@@ -25,6 +25,7 @@ from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
 from tallystick.operations import OperationContext
+from tallystick.operations.forget import pending_erasures
 from tallystick.operations.tenants import tenants_of
 from tallystick.partition import Limits, Partition, Receipt
 from tallystick.policy import Principal
@@ -386,6 +387,7 @@ def web_pages(settings: Settings, offer: Offer, admission: Admission | None = No
             audit_of=lambda tenant: _audit_files(of(tenant)).directory,
             # Who listens keeps a connection: half of them are for everybody else.
             streams_max=max(1, settings.http_connections_max // 2),
+            operations=lambda principal: _served_operations(settings, offer, principal),
             policy_source=None if settings.policy_url else settings.policy or _shipped_policy(settings),
         ),
         None if admission is None else _login(settings, offer, admission),
@@ -405,6 +407,30 @@ def _login(settings: Settings, offer: Offer, admission: Admission) -> Login:
         audience=settings.audience,
         idle_seconds=settings.web_idle_seconds,
         session_seconds=settings.web_session_seconds,
+    )
+
+
+def _served_operations(settings: Settings, offer: Offer, principal: Principal) -> OperationContext:
+    """For who asks a server that runs: by its store, as themselves, and as its policy allows."""
+    tools = choose(offer.tools.known)
+    context = operation_context(settings).for_tenant(principal.tenant)
+
+    def prepared(name: str, arguments: Mapping[str, Any]) -> Callable[[Store], Awaitable[Answer]]:
+        tool = tools.get(name).tool
+        call = prepare(tool, arguments)
+        return lambda store: tool.call(store, principal, call)
+
+    async def left() -> list[str]:
+        """What is redacted in a store that is served is erased with it; it is told what could not be."""
+        return [each.where for each in await asyncio.to_thread(pending_erasures, context)]
+
+    return msgspec.structs.replace(
+        context,
+        principal=principal,
+        open_store=lambda: nullcontext(offer.store),
+        open_store_under_policy=lambda: nullcontext(offer.store),
+        prepare=prepared,
+        erase=left,
     )
 
 

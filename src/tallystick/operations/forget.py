@@ -404,14 +404,18 @@ def _without_names(value: Any, subject: Subject) -> Any:
 
 async def redactions(context: OperationContext) -> list[Redaction]:
     """Reads the whole log."""
-    return [_redaction(commit) for commit in await _redaction_commits(context)]
+    return [describe_redaction(commit) for commit in await _redaction_commits(context)]
 
 
 async def pending_backups(context: OperationContext) -> list[PendingBackup]:
     """Backups by `export` that hold what was redacted since. Reads the whole log."""
-    made = await _redaction_commits(context)
+    return pending_backups_of(context.settings.system, await _redaction_commits(context))
+
+
+def pending_backups_of(system: Path, made: Sequence[Commit]) -> list[PendingBackup]:
+    """The same, of these redactions."""
     found = []
-    for backup in backups(context.settings.system):
+    for backup in backups(system):
         held = [commit.lamport for commit in made if _holds(backup, commit)]
         if held:
             found.append(PendingBackup(**msgspec.to_builtins(backup), redactions=held, still_there=_is_there(backup)))
@@ -440,7 +444,7 @@ def _is_there(backup: Backup) -> bool | None:
     return Path(backup.target).exists() if backup.target != "-" else None
 
 
-def _redaction(commit: Commit) -> Redaction:
+def describe_redaction(commit: Commit) -> Redaction:
     said = commit.document()
     return Redaction(
         position=commit.lamport,

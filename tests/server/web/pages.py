@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 
 from tallystick import app
 from tallystick.config import Settings
+from tallystick.operations import OperationContext
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.front import HttpFront
@@ -70,9 +71,17 @@ async def serving_store(base: MultiTenantStore, principal: Principal) -> AsyncIt
         home_of=lambda tenant: base.home / tenant,
         audit_of=lambda tenant: base.home / tenant / "audit",
         policy_source=None,
+        operations=lambda principal: _operations(base, principal),
     )
     async with _client(http_app(offer, pages=WebPages(context))) as http:
         yield Pages(offer, http)
+
+
+def _operations(base: MultiTenantStore, principal: Principal) -> OperationContext:
+    settings = Settings(base=base.home, tenant=principal.tenant)
+    return msgspec.structs.replace(
+        app.operation_context(settings), principal=principal, open_store=lambda: nullcontext(base.store)
+    )
 
 
 def _client(front: HttpFront) -> httpx2.AsyncClient:

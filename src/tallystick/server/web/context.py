@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from tallystick.operations import OperationContext
+from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Tools
 
@@ -25,3 +27,5 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """How many pages may listen at a time for what arrives."""
     policy_source: str | None
     """Where its rules are; None where another server decides."""
+    operations: Callable[[Principal], OperationContext]
+    """What operations work with, as the visitor: the store that is served, under its policy."""

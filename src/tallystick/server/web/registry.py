@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from tallystick.server.web.entity import entity_page
+from tallystick.server.web.governance import act_on_governance, governance
 from tallystick.server.web.graph import graph_page
 from tallystick.server.web.overview import overview
 from tallystick.server.web.policy import act_on_policy, policy
@@ -52,6 +53,7 @@ PAGES: tuple[Page, ...] = (
     Page(path="/entities/{id:path}", view=entity_page, template="entity.html", also=("/entities",)),
     Page(path="/graph", view=graph_page, template="graph.html"),
     Page(path="/policy", view=policy, act=act_on_policy, template="policy.html"),
+    Page(path="/governance", view=governance, act=act_on_governance, template="governance.html"),
 )
 
 NAVIGATION: tuple[Section, ...] = (
@@ -59,5 +61,5 @@ NAVIGATION: tuple[Section, ...] = (
         "Memory",
         (Link("Overview", "/", "overview"), Link("Search", "/search", "search"), Link("Graph", "/graph", "graph")),
     ),
-    Section("Trust", (Link("Policy", "/policy", "policy"),)),
+    Section("Trust", (Link("Policy", "/policy", "policy"), Link("Governance", "/governance", "governance"))),
 )

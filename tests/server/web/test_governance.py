@@ -1,0 +1,138 @@
+"""`/governance`: what can be counted, and a person who is forgotten in two steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from tests.sample_memory import outcome_of, told
+from tests.server.web.pages import HTML, JSON, SITE, Pages, serving_pages
+from tests.server.web.policies import owners_policy
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def pages(tmp_path: Path) -> AsyncIterator[Pages]:
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("plan", attrs={"title": "by Ada Example", "phone": 7}, reason="asked for")
+        await pages.node("goal", attrs={"title": "of nobody"})
+        yield pages
+
+
+async def post(pages: Pages, form: dict[str, str], *, json: bool = True) -> httpx2.Response:
+    found = re.search(r'name="token" value="([^"]+)"', await pages.html("/governance"))
+    assert found is not None
+    headers = {**(JSON if json else HTML), "Origin": SITE}
+    return await pages.http.post("/governance", data={"token": found[1], **form}, headers=headers)
+
+
+async def find(pages: Pages, texts: str = "ada example") -> Any:
+    answer = await post(pages, {"act": "find", "texts": texts})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["found"]
+
+
+def confirmed(found: Any) -> dict[str, str]:
+    return {
+        "act": "forget",
+        "texts": found["texts"],
+        "digest": found["digest"],
+        "reason": "asked to",
+        "confirmed": "yes",
+    }
+
+
+async def title(pages: Pages, entity_id: str = "plan") -> Any:
+    said = await pages.write("ada", "memory.read", entity_id=entity_id)
+    assert "error" not in said, said
+    return said
+
+
+async def test_a_person_is_found_then_forgotten(pages: Pages) -> None:
+    found = await find(pages)
+    assert [(each["entity"], each["fields"]) for each in found["plans"]] == [("plan", ["attrs.title"])]
+    assert "Ada Example" in str(await title(pages)), "nothing was changed yet"
+    report = (await post(pages, confirmed(found))).json()["report"]
+    assert [each["entity"] for each in report["redacted"]] == ["plan"]
+    assert report["redacted"][0]["refused"] is None
+    assert "ada example" not in str(report).lower()
+    assert "Ada Example" not in str(await title(pages))
+    assert (await pages.json("/governance"))["counted"]["redactions"] == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"confirmed": ""}, {"reason": " "}, {"reason": "Ada Example asked"}, {"reason": "x" * 501}, {"texts": ""},
+        {"texts": "ab"}, {"act": "drop"}, {"token": "0.0"},
+    ],
+)  # fmt: skip
+async def test_nothing_is_erased_that_was_not_confirmed(pages: Pages, changed: dict[str, str]) -> None:
+    answer = await post(pages, {**confirmed(await find(pages)), **changed})
+    assert answer.status_code in (400, 403), answer.text
+    assert "Ada Example" in str(await title(pages))
+
+
+async def test_what_was_written_meanwhile_is_shown_first(pages: Pages) -> None:
+    found = await find(pages)
+    await pages.node("later", attrs={"title": "Ada Example again"})
+    view = (await post(pages, confirmed(found))).json()
+    assert view["report"] is None
+    assert view["found"]["is_changed"]
+    assert view["found"]["total"] == 2
+    assert "Ada Example" in str(await title(pages))
+
+
+async def test_only_who_may_read_everything_forgets(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path)) as pages:
+        await pages.node("diary", "note", "eve", attrs={"title": "Ada Example"})
+        assert "Forget a person" not in await pages.html("/governance")
+        assert "diary" not in await pages.html("/governance")
+        view = await pages.json("/governance")
+        assert view["counted"]["coverage"]["commits"] == 0
+        assert (await post(pages, {"act": "find", "texts": "Ada Example"})).status_code == 400
+
+
+async def test_another_tenant_is_neither_counted_nor_erased(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("plan", attrs={"title": "Ada Example"})
+    async with serving_pages(tmp_path, tenant="globex") as pages:
+        await pages.node("theirs")
+        assert (await find(pages))["total"] == 0
+        assert (await pages.json("/governance"))["counted"]["coverage"]["commits"] == 1
+    async with serving_pages(tmp_path) as pages:
+        assert "Ada Example" in str(await title(pages))
+
+
+async def test_claimed_work_is_counted_with_and_without_a_look_at_the_memory(pages: Pages) -> None:
+    root = (await pages.write("ada", "graph_open", project="p", goal="g"))["root"]["id"]
+    nodes = [{"ref": ref, "parent_ref": root, "summary": ref, "properties": {"key": ref}} for ref in ("one", "two")]
+    planned = (await pages.write("ada", "graph_plan", nodes=nodes))["created"]
+    ids = {each["ref"]: each["id"] for each in planned}
+    for actor, ref in (("codex", "one"), ("claude", "two")):
+        await pages.write(actor, "graph_next", project="p", filter={"key": ref}, claim=True)
+        if actor == "codex":
+            who = msgspec.structs.replace(pages.offer.principal_of(None), actor=actor, tool="memory.search")
+            assert "error" not in told(await outcome_of(pages.offer, who, "memory.search", {"query": "plan"}))
+            evidence = [{"type": "note", "ref": "x"}]
+            update = {"node_id": ids[ref], "resolved": True, "add_evidence": evidence}
+            await pages.write(actor, "graph_update", updates=[update])
+    counted = (await pages.json("/governance"))["counted"]
+    assert counted["work"] == {"resolved": 1, "claimed": 2}
+    (month,) = counted["periods"]
+    assert month["with_recall"] == {"resolved": 1, "claimed": 1}
+    assert month["without_recall"] == {"resolved": 0, "claimed": 1}
+
+
+async def test_what_agents_wrote_is_shown_as_text(pages: Pages) -> None:
+    await pages.node("x<script>alert(1)</script>", "<b>t", attrs={"<i>name": "Ada Example"})
+    page = (await post(pages, {"act": "find", "texts": 'Ada Example\n"><img src=x>'}, json=False)).text
+    assert not re.search(r"<script>alert|<b>t|<i>name|<img", page)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
