@@ -171,6 +171,8 @@ async def serving(
             policy="rbac",
             home_of=lambda tenant: base,
             audit_of=lambda tenant: base,
+            policy_source="rbac",
+            operations=lambda principal: app.operation_context(chosen).for_tenant(principal.tenant),
         )
         here.front = http_app(guarded, admission=admission, pages=WebPages(context, entry))
         async with here.front.run():
