@@ -138,6 +138,25 @@ def test_explain_tells_every_way_in_which_a_rule_held(policy: Policy, tmp_path: 
     assert found["decision"]["allowed"]
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'input.actor == "ada"',
+        '"ada" == input.actor',
+        "input.actor == `ada`",
+        '"a" == "a"',
+        '"writer" in input.actor_roles',
+    ],
+)
+def test_explain_reads_conditions_that_begin_or_end_with_a_text(policy: Policy, tmp_path: Path, condition: str) -> None:
+    text = 'decision := {"result": allow, "reason": "r", "policy_version": "own@1"}'
+    (tmp_path / "own.rego").write_text(
+        f"package own\nimport rego.v1\n{text}\ndefault allow := false\nallow if {condition}"
+    )
+    found = policy("explain", "--policy", "own.rego", "--actor", "ada", "--role", "writer", "--json").json
+    assert {"rule": "allow", "value": True, "fired": ["own.rego:5"]} in found["rules"]
+
+
 def test_explain_answers_for_a_line_of_the_audit_log(policy: Policy, audited: Path) -> None:
     found = policy("explain", "--seq", 3, "--json")
     assert (found.code, found.json["decision"]["reason"]) == (0, "role writer may WRITE")

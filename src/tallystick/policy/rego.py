@@ -193,7 +193,16 @@ def _rules(syntax: list[Any]) -> Iterator[Rule]:
 
 def _branch(source: bytes, body: dict[str, Any]) -> Branch:
     # A last `else` has no conditions, and a span of no meaning.
-    return Branch(body["span"]["line"], _slice(source, body["query"]["span"]) if body["query"]["stmts"] else "true")
+    return Branch(body["span"]["line"], _query(source, body["query"]["span"]) if body["query"]["stmts"] else "true")
+
+
+def _query(source: bytes, span: dict[str, int]) -> str:
+    """Without braces, a string at its beginning or end is in the tree without the quote there."""
+    start, end = span["start"], span["end"]
+    return source[start - (source[start - 1 : start] in _QUOTES) : end + (source[end : end + 1] in _QUOTES)].decode()
+
+
+_QUOTES = (b'"', b"`")
 
 
 def _slice(source: bytes, span: dict[str, int]) -> str:
