@@ -6,6 +6,7 @@ only at calls and jumps, and no sum here has one between its reading and its wri
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -13,6 +14,9 @@ from itertools import accumulate
 import msgspec
 
 Labels = tuple[str, ...]
+
+STARTED = time.monotonic()
+"""When this process began to count."""
 
 SERIES_MAX = 1_000
 """Of one metric. What comes after these is counted as `other`: no name may fill the memory."""
@@ -101,22 +105,22 @@ def _counted(name: str, meaning: str, histogram: Histogram) -> Gauge:
     return Gauge(name, meaning, *histogram.labels, kind="counter", reading=reading)
 
 
-_CALLS = Histogram(
+CALLS = Histogram(
     "tallystick_tool_call_duration_seconds",
     "How long calls took, by what became of them: ok, or the code of the error.",
     *("tool", "outcome", "access"),
 )
-_DECISIONS = Histogram(
+DECISIONS = Histogram(
     "tallystick_policy_decision_duration_seconds",
     "How long decisions took, by where they came from: an engine, or what it said before.",
     *("action", "decision", "source"),
 )
-_FAULTS = Counter("tallystick_policy_faults", "Denials because the policy engine gave no answer.", "fault")
-_COMMITS = Counter("tallystick_commits", "Commits appended by this process.", "operation")
+FAULTS = Counter("tallystick_policy_faults", "Denials because the policy engine gave no answer.", "fault")
+COMMITS = Counter("tallystick_commits", "Commits appended by this process.", "operation")
 _COMMIT_BYTES = Counter("tallystick_commit_bytes", "Their bytes in the log.")
 WAIT_SECONDS = Histogram("tallystick_commit_wait_seconds", "How long drafts waited for their group to begin.")
 _GROUP_DRAFTS = Histogram("tallystick_group_drafts", "Drafts appended together.", bounds=_SIZES)
-_APPEND_SECONDS = Histogram("tallystick_append_duration_seconds", "How long groups took to append and sync.")
+APPEND_SECONDS = Histogram("tallystick_append_duration_seconds", "How long groups took to append and sync.")
 SYNC_SECONDS = Histogram("tallystick_log_sync_duration_seconds", "How long fdatasync took.")
 DAMAGE = Counter("tallystick_log_damage", "Reads that met a line or a blob that is not what its hashes say.")
 SNAPSHOTS = Counter("tallystick_snapshots_begun", "Snapshots that this process had made.")
@@ -131,32 +135,32 @@ AUDIT = Gauge("tallystick_audit_healthy", "1 while decisions can be written down
 BUILD = Gauge("tallystick_build_info", "Always 1.", "version", "python")
 
 METRICS: tuple[Metric, ...] = (
-    *(_CALLS, _DECISIONS, _FAULTS),
-    _counted("tallystick_tool_calls", "Calls of tools.", _CALLS),
-    _counted("tallystick_policy_decisions", "Decisions of the policy.", _DECISIONS),
-    *(_COMMITS, _COMMIT_BYTES, WAIT_SECONDS, _GROUP_DRAFTS, _APPEND_SECONDS, SYNC_SECONDS),
+    *(CALLS, DECISIONS, FAULTS),
+    _counted("tallystick_tool_calls", "Calls of tools.", CALLS),
+    _counted("tallystick_policy_decisions", "Decisions of the policy.", DECISIONS),
+    *(COMMITS, _COMMIT_BYTES, WAIT_SECONDS, _GROUP_DRAFTS, APPEND_SECONDS, SYNC_SECONDS),
     *(DAMAGE, SNAPSHOTS, _REFUSED),
     *(QUEUE, TENANTS_OPEN, LOG_BYTES, POSITION, LAG, AUDIT, BUILD),
 )
 
 
 def called(tool: str, outcome: str, seconds: float, writes: bool) -> None:
-    _CALLS.observe(seconds, (tool, outcome, "write" if writes else "read"))
+    CALLS.observe(seconds, (tool, outcome, "write" if writes else "read"))
 
 
 def decided(action: str, milliseconds: float, allowed: bool, source: str, fault: str | None) -> None:
     """`source` is where the decision came from."""
-    _DECISIONS.observe(milliseconds / 1000, (action, "allowed" if allowed else "denied", source))
+    DECISIONS.observe(milliseconds / 1000, (action, "allowed" if allowed else "denied", source))
     if fault is not None:
-        _FAULTS.add((fault,))
+        FAULTS.add((fault,))
 
 
 def appended(operations: Iterable[str], *, drafts: int, size: int, seconds: float) -> None:
     for operation in operations:
-        _COMMITS.add((operation,))
+        COMMITS.add((operation,))
     _COMMIT_BYTES.add(by=size)
     _GROUP_DRAFTS.observe(drafts)
-    _APPEND_SECONDS.observe(seconds)
+    APPEND_SECONDS.observe(seconds)
 
 
 def refused(code: str) -> None:

@@ -209,6 +209,15 @@ class Repository:
                 logger.debug("files are not known: %s", error)
                 return None
 
+    def files(self) -> list[str] | None:
+        """What git tracks here, in order; None where it does not know."""
+        with self._lock:
+            try:
+                return sorted(self._seen_at(self._git()).tracked)
+            except (Unknown, OSError) as error:
+                logger.debug("files are not known: %s", error)
+                return None
+
     def _git(self) -> _Git:
         if self.is_missing:
             raise Unknown("no repository is named")

@@ -1,0 +1,300 @@
+"""The decisions of the policy as the audit log has them: the newest that fit a question, and one of them explained.
+
+What a decision was about is an entity like any other: whoever may not read it does not learn from here that somebody
+asked for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from tallystick.audit import Decided, Line, decode
+from tallystick.audit.newest import newest_lines
+from tallystick.clock import to_text
+from tallystick.errors import Corrupt, NotFound, TallystickError
+from tallystick.policy import Action, Principal
+from tallystick.policy.bundle import Bundle, find_bundle
+from tallystick.policy.explanation import explain
+from tallystick.policy.replay import request_of
+from tallystick.state.read_filter import ReadFilter
+from tallystick.state.state import State
+from tallystick.store import Store
+
+PAGE = 50
+SECONDS_MAX = 1.0
+ACTORS_MAX = 10
+_AT_ONCE = 200
+_LOOK_AT_CLOCK = 1_000
+_DAY = 86_400_000
+_DENIED = b'"decision":false'
+_LOOKS = frozenset({"READ", "SEARCH"})
+
+Outcome = Literal["allowed", "denied"]
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    actor: str | None = None
+    action: str | None = None
+    resource: str | None = None
+    outcome: Outcome | None = None
+    policy: str | None = None
+    """A version, or the beginning of one."""
+    since: str | None = None
+    until: str | None = None
+    before: int | None = None
+    """Only lines before this one."""
+    except_looks_by: str | None = None
+    """Leaves out what was merely looked at by way of this tool."""
+
+    def fits(self, seq: int, event: Decided) -> bool:
+        return (
+            (self.before is None or seq < self.before)
+            and (self.actor is None or event.actor == self.actor)
+            and (self.action is None or event.action == self.action)
+            and (self.resource is None or self.resource in (event.resource, f"type:{event.resource_type}"))
+            and (self.outcome is None or event.decision == (self.outcome == "allowed"))
+            and (self.policy is None or event.policy_version.startswith(self.policy))
+            and (self.until is None or event.timestamp <= self.until)
+            and not self._is_look(event)
+        )
+
+    def _is_look(self, event: Decided) -> bool:
+        by = self.except_looks_by
+        return by is not None and event.tool == by and event.decision and event.action in _LOOKS
+
+
+class DecisionLine(msgspec.Struct, frozen=True, kw_only=True):
+    seq: int
+    timestamp: str
+    actor: str
+    roles: tuple[str, ...]
+    action: str
+    resource: str | None
+    resource_type: str | None
+    resource_owner: str | None
+    resource_owner_tenant: str | None
+    written_type: str | None
+    tool: str | None
+    allowed: bool
+    reason: str
+    policy_version: str
+    latency_ms: float
+    fault: str | None
+    record_hash: str
+
+
+class Decisions(msgspec.Struct, frozen=True, kw_only=True):
+    lines: list[DecisionLine]
+    """Newest first."""
+    older: int | None
+    """Before which line to go on; None where there is nothing more."""
+    is_cut: bool
+    """Whether time was up before all lines were looked at."""
+    damaged: int
+    """Lines that are no events."""
+
+
+class Denials(msgspec.Struct, frozen=True):
+    actor: str
+    count: int
+    last: str
+
+
+class Fired(msgspec.Struct, frozen=True):
+    place: str
+    """file:line"""
+    text: str
+
+
+class Rule(msgspec.Struct, frozen=True):
+    name: str
+    value: Any
+    """None where the rule was undefined."""
+    fired: tuple[Fired, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    decision: DecisionLine
+    input: dict[str, Any] = {}
+    """What the policy is asked."""
+    rules: tuple[Rule, ...] = ()
+    policy_version: str | None = None
+    """By which it is explained: that of now."""
+    allowed_now: bool | None = None
+    gap: str | None = None
+    """Why there are no rules to show."""
+
+
+async def list_decisions(
+    store: Store, principal: Principal, audit: Path, wanted: Wanted, most: int = PAGE
+) -> Decisions:
+    """The newest that fit. Reads no longer than a second."""
+    await store.flush_audit()
+    scan = _Scan(audit, wanted)
+    found: list[DecisionLine] = []
+    while len(found) <= most and not scan.is_over:
+        part = await asyncio.to_thread(scan.more, _AT_ONCE)
+        found += await _readable(store, principal, part)
+    older = found[most - 1].seq if len(found) > most else scan.reached if scan.is_cut else None
+    return Decisions(lines=found[:most], older=older, is_cut=scan.is_cut, damaged=scan.damaged)
+
+
+async def count_denials(store: Store, principal: Principal, audit: Path, now: int) -> list[Denials]:
+    """Of the last day, by who was denied; those with most first."""
+    scan = _Scan(audit, Wanted(outcome="denied", since=to_text(max(0, now - _DAY))))
+    counts: Counter[str] = Counter()
+    last: dict[str, str] = {}
+    while not scan.is_over:
+        for line in await _readable(store, principal, await asyncio.to_thread(scan.more, _AT_ONCE)):
+            counts[line.actor] += 1
+            last.setdefault(line.actor, line.timestamp)
+    return [Denials(actor, count, last[actor]) for actor, count in counts.most_common(ACTORS_MAX)]
+
+
+async def explain_decision(
+    store: Store, principal: Principal, audit: Path, seq: int, policy: str | None
+) -> Explanation:
+    """`policy` is None where another server decides. Raises NotFound, also for what may not be read."""
+    await store.flush_audit()
+    event = await asyncio.to_thread(_find, audit, seq)
+    shown = await _readable(store, principal, [] if event is None else [event])
+    if event is None or not shown:
+        raise NotFound(f"line {seq} of the audit log is no decision that you may read")
+    decided = event.event
+    assert isinstance(decided, Decided)
+    if decided.fault is not None:
+        return Explanation(decision=shown[0], gap=f"no rule decided it: {decided.fault}")
+    if policy is None:
+        return Explanation(decision=shown[0], gap="the rules are in another server: ask the policy engine there")
+    try:
+        return await asyncio.to_thread(_explained, policy, decided, shown[0])
+    except TallystickError as error:
+        return Explanation(decision=shown[0], gap=f"the policy could not be asked again: {error.message}")
+
+
+def _explained(policy: str, decided: Decided, line: DecisionLine) -> Explanation:
+    bundle = find_bundle(policy)
+    found = explain(bundle, request_of(decided))
+    rules = tuple(
+        Rule(held.rule, held.value, tuple(Fired(place, _source(bundle, place)) for place in held.fired))
+        for held in found.rules
+    )
+    return Explanation(
+        decision=line,
+        input=found.input,
+        rules=rules,
+        policy_version=found.decision.policy_version,
+        allowed_now=found.decision.allowed,
+    )
+
+
+def _source(bundle: Bundle, place: str) -> str:
+    name, _, number = place.rpartition(":")
+    text = next((module.text for module in bundle.modules if module.name == name), "")
+    lines = text.splitlines()
+    return lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""
+
+
+def _find(audit: Path, seq: int) -> Line | None:
+    for raw in newest_lines(audit, seq + 1):
+        try:
+            line = decode(raw)
+        except Corrupt:
+            continue
+        if line.seq <= seq:
+            return line if line.seq == seq and isinstance(line.event, Decided) else None
+    return None
+
+
+async def _readable(store: Store, principal: Principal, lines: list[Line]) -> list[DecisionLine]:
+    def look(state: State, read_filter: ReadFilter) -> list[Line]:
+        if not read_filter.narrows:
+            return lines
+        return [line for line in lines if _allows(read_filter, line.event)]
+
+    return [_shown(line) for line in await store.read(principal, Action.SEARCH, look)]
+
+
+def _allows(read_filter: ReadFilter, event: Any) -> bool:
+    return event.resource is None or read_filter.allows_reference(event.resource)
+
+
+def _shown(line: Line) -> DecisionLine:
+    event = line.event
+    assert isinstance(event, Decided)
+    return DecisionLine(
+        seq=line.seq,
+        timestamp=event.timestamp,
+        actor=event.actor,
+        roles=event.actor_roles,
+        action=event.action,
+        resource=event.resource,
+        resource_type=event.resource_type,
+        resource_owner=event.resource_owner,
+        resource_owner_tenant=event.resource_owner_tenant,
+        written_type=event.written_type,
+        tool=event.tool,
+        allowed=event.decision,
+        reason=event.reason,
+        policy_version=event.policy_version,
+        latency_ms=event.latency_ms,
+        fault=event.fault,
+        record_hash=line.record_hash,
+    )
+
+
+class _Scan:
+    """From the newest line on, until enough were found, the lines are older than was asked for, or time is up."""
+
+    def __init__(self, directory: Path, wanted: Wanted) -> None:
+        self.is_over = False
+        self.is_cut = False
+        self.damaged = 0
+        self.reached: int | None = None
+        """The last line that was decoded."""
+        self._wanted = wanted
+        self._lines: Iterator[bytes] = newest_lines(directory, wanted.before)
+        self._spent = 0.0
+
+    def more(self, most: int) -> list[Line]:
+        """In a thread: it reads files."""
+        found: list[Line] = []
+        began = time.monotonic()
+        try:
+            for number, raw in enumerate(self._lines, 1):
+                line = self._decoded(raw, is_needed=number % _LOOK_AT_CLOCK == 0)
+                if line is not None and line.event.timestamp < (self._wanted.since or ""):
+                    self.is_over = True
+                    break
+                if line is not None and isinstance(line.event, Decided) and self._wanted.fits(line.seq, line.event):
+                    found.append(line)
+                if len(found) == most:
+                    break
+                if number % _LOOK_AT_CLOCK == 0 and self._spent + time.monotonic() - began > SECONDS_MAX:
+                    self.is_over = self.is_cut = True
+                    break
+            else:
+                self.is_over = True
+        except OSError:
+            self.is_over = self.is_cut = True
+        self._spent += time.monotonic() - began
+        return found
+
+    def _decoded(self, raw: bytes, *, is_needed: bool) -> Line | None:
+        """Of most lines their bytes already say that they are not wanted."""
+        if not is_needed and self._wanted.outcome == "denied" and _DENIED not in raw:
+            return None
+        try:
+            line = decode(raw)
+        except Corrupt:
+            self.damaged += 1
+            return None
+        self.reached = line.seq
+        return line

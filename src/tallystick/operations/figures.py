@@ -1,0 +1,206 @@
+"""How the server does, by its own count: calls and how long they took, decisions, writes, projections, sizes.
+
+The numbers are those of `/metrics`, of this process since it began. They are about all of its tenants, so they are
+for whoever runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tallystick.telemetry import metrics
+from tallystick.telemetry.metrics import Histogram, Labels, Series
+
+_OK = "ok"
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """Seconds, from the buckets that the calls fell into; None where there was none."""
+
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class ToolFigures(msgspec.Struct, frozen=True, kw_only=True):
+    tool: str
+    access: str
+    """read or write"""
+    calls: int
+    refused: int
+    per_minute: float
+    latency: Latency
+
+
+class PolicyFigures(msgspec.Struct, frozen=True, kw_only=True):
+    decisions: int
+    denied: int
+    remembered: int
+    """Answered from what the engine said before."""
+    without_answer: int
+    """Denied because the engine gave none."""
+    latency: Latency
+
+
+class WriteFigures(msgspec.Struct, frozen=True, kw_only=True):
+    commits: int
+    waiting: int
+    """Drafts that wait to be appended now."""
+    append: Latency
+    sync: Latency
+
+
+class Lag(msgspec.Struct, frozen=True):
+    projection: str
+    commits: int
+
+
+class Size(msgspec.Struct, frozen=True):
+    what: str
+    bytes: int
+    files: int
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    seconds: float
+    """Since the process began."""
+    calls: int
+    refused: int
+    tools: list[ToolFigures]
+    """Those called most first."""
+    policy: PolicyFigures
+    writes: WriteFigures
+    lags: list[Lag]
+    sizes: list[Size]
+    disk_free: int
+    disk_total: int
+    damage: int
+    """Reads that met something that is not what its hashes say."""
+    audit_healthy: bool | None
+    """None while nothing had to be written down."""
+
+
+async def measure(home: Path, system: Path) -> Figures:
+    """`home` is where the memory lies, `system` its log and what belongs to it."""
+    seconds = max(time.monotonic() - metrics.STARTED, 1.0)
+    tools = _tools(seconds)
+    disk = await asyncio.to_thread(shutil.disk_usage, home)
+    return Figures(
+        seconds=seconds,
+        calls=sum(each.calls for each in tools),
+        refused=sum(each.refused for each in tools),
+        tools=tools,
+        policy=_policy(),
+        writes=_writes(),
+        lags=sorted((Lag(labels[0], int(value)) for labels, value in metrics.LAG.read()), key=lambda lag: -lag.commits),
+        sizes=await asyncio.to_thread(_sizes, home, system),
+        disk_free=disk.free,
+        disk_total=disk.total,
+        damage=_sum(metrics.DAMAGE.read()),
+        audit_healthy=next((bool(value) for _, value in metrics.AUDIT.read()), None),
+    )
+
+
+def _tools(seconds: float) -> list[ToolFigures]:
+    by_tool: dict[tuple[str, str], list[tuple[str, Series]]] = {}
+    for (tool, outcome, access), series in metrics.CALLS.read():
+        by_tool.setdefault((tool, access), []).append((outcome, series))
+    found = []
+    for (tool, access), parts in by_tool.items():
+        calls = sum(sum(series.counts) for _, series in parts)
+        refused = sum(sum(series.counts) for outcome, series in parts if outcome != _OK)
+        latency = _latency(metrics.CALLS, [series for _, series in parts])
+        found.append(
+            ToolFigures(
+                tool=tool,
+                access=access,
+                calls=calls,
+                refused=refused,
+                per_minute=60 * calls / seconds,
+                latency=latency,
+            )
+        )
+    return sorted(found, key=lambda each: (-each.calls, each.tool))
+
+
+def _policy() -> PolicyFigures:
+    parts = list(metrics.DECISIONS.read())
+    return PolicyFigures(
+        decisions=_count(parts),
+        denied=_count((labels, series) for labels, series in parts if labels[1] == "denied"),
+        remembered=_count((labels, series) for labels, series in parts if labels[2] == "cache"),
+        without_answer=_sum(metrics.FAULTS.read()),
+        latency=_latency(metrics.DECISIONS, [series for _, series in parts]),
+    )
+
+
+def _writes() -> WriteFigures:
+    return WriteFigures(
+        commits=_sum(metrics.COMMITS.read()),
+        waiting=_sum(metrics.QUEUE.read()),
+        append=_latency(metrics.APPEND_SECONDS, [series for _, series in metrics.APPEND_SECONDS.read()]),
+        sync=_latency(metrics.SYNC_SECONDS, [series for _, series in metrics.SYNC_SECONDS.read()]),
+    )
+
+
+def _count(parts: Iterable[tuple[Labels, Series]]) -> int:
+    return sum(sum(series.counts) for _, series in parts)
+
+
+def _sum(values: Iterable[tuple[Labels, float]]) -> int:
+    return int(sum(value for _, value in values))
+
+
+def _latency(histogram: Histogram, parts: Sequence[Series]) -> Latency:
+    counts = [sum(each) for each in zip(*(series.counts for series in parts), strict=True)]
+    return Latency(*(quantile(histogram.bounds, counts, share) for share in (0.5, 0.95, 0.99)))
+
+
+def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:
+    """As Prometheus would: evenly spread within a bucket; of the open one, its lower bound."""
+    wanted = share * sum(counts)
+    if not wanted:
+        return None
+    lower, before = 0.0, 0
+    for bound, count in zip(bounds, counts, strict=False):
+        if before + count >= wanted:
+            return lower + (bound - lower) * (wanted - before) / count
+        lower, before = bound, before + count
+    return lower
+
+
+def _sizes(home: Path, system: Path) -> list[Size]:
+    """Of what has few files, however much is in it; the views have one for each entity."""
+    places = (
+        ("log", system / "log"),
+        ("snapshots", system / "snapshots"),
+        ("audit log", system / "audit"),
+    )
+    database = home / "graph.db"
+    found = [Size(what, *_measured(path)) for what, path in places]
+    return [*found, Size("SQL mirror", database.stat().st_size, 1)] if database.is_file() else found
+
+
+def _measured(path: Path) -> tuple[int, int]:
+    """Bytes and files below it. What goes away meanwhile does not count."""
+    size = files = 0
+    waiting = [path]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+                    elif entry.is_file(follow_symlinks=False):
+                        size += entry.stat(follow_symlinks=False).st_size
+                        files += 1
+        except OSError:
+            continue
+    return size, files
