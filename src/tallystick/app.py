@@ -378,6 +378,7 @@ def web_pages(settings: Settings, offer: Offer, admission: Admission | None = No
     def of(tenant: str) -> Settings:
         return msgspec.structs.replace(settings, tenant=tenant)
 
+    claims = claims_of(settings, offer.sessions)
     return WebPages(
         WebContext(
             offer=offer,
@@ -389,6 +390,9 @@ def web_pages(settings: Settings, offer: Offer, admission: Admission | None = No
             streams_max=max(1, settings.http_connections_max // 2),
             operations=lambda principal: _served_operations(settings, offer, principal),
             policy_source=None if settings.policy_url else settings.policy or _shipped_policy(settings),
+            claims=claims,
+            knowledge=knowledge_context(settings, claims),
+            figures_for=settings.tenant if settings.issuers else None,
         ),
         None if admission is None else _login(settings, offer, admission),
     )

@@ -8,12 +8,12 @@ JSON_SUFFIX = ".json"
 _DOTS = frozenset({".", ".."})
 
 
-def with_query(path: str, **query: str | int | None) -> str:
+def with_query(path: str, /, **query: str | int | None) -> str:
     given = {name: value for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def entity_address(entity_id: str, **query: str | int | None) -> str:
+def entity_address(entity_id: str, /, **query: str | int | None) -> str:
     """An id may hold anything: slashes, dots that browsers would resolve, and the ending that asks for JSON."""
     if entity_id in _DOTS:
         return with_query("/entities", id=entity_id, **query)

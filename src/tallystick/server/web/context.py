@@ -11,6 +11,8 @@ from tallystick.operations import OperationContext
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Tools
+from tallystick.toolsets.claims import Claims
+from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 
 
 class WebContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,3 +31,7 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """Where its rules are; None where another server decides."""
     operations: Callable[[Principal], OperationContext]
     """What operations work with, as the visitor: the store that is served, under its policy."""
+    claims: Claims
+    knowledge: KnowledgeContext
+    figures_for: str | None = None
+    """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""

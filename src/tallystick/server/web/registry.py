@@ -6,13 +6,17 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
+from tallystick.server.web.audit import audit
 from tallystick.server.web.entity import entity_page
 from tallystick.server.web.governance import act_on_governance, governance
 from tallystick.server.web.graph import graph_page
+from tallystick.server.web.knowledge import knowledge
+from tallystick.server.web.operations import operations
 from tallystick.server.web.overview import overview
 from tallystick.server.web.policy import act_on_policy, policy
 from tallystick.server.web.search import search_page
 from tallystick.server.web.visit import Visit
+from tallystick.server.web.work import work
 
 View = Callable[[Visit], Awaitable[msgspec.Struct]]
 Act = Callable[[Visit, Mapping[str, str]], Awaitable[msgspec.Struct]]
@@ -54,12 +58,30 @@ PAGES: tuple[Page, ...] = (
     Page(path="/graph", view=graph_page, template="graph.html"),
     Page(path="/policy", view=policy, act=act_on_policy, template="policy.html"),
     Page(path="/governance", view=governance, act=act_on_governance, template="governance.html"),
+    Page(path="/work", view=work, template="work.html"),
+    Page(path="/knowledge", view=knowledge, template="knowledge.html"),
+    Page(path="/audit", view=audit, template="audit.html"),
+    Page(path="/operations", view=operations, template="operations.html"),
 )
 
 NAVIGATION: tuple[Section, ...] = (
     Section(
         "Memory",
-        (Link("Overview", "/", "overview"), Link("Search", "/search", "search"), Link("Graph", "/graph", "graph")),
+        (
+            Link("Overview", "/", "overview"),
+            Link("Search", "/search", "search"),
+            Link("Graph", "/graph", "graph"),
+            Link("Work", "/work", "work"),
+            Link("Knowledge", "/knowledge", "knowledge"),
+        ),
     ),
-    Section("Trust", (Link("Policy", "/policy", "policy"), Link("Governance", "/governance", "governance"))),
+    Section(
+        "Trust",
+        (
+            Link("Audit", "/audit", "audit"),
+            Link("Policy", "/policy", "policy"),
+            Link("Governance", "/governance", "governance"),
+        ),
+    ),
+    Section("Server", (Link("Operations", "/operations", "operations"),)),
 )

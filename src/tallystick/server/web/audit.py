@@ -1,0 +1,95 @@
+"""`/audit`: the decisions of the policy, and one of them explained by the rules that fired."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tallystick.clock import from_text, to_text, wall_clock
+from tallystick.errors import InvalidArgument
+from tallystick.operations.decisions import (
+    Decisions,
+    Denials,
+    Explanation,
+    Wanted,
+    count_denials,
+    explain_decision,
+    list_decisions,
+)
+from tallystick.policy import Action
+from tallystick.server.web.visit import TOOL, Visit
+
+ACTIONS = tuple(Action)
+OUTCOMES = ("allowed", "denied")
+_SEQ_MAX = 1 << 53
+
+
+class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """As the address says it."""
+
+    actor: str | None
+    action: str | None
+    resource: str | None
+    outcome: str | None
+    policy: str | None
+    since: str | None
+    until: str | None
+    looks: str | None
+    """Set where looks at these pages are shown too."""
+
+    @property
+    def query(self) -> dict[str, Any]:
+        """To go on with in another address."""
+        return msgspec.structs.asdict(self)
+
+    @property
+    def is_set(self) -> bool:
+        return any(value for name, value in self.query.items() if name != "looks")
+
+
+class AuditView(msgspec.Struct, frozen=True, kw_only=True):
+    filter: AuditFilter
+    decisions: Decisions
+    denials: list[Denials]
+    """Of the last 24 hours."""
+    explained: Explanation | None
+
+
+async def audit(visit: Visit) -> AuditView:
+    context, principal = visit.context, visit.principal
+    store, directory = context.offer.store, context.audit_of(principal.tenant)
+    asked = AuditFilter(**{name: visit.said(name) for name in AuditFilter.__struct_fields__})
+    wanted = _wanted(visit, asked)
+    seq = visit.number("seq", 0, most=_SEQ_MAX)
+    explained = await explain_decision(store, principal, directory, seq, context.policy_source) if seq else None
+    return AuditView(
+        filter=asked,
+        decisions=await list_decisions(store, principal, directory, wanted),
+        denials=await count_denials(store, principal, directory, wall_clock()),
+        explained=explained,
+    )
+
+
+def _wanted(visit: Visit, asked: AuditFilter) -> Wanted:
+    for name, words in (("action", ACTIONS), ("outcome", OUTCOMES)):
+        if getattr(asked, name) not in (None, *words):
+            raise InvalidArgument(f"'{name}' in the address must be one of {', '.join(words)}")
+    return Wanted(
+        actor=asked.actor,
+        action=asked.action,
+        resource=asked.resource,
+        outcome=asked.outcome,  # type: ignore[arg-type]  # one of OUTCOMES
+        policy=asked.policy,
+        since=_time("since", asked.since),
+        until=_time("until", asked.until),
+        before=visit.number("before", 0, most=_SEQ_MAX) or None,
+        except_looks_by=None if asked.looks else TOOL,
+    )
+
+
+def _time(name: str, text: str | None) -> str | None:
+    try:
+        return None if text is None else to_text(from_text(text))
+    except (ValueError, OverflowError):
+        raise InvalidArgument(f"'{name}' in the address is no time; write it like 2025-01-04T12:00:00Z") from None

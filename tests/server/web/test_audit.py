@@ -1,0 +1,164 @@
+"""`/audit`: decisions, found by who, what, when and how, and one of them explained."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.audit import newest
+from tallystick.audit.newest import newest_lines
+from tests.server.web.pages import Pages, serving_pages
+from tests.server.web.policies import owners_policy
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def pages(tmp_path: Path) -> AsyncIterator[Pages]:
+    async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path)) as pages:
+        await pages.node("plan", "note", "ada")
+        await pages.node("goal", "aim", "bob")
+        sealed = {"id": "plan", "type": "Sealed", "attrs": {}}
+        refused = await pages.write("mallory", "memory.write", op="UPSERT_NODE", node=sealed)
+        assert refused["error"] == "AUTHORIZATION_DENIED", refused
+        yield pages
+
+
+async def lines(pages: Pages, query: str = "") -> list[Any]:
+    found: list[Any] = (await pages.json(f"/audit?{query}"))["decisions"]["lines"]
+    return found
+
+
+async def test_the_newest_decision_comes_first(pages: Pages) -> None:
+    found = await lines(pages)
+    assert [each["seq"] for each in found] == sorted((each["seq"] for each in found), reverse=True)
+    assert {"ada", "bob", "mallory"} == {each["actor"] for each in found}
+    denied = next(each for each in found if not each["allowed"])
+    assert denied["reason"] == "nobody writes what is sealed"
+    assert denied["policy_version"] == "owners@2"
+
+
+@pytest.mark.parametrize(
+    ("query", "actors"),
+    [
+        ("actor=ada", {"ada"}),
+        ("outcome=denied", {"mallory"}),
+        ("outcome=allowed&action=WRITE", {"ada", "bob"}),
+        ("resource=goal", {"bob"}),
+        ("action=DELETE", set()),
+        ("policy=owners@2&actor=bob", {"bob"}),
+        ("policy=rbac", set()),
+        ("since=2999-01-01", set()),
+        ("until=2001-01-01", set()),
+        ("since=2001-01-01&until=2999-01-01&actor=ada", {"ada"}),
+    ],
+)
+async def test_decisions_are_found_by_what_they_say(pages: Pages, query: str, actors: set[str]) -> None:
+    assert {each["actor"] for each in await lines(pages, query)} == actors
+
+
+async def test_a_filter_that_fits_nothing_can_be_dropped(pages: Pages) -> None:
+    assert 'href="/audit">Drop the filter' in await pages.html("/audit?actor=nobody")
+
+
+async def test_looks_at_the_pages_are_shown_where_asked_for(pages: Pages) -> None:
+    await pages.html("/work")
+    assert "web" not in {each["tool"] for each in await lines(pages)}
+    assert "web" in {each["tool"] for each in await lines(pages, "looks=1")}
+
+
+async def test_older_decisions_follow_page_by_page(pages: Pages) -> None:
+    for number in range(60):
+        await pages.node(f"n{number}", "note", "ada")
+    first = (await pages.json("/audit?actor=ada&action=WRITE"))["decisions"]
+    assert len(first["lines"]) == 50
+    second = await lines(pages, f"actor=ada&action=WRITE&before={first['older']}")
+    everything = [each["resource"] for each in (*first["lines"], *second) if each["resource"]]
+    assert set(everything) == {"plan", *(f"n{number}" for number in range(60))}
+    numbers = [each["seq"] for each in (*first["lines"], *second)]
+    assert numbers == sorted(set(numbers), reverse=True)
+
+
+async def test_a_denial_is_explained_by_the_rules_that_fired(pages: Pages) -> None:
+    (denied,) = await lines(pages, "outcome=denied")
+    explained = (await pages.json(f"/audit?seq={denied['seq']}"))["explained"]
+    assert explained["gap"] is None
+    assert explained["decision"] == denied
+    fired = {rule["name"]: [each["text"] for each in rule["fired"]] for rule in explained["rules"]}
+    assert fired["sealed"] == ['sealed if input.written_type == "Sealed"']
+    assert fired["allow"] == ["allow := false if sealed"]
+    page = await pages.html(f"/audit?seq={denied['seq']}")
+    assert "Why it was denied" in page
+    assert "sealed if input.written_type == &#34;Sealed&#34;" in page
+
+
+async def test_a_policy_that_changed_since_is_said_to_decide_otherwise(tmp_path: Path, pages: Pages) -> None:
+    (denied,) = await lines(pages, "outcome=denied")
+    rules = tmp_path / "owners.rego"
+    rules.write_text(rules.read_text().replace('"Sealed"', '"Other"').replace("owners@2", "owners@3"))
+    explained = (await pages.json(f"/audit?seq={denied['seq']}"))["explained"]
+    assert (explained["policy_version"], explained["allowed_now"]) == ("owners@3", True)
+    assert "decides it otherwise: allowed" in await pages.html(f"/audit?seq={denied['seq']}")
+
+
+async def test_denials_of_the_last_day_are_told_first(pages: Pages) -> None:
+    ((denial),) = (await pages.json("/audit"))["denials"]
+    assert (denial["actor"], denial["count"]) == ("mallory", 1)
+    assert 'href="/audit?actor=mallory&amp;outcome=denied"' in await pages.html("/audit")
+
+
+async def test_what_may_not_be_read_is_not_told_by_decisions_on_it(pages: Pages) -> None:
+    await pages.node("diary", "note", "eve")
+    assert "diary" not in {each["resource"] for each in await lines(pages, "actor=eve")}
+    assert await lines(pages, "resource=diary") == []
+    assert "diary" not in await pages.html("/audit?actor=eve")
+    newest = (await lines(pages, "looks=1"))[0]["seq"]
+    for seq in range(1, newest + 1):
+        page = await pages.http.get(f"/audit?seq={seq}", headers={"Accept": "text/html"})
+        assert "diary" not in page.text
+
+
+@pytest.mark.parametrize("seq", [1, 999_999])
+async def test_a_line_that_is_no_decision_is_not_there(pages: Pages, seq: int) -> None:
+    await pages.html(f"/audit?seq={seq}", 404)
+
+
+@pytest.mark.parametrize("query", ["action=FLY", "outcome=maybe", "since=soon", "before=x", "seq=-1"])
+async def test_a_question_that_makes_no_sense_is_refused(pages: Pages, query: str) -> None:
+    await pages.html(f"/audit?{query}", 400)
+
+
+async def test_what_callers_called_themselves_is_shown_as_text(pages: Pages) -> None:
+    await pages.node("x<script>alert(1)</script>", "note", "<img src=x onerror=alert(1)>")
+    page = await pages.html("/audit?actor=%3Cimg+src%3Dx+onerror%3Dalert(1)%3E")
+    assert "<img" not in page
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+async def test_damaged_lines_are_counted_and_passed_over(tmp_path: Path, pages: Pages) -> None:
+    await lines(pages)
+    (file,) = (tmp_path / "base/_system/audit").glob("*.jsonl")
+    bytes_of = file.read_bytes()
+    file.write_bytes(bytes_of.replace(b'"actor":"bob"', b'"actor":bob""'))
+    found = (await pages.json("/audit"))["decisions"]
+    assert found["damaged"] == bytes_of.count(b'"actor":"bob"')
+    assert {each["actor"] for each in found["lines"]} == {"ada", "mallory"}
+
+
+# -- the log from its end
+
+
+@pytest.mark.parametrize("block", [1, 2, 7, 1 << 18])
+def test_lines_are_read_backwards_whatever_the_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(newest, "_BLOCK_BYTES", block)
+    for first, text in ((1, "one\ntwo\n\nthree\n"), (5, "five\nsix\nhalf a li")):
+        (tmp_path / f"{first:020}.jsonl").write_text(text)
+    assert list(newest_lines(tmp_path)) == [b"six", b"five", b"three", b"", b"two", b"one"]
+    assert list(newest_lines(tmp_path, 5)) == [b"three", b"", b"two", b"one"]
+    assert list(newest_lines(tmp_path / "none")) == []

@@ -1,0 +1,116 @@
+"""`/knowledge`: the files of the repository, what is known of them, and what is out of date."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.web.pages import Pages, serving_pages
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for name in ("src/queue.py", "src/retry.py", "src/deep/er.py", "README.md"):
+        path = tmp_path / "repository" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# {name}\n")
+    who = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    for command in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "--message", "begin")):
+        subprocess.run(["git", *who, *command], cwd=tmp_path / "repository", check=True)
+    return tmp_path / "repository"
+
+
+@pytest.fixture
+async def pages(tmp_path: Path, repository: Path) -> AsyncIterator[Pages]:
+    async with serving_pages(tmp_path / "base", repo=str(repository)) as pages:
+        yield pages
+
+
+async def know(
+    pages: Pages, name: str, text: str, *paths: str, project: str = "shop", pin: bool = True
+) -> tuple[str, str]:
+    """The ids of the project and of what is known now."""
+    made = await pages.write("ada", "manage_container", operation="create", containerType="project", name=project,
+                             summary="s")  # fmt: skip
+    place = {"projectId": made["data"]["project"]["id"]}
+    task = await pages.write("ada", "manage_container", operation="create", containerType="task", title="t",
+                             priority="LOW", complexity=1, summary="s", **place)  # fmt: skip
+    atom = await pages.write("ada", "manage_graph", operation="create", entityType="atom", name=name, knowledge=text,
+                             paths=list(paths), pin=pin, createdByTaskId=task["data"]["task"]["id"],
+                             **place)  # fmt: skip
+    return place["projectId"], atom["data"]["atom"]["id"]
+
+
+async def test_before_anything_is_known_it_says_how_that_begins(pages: Pages) -> None:
+    assert "manage_graph" in await pages.html("/knowledge")
+
+
+async def test_directories_say_of_how_many_files_something_is_known(pages: Pages) -> None:
+    await know(pages, "Queue", "queued once", "src/queue.py", "src/deep/**")
+    known = (await pages.json("/knowledge"))["known"]
+    assert (known["files"], known["known"], known["stale"]) == (4, 2, 0)
+    shown = {each["name"]: (each["files"], each["known"]) for each in known["entries"]}
+    assert shown == {"src": (3, 2), "README.md": (1, 0)}
+    assert "2 of 3" in await pages.html("/knowledge")
+
+
+async def test_a_file_names_what_is_known_of_it(pages: Pages) -> None:
+    _, atom = await know(pages, "Queue", "queued once", "src/queue.py")
+    known = (await pages.json("/knowledge?path=src"))["known"]
+    named = {each["name"]: [atom["id"] for atom in each["atoms"]] for each in known["entries"]}
+    assert named == {"deep": [], "queue.py": [atom], "retry.py": []}
+
+
+async def test_knowledge_whose_files_changed_is_stale_with_its_files(pages: Pages, repository: Path) -> None:
+    _, atom = await know(pages, "Queue", "queued once", "src/queue.py")
+    (repository / "src/queue.py").write_text("changed\n")
+    known = (await pages.json("/knowledge?path=src"))["known"]
+    assert [(each["freshness"], each["changed_files"]) for each in known["atoms"]] == [("stale", ["src/queue.py"])]
+    assert known["stale"] == 1
+    assert "changed since" in await pages.html(f"/knowledge?atom={atom}")
+
+
+async def test_a_piece_of_knowledge_is_shown_with_its_changelog(pages: Pages) -> None:
+    project, atom = await know(pages, "Queue", "queued **once** <img src=x onerror=alert(1)>", "src/queue.py")
+    made = await pages.write("ada", "manage_container", operation="create", containerType="task", title="t2",
+                             priority="LOW", complexity=1, summary="s", projectId=project)  # fmt: skip
+    await pages.write("ada", "manage_changelog", operation="append", parentType="atom", parentId=atom,
+                      taskId=made["data"]["task"]["id"], summary="it is <b>parked</b> now")  # fmt: skip
+    page = await pages.html(f"/knowledge?atom={atom}")
+    assert "queued <strong>once</strong> &lt;img" in page
+    assert "it is &lt;b&gt;parked&lt;/b&gt; now" in page
+
+
+async def test_of_several_projects_one_can_be_chosen(pages: Pages) -> None:
+    first, _ = await know(pages, "Queue", "queued once", "src/queue.py")
+    await know(pages, "Retry", "never", "src/retry.py", project="other")
+    assert [each["name"] for each in (await pages.json("/knowledge"))["known"]["atoms"]] == ["Queue", "Retry"]
+    chosen = (await pages.json(f"/knowledge?project={first}"))["known"]
+    assert [each["name"] for each in chosen["atoms"]] == ["Queue"]
+    assert chosen["project"]["name"] == "shop"
+
+
+@pytest.mark.parametrize("path", ["../etc", "/etc", "src/../../etc"])
+async def test_no_path_leads_out_of_the_repository(pages: Pages, path: str) -> None:
+    await know(pages, "Queue", "queued once", "src/queue.py")
+    await pages.html(f"/knowledge?path={path}", 400)
+
+
+async def test_without_a_repository_what_is_known_is_shown_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    async with serving_pages(tmp_path / "base", repo=str(tmp_path / "empty")) as pages:
+        await know(pages, "Queue", "queued once", "src/queue.py", pin=False)
+        known = (await pages.json("/knowledge"))["known"]
+        assert "no git repository" in known["gap"]
+        assert [each["freshness"] for each in known["atoms"]] == ["unknown"]
+        assert "not pinned" in await pages.html("/knowledge")
+
+
+async def test_what_is_known_nowhere_is_not_there(pages: Pages) -> None:
+    await know(pages, "Queue", "queued once", "src/queue.py")
+    await pages.html("/knowledge?atom=00000000-0000-4000-8000-000000000000", 404)

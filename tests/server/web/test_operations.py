@@ -1,0 +1,68 @@
+"""`/operations`: how the server does, by its own count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tallystick.operations.figures import quantile
+from tests.server.web.pages import Pages, serving_pages
+
+pytestmark = pytest.mark.anyio
+
+
+async def calls(pages: Pages, tool: str) -> tuple[int, int]:
+    found = (await pages.json("/operations"))["figures"]["tools"]
+    return next(((each["calls"], each["refused"]) for each in found if each["tool"] == tool), (0, 0))
+
+
+async def test_calls_are_counted_with_those_that_were_refused(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        before = await calls(pages, "memory.read")
+        await pages.node("plan")
+        await pages.write("ada", "memory.read", entity_id="plan")
+        await pages.write("ada", "memory.read", entity_id=7)
+        after = await calls(pages, "memory.read")
+        assert (after[0] - before[0], after[1] - before[1]) == (2, 1)
+        figures = (await pages.json("/operations"))["figures"]
+        read = next(each for each in figures["tools"] if each["tool"] == "memory.read")
+        assert 0 < read["latency"]["p50"] <= read["latency"]["p95"] <= read["latency"]["p99"]
+        assert figures["policy"]["decisions"] > 0
+        assert figures["writes"]["commits"] > 0
+
+
+async def test_projections_and_sizes_are_those_of_the_memory(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("plan")
+        view = await pages.json("/operations")
+        sizes = {each["what"]: each["bytes"] for each in view["figures"]["sizes"]}
+        written = sum(path.stat().st_size for path in (tmp_path / "_system/log").iterdir())
+        assert sizes["log"] == written > 0
+        assert view["position"] == 1
+        assert view["figures"]["disk_free"] > 0
+        page = await pages.html("/operations")
+        assert "memory.write" in page
+        assert "Commits behind" in page
+
+
+async def test_a_fresh_server_has_nothing_to_tell_and_says_so(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        assert "<h1>Operations</h1>" in await pages.html("/operations")
+
+
+@pytest.mark.parametrize(
+    ("counts", "share", "seconds"),
+    [
+        ([0, 0, 0], 0.5, None),
+        ([10, 0, 0], 0.5, 0.5),
+        ([10, 0, 0], 1.0, 1.0),
+        ([5, 5, 0], 0.5, 1.0),
+        ([5, 5, 0], 0.75, 1.5),
+        ([0, 0, 4], 0.99, 2.0),
+        ([0, 1, 0], 0.01, 1.01),
+    ],
+)
+def test_quantiles_are_spread_evenly_within_a_bucket(counts: list[int], share: float, seconds: float | None) -> None:
+    found = quantile((1.0, 2.0), counts, share)
+    assert found == (None if seconds is None else pytest.approx(seconds))
