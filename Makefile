@@ -27,10 +27,10 @@ PEERS_READY := bench/node_modules/.ready
 MUTANTS_READY := $(VENV)/.mutants-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test clients agents browser coverage mutants check format bench torture docs site wheel packages lock clean
+.PHONY: help setup run test clients agents browser screenshots coverage mutants check format bench torture docs site wheel packages lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## build .venv with the pinned dependencies and the command .venv/bin/tallystick
 
@@ -48,7 +48,10 @@ agents: $(READY) $(AGENTS_READY) ## let Claude Code and Codex work with it, aski
 	@$(BIN)/python -m pytest -n auto $(AGENTS)/connected.py $(AGENTS)/installed.py $(AGENTS)/hooked.py $(ARGS)
 
 browser: $(READY) $(BROWSER_READY) ## look at the pages in Chromium: with and without scripts, by keyboard, in every size and theme
-	@$(BIN)/python -m pytest -o pythonpath='. .browser' -n 0 $(BROWSER)/faulty_pages.py $(ARGS)
+	@$(BIN)/python -m pytest -o pythonpath='. .browser' -n 0 $(BROWSER)/faulty_pages.py $(BROWSER)/pages.py $(ARGS)
+
+screenshots: $(READY) $(BROWSER_READY) ## take the pictures of the pages that the docs show (docs/pictures)
+	@PYTHONPATH=.browser $(BIN)/python -m tests.browser.screenshots
 
 coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) $(IMPORTED_READY) ## run every test and count the branches taken (at least 80 %)
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)

@@ -170,8 +170,9 @@ _FOCUSED = """() => {
   const at = document.activeElement;
   if (!at || at === document.body || at === document.documentElement) return null;
   const box = at.getBoundingClientRect();
-  const style = getComputedStyle(at);
-  const ring = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1;
+  // A field without edges of its own has its ring around the box that it is in.
+  const ring = [at, at.parentElement].map(each => getComputedStyle(each))
+    .some(style => style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1);
   const inside = box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
   return {number: [...document.querySelectorAll('*')].indexOf(at), html: at.outerHTML.slice(0, 160),
           is_seen: ring && inside && box.width > 0};

@@ -1,0 +1,32 @@
+"""The pictures that the docs show, taken of a memory that agents worked with: `make screenshots`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.browser.harness import THEMES, Look, browsing
+from tests.browser.memories import PROJECT, lived_in
+
+DIRECTORY = Path(__file__).parents[2] / "docs/pictures"
+PICTURES = {
+    "overview": "/",
+    "work": f"/work?project={PROJECT}",
+    "audit": "/audit?outcome=denied",
+    "knowledge": "/knowledge?path=src/refunds",
+    "operations": "/operations",
+}
+
+
+def take() -> None:
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory, lived_in(Path(directory)) as site, browsing() as browser:
+        for theme in THEMES:
+            with browser.visit(site, Look(theme=theme, height=860)) as visit:
+                for name, address in PICTURES.items():
+                    visit.open(address)
+                    visit.page.screenshot(path=DIRECTORY / f"{name}-{theme}.png")
+
+
+if __name__ == "__main__":
+    take()
