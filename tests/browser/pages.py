@@ -17,6 +17,9 @@ from tests.browser.memories import PROJECT, large, lived_in
 PLAIN = tuple(page.path for page in PAGES if "{" not in page.path)
 ADDRESSES = (
     *PLAIN,
+    "/search?q=refunds",
+    "/entities/decision-retries",
+    "/entities/decision-retries?as_of=7",
     f"/work?project={PROJECT}",
     "/audit?outcome=denied",
     "/audit?actor=nobody",

@@ -11,6 +11,8 @@ from tests.browser.memories import PROJECT, lived_in
 DIRECTORY = Path(__file__).parents[2] / "docs/pictures"
 PICTURES = {
     "overview": "/",
+    "entity": "/entities/decision-retries",
+    "entity-past": "/entities/decision-retries?as_of=7",
     "work": f"/work?project={PROJECT}",
     "audit": "/audit?outcome=denied",
     "knowledge": "/knowledge?path=src/refunds",

@@ -217,13 +217,19 @@ async def _readable(store: Store, principal: Principal, lines: list[Line]) -> li
     def look(state: State, read_filter: ReadFilter) -> list[Line]:
         if not read_filter.narrows:
             return lines
-        return [line for line in lines if _allows(read_filter, line.event)]
+        return [line for line in lines if _allows(state, read_filter, getattr(line.event, "resource", None))]
 
     return [_shown(line) for line in await store.read(principal, Action.SEARCH, look)]
 
 
-def _allows(read_filter: ReadFilter, event: Any) -> bool:
-    return event.resource is None or read_filter.allows_reference(event.resource)
+def _allows(state: State, read_filter: ReadFilter, resource: str | None) -> bool:
+    """An edge is read with both its ends. What never was there is withheld too, as with references: else it would
+    show which of the two it is."""
+    if resource is None:
+        return True
+    name, is_node = state.edge_name(resource), state.last_owner(resource) is not None
+    ends = (name["from"], name["to"]) if name is not None else ()
+    return (is_node or bool(ends)) and read_filter.allows_all((*ends, resource) if is_node else ends)
 
 
 def _shown(line: Line) -> DecisionLine:

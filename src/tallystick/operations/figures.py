@@ -91,7 +91,8 @@ async def measure(home: Path, system: Path) -> Figures:
     """`home` is where the memory lies, `system` its log and what belongs to it."""
     seconds = max(time.monotonic() - metrics.STARTED, 1.0)
     tools = _tools(seconds)
-    disk = await asyncio.to_thread(shutil.disk_usage, home)
+    nearest = next(path for path in (home, *home.parents) if path.exists())
+    disk = await asyncio.to_thread(shutil.disk_usage, nearest)
     return Figures(
         seconds=seconds,
         calls=sum(each.calls for each in tools),

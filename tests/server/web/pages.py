@@ -19,6 +19,8 @@ from tallystick.server.front import HttpFront
 from tallystick.server.http import http_app
 from tallystick.server.web.context import WebContext
 from tallystick.server.web.responses import WebPages
+from tallystick.toolsets.claims import Claims
+from tallystick.toolsets.knowledge import make_tool_context
 from tests.multi_tenant import MultiTenantStore
 from tests.sample_memory import outcome_of, told
 
@@ -72,6 +74,8 @@ async def serving_store(base: MultiTenantStore, principal: Principal) -> AsyncIt
         audit_of=lambda tenant: base.home / tenant / "audit",
         policy_source=None,
         operations=lambda principal: _operations(base, principal),
+        claims=Claims(),
+        knowledge=make_tool_context(repo=base.home),
     )
     async with _client(http_app(offer, pages=WebPages(context))) as http:
         yield Pages(offer, http)
