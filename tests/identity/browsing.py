@@ -25,6 +25,8 @@ from tallystick.server.oauth.introspection import Client
 from tallystick.server.web.context import WebContext
 from tallystick.server.web.login import CALLBACK_PATH, LOGGED_OUT_PATH, Login
 from tallystick.server.web.responses import WebPages
+from tallystick.toolsets.claims import Claims
+from tallystick.toolsets.knowledge import make_tool_context
 from tests.identity.provider import submit
 from tests.sample_memory import outcome_of, told
 
@@ -166,6 +168,8 @@ async def serving(
         guarded = msgspec.structs.replace(offer, principal_of=principal_of, names_clients=False)
         entry = Login(admission, client or await register(issuer, site), offer.sessions, now=here.now, **(login or {}))
         context = WebContext(
+            claims=Claims(),
+            knowledge=make_tool_context(repo_falls_back=False),
             offer=guarded,
             tools=guarded.tools,
             policy="rbac",
