@@ -64,6 +64,16 @@ async def test_a_person_logs_in_and_comes_to_the_page_they_wanted_in_their_tenan
         assert (await alice.http.get(f"{SITE}/", headers=JSON)).json()["position"] == 1
 
 
+async def test_rules_are_not_shown_to_everybody_who_may_log_in(issuer: str, tmp_path: Path) -> None:
+    async with serving(issuer, tmp_path) as site:
+        await site.write("plan")
+        alice = Browser(site, "alice")
+        await alice.visit("/")
+        seen = (await alice.http.get(f"{SITE}/policy", headers=JSON)).json()
+        assert (seen["files"], seen["tests"]) == ([], [])
+        assert "withheld" in seen["problem"]
+
+
 async def test_the_provider_is_asked_as_it_should_be(issuer: str, tmp_path: Path) -> None:
     client = await register(issuer, SITE)
     async with serving(issuer, tmp_path, client=client) as site:

@@ -15,9 +15,12 @@ from tallystick.operations.policy_trial import (
     list_versions,
     simulate,
 )
+from tallystick.policy import Action
 from tallystick.policy.bundle import Bundle, Module, find_bundle
 from tallystick.policy.policy_tests import Examined
 from tallystick.server.web.visit import TOOL, Visit
+from tallystick.state.read_filter import ReadFilter
+from tallystick.state.state import State
 
 
 class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +79,9 @@ async def _simulated(visit: Visit, candidate: str) -> Simulation:
 
 
 async def _in_force(visit: Visit) -> tuple[Bundle | None, str | None]:
+    # Rules may name people. Who logs in is shown them only if nothing is withheld from them.
+    if visit.session and await visit.context.offer.store.read(visit.principal, Action.SEARCH, _narrows):
+        return None, "they are shown to those from whom nothing is withheld"
     source = visit.context.policy_source
     if source is None:
         return None, "another server decides: its rules are there"
@@ -83,3 +89,7 @@ async def _in_force(visit: Visit) -> tuple[Bundle | None, str | None]:
         return await asyncio.to_thread(find_bundle, source), None
     except TallystickError as error:
         return None, f"its files cannot be read any more ({error.code}): what was read before stays in force"
+
+
+def _narrows(state: State, read_filter: ReadFilter) -> bool:
+    return read_filter.narrows
