@@ -80,7 +80,7 @@ async def _simulated(visit: Visit, candidate: str) -> Simulation:
 
 async def _in_force(visit: Visit) -> tuple[Bundle | None, str | None]:
     # Rules may name people. Who logs in is shown them only if nothing is withheld from them.
-    if visit.session and await visit.context.offer.store.read(visit.principal, Action.SEARCH, _narrows):
+    if visit.session and await _is_narrowed(visit):
         return None, "they are shown to those from whom nothing is withheld"
     source = visit.context.policy_source
     if source is None:
@@ -91,5 +91,8 @@ async def _in_force(visit: Visit) -> tuple[Bundle | None, str | None]:
         return None, f"its files cannot be read any more ({error.code}): what was read before stays in force"
 
 
-def _narrows(state: State, read_filter: ReadFilter) -> bool:
-    return read_filter.narrows
+async def _is_narrowed(visit: Visit) -> bool:
+    def look(state: State, read_filter: ReadFilter) -> bool:
+        return read_filter.narrows
+
+    return await visit.context.offer.store.read(visit.principal, Action.SEARCH, look)
