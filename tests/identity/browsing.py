@@ -174,7 +174,7 @@ async def serving(
             tools=guarded.tools,
             policy="rbac",
             home_of=lambda tenant: base,
-            audit_of=lambda tenant: base,
+            audit_of=lambda tenant: msgspec.structs.replace(chosen, tenant=tenant).system / "audit",
             policy_source="rbac",
             operations=lambda principal: app.operation_context(chosen).for_tenant(principal.tenant),
         )

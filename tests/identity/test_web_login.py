@@ -74,6 +74,17 @@ async def test_rules_are_not_shown_to_everybody_who_may_log_in(issuer: str, tmp_
         assert "withheld" in seen["problem"]
 
 
+async def test_a_decision_is_not_explained_by_rules_that_are_not_shown(issuer: str, tmp_path: Path) -> None:
+    async with serving(issuer, tmp_path) as site:
+        await site.write("plan")
+        alice = Browser(site, "alice")
+        await alice.visit("/")
+        found = (await alice.http.get(f"{SITE}/audit?looks=1", headers=JSON)).json()["decisions"]["lines"]
+        seen = (await alice.http.get(f"{SITE}/audit?seq={found[0]['seq']}", headers=JSON)).json()["explained"]
+        assert (seen["rules"], seen["input"]) == ([], {})
+        assert "withheld" in seen["gap"]
+
+
 async def test_the_provider_is_asked_as_it_should_be(issuer: str, tmp_path: Path) -> None:
     client = await register(issuer, SITE)
     async with serving(issuer, tmp_path, client=client) as site:

@@ -18,6 +18,7 @@ from tallystick.operations.decisions import (
     list_decisions,
 )
 from tallystick.policy import Action
+from tallystick.server.web.policy import NOT_SHOWN, shows_rules
 from tallystick.server.web.visit import TOOL, Visit
 
 ACTIONS = tuple(Action)
@@ -62,13 +63,22 @@ async def audit(visit: Visit) -> AuditView:
     asked = AuditFilter(**{name: visit.said(name) for name in AuditFilter.__struct_fields__})
     wanted = _wanted(visit, asked)
     seq = visit.number("seq", 0, most=_SEQ_MAX)
-    explained = await explain_decision(store, principal, directory, seq, context.policy_source) if seq else None
+    explained = await _explained(visit, seq) if seq else None
     return AuditView(
         filter=asked,
         decisions=await list_decisions(store, principal, directory, wanted),
         denials=await count_denials(store, principal, directory, wall_clock()),
         explained=explained,
     )
+
+
+async def _explained(visit: Visit, seq: int) -> Explanation:
+    context, principal = visit.context, visit.principal
+    policy = context.policy_source if await shows_rules(visit) else None
+    found = await explain_decision(context.offer.store, principal, context.audit_of(principal.tenant), seq, policy)
+    if policy is None and context.policy_source is not None:
+        return msgspec.structs.replace(found, gap=f"the rules: {NOT_SHOWN}")
+    return found
 
 
 def _wanted(visit: Visit, asked: AuditFilter) -> Wanted:

@@ -22,6 +22,8 @@ from tallystick.server.web.visit import TOOL, Visit
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 
+NOT_SHOWN = "they are shown to those from whom nothing is withheld"
+
 
 class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
@@ -78,10 +80,14 @@ async def _simulated(visit: Visit, candidate: str) -> Simulation:
     return await simulate(context.offer.store, principal, directory, candidate, beside, except_looks_by=TOOL)
 
 
+async def shows_rules(visit: Visit) -> bool:
+    """Rules may name people. Who logs in is shown them only if nothing is withheld from them."""
+    return not (visit.session and await _is_narrowed(visit))
+
+
 async def _in_force(visit: Visit) -> tuple[Bundle | None, str | None]:
-    # Rules may name people. Who logs in is shown them only if nothing is withheld from them.
-    if visit.session and await _is_narrowed(visit):
-        return None, "they are shown to those from whom nothing is withheld"
+    if not await shows_rules(visit):
+        return None, NOT_SHOWN
     source = visit.context.policy_source
     if source is None:
         return None, "another server decides: its rules are there"
