@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ settings.load_profile("tallystick")
 
 def pytest_configure() -> None:
     """Limits that spare a caller from waiting: tests of them set their own, the others are not about them."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So a shell starts what runs in the background; tests press Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for module, name in (
         (freshness, "SECONDS_MAX"),
         (gate, "PATIENCE_SECONDS"),
