@@ -372,6 +372,7 @@ def web_pages(settings: Settings, offer: Offer, admission: Admission | None = No
     """None where they are switched off, and where tokens are asked for but nobody could log in."""
     if not settings.web or (settings.issuers and not settings.web_client_id):
         return None
+    from tallystick.operations.why import explain_task
     from tallystick.server.web.context import WebContext
     from tallystick.server.web.responses import WebPages
 
@@ -379,6 +380,8 @@ def web_pages(settings: Settings, offer: Offer, admission: Admission | None = No
         return msgspec.structs.replace(settings, tenant=tenant)
 
     claims = claims_of(settings, offer.sessions)
+    knowledge = knowledge_context(settings, claims)
+    reasons = why_context(settings, knowledge.repository)
     return WebPages(
         WebContext(
             offer=offer,
@@ -391,7 +394,8 @@ def web_pages(settings: Settings, offer: Offer, admission: Admission | None = No
             operations=lambda principal: _served_operations(settings, offer, principal),
             policy_source=None if settings.policy_url else settings.policy or _shipped_policy(settings),
             claims=claims,
-            knowledge=knowledge_context(settings, claims),
+            explain=lambda principal, task: explain_task(reasons, offer.store, principal, task),
+            knowledge=knowledge,
             figures_for=settings.tenant if settings.issuers else None,
         ),
         None if admission is None else _login(settings, offer, admission),

@@ -36,4 +36,6 @@ WHY_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _GIT + "test_what_lies_outside_or_is_not_there_is_refused"),
     ("why, git, bounded", "time and output of git are bounded",
      _GIT + "test_time_and_output_are_bounded"),
+    ("why, page", "a task's page leads to its evidence and to what was read for it",
+     "tests/server/web/test_entity.py::test_a_task_leads_to_its_evidence_and_to_what_was_read_for_it"),
 )  # fmt: skip

@@ -174,6 +174,18 @@ async def explain(context: WhyContext, store: Store, principal: Principal, file:
     return Why(file=shown, line=line, commit=commit, tasks=tuple(tasks), knowledge=knowledge, gaps=tuple(gaps))
 
 
+async def explain_task(context: WhyContext, store: Store, principal: Principal, node_id: str) -> Task | None:
+    """The same chain from a task on: its evidence, its receipt, and what was read while it was claimed."""
+    ask = _Asking(store, principal)
+    task = await ask.look(lambda state, read_filter: _task(None, state, read_filter, node_id))
+    if task is None:
+        return None
+    await store.flush_audit()
+    task = await _with_reads(context.audit(principal.tenant), ask, task)
+    is_signed = (directory_of(context.home(principal.tenant)) / CHECKPOINT).exists()
+    return await _with_receipt(context, ask, task) if is_signed else task
+
+
 class _Asking(msgspec.Struct, frozen=True):
     """As the principal, under the policy."""
 
@@ -275,7 +287,7 @@ def _find_tasks(sought: _Sought, state: State, read_filter: ReadFilter, ids: Seq
     return [task for each in ids if (task := _task(sought, state, read_filter, each)) is not None]
 
 
-def _task(sought: _Sought, state: State, read_filter: ReadFilter, node_id: str) -> Task | None:
+def _task(sought: _Sought | None, state: State, read_filter: ReadFilter, node_id: str) -> Task | None:
     try:
         node = state.node(node_id)
     except Corrupt:
@@ -283,8 +295,8 @@ def _task(sought: _Sought, state: State, read_filter: ReadFilter, node_id: str) 
     if node is None:
         return None
     entries = list_of(node.attrs, "evidence")
-    leading = [sought.named_by(entry) for entry in entries]
-    if not any(leads for leads, _ in leading) or not read_filter.allows(node_id):
+    leading = [(True, set()) if sought is None else sought.named_by(entry) for entry in entries]
+    if not read_filter.allows(node_id) or not (sought is None or any(leads for leads, _ in leading)):
         return None
     kept = [
         _evidence(entry)

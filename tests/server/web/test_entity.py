@@ -191,3 +191,24 @@ async def test_of_a_long_history_the_moment_is_told_right_on_every_page(
     assert 2 in [each["position"] for each in past["entity"]["history"]]
     older = await pages.json("/entities/d%2F1?skip=2")
     assert (older["latest"]["position"], older["changed_since"]) == (5, 0)
+
+
+async def test_a_task_leads_to_its_evidence_and_to_what_was_read_for_it(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("rule", "note", attrs={"text": "never retry a refund"})
+        await pages.write("ada", "graph_open", project="shop", goal="A shop")
+        planned = await pages.write("ada", "graph_plan", nodes=[{"ref": "a", "summary": "Refunds"}])
+        task = planned["created"][0]["id"]
+        await pages.write("ada", "graph_next", project="shop", claim=True)
+        await pages.write("ada", "memory.read", entity_id="rule")
+        hostile = {"type": "note", "ref": "<script>alert(1)</script>"}
+        await pages.write(
+            "ada", "graph_update", updates=[{"node_id": task, "resolved": True, "add_evidence": [hostile]}]
+        )
+        why = (await pages.json(f"/entities/{task}"))["why"]
+        assert [each["ref"] for each in why["evidence"]] == [hostile["ref"]]
+        assert [each["fact"]["id"] for each in why["reads"]] == ["rule"]
+        drawn = await pages.html(f"/entities/{task}")
+        assert 'href="/entities/rule"' in drawn
+        assert "&lt;script&gt;alert(1)" in drawn
+        assert (await pages.json("/entities/rule"))["why"] is None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
 from tallystick.operations import OperationContext
+from tallystick.operations.why import Task
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Tools
@@ -31,6 +32,8 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """Where its rules are; None where another server decides."""
     operations: Callable[[Principal], OperationContext]
     """What operations work with, as the visitor: the store that is served, under its policy."""
+    explain: Callable[[Principal, str], Awaitable[Task | None]] | None = None
+    """From a task to its evidence, its receipt, and what was read for it."""
     claims: Claims
     knowledge: KnowledgeContext
     figures_for: str | None = None

@@ -11,9 +11,11 @@ import orjson
 
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.operations.entity_report import EntityReport, HistoryStep, Neighbour, report_entity
+from tallystick.operations.why import Task
 from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.server.web.addresses import JSON_SUFFIX, entity_address
 from tallystick.server.web.visit import Download, Redirect, Visit
+from tallystick.state import work
 
 PAGES_MAX = 20
 """Of a thousand commits each, in an export."""
@@ -55,6 +57,8 @@ class EntityView(msgspec.Struct, frozen=True, kw_only=True):
     first: HistoryStep | None
     proof: str | None
     """Where its proof for others is to be had."""
+    why: Task | None = None
+    """Of a task, now: its evidence, its receipt, and what was read for it."""
 
 
 async def entity_page(visit: Visit) -> EntityView | Download | Redirect:
@@ -76,6 +80,9 @@ async def entity_page(visit: Visit) -> EntityView | Download | Redirect:
     if chosen:
         is_now = chosen >= len(view.notches)
         return Redirect(entity_address(entity_id, as_of=None if is_now else view.notches[chosen - 1].position))
+    explain = visit.context.explain
+    if explain is not None and report.type == work.NODE and report.moment is None:
+        view = msgspec.structs.replace(view, why=await explain(visit.principal, entity_id))
     return view
 
 
