@@ -259,6 +259,12 @@ def _reads() -> list[Call]:
         ("memory.search", {}),
         ("memory.search", {"type": "secret"}),
         ("memory.search", {"entity_id": "plan", "traversal": {"hops": 3, "direction": "both"}}),
+        ("memory.search", {"entity_id": "plan", "traversal": {"closure": True, "direction": "both"}}),
+        *(
+            ("memory.search", {"entity_id": "plan", "traversal": {"to": target, "direction": "both", **length}})
+            for target in ("goal", "sign", "h", "deeper", "nobody")
+            for length in ({}, {"hops": 2}, {"hops": 3, "min_hops": 1})
+        ),
         *(
             ("memory.search", {"query": words})
             for words in ("otter", "otter zebra", "zebra", "h", "step", "leads to h")

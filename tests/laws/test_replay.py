@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.commits import Commit, Verb
 from tallystick.commits.payloads import edge_name, read_edge
-from tallystick.state import Condition, Edge, Query, Walk, asof, conditions, search, sorted_values, walk
+from tallystick.state import Condition, Edge, Query, Walk, asof, conditions, paths_between, search, sorted_values, walk
 from tallystick.state.state import State
 from tests.state.logged_state import HOUR, START, LoggedState, drive
 from tests.state.naive_graph import NaiveGraph, Name
@@ -207,6 +208,19 @@ def check_walk(state: State, logged: LoggedState, asked: Walk, seq: int | None) 
     assert not walked.truncated
 
 
+def check_paths_between(state: State, logged: LoggedState, asked: Walk, seq: int | None) -> None:
+    """Against every path that there is: those that end there, or the shortest of them."""
+    told = NaiveGraph(logged, state.count if seq is None else seq)
+    every = told.paths(msgspec.structs.replace(asked, min_hops=1) if asked.shortest else asked)
+    ending = [(nodes, edges) for nodes, edges in every if nodes[-1] == asked.target]
+    if asked.shortest:
+        ending = [each for each in ending if len(each[1]) == min(len(edges) for _, edges in ending)]
+    walked = drive(state.walk(at(asked, seq)))
+    assert sorted((path.ids, list(map(name_of, path.edges))) for path in walked.paths) == sorted(ending)
+    assert {node.id for node in walked.nodes} == {node for nodes, _ in ending for node in nodes[1:]}
+    assert not walked.truncated or (asked.shortest and not ending)
+
+
 # -- the laws
 
 
@@ -284,6 +298,17 @@ def test_a_walk_finds_what_trying_every_path_finds(story: list[Step], walks: lis
             check_walk(logged.state, logged, asked, seq)
 
 
+@given(STORIES, st.lists(st.tuples(WALKS, NODES, st.booleans()), min_size=1, max_size=3))
+def test_between_two_nodes_every_path_is_found_or_every_shortest(
+    story: list[Step], walks: list[tuple[Walk, str, bool]]
+) -> None:
+    logged = written(story)
+    for asked, target, shortest in walks:
+        asked = msgspec.structs.replace(asked, target=target, shortest=shortest)
+        for seq in (None, *range(logged.state.count + 1)):
+            check_paths_between(logged.state, logged, asked, seq)
+
+
 @given(STORIES)
 def test_every_node_and_edge_is_what_it_was_at_every_moment(story: list[Step]) -> None:
     logged = written(story)
@@ -310,6 +335,7 @@ def short_of_breath() -> Iterator[None]:
             (sorted_values, "_RUN"),
             (walk, "_BREATH"),
             (walk, "_PATHS"),
+            (paths_between, "_BREATH"),
         ):
             patch.setattr(module, name, 1)
         yield

@@ -147,6 +147,13 @@ def test_every_call_shape_asks_the_same_question(agent: Agent) -> None:
             {"id": "a", "traversal": {"hops": 1, "min_hops": 2}},
             ["field 'traversal.min_hops' must not be more than 'traversal.hops'"],
         ),
+        (
+            {"id": "a", "traversal": {"closure": True, "hops": 2, "to": "b"}},
+            [
+                "field 'traversal.hops' does not go with 'traversal.closure'",
+                "field 'traversal.to' does not go with 'traversal.closure'",
+            ],
+        ),
         ({"since": "2025-01-02", "until": "2025-01-01"}, ["field 'until' must not be before 'since'"]),
         ({"since": "last week"}, ["field 'since' must be an ISO 8601 time"]),
         ({"filters": {"time_window": {"until": "x"}}}, ["field 'filters.time_window.until' must be an ISO 8601 time"]),
@@ -321,6 +328,52 @@ def test_the_window_of_a_walk_is_on_its_edges(agent: Agent) -> None:
         filters={"entity_id": "a", "time_window": {"since": to_text(NOON + HOUR)}, "traversal": {"hops": 1}}
     )
     assert paths(found) == [["a", "c"]]
+
+
+def chain(agent: Agent, length: int) -> None:
+    for number in range(length):
+        agent.node(f"n{number}", "odd" if number % 2 else "even")
+    for number in range(length - 1):
+        agent.edge(f"n{number}", "needs", f"n{number + 1}")
+
+
+def test_the_shortest_paths_to_an_entity_are_found_however_far_it_is(agent: Agent) -> None:
+    chain(agent, 8)
+    agent.edge("n0", "needs", "n3")
+    found = agent.search(entity_id="n0", traversal={"to": "n7"})
+    assert paths(found) == [["n0", "n3", "n4", "n5", "n6", "n7"]]
+    assert [entity["id"] for entity in found["entities"]] == ["n3", "n4", "n5", "n6", "n7"]
+    assert (found["truncated"], found["edges_traversed"]) == (False, 5)
+    assert agent.search(entity_id="n7", traversal={"to": "n0"})["paths"] == []
+    assert len(paths(agent.search(entity_id="n7", traversal={"to": "n0", "direction": "in"}))[0]) == 6
+
+
+def test_what_two_entities_have_in_common_is_two_hops_from_one_to_the_other(library: Agent) -> None:
+    found = library.search(entity_id="user_002", traversal={"to": "user_003", "hops": 2, "direction": "both"})
+    assert paths(found) == [["user_002", "doc_A", "user_003"]]
+    only = library.search(
+        entity_id="user_002", type="doc", traversal={"to": "user_003", "hops": 2, "direction": "both"}
+    )
+    assert [entity["id"] for entity in only["entities"]] == ["doc_A"]
+
+
+def test_all_that_depends_on_an_entity_is_found_and_can_be_paged_and_narrowed(agent: Agent) -> None:
+    chain(agent, 120)
+    asked: dict[str, Any] = {"entity_id": "n119", "traversal": {"closure": True, "direction": "in"}}
+    found = agent.search(**asked, limit=100)
+    assert [entity["id"] for entity in found["entities"]][:2] == ["n118", "n117"]
+    assert (found["paths"], found["pagination"]["total"], found["truncated"]) == ([], 119, False)
+    assert agent.search(**asked, type="odd")["pagination"]["total"] == 59
+    assert agent.search(**asked, offset=118)["entities"][0]["id"] == "n0"
+
+
+def test_a_closure_of_more_than_a_thousand_says_that_there_is_more(agent: Agent) -> None:
+    agent.node("hub")
+    for number in range(1001):
+        agent.node(f"n{number}")
+        agent.edge("hub", "has", f"n{number}")
+    found = agent.search(entity_id="hub", traversal={"closure": True})
+    assert (found["pagination"]["total"], found["truncated"]) == (1000, True)
 
 
 def test_hops_past_the_limit_are_cut_and_said(agent: Agent) -> None:

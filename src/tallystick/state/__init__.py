@@ -89,6 +89,10 @@ class Page(msgspec.Struct, frozen=True):
 
 class Walk(msgspec.Struct, frozen=True, kw_only=True):
     start: str
+    target: str | None = None
+    """Only the paths that end there, and what lies on them."""
+    shortest: bool = False
+    """With a target: the paths of the fewest edges, however many up to `hops`."""
     hops: int
     min_hops: int | None = None
     """Paths of fewer than `hops` edges are listed down to this length; None: only exactly `hops`."""
@@ -100,6 +104,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     at: int | None = None
     entities_max: int = 100
     paths_max: int = 100
+    """0: none is listed, and none is missed."""
     read_filter: ReadFilter | None = None
     """Nodes that it denies are not crossed and not counted."""
 
@@ -114,7 +119,7 @@ class Walked(msgspec.Struct, frozen=True):
     """What was reached, nearest first; the start is not among it."""
     paths: list[Path]
     edges_traversed: int
-    """Different edges that were crossed, to new nodes or to known ones."""
+    """Different edges that were crossed, to new nodes or to known ones; with a target, those on its paths."""
     truncated: bool
 
 

@@ -7,28 +7,21 @@ question always has the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import msgspec
 
-from tallystick.state import Breathing, Direction, Node, Path, Walk, Walked
-from tallystick.state.asof import clamped, edge_of, edge_seq, name_of, node_at, window
+from tallystick.state import Breathing, Node, Path, Walk, Walked
+from tallystick.state.asof import clamped, edge_of, name_of, node_at
 from tallystick.state.columns import Columns
-from tallystick.state.graph import linked
+from tallystick.state.links import Link, Links, simple_paths
+from tallystick.state.paths_between import between
 
 _BREATH = 512
 _PATHS = 64
 
 
-class _Link(msgspec.Struct, frozen=True, gc=False):
-    edge: int
-    seq: int
-    """The commit that holds the edge's document at the moment."""
-    node: int
-    """At the other end."""
-
-
-Explored = dict[int, list[_Link]]
+Explored = dict[int, list[Link]]
 
 
 def walk(columns: Columns, asked: Walk) -> Breathing[Walked]:
@@ -36,9 +29,13 @@ def walk(columns: Columns, asked: Walk) -> Breathing[Walked]:
     start = columns.nodes.handles.get(asked.start)
     if start is None or (asked.read_filter is not None and not asked.read_filter.allows(asked.start)):
         return Walked([], [], 0, False)
+    if asked.target is not None:
+        return (yield from _walk_between(columns, asked, start, at))
     explored, reached, cut = yield from _explore(columns, asked, start, at)
     paths: list[Path] = []
-    for number, links in enumerate(_paths(explored, start, asked), 1):
+    least = asked.hops if asked.min_hops is None else max(asked.min_hops, 1)
+    found = simple_paths(lambda node, _: iter(explored.get(node, ())), start, least=least, most=asked.hops)
+    for number, links in enumerate(found if asked.paths_max else (), 1):
         if links is not None:
             if len(paths) == asked.paths_max:
                 cut = True
@@ -46,15 +43,32 @@ def walk(columns: Columns, asked: Walk) -> Breathing[Walked]:
             paths.append(_path(columns, start, links))
         if number % _PATHS == 0:
             yield
+    nodes = yield from _nodes(columns, reached, at)
+    crossed = {link.edge for links in explored.values() for link in links}
+    return Walked(nodes, paths, len(crossed), cut)
+
+
+def _walk_between(columns: Columns, asked: Walk, start: int, at: int) -> Breathing[Walked]:
+    """What lies on the paths to the target, the target included."""
+    target = columns.nodes.handles.get(asked.target or "")
+    if target is None:
+        return Walked([], [], 0, False)
+    found = yield from between(columns, asked, start, target, at)
+    steps = sorted((step, link.node) for path in found.paths for step, link in enumerate(path))
+    nodes = yield from _nodes(columns, dict.fromkeys(node for _, node in steps), at)
+    crossed = {link.edge for path in found.paths for link in path}
+    return Walked(nodes, [_path(columns, start, path) for path in found.paths], len(crossed), found.truncated)
+
+
+def _nodes(columns: Columns, handles: Iterable[int], at: int) -> Breathing[list[Node]]:
     nodes: list[Node] = []
-    for number, handle in enumerate(reached, 1):
+    for number, handle in enumerate(handles, 1):
         node = node_at(columns, handle, at)
         if node is not None:
             nodes.append(node)
         if number % _BREATH == 0:
             yield
-    crossed = {link.edge for links in explored.values() for link in links}
-    return Walked(nodes, paths, len(crossed), cut)
+    return nodes
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -81,8 +95,7 @@ def reach(columns: Columns, asked: Walk) -> Breathing[Reached]:
 
 def _explore(columns: Columns, asked: Walk, start: int, at: int) -> Breathing[tuple[Explored, list[int], bool]]:
     """Breadth first. Only what it crossed is looked at when paths are listed, so hubs are not scanned twice."""
-    sieve = _Sieve(columns, asked, at)
-    read_filter = asked.read_filter if asked.read_filter is not None and asked.read_filter.narrows else None
+    links = Links(columns, asked, at)
     explored: Explored = {}
     reached: dict[int, None] = {start: None}
     frontier = [start]
@@ -90,82 +103,23 @@ def _explore(columns: Columns, asked: Walk, start: int, at: int) -> Breathing[tu
     for _ in range(asked.hops):
         following: list[int] = []
         for node in frontier:
-            links = explored[node] = []
-            for edge, other in _leaving(columns, node, asked.direction):
+            crossed = explored[node] = []
+            for link in links.leaving(node, asked.direction):
                 looked += 1
                 if looked % _BREATH == 0:
                     yield
-                seq = sieve.passes(edge)
-                if not seq or (read_filter is not None and not read_filter.allows(columns.nodes.ids[other])):
+                if link is None:
                     continue
-                if other not in reached:
+                if link.node not in reached:
                     if len(reached) > asked.entities_max:
                         return explored, list(reached)[1:], True
-                    reached[other] = None
-                    following.append(other)
-                links.append(_Link(edge, seq, other))
+                    reached[link.node] = None
+                    following.append(link.node)
+                crossed.append(link)
         frontier = following
     return explored, list(reached)[1:], False
 
 
-class _Sieve:
-    """Which edges may be crossed."""
-
-    def __init__(self, columns: Columns, asked: Walk, at: int) -> None:
-        self._columns = columns
-        self._at = at
-        numbers = (columns.edges.rels.find(rel) for rel in asked.edge_types)
-        self._rels = {number for number in numbers if number is not None} if asked.edge_types else None
-        timed = asked.since is not None or asked.until is not None
-        self._window = window(columns, asked.since, asked.until, at) if timed else None
-
-    def passes(self, edge: int) -> int:
-        """Its newest commit then, or 0."""
-        edges = self._columns.edges
-        if edge >= len(edges.rel) or (self._rels is not None and edges.rel[edge] not in self._rels):
-            return 0
-        seq = edge_seq(self._columns, edge, self._at)
-        return seq if self._window is None or seq in self._window else 0
-
-
-def _leaving(columns: Columns, node: int, direction: Direction) -> Iterator[tuple[int, int]]:
-    """Edges with the node at their other end, oldest first. Safe to pause: edges may come and go meanwhile."""
-    edges = columns.edges
-    if direction == "out":
-        yield from ((edge, edges.target[edge]) for edge in linked(edges.out, node))
-    elif direction == "in":
-        yield from ((edge, edges.source[edge]) for edge in linked(edges.into, node))
-    else:
-        for edge in edges.around(node):
-            if edge < len(edges.source):
-                source = edges.source[edge]
-                yield edge, edges.target[edge] if source == node else source
-
-
-def _paths(explored: Explored, start: int, asked: Walk) -> Iterator[list[_Link] | None]:
-    """Depth first. None after each step, so that a long search can pause."""
-    shortest = asked.hops if asked.min_hops is None else max(asked.min_hops, 1)
-    trail: list[_Link] = []
-    visited = {start}
-    rest = [iter(explored.get(start, ()))]
-    while rest:
-        link = next(rest[-1], None)
-        if link is None:
-            rest.pop()
-            if trail:
-                visited.discard(trail.pop().node)
-        elif link.node not in visited:
-            trail.append(link)
-            if len(trail) >= shortest:
-                yield list(trail)
-            if len(trail) < asked.hops:
-                visited.add(link.node)
-                rest.append(iter(explored.get(link.node, ())))
-            else:
-                trail.pop()
-        yield None
-
-
-def _path(columns: Columns, start: int, links: list[_Link]) -> Path:
+def _path(columns: Columns, start: int, links: list[Link]) -> Path:
     ids = [columns.nodes.ids[handle] for handle in (start, *(link.node for link in links))]
     return Path(ids, [edge_of(columns, link.seq) for link in links])

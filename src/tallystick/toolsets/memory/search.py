@@ -129,7 +129,7 @@ def _walked(
     if asked.stale:
         nodes = [node for node in nodes if read_filter.stale(node.id) is not None]
     kept = {node.id for node in nodes}
-    paths = [path for path in walked.paths if path.ids[-1] in kept]
+    paths = [path for path in walked.paths if traversal.to is not None or path.ids[-1] in kept]
     half = sought.bytes_max // 2
     shown = within_budget((slim(path_of(path, read_filter), "edges", half) for path in paths), half)
     reached = nodes[sought.offset : sought.offset + sought.limit]

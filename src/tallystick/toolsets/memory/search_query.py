@@ -28,6 +28,8 @@ from tallystick.toolsets.memory.arguments import (
 
 HITS_DEFAULT = 10
 REACHED_MAX = 100
+CLOSURE_MAX = 1000
+"""Entities, and so edges of the longest way to one of them."""
 PATHS_MAX = 100
 CONDITIONS_MAX = 50
 CHOICES_MAX = 1000
@@ -123,6 +125,12 @@ def _check_together(problems: list[str], sought: SearchQuery) -> None:
         problems.append("field 'entity_id' is required by 'traversal'")
     if traversal.min_hops is not None and traversal.min_hops > traversal.hops:
         problems.append("field 'traversal.min_hops' must not be more than 'traversal.hops'")
+    if traversal.closure:
+        problems += [
+            f"field 'traversal.{name}' does not go with 'traversal.closure'"
+            for name in ("hops", "min_hops", "to")
+            if name in traversal.model_fields_set
+        ]
 
 
 # -- conditions on attributes
@@ -199,16 +207,19 @@ def pinned_moment(state: State, asked: SearchArguments, read_filter: ReadFilter)
 
 
 def walk_of(sought: SearchQuery, traversal: Traversal, at: int, hops_max: int, read_filter: ReadFilter) -> Walk:
+    shortest = traversal.to is not None and "hops" not in traversal.model_fields_set
     return Walk(
         start=sought.entity_id or "",
-        hops=min(traversal.hops, hops_max),
+        target=traversal.to,
+        shortest=shortest,
+        hops=CLOSURE_MAX if shortest or traversal.closure else min(traversal.hops, hops_max),
         min_hops=None if traversal.min_hops is None else min(traversal.min_hops, hops_max),
         edge_types=tuple(traversal.edge_types or ()),
         direction=traversal.direction,
         since=sought.since,
         until=sought.until,
         at=at,
-        entities_max=REACHED_MAX,
-        paths_max=PATHS_MAX,
+        entities_max=CLOSURE_MAX if traversal.closure else REACHED_MAX,
+        paths_max=0 if traversal.closure else PATHS_MAX,
         read_filter=read_filter,
     )
