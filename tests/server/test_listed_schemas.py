@@ -280,7 +280,7 @@ SHOWN_ABOVE = re.compile(r"ops items (properties|required|additionalProperties)$
 NAMING = re.compile(
     r"(id|ids|type|types|rel|from|to|ref|name|fields|since|until|as_of|nonce|actor|links|project|scope|depends_on"
     r"|ancestor|source|target|new_parent|_by|items|paths|sections|related\w+|Id|format"
-    r"|include_\w+|\w+_active|claim|remove|overwrite|around|facets|stale|proof|receipt) \w+$"
+    r"|include_\w+|\w+_active|claim|remove|overwrite|around|facets|stale|proof|receipt|closure) \w+$"
 )
 """Names, lists of them, times; and flags, which are false when nothing is said."""
 

@@ -241,8 +241,8 @@ class Traversal(Arguments):
     min_hops: int | None = Field(default=None, ge=1, le=100, description="list shorter paths too")
     edge_types: list[Name] | None = Field(default=None, max_length=FIELDS_MAX, json_schema_extra=TOLD_ONCE)
     direction: Literal["out", "in", "both"] = "out"
-    to: Id | None = Field(default=None, description="only paths to this entity: the shortest, or those of `hops`")
-    closure: bool = Field(default=False, description="all it leads to, however far, without paths")
+    to: Id | None = Field(default=None, description="shortest paths to it, or those of `hops`")
+    closure: bool = Field(default=False, description="all reached, no paths")
 
 
 class SearchFilters(Arguments):
