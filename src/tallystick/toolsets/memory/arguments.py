@@ -241,7 +241,7 @@ class Traversal(Arguments):
     min_hops: int | None = Field(default=None, ge=1, le=100, description="list shorter paths too")
     edge_types: list[Name] | None = Field(default=None, max_length=FIELDS_MAX, json_schema_extra=TOLD_ONCE)
     direction: Literal["out", "in", "both"] = "out"
-    to: Id | None = Field(default=None, description="shortest paths to it, or those of `hops`")
+    to: Id | None = Field(default=None, description="shortest paths to it, or of `hops`")
     closure: bool = Field(default=False, description="all reached, no paths")
 
 
@@ -270,7 +270,7 @@ class Scope(Arguments):
 
 class SearchArguments(Arguments):
     query: Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS_MAX)] | None = Field(
-        default=None, description="words, as a person says them; best hits first"
+        default=None, description="words as people say them; best first"
     )
     scope: Scope | None = Field(default=None, description="one of project, vocabulary, around")
     entity_id: Id | None = Field(default=None, description="or traversal start")
@@ -289,7 +289,7 @@ class SearchArguments(Arguments):
     filters: SearchFilters | None = Field(default=None, description="alias")
     as_of: Moment | None = None
     max_tokens: int | None = Field(default=None, ge=TOKENS_LEAST, description="of the answer")
-    facets: bool = Field(default=False, description="which types, keys and relations there are")
+    facets: bool = Field(default=False, description="types, keys and relations in use")
     stale: bool = Field(default=False, description="only what may not hold any more")
     fields: Fields | None = Field(default=None, description=FIELDS_HELP)
     if_position: Position | None = Field(default=None, description=IF_POSITION_HELP)
