@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tallystick.commits import Commit, Draft
-from tallystick.errors import Conflict, HeadMoved, InvalidArgument, LimitExceeded, StorageRefused
+from tallystick.errors import Conflict, HeadMoved, InvalidArgument, LimitExceeded, LogClosed, StorageRefused
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
@@ -151,6 +151,16 @@ async def test_a_failed_append_is_seen_by_nobody_and_writing_goes_on() -> None:
     assert await partition.look(ids) == {"a"}
     await partition.commit(writing("c"))
     assert await partition.look(ids) == {"a", "c"}
+
+
+async def test_a_log_that_closed_is_told_of_until_the_process_is_started_again_and_a_full_disk_is_not() -> None:
+    log = Watched()
+    partition = Partition(log)
+    for failure, told in ((StorageRefused("no space"), None), (LogClosed("the sync failed"), "the sync failed")):
+        log.failures.append(failure)
+        with pytest.raises(type(failure)):
+            await partition.commit(writing("a"))
+        assert partition.stopped == told
 
 
 async def test_a_draft_is_judged_again_when_another_writer_was_first() -> None:

@@ -343,6 +343,8 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
 
     async def run() -> None:
         async with _exporting(), served(settings) as offer:
+            is_ending = asyncio.Event()
+            offer = msgspec.structs.replace(offer, not_ready=lambda: _not_ready(settings, is_ending))
             guarded = offer if admission is None else _guarded(settings, offer)
             pages = web_pages(settings, guarded, admission)
             application = http_app(
@@ -361,11 +363,25 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
                 head_seconds=settings.http_head_seconds,
                 body_seconds=settings.http_body_seconds,
                 connections=settings.http_connections_max,
+                drain_seconds=settings.drain_seconds,
             )
-            drain = None if pages is None else pages.drain
+
+            def drain() -> None:
+                is_ending.set()
+                if pages is not None:
+                    pages.drain()
+
             await run_http(application, host=host, port=port, announce=announce, tls=tls, bounds=bounds, drain=drain)
 
     uvloop.run(run())
+
+
+def _not_ready(settings: Settings, is_ending: asyncio.Event) -> str | None:
+    if is_ending.is_set():
+        return "this server is about to end"
+    if settings.audit_strict and not all(value for _, value in metrics.AUDIT.read()):
+        return "decisions cannot be written down, so everything is denied"
+    return None
 
 
 def web_pages(settings: Settings, offer: Offer, admission: Admission | None = None) -> WebPages | None:
@@ -592,9 +608,7 @@ def _watched(settings: Settings, store: Store, projections: AllProjections) -> I
     """While inside, metrics look at these when they are asked for."""
     named = settings.metrics_tenants or (() if settings.issuers else (settings.tenant,))
 
-    def partitions() -> dict[str, Partition]:
-        found = {tenant: store.tenants.find(tenant) for tenant in store.tenants.open_now}
-        return {tenant: partition for tenant, partition in found.items() if partition is not None}
+    partitions = partial(_partitions, store)
 
     def lags() -> Iterable[tuple[tuple[str], float]]:
         worst: dict[str, int] = {}
@@ -620,6 +634,12 @@ def _watched(settings: Settings, store: Store, projections: AllProjections) -> I
             gauge.reading = tuple
 
 
+def _partitions(store: Store) -> dict[str, Partition]:
+    """Those that are open."""
+    found = {tenant: store.tenants.find(tenant) for tenant in store.tenants.open_now}
+    return {tenant: partition for tenant, partition in found.items() if partition is not None}
+
+
 def _offer(settings: Settings, store: Store, projections: AllProjections, sessions: Sessions) -> Offer:
     user = local_user(settings)
 
@@ -643,6 +663,7 @@ def _offer(settings: Settings, store: Store, projections: AllProjections, sessio
         body_bytes_max=settings.body_bytes_max,
         line_bytes_max=settings.body_bytes_max + _JSON_BYTES_PER_BYTE * settings.content_bytes_max,
         position=lambda: store.position(user),
+        not_live=lambda: next((each.stopped for each in _partitions(store).values() if each.stopped), None),
     )
 
 

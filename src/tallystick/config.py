@@ -108,6 +108,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http_body_seconds: Annotated[
         float, _meaning("The same for its body, and for a client to take its answer.", gt=0)
     ] = 60.0
+    drain_seconds: Annotated[
+        float,
+        _meaning(
+            "How long an HTTP server that is asked to end waits for open connections, each of which is answered once"
+            " more.",
+            ge=0,
+        ),
+    ] = 1.0
     session_seconds: Annotated[
         float, _meaning("How long an MCP session over HTTP lasts at most; then the client begins a new one.", gt=0)
     ] = 86_400.0

@@ -112,6 +112,8 @@ class Partition:
         self.clock = clock
         self._limits = limits or Limits()
         self._broken = False
+        self.stopped: str | None = None
+        """Why nothing can be written any more until this process is started again; reads go on."""
         self._observed = 0
         # The log's head, the very object, when the state was last found to be there: a quick look at most reads.
         self._looked_at: Head | None = None
@@ -443,6 +445,8 @@ class Partition:
                 self._snapshots.forget()
             self._grown()
         except Exception as error:
+            if isinstance(error, LogClosed):
+                self.stopped = error.message
             self._take_back(group)
             for waiting, _ in reversed(group.receipts):
                 if isinstance(error, HeadMoved):

@@ -176,6 +176,16 @@ async def test_health_tells_the_version_and_the_position() -> None:
         assert (await http.get("/health")).json() == {"status": "ok", "version": "1.2.3", "position": 42}
 
 
+async def test_probes_tell_a_process_that_must_be_started_again_from_one_that_takes_no_more_calls() -> None:
+    async def statuses(**said: Any) -> tuple[int, int]:
+        async with client(**said) as http:
+            return (await http.get("/health/live")).status_code, (await http.get("/health/ready")).status_code
+
+    assert await statuses() == (200, 200)
+    assert await statuses(not_ready=lambda: "about to end") == (200, 503)
+    assert await statuses(not_live=lambda: "the log was closed") == (503, 503)
+
+
 async def test_the_list_has_every_tool_that_is_on() -> None:
     async with client(tools=choose(TOOLSETS, names=["plain"])) as http:
         [tool] = (await http.get("/v1/tools")).json()["tools"]

@@ -69,6 +69,10 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the person at the client, where it can ask, is asked before what cannot be undone."""
     position: Callable[[], int] | None = None
     """Where the log stands, for /health."""
+    not_live: Callable[[], str | None] = lambda: None
+    """Why this process has to be started again, for /health/live; None while it has not."""
+    not_ready: Callable[[], str | None] = lambda: None
+    """Why calls had better go to another process now, for /health/ready."""
 
     def caller(
         self, scope: Mapping[str, Any] | None, tool: Tool, client: Client = NOBODY, *, is_program: bool = False

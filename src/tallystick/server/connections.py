@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from enum import IntEnum
 from typing import Protocol
 
@@ -19,6 +20,8 @@ class Bounds(msgspec.Struct, frozen=True):
     rest_seconds: float = 5.0
     """Between an answer and the next request."""
     connections: int = 512
+    drain_seconds: float = 0.0
+    """How long, when the server ends, open connections are waited for: each is answered once more, and then closed."""
 
 
 class Doing(IntEnum):
@@ -45,8 +48,10 @@ class Connections:
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
+        self.is_draining = False
         self._open: dict[Connection, None] = {}
         """The longest unused first."""
+        self._none_left = asyncio.Event()
 
     def add(self, connection: Connection) -> None:
         if len(self._open) >= self.bounds.connections:
@@ -64,6 +69,18 @@ class Connections:
 
     def remove(self, connection: Connection) -> None:
         self._open.pop(connection, None)
+        if not self._open:
+            self._none_left.set()
+
+    async def drain(self) -> None:
+        """Until all are closed, each by the answer that says so. A client whose connection is closed while its request
+        is on the way cannot know whether that was read: so nobody is closed who may be about to ask, but for those who
+        asked nothing for all of the time."""
+        self.is_draining = True
+        self._none_left.clear()
+        if self._open:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._none_left.wait(), self.bounds.drain_seconds)
 
     async def watch(self) -> None:
         """One task for all, since a timer for each request costs more than the bounds."""

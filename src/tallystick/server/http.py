@@ -111,7 +111,8 @@ async def run_http(
     drain: Callable[[], None] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `announce` is told the real address once connections are accepted; `drain` is
-    called when none is any more: what would be answered without end is to end.
+    called when the end begins: what would be answered without end is to end. Who is connected then is answered once
+    more (`Bounds.drain_seconds`).
 
     Raises OSError when the address can't be had, RuntimeError when the application does not start.
     """
@@ -131,18 +132,23 @@ async def run_http(
     listening = await _listen(host, port)
     watching = asyncio.create_task(connections.watch())
     try:
-        await _Server(config, announce, drain).serve(sockets=listening)
+        await _Server(config, announce, drain, connections).serve(sockets=listening)
     finally:
         watching.cancel()
 
 
 class _Server(uvicorn.Server):
     def __init__(
-        self, config: uvicorn.Config, announce: Callable[[str, int], None], drain: Callable[[], None] | None
+        self,
+        config: uvicorn.Config,
+        announce: Callable[[str, int], None],
+        drain: Callable[[], None] | None,
+        connections: Connections,
     ) -> None:
         super().__init__(config)
         self._announce = announce
         self._drain = drain
+        self._connections = connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
@@ -156,6 +162,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._drain is not None:
             self._drain()
+        await self._connections.drain()
         await super().shutdown(sockets)
 
     @contextmanager

@@ -174,6 +174,11 @@ class HttpProtocol(asyncio.Protocol):
 
     # -- of the exchanges
 
+    @property
+    def takes_no_more(self) -> bool:
+        """The server ends, and nothing else came behind what is answered now."""
+        return self._connections.is_draining and not self._waiting and not self._held
+
     def read_on(self) -> None:
         """If nothing else is in the way."""
         is_full = self._arriving is not None and self._arriving.is_full
@@ -397,7 +402,8 @@ class _Exchange:
         lines = [_STATUS_LINES[status], *map(_write_header, headers)]
         if b"close" in given.get(b"connection", b"").lower():
             self.keeps_alive = False
-        elif not self.keeps_alive:
+        elif not self.keeps_alive or self._protocol.takes_no_more:
+            self.keeps_alive = False
             lines.append(_CLOSING)
         if not has_body:
             self._left = 0

@@ -23,6 +23,15 @@ _HEALTH: Schema = {
     },
     "required": ["status", "version"],
 }
+_PROBED: Schema = {
+    "type": "object",
+    "properties": {"status": {"type": "string", "const": "ok"}},
+    "required": ["status"],
+}
+_PROBES = {
+    "/health/live": ("live", "Whether this process can go on, or has to be started again"),
+    "/health/ready": ("ready", "Whether calls should be sent to this process now"),
+}
 _TOOL_LIST: Schema = {
     "type": "object",
     "properties": {
@@ -90,11 +99,13 @@ def openapi(offer: Offer, admission: Admission | None = None, served: Collection
     # What any route may answer: of a name or a page that is not welcome, and of a token.
     always = {status: words[status] for status in ((403, 421) if admission is None else (401, 403, 421, 503))}
     health = {status: words[status] for status in (403, 421)}
+    probes = {status: words[status] for status in (403, 421, 503)}
+    opened: dict[str, Any] = {} if admission is None else {"security": []}
     paths: dict[str, Any] = {
         "/health": {
-            "get": _get("health", "Whether the server answers, and where its log stands", _HEALTH, health)
-            | ({} if admission is None else {"security": []})
+            "get": _get("health", "Whether the server answers, and where its log stands", _HEALTH, health) | opened
         },
+        **{path: {"get": _get(*said, _PROBED, probes) | opened} for path, said in _PROBES.items()},
         "/v1/tools": {"get": _get("list_tools", "The tools that are on", _TOOL_LIST, always)},
         "/v1/openapi.json": {"get": _get("openapi", "This document", {"type": "object"}, always)},
     }

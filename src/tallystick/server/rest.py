@@ -36,6 +36,12 @@ def rest_routes(offer: Offer, admission: Admission | None = None, more: Sequence
     async def health(request: Request) -> Response:
         return json_answer(_health(offer))
 
+    async def live(request: Request) -> Response:
+        return _probe(offer.not_live())
+
+    async def ready(request: Request) -> Response:
+        return _probe(offer.not_live() or offer.not_ready())
+
     async def tools(request: Request) -> Response:
         return json_answer(listing)
 
@@ -51,6 +57,8 @@ def rest_routes(offer: Offer, admission: Admission | None = None, more: Sequence
 
     return [
         Route("/health", health, methods=["GET"]),
+        Route("/health/live", live, methods=["GET"]),
+        Route("/health/ready", ready, methods=["GET"]),
         Route("/v1/tools", tools, methods=["GET"]),
         Route("/v1/tools/{name}", tool, methods=["POST"]),
         Route("/v1/openapi.json", description, methods=["GET"]),
@@ -119,6 +127,11 @@ def _refusal(status: int, code: str, message: str, **more: Any) -> Reply:
 def _health(offer: Offer) -> dict[str, Any]:
     health = {"status": "ok", "version": offer.version}
     return health if offer.position is None else {**health, "position": offer.position()}
+
+
+def _probe(trouble: str | None) -> Response:
+    said = {"status": "ok"} if trouble is None else {"error": "NOT_READY", "message": trouble}
+    return json_answer(said, 200 if trouble is None else 503, {"Cache-Control": "no-store"})
 
 
 def _listing(entry: OfferedTool) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from tallystick.telemetry.metrics import refused
 logger = logging.getLogger(__name__)
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
-OPEN_PATHS = frozenset({"/health"})
+OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready"})
 """Besides the metadata. Everything else needs a token, whether it exists or not."""
 
 STATUSES = {
