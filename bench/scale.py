@@ -67,7 +67,7 @@ async def _replayed(system: Path) -> list[Row]:
     gc.collect()
     held = resident_bytes() - before
     started = time.perf_counter()
-    partition.save_snapshot()
+    await partition.save_snapshot()
     kept = time.perf_counter() - started
     position = partition.position
     await partition.close()

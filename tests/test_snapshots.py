@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import subprocess
@@ -20,7 +21,7 @@ from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.log.segments import Segments
 from tallystick.partition import Partition, Propose
-from tallystick.snapshots import KEPT, Snapshots
+from tallystick.snapshots import KEPT, WORTH_COMMITS, Snapshots, kept_positions
 from tallystick.state.state import State
 from tests.commits_by_hand import draft, node
 
@@ -39,7 +40,7 @@ async def test_a_restart_reads_only_what_came_after_the_snapshot(
     first = opened(tmp_path)
     for number in range(20):
         await first.commit(writing(f"n{number}", number=number))
-    first.save_snapshot()
+    await first.save_snapshot()
     await first.commit(writing("after"))
     await first.close()
 
@@ -64,7 +65,7 @@ async def test_a_restart_reads_only_what_came_after_the_snapshot(
 async def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
     first = opened(tmp_path)
     await first.commit(writing("a"))
-    path = first.save_snapshot()
+    path = await first.save_snapshot()
     await first.close()
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -79,7 +80,7 @@ async def test_a_log_that_ends_before_a_snapshot_lost_its_end(tmp_path: Path) ->
     first = opened(tmp_path)
     for name in "abc":
         await first.commit(writing(name))
-    first.save_snapshot()
+    await first.save_snapshot()
     await first.close()
     (segment,) = (tmp_path / "log").glob("*.jsonl")
     segment.write_bytes(b"".join(segment.read_bytes().splitlines(keepends=True)[:2]))
@@ -92,7 +93,7 @@ async def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     partition = opened(tmp_path)
     for number in range(KEPT + 3):
         await partition.commit(writing(f"n{number}"))
-        partition.save_snapshot()
+        await partition.save_snapshot()
     await partition.close()
     assert len(list((tmp_path / "snapshots").iterdir())) == KEPT
 
@@ -114,7 +115,7 @@ def holds(directory: Path, text: bytes) -> bool:
 async def test_no_snapshot_outlives_a_redaction(tmp_path: Path) -> None:
     partition = opened(tmp_path)
     await partition.commit(writing("person", email="ada@example.org"))
-    partition.save_snapshot()
+    await partition.save_snapshot()
     assert holds(tmp_path / "snapshots", b"ada@example.org")
     await partition.commit(redacting("person"))
     assert not holds(tmp_path / "snapshots", b"ada@example.org")
@@ -124,7 +125,7 @@ async def test_no_snapshot_outlives_a_redaction(tmp_path: Path) -> None:
 async def test_a_snapshot_that_outlived_its_redaction_by_a_crash_goes_at_the_next_start(tmp_path: Path) -> None:
     partition = opened(tmp_path)
     await partition.commit(writing("person", email="ada@example.org"))
-    partition.save_snapshot()
+    await partition.save_snapshot()
     await partition.close()
     dying = Partition(FilesLog(tmp_path))
     await dying.commit(redacting("person"))
@@ -141,7 +142,7 @@ async def test_a_state_that_was_read_before_a_redaction_leaves_no_snapshot(tmp_p
     await other.commit(writing("person", email="ada@example.org"))
     await slow.open()
     await other.commit(redacting("person"))
-    slow.save_snapshot()
+    await slow.save_snapshot()
     assert not holds(tmp_path / "snapshots", b"ada@example.org")
     await slow.close()
     await other.close()
@@ -169,13 +170,99 @@ def test_a_process_of_its_own_takes_the_snapshot(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
+async def test_a_clean_end_leaves_a_snapshot_where_the_next_start_is_quicker_by_it(tmp_path: Path) -> None:
+    partition = opened(tmp_path, every=1_000_000)
+    await partition.commit(writing("first", email="ada@example.org"))
+    await partition.close()
+    assert kept_positions(tmp_path / "snapshots") == []
+    again = opened(tmp_path, every=1_000_000)
+    await again.commit(lambda state: draft(*(node(f"n{number}") for number in range(WORTH_COMMITS))))
+    await again.close()
+    assert kept_positions(tmp_path / "snapshots") == [WORTH_COMMITS + 1]
+    loaded = opened(tmp_path, every=1_000_000)
+    await loaded.commit(writing("one more"))
+    await loaded.close()
+    assert kept_positions(tmp_path / "snapshots") == [WORTH_COMMITS + 1], "one commit more is not worth another"
+
+
+async def test_whoever_wants_no_snapshots_gets_none_at_the_end_either(tmp_path: Path) -> None:
+    partition = opened(tmp_path, every=0)
+    await partition.commit(lambda state: draft(*(node(f"n{number}") for number in range(WORTH_COMMITS))))
+    partition.rest()
+    await partition.close()
+    assert kept_positions(tmp_path / "snapshots") == []
+
+
+async def test_an_end_without_room_for_a_snapshot_is_an_end_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = opened(tmp_path, every=1_000_000)
+    await partition.commit(lambda state: draft(*(node(f"n{number}") for number in range(WORTH_COMMITS))))
+
+    def no_room(fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_room)
+    await partition.close()
+    assert list((tmp_path / "snapshots").iterdir()) == []
+
+
+async def test_while_nobody_asks_a_snapshot_is_taken_once(tmp_path: Path) -> None:
+    asked: list[int] = []
+    partition = opened(tmp_path, every=1_000_000, take=lambda: asked.append(1))
+    await partition.open()
+    partition.rest()
+    assert asked == []
+    await partition.commit(lambda state: draft(*(node(f"n{number}") for number in range(WORTH_COMMITS))))
+    partition.rest()
+    partition.rest()
+    assert asked == [1]
+    await partition.close()
+
+
+async def test_what_another_process_kept_need_not_be_kept_again(tmp_path: Path) -> None:
+    asked: list[int] = []
+    one = opened(tmp_path, every=1_000_000, take=lambda: asked.append(1))
+    await one.commit(lambda state: draft(*(node(f"n{number}") for number in range(WORTH_COMMITS))))
+    other = opened(tmp_path, every=1_000_000)
+    await other.open()
+    await other.close()
+    assert kept_positions(tmp_path / "snapshots") == [WORTH_COMMITS]
+    one.rest()
+    await one.close()
+    assert asked == []
+
+
+async def test_a_snapshot_holds_nothing_that_is_not_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = opened(tmp_path)
+    await partition.commit(writing("durable"))
+    real, begun, go_on = FilesLog.append, threading.Event(), threading.Event()
+
+    def slow(self: FilesLog, entries: list[Entry], *, expected: Head) -> Head:
+        begun.set()
+        go_on.wait()
+        return real(self, entries, expected=expected)
+
+    monkeypatch.setattr(FilesLog, "append", slow)
+    writes = asyncio.create_task(partition.commit(writing("not yet")))
+    await asyncio.to_thread(begun.wait)
+    saves = asyncio.create_task(partition.save_snapshot())
+    await asyncio.sleep(0)
+    assert kept_positions(tmp_path / "snapshots") == []
+    go_on.set()
+    await writes
+    await saves
+    assert kept_positions(tmp_path / "snapshots") == [2]
+    await partition.close()
+
+
 async def test_what_a_killed_snapshot_left_is_gone_after_the_next_start_or_snapshot(tmp_path: Path) -> None:
     first = opened(tmp_path)
     await first.commit(writing("n"))
     left = tmp_path / "snapshots" / f"{7:020d}.new-12345"
     left.parent.mkdir()
     left.write_bytes(b"half a snapshot")
-    kept = first.save_snapshot()
+    kept = await first.save_snapshot()
     assert list(left.parent.iterdir()) == [kept]
     left.write_bytes(b"half a snapshot")
     await first.close()
@@ -193,9 +280,9 @@ async def test_a_snapshot_without_room_leaves_nothing(tmp_path: Path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", no_room)
         with pytest.raises(StorageRefused):
-            first.save_snapshot()
+            await first.save_snapshot()
     assert list((tmp_path / "snapshots").iterdir()) == []
-    assert first.save_snapshot().exists()
+    assert (await first.save_snapshot()).exists()
     await first.close()
 
 
@@ -213,7 +300,7 @@ async def test_a_redaction_while_a_snapshot_is_written_means_that_it_is_not_kept
 
     monkeypatch.setattr(os, "fsync", forgetting)
     with pytest.raises(Conflict):
-        first.save_snapshot()
+        await first.save_snapshot()
     await first.close()
     assert list((tmp_path / "snapshots").iterdir()) == []
 
@@ -228,7 +315,7 @@ async def test_no_reader_of_a_masked_payload_searches_the_log_on_the_event_loop(
     for masked in ("n3", "n30"):
         await first.commit(redacting(masked))
     if is_kept:
-        first.save_snapshot()
+        await first.save_snapshot()
     await first.commit(writing("after"))
     await first.close()
 

@@ -306,9 +306,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 64 << 20
     group_drafts_max: Annotated[int, _meaning("Drafts made durable by one sync at most.", ge=1)] = 256
     group_bytes_max: Annotated[int, _meaning("Bytes made durable by one sync, about.", ge=1024)] = 8 << 20
-    snapshot_every: Annotated[int, _meaning("Commits between two snapshots of the state; 0 takes none.", ge=0)] = (
-        100_000
-    )
+    snapshot_every: Annotated[
+        int,
+        _meaning(
+            "Commits between two snapshots of the state, while it is busy; one is also taken at the end and when nobody"
+            " asks. 0 takes none.",
+            ge=0,
+        ),
+    ] = 100_000
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         _meaning("How much is logged on standard error, and to a collector of logs."),

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import GeneratorType
@@ -204,24 +205,45 @@ class Partition:
                 await asyncio.sleep(0)
                 breath = time.monotonic()
 
-    def save_snapshot(self) -> Path:
-        """Of the state as it is; the caller sees to it that nothing is written meanwhile."""
+    async def save_snapshot(self) -> Path:
+        """Of the state as it is now, whatever is written meanwhile."""
         if self._snapshots is None:
             raise ValueError("this partition keeps no snapshots")
-        path = self._snapshots.save(self._state)
+        # Not while it is ahead of the log: what is in a snapshot counts as durable.
+        await self._still()
+        save = partial(self._save, self._snapshots, self._state.head, self._state.dump())
+        return await self._on_disk(save)
+
+    def _save(self, snapshots: Snapshots, head: Head, dumped: Iterator[bytes]) -> Path:
+        path = snapshots.save(head.lamport, dumped)
         # What was redacted since this state was read is still in it. A redaction after this look forgets it itself.
-        if any(entry.commit.operation in REDACTIONS for entry in self._log.read(self._state.head)):
-            self._snapshots.forget()
+        if any(entry.commit.operation in REDACTIONS for entry in self._log.read(head)):
+            snapshots.forget()
         return path
+
+    def rest(self) -> None:
+        """Nobody has asked for a while: have a snapshot taken if the next start is quicker by it."""
+        if self._snapshots is not None and self._snapshots.is_worth(self._state.head):
+            self._snapshots.take(self._state.count)
 
     async def close(self) -> None:
         """Waits for the drafts that were handed in; none is lost."""
         while self._writer is not None:
             await asyncio.shield(self._writer)
+        await self._leave_snapshot()
         self._disk.shutdown()
         self._log.close()
         # The state and its reader of lines know each other, and what was frozen is never collected: let go of it here.
         self._state = State(self._line)
+
+    async def _leave_snapshot(self) -> None:
+        """So that the next start is quick. Without one it is only slower: no reason to fail an end."""
+        if self._snapshots is None or self._broken or not self._snapshots.is_worth(self._state.head):
+            return
+        try:
+            await self.save_snapshot()
+        except (TallystickError, OSError) as error:
+            logger.info("no snapshot of %s was kept: %s", self.tenant, error)
 
     # -- reading
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from tallystick.commits import chain
 from tallystick.errors import Conflict, Corrupt, StorageRefused
-from tallystick.file_locks import locked
+from tallystick.file_locks import is_held, locked
 from tallystick.log import Head, Log
 from tallystick.private_files import make_directory, replacing, sync_directory
 from tallystick.state.state import Lines, State
 from tallystick.telemetry import metrics
 
 KEPT = 2
+WORTH_COMMITS = 2_000
+_WORTH_SHARE = 50
 _SUFFIX = ".snapshot"
 _UNFINISHED = ".new-"
 
@@ -54,20 +56,31 @@ class Snapshots:
 
     def grown(self, count: int) -> None:
         if self._every and count - self._newest >= self._every:
-            self._newest = count
-            metrics.SNAPSHOTS.add()
-            self._take()
+            self.take(count)
 
-    def save(self, state: State) -> Path:
-        """Keep this state and forget all but the newest ones. A crash leaves the older ones.
+    def is_worth(self, head: Head) -> bool:
+        """Whether the next start saves more than it costs to keep the state at this head: to replay a commit takes
+        about a hundred times as long as to keep it. Not where another process is at it, or was."""
+        worth = max(WORTH_COMMITS, head.count // _WORTH_SHARE)
+        if not self._every or head.count - self._newest < worth:
+            return False
+        return head.lamport - max(kept_positions(self._directory), default=0) >= worth and not is_held(self._directory)
+
+    def take(self, count: int) -> None:
+        self._newest = count
+        metrics.SNAPSHOTS.add()
+        self._take()
+
+    def save(self, position: int, dumped: Iterable[bytes]) -> Path:
+        """Keep what a state dumped and forget all but the newest ones. A crash leaves the older ones.
 
         Raises StorageRefused, and Conflict when something was redacted meanwhile.
         """
-        path = self._directory / f"{state.position:020d}{_SUFFIX}"
+        path = self._directory / f"{position:020d}{_SUFFIX}"
         try:
             make_directory(self._directory)
             with locked(self._directory, create=False):
-                self._write(path, state)
+                self._write(path, dumped)
         except FileNotFoundError as error:
             raise Conflict(
                 "something was redacted while the snapshot was written, so it was not kept", hint="take it again"
@@ -78,13 +91,12 @@ class Snapshots:
             ) from error
         return path
 
-    def _write(self, path: Path, state: State) -> None:
+    def _write(self, path: Path, dumped: Iterable[bytes]) -> None:
         _sweep(self._directory)
         fresh = path.with_suffix(f"{_UNFINISHED}{os.getpid()}")
         # A redaction meanwhile takes `fresh` away, and it cannot be renamed: what it forgets must not come back.
         with replacing(path, unfinished=fresh) as file:
-            for piece in state.dump():
-                file.write(piece)
+            file.writelines(dumped)
         for older in _kept(self._directory)[:-KEPT]:
             older.unlink(missing_ok=True)
 

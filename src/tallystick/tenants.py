@@ -128,12 +128,19 @@ class Tenants:
             if now - used >= (_REST_SECONDS if number < surplus else self._idle_seconds):
                 await self._close(tenant)
 
+    def rest(self) -> None:
+        """Let those that nobody uses see to their next start."""
+        for opened in self._opened.values():
+            if opened.users == 0 and opened.partition is not None and self._now() - opened.used >= _REST_SECONDS:
+                opened.partition.rest()
+
     async def tend(self) -> None:
-        """Close what is idle, until cancelled."""
+        """Look after what is idle, until cancelled."""
         while True:
             await asyncio.sleep(max(min(self._idle_seconds / 4, _REST_SECONDS), 0.05))
             try:
                 await self.close_idle()
+                self.rest()
             except (TallystickError, OSError):
                 logger.exception("a tenant could not be closed")
 

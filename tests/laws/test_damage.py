@@ -81,7 +81,7 @@ class Base:
             state = State(log.line)
             for entry in log.read(Head()):
                 state.apply(entry.commit, entry.offset, entry.end)
-            Snapshots(system / "snapshots").save(state)
+            Snapshots(system / "snapshots").save(state.position, state.dump())
             self.covered = state.head.end
         else:
             self.covered = 0

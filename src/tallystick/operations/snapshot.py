@@ -20,6 +20,6 @@ async def take_snapshot(context: OperationContext) -> Snapshot:
     # Opening must not start another one in the background.
     quiet = context.with_settings(msgspec.structs.replace(context.settings, snapshot_every=0))
     async with quiet.open_store() as store:
-        path = (await store.partition(quiet.principal)).save_snapshot()
+        path = await (await store.partition(quiet.principal)).save_snapshot()
     await asyncio.to_thread(sign_if_configured, context)
     return Snapshot(str(path), path.stat().st_size)
