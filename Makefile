@@ -23,11 +23,13 @@ IMPORTED := tests/importers
 IMPORTED_READY := $(IMPORTED)/node_modules/.ready
 BROWSER := tests/browser
 BROWSER_READY := .browser/.ready $(BROWSER)/node_modules/.ready
+WEB := web
+WEB_READY := $(WEB)/node_modules/.ready
 PEERS_READY := bench/node_modules/.ready
 MUTANTS_READY := $(VENV)/.mutants-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test clients agents browser screenshots coverage mutants check format bench torture docs site wheel packages lock clean
+.PHONY: help setup run test clients agents browser screenshots scripts coverage mutants check format bench torture docs site wheel packages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,10 +50,13 @@ agents: $(READY) $(AGENTS_READY) ## let Claude Code and Codex work with it, aski
 	@$(BIN)/python -m pytest -n auto $(AGENTS)/connected.py $(AGENTS)/installed.py $(AGENTS)/hooked.py $(ARGS)
 
 browser: $(READY) $(BROWSER_READY) ## look at the pages in Chromium: with and without scripts, by keyboard, in every size and theme
-	@$(BIN)/python -m pytest -o pythonpath='. .browser' -n 0 $(BROWSER)/faulty_pages.py $(BROWSER)/pages.py $(ARGS)
+	@$(BIN)/python -m pytest -o pythonpath='. .browser' -n 0 $(BROWSER)/faulty_pages.py $(BROWSER)/pages.py $(BROWSER)/scripts.py $(ARGS)
 
 screenshots: $(READY) $(BROWSER_READY) ## take the pictures of the pages that the docs show (docs/pictures)
 	@PYTHONPATH=.browser $(BIN)/python -m tests.browser.screenshots
+
+scripts: $(WEB_READY) ## make the scripts that pages load from what is in web/
+	@node $(WEB)/build.mjs
 
 coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) $(IMPORTED_READY) ## run every test and count the branches taken (at least 80 %)
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)
@@ -59,11 +64,12 @@ coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) $(IMP
 mutants: $(READY) $(MUTANTS_READY) ## change the code that vouches for memories, and count what no test notices (at most 10 %)
 	@nice -n 15 $(BIN)/python -m tests.mutants $(ARGS)
 
-check: $(READY) ## style, types, import directions, lock files
+check: $(READY) $(WEB_READY) ## style, types, import directions, lock files, scripts of the pages
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
+	@node $(WEB)/build.mjs --check
 	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints*.txt docs/site.txt packaging/checks.txt $(AGENTS)/*.txt $(BROWSER)/*.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
 	  echo 'constraints*.txt, $(CLIENTS)/*.txt or $(FOREIGN)/*.txt name an index, a host or a path: run make lock'; exit 1; fi
 

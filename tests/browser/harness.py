@@ -20,6 +20,9 @@ HERE = Path(__file__).parent
 AXE = HERE / "node_modules/axe-core/axe.min.js"
 WCAG = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
 
+SOFTWARE_GRAPHICS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+"""Machines without a graphics card draw WebGL too."""
+
 Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
 
@@ -135,7 +138,9 @@ def browsing() -> Iterator[Browser]:
     assert found, "Chromium is needed: install Debian's package chromium, or name one in CHROMIUM"
     with sync_playwright() as playwright:
         # Chromium refuses to run as root within its sandbox.
-        chromium = playwright.chromium.launch(executable_path=found, chromium_sandbox=os.geteuid() != 0)
+        chromium = playwright.chromium.launch(
+            executable_path=found, chromium_sandbox=os.geteuid() != 0, args=SOFTWARE_GRAPHICS
+        )
         try:
             yield Browser(chromium)
         finally:

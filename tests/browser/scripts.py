@@ -1,0 +1,98 @@
+"""What pages do with their scripts, in Chromium: change in place, follow what arrives, draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from tests.browser.harness import Browser, Visit
+from tests.browser.memories import PROJECT, lived_in
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with lived_in(tmp_path_factory.mktemp("scripts")) as address:
+        yield address
+
+
+def open_marked(visit: Visit, address: str) -> None:
+    """A page that is loaded again has lost the mark."""
+    visit.open(address)
+    visit.page.evaluate("window.isTheSame = true")
+
+
+def is_the_same(visit: Visit) -> bool:
+    return bool(visit.page.evaluate("window.isTheSame === true"))
+
+
+def test_a_facet_narrows_the_search_in_place_and_going_back_undoes_it(browser: Browser, site: str) -> None:
+    with browser.visit(site) as visit:
+        open_marked(visit, "/search?q=refunds")
+        before = visit.page.locator("#h-hits").inner_text()
+        visit.page.locator(".facets").first.get_by_role("link").first.click()
+        visit.page.wait_for_url("**type=**")
+        visit.page.get_by_text("take this filter off").first.wait_for(state="attached")
+        assert is_the_same(visit)
+        assert visit.page.evaluate("document.activeElement.id") == "main"
+        visit.page.go_back()
+        visit.page.get_by_text("take this filter off").wait_for(state="detached")
+        assert visit.page.locator("#h-hits").inner_text() == before
+        assert is_the_same(visit)
+        kept = visit.page.evaluate("[...Object.values(localStorage), ...Object.values(sessionStorage)].join()")
+        assert "<" not in kept
+        assert visit.faults == []
+
+
+def test_the_slider_moves_an_entity_through_time_by_arrow_keys(browser: Browser, site: str) -> None:
+    with browser.visit(site) as visit:
+        open_marked(visit, "/entities/decision-retries")
+        visit.page.get_by_text("now, live").wait_for()
+        slider = visit.page.locator("#moment")
+        slider.focus()
+        visit.page.keyboard.press("ArrowLeft")
+        visit.page.locator(".bar.past").wait_for()
+        assert "as_of=" in visit.page.url
+        assert is_the_same(visit)
+        assert visit.page.evaluate("document.activeElement.id") == "moment"
+        visit.page.keyboard.press("ArrowRight")
+        visit.page.locator(".bar.past").wait_for(state="detached")
+        visit.page.get_by_text("now, live").wait_for()
+        assert visit.faults == []
+
+
+def test_decisions_are_filtered_in_place(browser: Browser, site: str) -> None:
+    with browser.visit(site) as visit:
+        open_marked(visit, "/audit")
+        visit.page.get_by_label("Actor").fill("codex")
+        visit.page.get_by_role("button", name="Apply").click()
+        visit.page.wait_for_url("**actor=codex**")
+        rows = visit.page.locator("tbody tr")
+        assert all("codex" in text for text in rows.all_inner_texts())
+        assert is_the_same(visit)
+        assert visit.faults == []
+
+
+def test_a_board_is_drawn_again_as_work_goes_on_but_not_under_somebodys_hand(browser: Browser, site: str) -> None:
+    def add(summary: str) -> None:
+        node = {"parent_ref": root, "ref": "new", "summary": summary}
+        answer = httpx2.post(f"{site}/v1/tools/graph_plan", json={"nodes": [node]}, timeout=60)
+        assert answer.status_code == 200, answer.text
+
+    root = httpx2.get(f"{site}/work.json?project={PROJECT}").json()["board"]["root"]
+    with browser.visit(site) as visit:
+        open_marked(visit, f"/work?project={PROJECT}")
+        visit.page.get_by_text("now, live").wait_for()
+        add("Tell the auditors")
+        visit.page.locator(".board").get_by_text("Tell the auditors").wait_for()
+        assert is_the_same(visit)
+        visit.page.get_by_text("now, live").wait_for()
+        visit.page.locator(".board a").first.focus()
+        add("Tell the bank")
+        visit.page.get_by_text("1 new since you looked").wait_for()
+        assert visit.page.locator(".board").get_by_text("Tell the bank").count() == 0
+        visit.page.evaluate("document.activeElement.blur()")
+        visit.page.locator(".board").get_by_text("Tell the bank").wait_for()
+        assert is_the_same(visit)
+        assert visit.faults == []
