@@ -14,10 +14,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tallystick import partition, tenant_projections
+from tallystick.log import jetstream
+from tallystick.log.jetstream import membership, stream
 from tallystick.policy import gate
 from tallystick.projections import views
 from tallystick.toolsets.knowledge import freshness
-from tests import timeouts
+from tests import nats_cluster, timeouts
 
 _PASSED_OVER = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 settings.register_profile("tallystick", deadline=None, suppress_health_check=_PASSED_OVER)
@@ -36,6 +38,9 @@ def pytest_configure() -> None:
         (tenant_projections, "_PUBLISHED_SECONDS"),
         (partition, "LOOK_SECONDS_MAX"),
         (views, "CHEAP_SECONDS"),
+        (jetstream, "CONFIRM_SECONDS"),
+        (membership, "START_SECONDS"),
+        (stream, "ASK_SECONDS"),
     ):
         assert isinstance(getattr(module, name), float)
         setattr(module, name, timeouts.SECONDS)
@@ -48,6 +53,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = inspect.signature(pyfuncitem.obj).parameters
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nats_cluster.Cluster]:
+    """One NATS server for all tests of a worker that need no more: each has a stream of its own in it."""
+    with nats_cluster.running(tmp_path_factory.mktemp("nats")) as cluster:
+        yield cluster
 
 
 @contextmanager

@@ -20,10 +20,11 @@ from tallystick import __version__
 from tallystick.audit.files import AuditFiles
 from tallystick.audit.writer import AuditWriter
 from tallystick.commits import REDACTIONS, Commit
-from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings, named_paths
+from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings, named_paths, read_streams
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
+from tallystick.log.unopened import is_copy
 from tallystick.operations import OperationContext
 from tallystick.operations.forget import pending_erasures
 from tallystick.operations.tenants import tenants_of
@@ -69,6 +70,7 @@ from tallystick.work_settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey, VerifierKey
+    from tallystick.log.jetstream import Place
     from tallystick.operations.why import Why, WhyContext
     from tallystick.policy.remote import Remote
     from tallystick.projections.lineage_emitter import Destination
@@ -142,6 +144,7 @@ async def opened(
     warm: bool = False,
     operator: bool = False,
     owns_database: bool = True,
+    sessions: Sessions | None = None,
 ) -> AsyncIterator[Store]:
     """The store over the base directory; closed with what was handed in safely in the log.
 
@@ -201,7 +204,15 @@ async def opened(
     )
     cited = CitedFiles(tool_context.repository)
     makes_work = noticed if tool_context.stale_makes_work else None
-    store = _store_class()(tenants, gate, written=written, erase=erase_copies, files=cited, noticed=makes_work)
+    store = _store_class()(
+        tenants,
+        gate,
+        written=written,
+        erase=erase_copies,
+        files=cited,
+        noticed=makes_work,
+        began_elsewhere=partial(_began_elsewhere, sessions) if sessions and settings.log_url else None,
+    )
     tending = asyncio.create_task(tenants.tend())
     metrics.AUDIT.reading = lambda: [((), float(audit.healthy))]
     try:
@@ -240,9 +251,12 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
             keys=_checkpoint_keys(settings),
             witnesses=_witnesses(settings),
         )
-        async with opened(settings, projections, warm=True) as store:
+        async with opened(settings, projections, warm=True, sessions=sessions) as store:
             # A log that cannot be opened is said now, not at the first call.
             await store.partition(local_user(settings))
+            if settings.log_url:
+                # Asked of the other machines: not when the first session begins, on the loop of all others.
+                await asyncio.to_thread(sessions.signing_key)
             projections.of(settings.tenant).serve()
             if settings.issuers:
                 # Without one there is one tenant, whoever else has a log here.
@@ -277,7 +291,51 @@ async def erase(settings: Settings, database: Path | None) -> list[str]:
 
 def open_log(settings: Settings) -> Log:
     """The log of the tenant that the settings name: here, and nowhere else, it is said which kind it is."""
+    if settings.log_url:
+        from tallystick.log.jetstream import JetStreamLog
+
+        return JetStreamLog(stream_place(settings), settings.tenant)
+    if is_copy(settings.system):
+        raise InvalidArgument(
+            f"{settings.system} is this machine's copy of a stream, and log_url names no servers",
+            code="LOG_IS_A_COPY",
+            hint="set log_url as before; 'tallystick migrate --to file' makes it a log of its own",
+        )
     return FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max)
+
+
+def stream_place(settings: Settings) -> Place:
+    """The stream of the settings' tenant, and where its copies lie on this machine."""
+    from tallystick.log.jetstream import Place
+    from tallystick.log.jetstream.client import Servers
+    from tallystick.log.jetstream.stream import Trust
+
+    streams = read_streams(settings.log_streams)
+    stream = streams.get(settings.tenant, settings.log_stream)
+
+    def system_of(tenant: str) -> Path | None:
+        is_here = is_tenant(tenant) and streams.get(tenant, settings.log_stream) == stream
+        return msgspec.structs.replace(settings, tenant=tenant).system if is_here else None
+
+    return Place(
+        base=settings.base,
+        stream=stream,
+        servers=Servers(
+            urls=tuple(part.strip() for part in settings.log_url.split(",") if part.strip()),
+            credentials=_path(settings.log_credentials),
+            nkey=_path(settings.log_nkey),
+            tls_ca=_path(settings.log_tls_ca),
+            tls_cert=_path(settings.log_tls_cert),
+            tls_key=_path(settings.log_tls_key),
+        ),
+        trust=Trust(settings.log_replicas, settings.log_sync, settings.log_monitor),
+        system_of=system_of,
+        segment_bytes_max=settings.segment_bytes_max,
+    )
+
+
+def _path(text: str) -> Path | None:
+    return Path(text).expanduser() if text else None
 
 
 def operation_context(settings: Settings, *, owns_database: bool = True) -> OperationContext:
@@ -664,7 +722,17 @@ def _offer(settings: Settings, store: Store, projections: AllProjections, sessio
         line_bytes_max=settings.body_bytes_max + _JSON_BYTES_PER_BYTE * settings.content_bytes_max,
         position=lambda: store.position(user),
         not_live=lambda: next((each.stopped for each in _partitions(store).values() if each.stopped), None),
+        behind_seconds=partial(_behind_seconds, store) if settings.log_url else float,
     )
+
+
+def _began_elsewhere(sessions: Sessions, principal: Principal) -> bool:
+    return principal.session is not None and sessions.began_elsewhere(principal.session)
+
+
+def _behind_seconds(store: Store) -> float:
+    found = [store.tenants.find(tenant) for tenant in store.tenants.open_now]
+    return max((partition.behind_seconds() for partition in found if partition is not None), default=0.0)
 
 
 def _gate(settings: Settings, audit: AuditWriter, *, operator: bool) -> Gate:
@@ -745,7 +813,19 @@ def open_sessions(settings: Settings) -> Sessions:
     kept = max(
         _work_settings(settings).claim_ttl_milliseconds / 1000, settings.session_seconds, settings.web_session_seconds
     )
-    return Sessions(settings.base / "_system" / "sessions", kept_seconds=kept)
+    directory = settings.base / "_system" / "sessions"
+    if not settings.log_url:
+        return Sessions(directory, kept_seconds=kept)
+    from tallystick.log.jetstream.copy import machine_id
+    from tallystick.log.jetstream.shared_key import shared_key
+
+    place = stream_place(msgspec.structs.replace(settings, tenant=DEFAULT_TENANT))
+    return Sessions(
+        directory,
+        kept_seconds=kept,
+        machine=machine_id(settings.base),
+        shared_key=cache(lambda: shared_key(place, "sessions")),
+    )
 
 
 def claims_of(settings: Settings, sessions: Sessions | None = None) -> Claims:

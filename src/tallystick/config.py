@@ -301,6 +301,43 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "off"
 
+    log_url: Annotated[
+        str,
+        _meaning(
+            "The NATS servers that keep the log for several machines: `nats://host:4222` or `tls://…`, several with"
+            " commas; empty means files of this base alone. Needs `tallystick[cluster]`."
+        ),
+    ] = ""
+    log_stream: Annotated[
+        str, _meaning("The stream of those servers that holds this memory.", pattern="^[A-Za-z0-9_-]{1,32}$")
+    ] = "tally-0"
+    log_streams: Annotated[
+        tuple[str, ...],
+        _meaning("Other streams for some tenants, as `tenant=stream`; the same on every machine."),
+    ] = ()
+    log_replicas: Annotated[
+        int,
+        _meaning("How many servers keep each commit. Fewer than three lose commits with one server.", ge=1, le=5),
+    ] = 3
+    log_sync: Annotated[
+        Literal["always", "unchecked"],
+        _meaning(
+            "Whether to start only if the servers sync every write: `unchecked` is for those whose power never fails."
+        ),
+    ] = "always"
+    log_monitor: Annotated[
+        tuple[str, ...],
+        _meaning("The servers' monitoring, as `http://host:8222`, where they say whether they sync every write."),
+    ] = ()
+    log_credentials: Annotated[
+        str, _place("The credentials file (`.creds`) to show to the NATS servers; empty means none.")
+    ] = ""
+    log_nkey: Annotated[str, _place("A file with the seed of an NKey to show to them instead. Needs `nkeys`.")] = ""
+    log_tls_ca: Annotated[
+        str, _place("PEM file with the authorities of their certificates; empty means the system's.")
+    ] = ""
+    log_tls_cert: Annotated[str, _place("PEM file with our certificate, where they ask for one.")] = ""
+    log_tls_key: Annotated[str, _place("PEM file with its key, if it is not in the same file.")] = ""
     segment_bytes_max: Annotated[
         int, _meaning("A file of the log that has grown past this is followed by a new one.", ge=1024)
     ] = 64 << 20
@@ -340,6 +377,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def system(self) -> Path:
         return self.home / "_system"
+
+
+def read_streams(told: Sequence[str]) -> dict[str, str]:
+    """Tenant → stream, of those that are not kept in `log_stream`. Raises InvalidArgument."""
+    found: dict[str, str] = {}
+    for said in told:
+        tenant, is_there, stream = said.partition("=")
+        if not (is_there and re.fullmatch(TENANT_PATTERN, tenant) and re.fullmatch(r"[A-Za-z0-9_-]{1,32}", stream)):
+            raise InvalidArgument(
+                f"log_streams has {said!r}, which is not a tenant, '=' and the name of a stream", code="SETTING_INVALID"
+            )
+        found[tenant] = stream
+    return found
 
 
 class Setting(msgspec.Struct, frozen=True):

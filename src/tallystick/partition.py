@@ -162,6 +162,15 @@ class Partition:
         except Corrupt as error:
             raise self._reported(error) from None
 
+    async def confirm(self) -> None:
+        """What is looked at next has all that was acknowledged before, on whatever machine. Raises StorageRefused."""
+        # Not by the thread that appends: a group that waits for an answer must not hold up a question.
+        await asyncio.to_thread(self._log.confirm)
+
+    def behind_seconds(self) -> float:
+        """For how long it has not been known whether other machines wrote more."""
+        return self._log.behind_seconds()
+
     async def entries(self, after: int = 0, *, newest_first: bool = False) -> AsyncIterator[list[Entry]]:
         """What the log holds behind a position, up to now, in slices between which others run.
 

@@ -16,20 +16,23 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 from tallystick.errors import StorageRefused
 from tallystick.file_locks import bytes_locked, take
-from tallystick.private_files import make_directory
+from tallystick.private_files import make_directory, replace_file
 
 FILES_MAX = 1_000
 """Of dead processes; past that the oldest go first."""
 KEY_BYTES = 32
 _KEPT_SECONDS_MIN = 3_600.0
 _UNFINISHED = ".new"
+_PROCESS_DIGITS = 16
+_MACHINE_DIGITS = 8
 _KEY = "key"
 _LIVE, _ENDED, _DIED, _UNKNOWN = b"L", b"E", b"D", b"\0"
 """`_DIED`: its process was killed, and what it had claimed is free; another process may go on serving it."""
@@ -41,14 +44,24 @@ _ID = re.compile(r"([0-9a-f]{16})-([1-9][0-9]{0,8})", re.ASCII)
 class Sessions:
     """Those of this process, and what is known of the others'. Belongs to one thread."""
 
-    def __init__(self, directory: Path | None = None, *, kept_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        kept_seconds: float = 0.0,
+        machine: str = "",
+        shared_key: Callable[[], bytes] | None = None,
+    ) -> None:
         """`kept_seconds` is how long a claim or a session may count: so long it is known how it ended.
 
-        Without a directory only this process knows of its sessions.
+        Without a directory only this process knows of its sessions. Where several machines serve one memory,
+        `machine` names this one and `shared_key` gets the key that all of them sign with.
         """
         self._directory = directory
         self._kept_seconds = max(kept_seconds, _KEPT_SECONDS_MIN)
-        self._process = secrets.token_hex(8)
+        self._machine = sha256(machine.encode()).hexdigest()[:_MACHINE_DIGITS] if machine else ""
+        self._shared_key = shared_key
+        self._process = (self._machine + secrets.token_hex(8))[:_PROCESS_DIGITS]
         self._count = 0
         self._open: set[str] = set()
         self._live: set[str] = set()
@@ -101,11 +114,17 @@ class Sessions:
             return is_held
         return False if state in (_ENDED, _DIED) else None
 
+    def began_elsewhere(self, session: str) -> bool:
+        """On another machine, of which nothing is known here but what is in the log."""
+        return bool(self._machine) and not session.startswith(self._machine)
+
     def signing_key(self) -> bytes:
-        """The same for every process of the base; made by whichever is first. Raises StorageRefused."""
+        """The same for every process of the memory; made by whichever is first. Raises StorageRefused."""
         if self._directory is None:
             return secrets.token_bytes(KEY_BYTES)
         try:
+            if self._shared_key is not None:
+                return _key_of_all(self._directory, self._shared_key)
             return _shared_key(self._directory)
         except OSError as error:
             raise StorageRefused(f"the key of the sessions cannot be kept: {error.strerror}") from error
@@ -244,6 +263,21 @@ def _take_over(file: int) -> bool:
         states = os.pread(file, os.fstat(file).st_size, 0)
         os.pwrite(file, states.replace(_LIVE, _DIED), 0)
     return True
+
+
+def _key_of_all(directory: Path, shared_key: Callable[[], bytes]) -> bytes:
+    """The one that all machines have; while they cannot be asked, what they said before."""
+    path = directory / _KEY
+    try:
+        key = shared_key()
+    except StorageRefused:
+        if not path.exists():
+            raise
+        return _read_key(path)
+    if not path.exists() or path.read_bytes() != key:
+        make_directory(directory)
+        replace_file(path, key)
+    return key
 
 
 def _shared_key(directory: Path) -> bytes:

@@ -84,17 +84,20 @@ class Store:
         erase: Callable[[str, Receipt], Awaitable[Sequence[str]]] | None = None,
         files: CitedFiles | None = None,
         noticed: Callable[[Principal, Mapping[str, Stale]], Awaitable[None]] | None = None,
+        began_elsewhere: Callable[[Principal], bool] | None = None,
     ) -> None:
         """`written` is called with what was written, by whatever tool, before its caller is answered: it must be
         quick where it has nothing to do, and not raise. `erase` removes the copies of what was redacted or deleted for
         a tenant, and says which are left: a redaction is not answered before. `noticed` is called with what a read
-        was warned of as stale; it must not raise."""
+        was warned of as stale; it must not raise. `began_elsewhere` tells whose session began on another machine:
+        it may have written there what this one has not heard of."""
         self.tenants = open_partition if isinstance(open_partition, Tenants) else Tenants(open_partition)
         self._gate = policy if isinstance(policy, Gate) else Gate(policy, cache=Cache(seconds=0))
         self._written = written
         self._erase = erase
         self._files = files
         self._noticed = noticed
+        self._began_elsewhere = began_elsewhere
 
     async def read(
         self,
@@ -115,6 +118,8 @@ class Store:
         """
         authorization = Authorization(self._gate, principal, action, resource, written_type)
         with await self.tenants.using(principal.tenant) as partition:
+            if self._began_elsewhere is not None and self._began_elsewhere(principal):
+                await partition.confirm()
             may_be_foreign = is_entity and self.tenants.have_neighbours
             foreign = await self._foreign(partition, principal, action, resource) if may_be_foreign else None
             reading = _Reading(
@@ -125,6 +130,14 @@ class Store:
         if self._noticed is not None and read_filter is not None and read_filter.stale_told:
             await self._noticed(principal, read_filter.stale_told)
         return answer
+
+    async def confirm(self, principal: Principal) -> None:
+        """What the principal reads next has all that was acknowledged before, on whatever machine.
+
+        Costs nothing where there is one; else a question to the others. Raises StorageRefused where there is no answer.
+        """
+        with await self.tenants.using(principal.tenant) as partition:
+            await partition.confirm()
 
     def write(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tallystick.commits import Commit, Draft, Operation, Verb, chain
@@ -14,12 +15,15 @@ from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import Corrupt, HeadMoved, Unsettled
 from tallystick.log import Entry, Head, Log, head_after
 from tallystick.log.files import FilesLog
+from tallystick.log.jetstream import JetStreamLog
 from tallystick.log.memory import MemoryLog
 from tallystick.partition import Partition
 from tallystick.state.state import State
 from tests.commits_by_hand import append, draft, entries, filled, node
+from tests.log.jetstream_logs import open_log, stream_for, systems
 from tests.log.network_log import Mishap, NetworkLog
 
+JETSTREAM = "jetstream"
 LOGS: dict[str, Callable[[Path], Log]] = {
     "memory": lambda path: MemoryLog(),
     "network": lambda path: NetworkLog(),
@@ -28,9 +32,12 @@ LOGS: dict[str, Callable[[Path], Log]] = {
 }
 
 
-@pytest.fixture(params=LOGS)
+@pytest.fixture(params=[*LOGS, JETSTREAM])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
-    opened = LOGS[request.param](tmp_path)
+    if request.param == JETSTREAM:
+        opened: Log = open_log(request.getfixturevalue("nats_server"), tmp_path, stream=stream_for(tmp_path))
+    else:
+        opened = LOGS[request.param](tmp_path)
     yield opened
     opened.close()
 
@@ -105,6 +112,8 @@ def alter(log: Log, offset: int, old: bytes, new: bytes) -> None:
         assert old in log._lines[index]
         log._lines[index] = log._lines[index].replace(old, new)
         return
+    if isinstance(log, JetStreamLog):
+        log = log._copy.log
     assert isinstance(log, FilesLog)
     index, place = log._segments.locate(offset)
     data = log._segments.paths[index].read_bytes()
@@ -251,14 +260,24 @@ def written(log: Log) -> list[str]:
     return [entry.commit.document()["id"] for entry in log.read(Head())]
 
 
+def another(log: Log, tmp_path: Path) -> Log:
+    """A second writer: another process of this machine, or another machine."""
+    if isinstance(log, JetStreamLog):
+        base = tmp_path / "other"
+        return JetStreamLog(msgspec.structs.replace(log._place, base=base, system_of=systems(base)), "default")
+    return FilesLog(tmp_path / "_system") if isinstance(log, FilesLog) else log
+
+
 async def test_two_writers_on_one_log_each_get_one_commit_for_each_draft(log: Log, tmp_path: Path) -> None:
     """Whether or not a claim keeps them apart."""
-    other = FilesLog(tmp_path / "_system") if isinstance(log, FilesLog) else log
+    other = another(log, tmp_path)
     partitions = {"ann": Partition(log), "bob": Partition(other)}
     receipts = await asyncio.gather(
         *(partition.commit(once(number, actor)) for number in range(20) for actor, partition in partitions.items())
     )
     assert sorted(receipt.commits[0].lamport for receipt in receipts) == list(range(1, 41))
+    log.confirm()
+    other.confirm()
     assert sorted(written(log)) == sorted(f"{actor}{number}" for actor in partitions for number in range(20))
     for partition in partitions.values():
         assert await partition.look(lambda state: state.count) == 40

@@ -45,6 +45,17 @@ class Log(Protocol):
         """The durable head, other writers' included. Cheap: called before every read."""
         ...
 
+    def confirm(self) -> None:
+        """Afterwards `head` shows all that was acknowledged, by whomever, before this was called.
+
+        Not for an event loop. Raises StorageRefused where that cannot be found out now.
+        """
+        ...
+
+    def behind_seconds(self) -> float:
+        """For how long it has not been known whether others have appended more; cheap, and 0 where that is known."""
+        ...
+
     def claim(self, *, timeout_seconds: float) -> bool:
         """Ask for the others to wait until `release`. False when they did not in time: then try again later.
 

@@ -26,7 +26,7 @@ from tallystick.log.masks import masks_of
 from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_snapshots
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
 from tallystick.log.segments import Segments, segment_path
-from tallystick.private_files import make_directory, sync_directory, write_all
+from tallystick.private_files import make_directory, sync_directory, sync_files, write_all
 from tallystick.telemetry import metrics
 
 SEGMENT_BYTES_MAX = 64 << 20
@@ -39,10 +39,15 @@ logger = logging.getLogger(__name__)
 
 
 class FilesLog:
-    def __init__(self, system: Path, *, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> None:
-        """`system` is the partition's `_system` directory; it is made when it is not there."""
+    def __init__(self, system: Path, *, segment_bytes_max: int = SEGMENT_BYTES_MAX, syncs: bool = True) -> None:
+        """`system` is the partition's `_system` directory; it is made when it is not there.
+
+        Where something else answers for what is not on the disk yet, groups need not be synced one by one: without
+        `syncs` that is done by `sync`, and what lies behind the last one may be anything after a power cut.
+        """
         self.system = system
         self._segment_bytes_max = segment_bytes_max
+        self._syncs = syncs
         self._closed: str | None = None
         self._claimed = False
         self._writer = -1
@@ -198,10 +203,7 @@ class FilesLog:
                 return self.append(entries, expected=expected)
             finally:
                 self.release()
-        if self.head() != expected:
-            raise HeadMoved(f"the log is at {self.head().lamport}, not at {expected.lamport}")
-        check_chained(entries, expected)
-        masks = self._masks_of(entries, expected)
+        masks = self.check(entries, expected)
         # The order is what makes a crash harmless. It leaves, after
         #   the note:   a note whose commit is not in the log; whoever opens or claims the log drops it
         #   the write:  whole or torn lines behind the mark; adopted or cut off, and nobody was answered
@@ -216,6 +218,27 @@ class FilesLog:
         if masks:
             self._carry_out_masks()
         return head
+
+    def check(self, entries: Sequence[Entry], expected: Head) -> dict[int, bytes]:
+        """Raise what `append` would raise for these, before anything is written; returns what they mask, by offset."""
+        if self.head() != expected:
+            raise HeadMoved(f"the log is at {self.head().lamport}, not at {expected.lamport}")
+        check_chained(entries, expected)
+        return self._masks_of(entries, expected)
+
+    def sync(self, since: Head) -> Head:
+        """Make what lies behind `since` durable, whoever appended it; returns how far. Raises OSError."""
+        head = self._readable_head()
+        self._segments.refresh()
+        first, _ = self._segments.locate(since.end) if self._segments.paths else (0, 0)
+        sync_files(self._segments.paths[first:])
+        return head
+
+    def confirm(self) -> None:
+        """Its mark is the newest there is."""
+
+    def behind_seconds(self) -> float:
+        return 0.0
 
     def close(self) -> None:
         for fd in (self._writer, self._lock):
@@ -243,6 +266,8 @@ class FilesLog:
                 f"the log could not be written: {error.strerror}",
                 hint="free some space or make the file system writable; nothing was lost and reads go on",
             ) from error
+        if not self._syncs:
+            return
         started = time.perf_counter()
         try:
             os.fdatasync(self._writer)

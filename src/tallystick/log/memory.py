@@ -23,6 +23,12 @@ class MemoryLog:
     def head(self) -> Head:
         return self._head
 
+    def confirm(self) -> None:
+        """There is no other place."""
+
+    def behind_seconds(self) -> float:
+        return 0.0
+
     def claim(self, *, timeout_seconds: float = 0) -> bool:
         return True
 

@@ -19,6 +19,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -90,6 +91,26 @@ def adopt(segments: Segments, marked: Head) -> Head | None:
         return None
     _sync_last(segments)
     return found.head
+
+
+def set_back(directory: Path, head: Head) -> None:
+    """Let a log end at an earlier head of it, for one who can fetch the rest again; the caller holds the lock.
+
+    What lay behind is set aside, as a torn end is.
+    """
+    with closing(Segments(directory)) as segments:
+        segments.refresh()
+        if segments.size <= head.end:
+            return
+        index, _ = segments.locate(head.end)
+        for path in segments.paths[index + 1 :]:
+            os.rename(path, path.with_name(f"{path.name}.torn-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-0"))
+        sync_directory(directory)
+    with closing(Segments(directory)) as segments:
+        segments.refresh()
+        if segments.size > head.end:
+            _cut_off(segments, head, "it was not synced before the machine went down")
+        _sync_last(segments)
 
 
 def witnessed_by_snapshots(system: Path) -> int:

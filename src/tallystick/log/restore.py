@@ -54,10 +54,12 @@ def restore(
 
 def _build(system: Path, groups: Iterable[Sequence[Entry]], segment_bytes_max: int) -> Head:
     head = Head()
-    log = FilesLog(system, segment_bytes_max=segment_bytes_max)
+    log = FilesLog(system, segment_bytes_max=segment_bytes_max, syncs=False)
     try:
         for entries in groups:
             head = log.append(entries, expected=head)
+        # All of it counts from when it has its name, and not before.
+        log.sync(Head())
     finally:
         log.close()
     return head

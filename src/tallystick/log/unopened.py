@@ -16,6 +16,14 @@ from tallystick.log import Head
 from tallystick.log.head_file import HeadFile
 from tallystick.log.segments import Segments
 
+COPY_MARK = "stream.synced"
+"""Beside the log where it is this machine's copy of a stream."""
+
+
+def is_copy(system: Path) -> bool:
+    """Whether what lies there is a copy of a stream, and not a log of its own."""
+    return (system / COPY_MARK).exists()
+
 
 class Unopened(msgspec.Struct, frozen=True):
     segments: Segments

@@ -36,6 +36,8 @@ class Client(msgspec.Struct, frozen=True):
     """Of `Sessions`; None where the protocol has none."""
 
 
+BEHIND_KEY = "behind_seconds"
+"""In `_meta` of a result, where it may be older than what other machines acknowledged."""
 NOBODY = Client()
 _NAME_LENGTH_MAX = 255
 
@@ -73,6 +75,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """Why this process has to be started again, for /health/live; None while it has not."""
     not_ready: Callable[[], str | None] = lambda: None
     """Why calls had better go to another process now, for /health/ready."""
+    behind_seconds: Callable[[], float] = float
+    """How old what is read here may be, where other machines write too."""
 
     def caller(
         self, scope: Mapping[str, Any] | None, tool: Tool, client: Client = NOBODY, *, is_program: bool = False

@@ -39,7 +39,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tallystick.errors import Denied, NotFound, TallystickError
 from tallystick.policy import Principal
-from tallystick.server import Client, Offer
+from tallystick.server import BEHIND_KEY, Client, Offer
 from tallystick.server.dispatch import Done, OfferedTool, Outcome, Refused, call, prepare
 from tallystick.server.fast_path import Era, fault_of, handshake_era, has_faults_in_result, refused_result, rpc_error
 from tallystick.server.fast_path.http import Protocols
@@ -610,7 +610,9 @@ def _result(offer: Offer, entry: OfferedTool, outcome: Outcome, version: str) ->
         raise MCPError(error.code, error.message, error.data)
     if isinstance(outcome, Done):
         content = types.TextContent(text=outcome.text)
-        return types.CallToolResult(content=[content], structured_content=outcome.data)
+        behind = offer.behind_seconds()
+        meta = {BEHIND_KEY: round(behind, 3)} if behind else None
+        return types.CallToolResult(content=[content], structured_content=outcome.data, _meta=meta)
     assert isinstance(outcome, Refused)
     text, shape = refused_result(entry, outcome)
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=shape, is_error=True)

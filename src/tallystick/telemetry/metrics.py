@@ -125,7 +125,13 @@ SYNC_SECONDS = Histogram("tallystick_log_sync_duration_seconds", "How long fdata
 DAMAGE = Counter("tallystick_log_damage", "Reads that met a line or a blob that is not what its hashes say.")
 SNAPSHOTS = Counter("tallystick_snapshots_begun", "Snapshots that this process had made.")
 _REFUSED = Counter("tallystick_authentication_failures", "Requests without a token that is good here.", "code")
+STREAM_ADOPTED = Counter("tallystick_stream_adopted", "Commits that this process took from the stream.")
+STREAM_CONFLICTS = Counter("tallystick_stream_conflicts", "Groups that another machine was faster than.")
+STREAM_RETRIES = Counter("tallystick_stream_retries", "Groups that were sent again, since no answer came.")
+STREAM_SKIPPED = Counter("tallystick_stream_skipped", "Messages of the stream that continue nothing here.")
 
+STREAM_BEHIND = Gauge("tallystick_stream_behind_seconds", "How old this machine's copy may be.", "stream")
+STREAM_RECONNECTS = Gauge("tallystick_stream_reconnects", "Connections to NATS after the first.", "stream")
 QUEUE = Gauge("tallystick_queue_drafts", "Drafts that wait to be appended now.")
 TENANTS_OPEN = Gauge("tallystick_tenants_open", "Tenants whose memory is open now.")
 LOG_BYTES = Gauge("tallystick_log_bytes", "The logs of the open tenants.")
@@ -140,6 +146,7 @@ METRICS: tuple[Metric, ...] = (
     _counted("tallystick_policy_decisions", "Decisions of the policy.", DECISIONS),
     *(COMMITS, _COMMIT_BYTES, WAIT_SECONDS, _GROUP_DRAFTS, APPEND_SECONDS, SYNC_SECONDS),
     *(DAMAGE, SNAPSHOTS, _REFUSED),
+    *(STREAM_ADOPTED, STREAM_CONFLICTS, STREAM_RETRIES, STREAM_SKIPPED, STREAM_BEHIND, STREAM_RECONNECTS),
     *(QUEUE, TENANTS_OPEN, LOG_BYTES, POSITION, LAG, AUDIT, BUILD),
 )
 

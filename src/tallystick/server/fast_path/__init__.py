@@ -15,7 +15,7 @@ import msgspec
 import orjson
 
 from tallystick.errors import InvalidArgument, LogError, TallystickError
-from tallystick.server import Offer
+from tallystick.server import BEHIND_KEY, Offer
 from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, Tools, broken
 from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, invalid_params
 
@@ -163,17 +163,25 @@ def write_reply(offer: Offer, call: PlainCall, outcome: Outcome, era: Era) -> tu
     """The HTTP status and the JSON-RPC message."""
     id = orjson.dumps(call.id)
     if type(outcome) is Done:
-        return 200, _result(id, outcome.text, outcome.encoded, b"false", era)
+        behind = offer.behind_seconds()
+        tail = _dated(era.tail, behind) if behind else era.tail
+        return 200, _result(id, outcome.text, outcome.encoded, b"false", tail)
     error = rpc_error(offer, call.entry, outcome, faults_in_result=era.faults_in_result)
     if error is not None:
         status = era.statuses.get(error.code, 200)
         return status, b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id, _encoded(error))
     assert isinstance(outcome, Refused)
     text, shape = refused_result(call.entry, outcome)
-    return 200, _result(id, text, orjson.dumps(shape), b"true", era)
+    return 200, _result(id, text, orjson.dumps(shape), b"true", era.tail)
 
 
-def _result(id: bytes, text: str, data: bytes, is_error: bytes, era: Era) -> bytes:
+def _dated(tail: bytes, behind: float) -> bytes:
+    """The end of a result, whose `_meta`, the last in it, also says how old it may be."""
+    said = b'"%b":%.3f}' % (BEHIND_KEY.encode(), behind)
+    return tail[:-1] + b"," + said if tail else b',"_meta":{' + said
+
+
+def _result(id: bytes, text: str, data: bytes, is_error: bytes, tail: bytes) -> bytes:
     return (
         b'{"jsonrpc":"2.0","id":%b,"result":{"content":[{"type":"text","text":%b}],"structuredContent":%b,"isError":%b%b}}'
         % (
@@ -181,7 +189,7 @@ def _result(id: bytes, text: str, data: bytes, is_error: bytes, era: Era) -> byt
             orjson.dumps(text),
             data,
             is_error,
-            era.tail,
+            tail,
         )
     )
 

@@ -119,6 +119,8 @@ Position = Annotated[int, Field(ge=0)]
 Fields = Annotated[list[Name], Field(min_length=1, max_length=FIELDS_MAX, json_schema_extra=TOLD_ONCE)]
 
 FIELDS_HELP = "only these, e.g. attrs.title"
+Consistency = Literal["local", "latest"]
+CONSISTENCY_HELP = "latest: with all that any machine wrote"
 IF_POSITION_HELP = "an earlier answer's; unchanged: true if it holds"
 
 
@@ -225,6 +227,7 @@ class ReadArguments(Arguments):
     include_edges: bool = False
     fields: Fields | None = Field(default=None, description=FIELDS_HELP)
     min_lamport: Position | None = Field(default=None, description="wait for this write")
+    consistency: Consistency = Field(default="local", description=CONSISTENCY_HELP)
     if_position: Position | None = Field(default=None, description=IF_POSITION_HELP)
 
 
@@ -292,6 +295,7 @@ class SearchArguments(Arguments):
     facets: bool = Field(default=False, description="types, keys and relations in use")
     stale: bool = Field(default=False, description="only what may not hold any more")
     fields: Fields | None = Field(default=None, description=FIELDS_HELP)
+    consistency: Consistency = Field(default="local", description=CONSISTENCY_HELP)
     if_position: Position | None = Field(default=None, description=IF_POSITION_HELP)
 
 

@@ -37,6 +37,8 @@ async def read(store: Store, principal: Principal, asked: ReadArguments) -> Answ
             return {"unchanged": True, "position": state.position}
         return _looked(state, str(entity_id), kind, asked, read_filter, principal)
 
+    if asked.consistency == "latest":
+        await store.confirm(principal)
     data = await store.read(principal, Action.READ, look, resource=entity_id, min_position=asked.min_lamport)
     return Answer(data, exempt=True)
 

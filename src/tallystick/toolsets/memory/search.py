@@ -54,6 +54,8 @@ async def search(
     """`text`: the text index of a tenant; without one, words are looked for in everything. `vectors`: what finds
     other words, too, if anything does."""
     sought = understand(asked, room_for(principal, ANSWER_BYTES_MAX))
+    if asked.consistency == "latest":
+        await store.confirm(principal)
     find: Find
     if asked.facets:
         find = partial(_facets, bytes_max=sought.bytes_max)

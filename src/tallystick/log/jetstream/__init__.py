@@ -1,0 +1,264 @@
+"""The log on NATS JetStream: one memory on several machines.
+
+The servers order groups and keep them, each machine keeps what it read from them as a files log. Always true: what
+`append` returns from is stored by a quorum of the servers, synced, and in this machine's copy; a copy holds a prefix
+of what the stream holds, byte for byte; two groups never follow on the same one, since the servers store a group
+only behind the message that it names.
+
+A process that dies between the answer of the servers and its copy leaves a group that the machine's follower adopts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tallystick.errors import Corrupt, HeadMoved, InvalidArgument, LogClosed, StorageRefused, Unsettled
+from tallystick.log import Entry, Head
+from tallystick.log.jetstream.catching_up import catch_up, catch_up_through, check_continues, fill_copy, sequence_at
+from tallystick.log.jetstream.client import NoAnswer
+from tallystick.log.jetstream.copy import Copy, is_empty
+from tallystick.log.jetstream.membership import Membership, Place, join, leave
+from tallystick.log.jetstream.messages import group_headers, group_lines, read_group
+from tallystick.log.jetstream.stream import Refused, WrongSequence, unreachable
+from tallystick.log.unopened import is_copy
+from tallystick.telemetry import metrics
+
+PATIENCE_SECONDS = 15.0
+"""Longer than servers need to elect a leader. The partition asks twice, so a caller waits for twice as long."""
+CONFIRM_SECONDS = 5.0
+_ATTEMPT_SECONDS = 2.0
+_PAUSE_SECONDS = 0.05
+_CLAIM_SECONDS = 30.0
+_FULL = {10023, 10047, 10077}
+"""What servers say whose disk or whose limits are full."""
+
+
+class JetStreamLog:
+    def __init__(self, place: Place, tenant: str) -> None:
+        """Waits for the servers, a while; where they do not answer, a machine that has a copy goes on reading it.
+
+        Raises InvalidArgument for servers or a base that do not fit, StorageRefused where there is nothing to read.
+        """
+        system = place.system_of(tenant)
+        if system is None:
+            raise InvalidArgument(f"tenant '{tenant}' is not kept in the stream '{place.stream}'")
+        self.system: Path = system
+        self._place = place
+        self._tenant = tenant
+        self._is_closed = False
+        self._claimed = False
+        self._membership = join(place)
+        try:
+            self._copy = self._open_copy()
+        except BaseException:
+            leave(place)
+            raise
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._copy.close()
+            leave(self._place)
+
+    # -- reading: all of it from the copy
+
+    def head(self) -> Head:
+        return self._copy.log.head()
+
+    def prepare(self, redactions: Sequence[tuple[int, int]], after: Head) -> None:
+        self._copy.log.prepare(redactions, after)
+
+    def read(self, after: Head) -> Iterator[Entry]:
+        return self._copy.log.read(after)
+
+    def line(self, offset: int, *, checked: bool = True) -> bytes:
+        return self._copy.log.line(offset, checked=checked)
+
+    def behind_seconds(self) -> float:
+        return self._membership.behind_seconds()
+
+    def confirm(self) -> None:
+        """Costs one message that a quorum stores: a leader that was deposed and does not know it cannot answer.
+
+        Takes no claim, which belongs to the writer of this log: the follower adopts what is missing.
+        """
+        self._membership.require()
+        stream = self._membership.stream
+        deadline = time.monotonic() + CONFIRM_SECONDS
+        try:
+            self._membership.prove_quorum(CONFIRM_SECONDS)
+            last = stream.last(stream.layout.log(self._tenant))
+        except (NoAnswer, Refused, WrongSequence) as error:
+            raise unreachable(stream.name, error) from None
+        while last is not None and read_group(last).until > self.head().lamport:
+            if time.monotonic() > deadline:
+                raise unreachable(stream.name, "this machine's copy is behind it")
+            time.sleep(0.001)
+
+    # -- writing
+
+    def claim(self, *, timeout_seconds: float = _CLAIM_SECONDS) -> bool:
+        """Another process of this machine waits for us; another machine is asked to, and we let one pass that asked."""
+        if not self._let_another_pass(timeout_seconds):
+            return False
+        self._claimed = self._copy.log.claim(timeout_seconds=timeout_seconds)
+        return self._claimed
+
+    def release(self) -> None:
+        self._claimed = False
+        self._copy.log.release()
+
+    def append(self, entries: Sequence[Entry], *, expected: Head) -> Head:
+        if self._is_closed:
+            raise LogClosed("the log was closed")
+        if not self._claimed:
+            if not self.claim(timeout_seconds=_CLAIM_SECONDS):
+                raise StorageRefused("another process has held the log's lock for too long")
+            try:
+                return self.append(entries, expected=expected)
+            finally:
+                self.release()
+        self._copy.log.check(entries, expected)
+        self._membership.require()
+        self._copy.require_memory(self._membership.stream.memory)
+        sequence = self._publish(entries, expected)
+        try:
+            return self._copy.append(entries, expected, sequence)
+        except StorageRefused as error:
+            # It is in the stream, and whoever asks again finds it there.
+            raise Unsettled(f"it is stored, but not on this machine: {error.message}", hint=error.hint) from error
+
+    # -- below
+
+    def _open_copy(self) -> Copy:
+        reached = self._membership.wait()
+        stream = self._membership.stream
+        if not reached and (is_empty(self.system) or not is_copy(self.system)):
+            raise unreachable(stream.name, self._membership.client.problem)
+        if reached and is_empty(self.system):
+            try:
+                fill_copy(stream, self.system, self._tenant, segment_bytes_max=self._place.segment_bytes_max)
+            except (NoAnswer, Refused) as error:
+                raise unreachable(stream.name, error) from None
+        copy = Copy(
+            self.system,
+            self._tenant,
+            memory=stream.memory or None,
+            stream=stream.name,
+            segment_bytes_max=self._place.segment_bytes_max,
+        )
+        try:
+            if reached:
+                self._meet_stream(copy)
+        except BaseException:
+            copy.close()
+            raise
+        return copy
+
+    def _meet_stream(self, copy: Copy) -> None:
+        """As far as it answers; what it does not say now, the follower hears."""
+        stream = self._membership.stream
+        try:
+            last = stream.last(stream.layout.log(self._tenant))
+            check_continues(last, copy.log.head(), stream.name)
+            if last is None or read_group(last).until <= copy.log.head().lamport:
+                return
+            if copy.log.claim(timeout_seconds=PATIENCE_SECONDS):
+                try:
+                    catch_up(stream, copy)
+                finally:
+                    copy.log.release()
+        except (NoAnswer, Refused):
+            return
+
+    def _let_another_pass(self, timeout_seconds: float) -> bool:
+        until = self._membership.turn_of_another(self._tenant)
+        if not until:
+            return True
+        if timeout_seconds == 0:
+            return False
+        head = self.head()
+        while time.monotonic() < until and self.head() == head:
+            time.sleep(0.001)
+        self._membership.end_turn(self._tenant)
+        return True
+
+    def _publish(self, entries: Sequence[Entry], expected: Head) -> int:
+        """The sequence that the group is stored as. Raises HeadMoved, StorageRefused, Unsettled, Corrupt."""
+        stream = self._membership.stream
+        subject, lines = stream.layout.log(self._tenant), group_lines(entries)
+        headers = group_headers(entries, expected, self._membership.machine)
+        if len(lines) > self._membership.client.payload_bytes_max - 4096:
+            raise StorageRefused(
+                f"{len(lines)} bytes are more than the NATS servers take at once",
+                code="TOO_MUCH",
+                hint="write less in one call, or raise max_payload of the servers",
+            )
+        patience = _ATTEMPT_SECONDS if self._membership.is_cut_off else PATIENCE_SECONDS
+        deadline = time.monotonic() + patience
+        was_sent = False
+        while True:
+            try:
+                stored = self._try_to_publish(entries, expected, subject, lines, headers)
+                if stored is not None:
+                    return stored
+                problem: object = "another group is on its way"
+            except Refused as error:
+                if error.code in _FULL:
+                    raise StorageRefused(
+                        f"the NATS servers could not store it: {error}",
+                        hint="free space on the servers, or raise their limits; nothing was lost and reads go on",
+                    ) from None
+                problem = error
+            except NoAnswer as error:
+                was_sent = was_sent or error.was_sent
+                problem = error
+            if time.monotonic() > deadline:
+                if was_sent:
+                    raise Unsettled(f"the NATS servers did not say whether they stored it: {problem}")
+                raise unreachable(stream.name, problem)
+            metrics.STREAM_RETRIES.add()
+            time.sleep(_PAUSE_SECONDS)
+
+    def _try_to_publish(
+        self, entries: Sequence[Entry], expected: Head, subject: str, lines: bytes, headers: Mapping[str, str]
+    ) -> int | None:
+        """None where it can be neither stored nor seen what stands in its way, yet."""
+        stream = self._membership.stream
+        sequence = sequence_at(stream, self._copy)
+        if sequence is None:
+            raise self._overtaken()
+        try:
+            return stream.publish(subject, lines, headers, seconds=_ATTEMPT_SECONDS, expected=sequence)
+        except WrongSequence:
+            return self._look_behind(entries, expected, sequence)
+
+    def _look_behind(self, entries: Sequence[Entry], expected: Head, sequence: int) -> int | None:
+        """Who stored what behind `expected`: we, when we sent it before, or another; None where it is not seen yet."""
+        stream = self._membership.stream
+        subject = stream.layout.log(self._tenant)
+        found = stream.next(subject, sequence)
+        if found is None:
+            check_continues(stream.last(subject), expected, stream.name)
+            return None
+        if read_group(found).after_hash == entries[-1].commit.record_hash:
+            return found.sequence
+        raise self._overtaken()
+
+    def _overtaken(self) -> HeadMoved:
+        """Takes what another machine stored, and asks to be the next."""
+        metrics.STREAM_CONFLICTS.add()
+        stream = self._membership.stream
+        before = self.head()
+        last = stream.last(stream.layout.log(self._tenant))
+        if last is not None:
+            catch_up_through(stream, self._copy, last.sequence)
+        if self.head() == before:
+            raise Corrupt("the stream refuses what follows here, and has nothing else", code="LOG_DIVERGED")
+        self._membership.announce(self._tenant)
+        return HeadMoved(f"the log is at {self.head().lamport}, not at {before.lamport}")
+
+
+__all__ = ["JetStreamLog", "Membership", "Place"]

@@ -1,0 +1,109 @@
+"""Catching up: a copy is brought to where the stream is, and it is found out which message its end is.
+
+The caller holds the copy's claim. Raises NoAnswer where the stream does not answer, Corrupt where it does not
+continue what is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tallystick.errors import Corrupt
+from tallystick.log import Head
+from tallystick.log.jetstream.copy import Copy, fill
+from tallystick.log.jetstream.messages import Group, Message, read_group
+from tallystick.log.jetstream.stream import Stream
+
+
+def catch_up(stream: Stream, copy: Copy, heard: Message | None = None) -> None:
+    """`heard` is a message that was just stored: most of the time it is all that is missing."""
+    if heard is not None:
+        group = read_group(heard)
+        if group.before_hash == copy.log.head().record_hash:
+            _adopt(stream, copy, [group])
+            return
+    start = copy.sequence()
+    _adopt(stream, copy, stream.groups(copy.tenant, find_start(stream, copy) if start is None else start))
+
+
+def catch_up_through(stream: Stream, copy: Copy, sequence: int) -> None:
+    """Until the message of this sequence, of this tenant, is here."""
+    start = copy.sequence()
+    after = find_start(stream, copy) if start is None else start
+    messages = stream.messages(stream.layout.log(copy.tenant), after, through=sequence)
+    _adopt(stream, copy, (read_group(message) for message in messages))
+
+
+def fill_copy(stream: Stream, system: Path, tenant: str, *, segment_bytes_max: int) -> None:
+    """The first copy of a tenant on this machine."""
+    fill(
+        system,
+        tenant,
+        stream.groups(tenant, 0),
+        lambda after: stream.patch(tenant, after),
+        memory=stream.memory,
+        stream=stream.name,
+        segment_bytes_max=segment_bytes_max,
+    )
+
+
+def sequence_at(stream: Stream, copy: Copy) -> int | None:
+    """Of the message that ends at the copy's head, which is what the next one is published on; None where the
+    stream goes on behind it. Raises Corrupt where the stream ends before it."""
+    known = copy.sequence()
+    if known is not None:
+        return known
+    head = copy.log.head()
+    last = stream.last(stream.layout.log(copy.tenant))
+    check_continues(last, head, stream.name)
+    if last is None:
+        return 0
+    group = read_group(last)
+    if group.after_hash != head.record_hash:
+        return None
+    copy.note(group.sequence)
+    return group.sequence
+
+
+def check_continues(last: Message | None, head: Head, stream: str) -> None:
+    """Raises Corrupt where this machine has what the stream has not: somebody replaced the stream."""
+    group = None if last is None else read_group(last)
+    is_behind = group is None or group.until < head.lamport
+    differs = group is not None and group.until == head.lamport and group.after_hash != head.record_hash
+    if head != Head() and (is_behind or differs):
+        raise Corrupt(
+            f"this copy ends at lamport {head.lamport}, and the stream '{stream}' "
+            + ("at another commit of that lamport" if differs else f"at {group.until if group else 0}"),
+            code="LOG_DIVERGED",
+            hint="the stream was replaced or restored from an older state; nothing was changed. 'tallystick verify'"
+            " proves this copy, and 'tallystick migrate' takes it to an empty stream",
+        )
+
+
+def find_start(stream: Stream, copy: Copy) -> int:
+    """A sequence behind which all lies that the copy has not. About twenty questions where nothing is known."""
+    head = copy.log.head()
+    subject = stream.layout.log(copy.tenant)
+    low, last = copy.last_known_sequence(), stream.last(subject)
+    if head == Head() or last is None:
+        return 0
+    high = last.sequence
+    # Lamports rise with sequences: the first message that goes beyond the head is what is looked for.
+    while low < high:
+        middle = (low + high) // 2
+        found = _after(stream, subject, middle)
+        if found is None or found.until > head.lamport:
+            high = middle
+        else:
+            low = max(found.sequence, middle + 1)
+    return low
+
+
+def _after(stream: Stream, subject: str, sequence: int) -> Group | None:
+    found = stream.next(subject, sequence)
+    return None if found is None else read_group(found)
+
+
+def _adopt(stream: Stream, copy: Copy, groups: Iterable[Group]) -> None:
+    copy.adopt(groups, lambda after: stream.patch(copy.tenant, after))

@@ -1,0 +1,251 @@
+"""The follower: one process of a machine keeps all of its copies up to date, for all processes.
+
+It adopts what the servers say was just stored. Each second it publishes what this machine knows of itself:
+that a quorum stored it proves that there is one, and its sequence tells what was missed. A tenant whose
+log another process of this machine holds is left alone: that one adopts what it meets, and is looked at again.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from tallystick.errors import Corrupt, TallystickError
+from tallystick.log.jetstream.catching_up import catch_up, fill_copy
+from tallystick.log.jetstream.client import NoAnswer
+from tallystick.log.jetstream.copy import Copy, boot_id, is_empty
+from tallystick.log.jetstream.messages import Message, read_group
+from tallystick.log.jetstream.stream import ROLLUP, Refused, Stream
+from tallystick.private_files import place_file
+
+BEAT_SECONDS = 1.0
+_BEAT_PATIENCE_SECONDS = 3.0
+_SYNC_EVERY_BEATS = 5
+_BUSY_PAUSE_SECONDS = 0.005
+_COPIES_MAX = 64
+_CLAIM_SECONDS = 0.001
+_EVERYTHING = 1 << 62
+
+logger = logging.getLogger(__name__)
+
+
+class MachineStatus(msgspec.Struct, frozen=True):
+    """What a machine says of itself."""
+
+    machine: str
+    at: float
+    adopted: int
+    """All messages up to this sequence are in its copies."""
+    troubled: list[str] = []
+    """Tenants whose copy cannot be brought up to date, which is logged there."""
+
+
+class Follower:
+    """For the thread that holds the machine's lock."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        machine: str,
+        system_of: Callable[[str], Path | None],
+        segment_bytes_max: int,
+        current: Callable[[float], None],
+    ) -> None:
+        """`system_of` is None for a tenant of another stream; `current` is told since when nothing was missed."""
+        self._stream = stream
+        self._machine = machine
+        self._system_of = system_of
+        self._segment_bytes_max = segment_bytes_max
+        self._current = current
+        self._new: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._position: int | None = None
+        """All messages up to here were adopted, or are of a tenant that waits below."""
+        self._waiting: dict[str, tuple[int, float]] = {}
+        """Tenant → the lamport that its copy has to reach, and since when."""
+        self._troubled: dict[str, str] = {}
+        self._copies: dict[str, Copy] = {}
+        self._unsynced: set[str] = set()
+        self._beats = 0
+
+    def listen(self) -> None:
+        self._stream.client.subscribe(self._stream.layout.new, self._new.put)
+
+    def follow(self, is_over: Callable[[], bool]) -> None:
+        """Until it is over. Raises nothing that goes away by itself."""
+        next_beat = 0.0
+        while not is_over():
+            now = time.monotonic()
+            if now >= next_beat:
+                next_beat = now + BEAT_SECONDS
+                self._try(self._beat)
+            pause = _BUSY_PAUSE_SECONDS if self._waiting else max(0.0, next_beat - time.monotonic())
+            try:
+                self._heard(self._new.get(timeout=min(pause, BEAT_SECONDS)))
+            except queue.Empty:
+                self._adopt_waiting()
+
+    def wake(self) -> None:
+        """From any thread: look whether it is over."""
+        self._new.put(None)
+
+    def close(self) -> None:
+        self._try(self._sync)
+        for copy in self._copies.values():
+            copy.close()
+        self._copies.clear()
+
+    # -- what was stored
+
+    def _heard(self, message: Message | None) -> None:
+        if message is None or self._position is None or message.sequence <= self._position:
+            return
+        if message.sequence == self._position + 1:
+            self._position = message.sequence
+        # Else something was missed: the next beat fetches it. What is here is adopted all the same.
+        self._meet(message)
+
+    def _meet(self, message: Message) -> None:
+        tenant = self._stream.layout.tenant_of(message.subject)
+        if tenant is None or self._system_of(tenant) is None:
+            return
+        try:
+            self._await(tenant, read_group(message).until)
+        except Corrupt as error:
+            self._trouble(tenant, error)
+            return
+        self._adopt(tenant, message)
+
+    def _await(self, tenant: str, lamport: int) -> None:
+        until, since = self._waiting.get(tenant, (0, time.monotonic()))
+        self._waiting[tenant] = (max(until, lamport), since)
+
+    def _adopt_waiting(self) -> None:
+        for tenant in list(self._waiting):
+            self._adopt(tenant)
+
+    def _adopt(self, tenant: str, message: Message | None = None) -> None:
+        """Bring a tenant's copy to where it has to be, unless another process is at it."""
+        try:
+            copy = self._opened(tenant)
+            if copy.log.head().lamport < self._waiting[tenant][0]:
+                # Not at once: only who waits, however shortly, settles what a dead process left.
+                if not copy.log.claim(timeout_seconds=_CLAIM_SECONDS):
+                    return
+                try:
+                    self._unsynced.add(tenant)
+                    catch_up(self._stream, copy, message)
+                finally:
+                    copy.log.release()
+            self._unsynced.add(tenant)
+            self._waiting.pop(tenant, None)
+            self._troubled.pop(tenant, None)
+        except NoAnswer:
+            # Asked again soon.
+            return
+        except (TallystickError, Refused, OSError) as error:
+            self._trouble(tenant, error)
+
+    def _trouble(self, tenant: str, error: Exception) -> None:
+        self._waiting.pop(tenant, None)
+        if self._troubled.get(tenant) != str(error):
+            logger.error("the copy of %s cannot be brought up to date: %s", tenant, error)
+        self._troubled[tenant] = str(error)
+
+    def _opened(self, tenant: str) -> Copy:
+        if tenant not in self._copies:
+            while len(self._copies) >= _COPIES_MAX:
+                self._sync()
+                self._copies.pop(next(iter(self._copies))).close()
+            system = self._system_of(tenant)
+            assert system is not None
+            if is_empty(system):
+                fill_copy(self._stream, system, tenant, segment_bytes_max=self._segment_bytes_max)
+            self._copies[tenant] = Copy(
+                system,
+                tenant,
+                memory=self._stream.memory,
+                stream=self._stream.name,
+                segment_bytes_max=self._segment_bytes_max,
+            )
+        return self._copies[tenant]
+
+    # -- what was missed
+
+    def _beat(self) -> None:
+        began = time.monotonic()
+        position = self._position
+        stored = self._stream.publish(
+            self._stream.layout.machine(self._machine),
+            msgspec.json.encode(MachineStatus(self._machine, time.time(), position or 0, sorted(self._troubled))),
+            ROLLUP,
+            seconds=_BEAT_PATIENCE_SECONDS,
+        )
+        if self._position is None:
+            self._begin()
+        else:
+            self._fetch(stored)
+        self._position = max(stored, self._position or 0)
+        self._adopt_waiting()
+        if not self._troubled:
+            self._current(min([began, *(since for _, since in self._waiting.values())]))
+        self._beats += 1
+        if self._beats % _SYNC_EVERY_BEATS == 0:
+            self._sync()
+            for tenant in list(self._troubled):
+                self._await(tenant, _EVERYTHING)
+
+    def _begin(self) -> None:
+        """Nothing is known of what was stored before: look at every tenant there is."""
+        for tenant in self._stream.tenants():
+            if self._system_of(tenant) is not None:
+                self._await(tenant, _EVERYTHING)
+                self._adopt(tenant)
+
+    def _fetch(self, stored: int) -> None:
+        """What was heard of need not be fetched; most of the time that is all of it."""
+        while self._position is not None and self._position < stored and not self._new.empty():
+            self._heard(self._new.get())
+        if self._position is None or self._position >= stored - 1:
+            return
+        for message in self._stream.messages(">", self._position, through=stored):
+            self._meet(message)
+
+    def _sync(self) -> None:
+        while self._unsynced:
+            tenant = self._unsynced.pop()
+            if tenant in self._copies:
+                self._copies[tenant].sync()
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (NoAnswer, Refused) as error:
+            logger.info("the stream '%s' does not answer: %s", self._stream.name, error)
+        except (TallystickError, OSError) as error:
+            logger.error("following the stream '%s': %s", self._stream.name, error)
+
+
+class Freshness:
+    """Since when this machine's copies were last known to be complete, for all of its processes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, since: float) -> None:
+        """`since` by the clock of `time.monotonic`, which all processes of a boot share."""
+        ago = time.monotonic() - since
+        place_file(self._path, f"{boot_id()} {since} {time.time() - ago}\n".encode())
+
+    def seconds(self) -> float | None:
+        """None where it was never known."""
+        try:
+            boot, since, at = self._path.read_text().split()
+            return max(0.0, time.monotonic() - float(since) if boot == boot_id() else time.time() - float(at))
+        except (OSError, ValueError):
+            return None

@@ -1,0 +1,175 @@
+"""The messages of the stream: their subjects, and what a group of commits looks like as one.
+
+A message is one group: the exact lines of the log, so that every copy holds the same bytes. Its headers
+say where it goes, so that a reader decides without a look at the lines.
+
+    <stream>.log.<tenant>               the groups of a tenant, in order
+    <stream>.patch.<tenant>.<lamport>   the group that follows on this lamport, as a redaction left it
+    <stream>.machine.<machine>          what a machine last said of itself; one message each
+    <stream>.key.<name>                 a secret that all machines share; written once
+
+Beside the stream, not stored: `<stream>.new.>` brings what was just stored, `<stream>.turn.<tenant>` asks the
+other writers of a tenant to wait a moment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from tallystick.commits import chain
+from tallystick.errors import Corrupt
+from tallystick.log import Entry, Head, head_after, verifier_after
+
+FORMAT = "1"
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Message(msgspec.Struct, frozen=True):
+    """As the servers hand it out."""
+
+    subject: str
+    sequence: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The subjects of one stream."""
+
+    stream: str
+
+    def __post_init__(self) -> None:
+        _token(self.stream)
+
+    @property
+    def stored(self) -> list[str]:
+        return [f"{self.stream}.{each}" for each in ("log.*", "patch.*.*", "machine.*", "key.*")]
+
+    @property
+    def new(self) -> str:
+        return f"{self.stream}.new.>"
+
+    @property
+    def machines(self) -> str:
+        return f"{self.stream}.machine.*"
+
+    @property
+    def logs(self) -> str:
+        return f"{self.stream}.log.*"
+
+    @property
+    def turns(self) -> str:
+        return f"{self.stream}.turn.*"
+
+    def log(self, tenant: str) -> str:
+        return f"{self.stream}.log.{_token(tenant)}"
+
+    def patch(self, tenant: str, after: int) -> str:
+        return f"{self.stream}.patch.{_token(tenant)}.{after}"
+
+    def machine(self, machine: str) -> str:
+        return f"{self.stream}.machine.{_token(machine)}"
+
+    def key(self, name: str) -> str:
+        return f"{self.stream}.key.{_token(name)}"
+
+    def turn(self, tenant: str) -> str:
+        return f"{self.stream}.turn.{_token(tenant)}"
+
+    def tenant_of(self, subject: str) -> str | None:
+        """Whose log it is; None for what is none."""
+        prefix = f"{self.stream}.log."
+        return subject.removeprefix(prefix) if subject.startswith(prefix) else None
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Commits that were appended together, as they came from the stream."""
+
+    sequence: int
+    after: int
+    """The lamport that they follow on."""
+    until: int
+    """The lamport of the last of them."""
+    before_hash: str
+    """The record_hash that they follow on; empty at the start of a log."""
+    after_hash: str
+    machine: str
+    lines: bytes
+
+
+def group_headers(entries: Sequence[Entry], expected: Head, machine: str) -> dict[str, str]:
+    return {
+        "Tallystick-Format": FORMAT,
+        "Tallystick-After": str(expected.lamport),
+        "Tallystick-Until": str(entries[-1].commit.lamport),
+        "Tallystick-Before-Hash": expected.record_hash or "-",
+        "Tallystick-After-Hash": entries[-1].commit.record_hash,
+        "Tallystick-Machine": machine,
+    }
+
+
+def group_lines(entries: Sequence[Entry]) -> bytes:
+    return b"".join([entry.line + b"\n" for entry in entries])
+
+
+def read_group(message: Message) -> Group:
+    """Raises Corrupt for what is no group of ours."""
+    headers = message.headers
+    if headers.get("Tallystick-Format") != FORMAT:
+        raise Corrupt(
+            f"message {message.sequence} of {message.subject} has format {headers.get('Tallystick-Format')!r}, "
+            f"and this version reads {FORMAT}",
+            hint="run the version on every machine that wrote it; nothing was changed",
+        )
+    try:
+        before = headers["Tallystick-Before-Hash"]
+        return Group(
+            sequence=message.sequence,
+            after=int(headers["Tallystick-After"]),
+            until=int(headers["Tallystick-Until"]),
+            before_hash="" if before == "-" else before,
+            after_hash=headers["Tallystick-After-Hash"],
+            machine=headers.get("Tallystick-Machine", ""),
+            lines=message.data,
+        )
+    except (KeyError, ValueError) as error:
+        raise Corrupt(f"message {message.sequence} of {message.subject} lacks a header: {error}") from None
+
+
+def entries_of(group: Group, head: Head, tenant: str) -> tuple[list[Entry], bool]:
+    """Those of its commits that follow on `head`, each verified, and whether their payloads are those committed.
+
+    One that a redaction masked is taken as it is: the redaction comes later and vouches for it. Raises Corrupt where
+    they do not follow.
+    """
+    verifier = verifier_after(head)
+    found: list[Entry] = []
+    offset = head.end
+    for line in _lines_after(group, head):
+        commit = verifier.feed(line)
+        if commit.tenant != tenant:
+            raise Corrupt(f"lamport {commit.lamport} is of tenant '{commit.tenant}', in the log of '{tenant}'")
+        found.append(Entry(offset, commit, line))
+        offset = found[-1].end
+    if not found or not found[-1].commit.ends_draft or head_after(found, head).record_hash != group.after_hash:
+        raise Corrupt(f"message {group.sequence} does not end as its headers say")
+    return found, not verifier.redacted
+
+
+def _lines_after(group: Group, head: Head) -> Iterator[bytes]:
+    if not group.lines.endswith(b"\n"):
+        raise Corrupt(f"message {group.sequence} ends in the middle of a line")
+    lines = group.lines[:-1].split(b"\n")
+    if group.after == head.lamport:
+        return iter(lines)
+    # A copy that stands inside a group: its process was killed while it wrote it.
+    return iter([line for line in lines if chain.decode(line).lamport > head.lamport])
+
+
+def _token(name: str) -> str:
+    if not _TOKEN.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be part of a subject")
+    return name

@@ -1,0 +1,41 @@
+"""A key that all machines of a memory share: kept in its stream, made by whichever asks first."""
+
+from __future__ import annotations
+
+import secrets
+
+from tallystick.errors import StorageRefused
+from tallystick.log.jetstream.client import NoAnswer
+from tallystick.log.jetstream.membership import Place, join, leave
+from tallystick.log.jetstream.stream import ASK_SECONDS, Refused, Stream, WrongSequence, unreachable
+
+KEY_BYTES = 32
+
+
+def shared_key(place: Place, name: str) -> bytes:
+    """Whoever may read the stream may read it. Raises StorageRefused where the stream does not answer."""
+    membership = join(place)
+    try:
+        if not membership.wait():
+            raise unreachable(place.stream, membership.client.problem)
+        return _get_or_make(membership.stream, name)
+    except (NoAnswer, Refused) as error:
+        raise unreachable(place.stream, error) from None
+    finally:
+        leave(place)
+
+
+def _get_or_make(stream: Stream, name: str) -> bytes:
+    subject = stream.layout.key(name)
+    found = stream.last(subject)
+    if found is None:
+        try:
+            stream.publish(subject, secrets.token_bytes(KEY_BYTES), {}, seconds=ASK_SECONDS, expected=0)
+        except WrongSequence:
+            """Another machine was first: its key is everybody's."""
+        found = stream.last(subject)
+    if found is None or len(found.data) != KEY_BYTES:
+        raise StorageRefused(
+            f"the key '{name}' in the stream is damaged", hint="delete its message; clients then begin new sessions"
+        )
+    return found.data

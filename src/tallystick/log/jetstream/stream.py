@@ -1,0 +1,279 @@
+"""The stream as machines see it: publishing on a condition, reading by place, and what it must be to be trusted.
+
+Readers may be served by any server that keeps a copy, which may lag; whoever has to know asks the leader.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from tallystick.errors import InvalidArgument, StorageRefused
+from tallystick.log.jetstream.client import Client, NoAnswer
+from tallystick.log.jetstream.durability import find_unsynced
+from tallystick.log.jetstream.messages import FORMAT, Group, Layout, Message, read_group
+
+LEAST_SERVER = (2, 11)
+"""The first that hands out messages in batches without a consumer."""
+PAYLOAD_BYTES_MIN = 16 << 20
+ASK_SECONDS = 5.0
+_BATCH_MESSAGES = 256
+_BATCH_BYTES = 8 << 20
+_WRONG_SEQUENCE = {10071, 10164}
+_NOT_FOUND = 404
+_STREAM_NOT_FOUND = 10059
+_STREAM_EXISTS = 10058
+_FORMAT_KEY, _MEMORY_KEY = "tallystick-format", "tallystick-memory"
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+ROLLUP = {"Nats-Rollup": "sub"}
+"""What is published so replaces what was on its subject."""
+
+
+class Trust(msgspec.Struct, frozen=True):
+    """What a stream must be to be written to."""
+
+    replicas: int = 3
+    sync: Literal["always", "unchecked"] = "always"
+    monitors: tuple[str, ...] = ()
+    """Where the servers' monitoring is, if they do not tell us themselves whether they sync every write."""
+
+
+class WrongSequence(Exception):
+    """The condition of a message did not hold: nothing was stored of it."""
+
+
+class Refused(Exception):
+    """The servers did not store it and say why."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class Stream:
+    """One stream over one connection. Raises NoAnswer wherever no answer came."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client = client
+        self.layout = Layout(name)
+        self.memory = ""
+        """Which memory it holds; known once it is open."""
+
+    @property
+    def name(self) -> str:
+        return self.layout.stream
+
+    # -- opening
+
+    def open(self, trust: Trust) -> None:
+        """Make the stream where there is none. Raises InvalidArgument for one that cannot be trusted with a memory."""
+        if self.client.server_version < LEAST_SERVER:
+            raise _unsuitable("the NATS servers are too old", f"this needs {'.'.join(map(str, LEAST_SERVER))} or newer")
+        if self.client.payload_bytes_max < PAYLOAD_BYTES_MIN:
+            raise _unsuitable(
+                f"the NATS servers take messages of at most {self.client.payload_bytes_max} bytes",
+                f"set max_payload: {PAYLOAD_BYTES_MIN >> 20}MB in the configuration of each server",
+            )
+        info = self.info() or self._create(trust)
+        self._check(info, trust)
+        self.memory = info["config"]["metadata"][_MEMORY_KEY]
+        if trust.sync == "always":
+            self.check_synced(info, trust)
+
+    def info(self) -> dict[str, Any] | None:
+        answer = self._api(f"STREAM.INFO.{self.name}", {})
+        return None if answer.get("error", {}).get("err_code") == _STREAM_NOT_FOUND else _ok(answer)
+
+    def check_synced(self, info: dict[str, Any], trust: Trust) -> None:
+        problem = find_unsynced(self.client, _peers(info), trust.monitors)
+        if problem is not None:
+            raise _unsuitable(problem[0], problem[1])
+
+    def tenants(self) -> list[str]:
+        """All that have a log in it."""
+        found: list[str] = []
+        while True:
+            asked = {"subjects_filter": self.layout.logs, "offset": len(found)}
+            subjects = _ok(self._api(f"STREAM.INFO.{self.name}", asked))["state"].get("subjects") or {}
+            found += [tenant for subject in subjects if (tenant := self.layout.tenant_of(subject))]
+            if not subjects or len(subjects) < 100_000:
+                return sorted(found)
+
+    # -- writing
+
+    def publish(
+        self, subject: str, data: bytes, headers: Mapping[str, str], *, seconds: float, expected: int | None = None
+    ) -> int:
+        """The sequence that it was stored as, by a quorum. Raises WrongSequence, Refused, NoAnswer."""
+        # Never Nats-Expected-Last-Msg-Id: a rejected one stops a replicated stream.
+        condition = {} if expected is None else {EXPECTED: str(expected)}
+        answer = self.client.request(subject, data, headers={**headers, **condition}, seconds=seconds)
+        said = _decoded(answer.data)
+        error = said.get("error")
+        if error is None:
+            return int(said["seq"])
+        if error.get("err_code") in _WRONG_SEQUENCE:
+            raise WrongSequence(error.get("description", ""))
+        raise Refused(int(error.get("err_code", 0)), str(error.get("description", "")))
+
+    def erase(self, sequence: int) -> bool:
+        """Delete a message and overwrite its bytes; False where it is gone already."""
+        answer = self._api(f"STREAM.MSG.DELETE.{self.name}", {"seq": sequence, "no_erase": False})
+        return bool(answer.get("success"))
+
+    # -- reading
+
+    def groups(self, tenant: str, after: int) -> Iterator[Group]:
+        """Those stored behind a sequence, in order, as far as the server that is asked has them."""
+        for message in self.messages(self.layout.log(tenant), after):
+            yield read_group(message)
+
+    def messages(self, subject: str, after: int, *, through: int | None = None) -> Iterator[Message]:
+        """Of a subject or a pattern, in order; with `through` asked for again until one with that sequence was seen."""
+        deadline = time.monotonic() + ASK_SECONDS * 5
+        while True:
+            asked = {"seq": after + 1, "next_by_subj": subject, "batch": _BATCH_MESSAGES, "max_bytes": _BATCH_BYTES}
+            found = self.client.gather(
+                f"$JS.API.DIRECT.GET.{self.name}", msgspec.json.encode(asked), seconds=ASK_SECONDS
+            )
+            yield from found
+            after = found[-1].sequence if found else after
+            if after >= through if through is not None else not found:
+                return
+            if not found:
+                if time.monotonic() > deadline:
+                    raise NoAnswer(f"no server has message {through} yet", was_sent=True)
+                time.sleep(0.02)
+
+    def last(self, subject: str) -> Message | None:
+        """The newest of a subject, as the leader knows it."""
+        return self._from_leader({"last_by_subj": subject})
+
+    def next(self, subject: str, after: int) -> Message | None:
+        """The first of a subject behind a sequence, as the leader knows it."""
+        return self._from_leader({"seq": after + 1, "next_by_subj": subject})
+
+    def patch(self, tenant: str, after: int) -> Group | None:
+        found = self.last(self.layout.patch(tenant, after))
+        return None if found is None else read_group(found)
+
+    def machines(self) -> list[Message]:
+        """What each machine last said of itself."""
+        asked = {"multi_last": [self.layout.machines], "batch": 1_000}
+        return self.client.gather(f"$JS.API.DIRECT.GET.{self.name}", msgspec.json.encode(asked), seconds=ASK_SECONDS)
+
+    # -- below
+
+    def _create(self, trust: Trust) -> dict[str, Any]:
+        asked = {
+            "name": self.name,
+            "subjects": self.layout.stored,
+            "retention": "limits",
+            "storage": "file",
+            "discard": "new",
+            "num_replicas": trust.replicas,
+            "max_msgs": -1,
+            "max_bytes": -1,
+            "max_age": 0,
+            "max_msg_size": -1,
+            "allow_direct": True,
+            "allow_rollup_hdrs": True,
+            "republish": {"src": ">", "dest": self.layout.new},
+            "metadata": {_FORMAT_KEY: FORMAT, _MEMORY_KEY: uuid.uuid4().hex},
+        }
+        answer = self._api(f"STREAM.CREATE.{self.name}", asked, seconds=ASK_SECONDS * 5)
+        if answer.get("error", {}).get("err_code") == _STREAM_EXISTS:
+            # Another machine was faster.
+            return _ok(self._api(f"STREAM.INFO.{self.name}", {}))
+        if "error" in answer:
+            raise _unsuitable(
+                f"the stream '{self.name}' cannot be made with {trust.replicas} replicas:"
+                f" {answer['error'].get('description')}",
+                "start as many NATS servers in one cluster, or set log_replicas = 1 for one that may lose everything",
+            )
+        return answer
+
+    def _check(self, info: Mapping[str, Any], trust: Trust) -> None:
+        config = info["config"]
+        metadata = config.get("metadata") or {}
+        if metadata.get(_FORMAT_KEY) != FORMAT or sorted(config["subjects"]) != sorted(self.layout.stored):
+            raise _unsuitable(
+                f"the stream '{self.name}' is not laid out as this version does it: format"
+                f" {metadata.get(_FORMAT_KEY, 'none')}, subjects {', '.join(config['subjects'])}",
+                "it is another program's, or another version's: name another with log_stream; nothing was changed",
+            )
+        wanted = {"retention": "limits", "storage": "file", "allow_direct": True, "allow_rollup_hdrs": True}
+        wrong = [f"{name} is {config.get(name)}" for name, value in wanted.items() if config.get(name) != value]
+        bounds = [name for name in ("max_msgs", "max_bytes", "max_age") if config.get(name, 0) > 0]
+        wrong += [f"{name} would drop commits" for name in bounds]
+        if wrong:
+            raise _unsuitable(
+                f"the stream '{self.name}' was changed: {', '.join(wrong)}",
+                "put it back with 'nats stream edit'; nothing was changed",
+            )
+        if config["num_replicas"] < trust.replicas:
+            raise _unsuitable(
+                f"the stream '{self.name}' is kept by {config['num_replicas']} server(s), not by {trust.replicas}",
+                f"'nats stream edit {self.name} --replicas {trust.replicas}' adds copies; or set log_replicas ="
+                f" {config['num_replicas']} if that many are enough for you",
+            )
+
+    def _from_leader(self, asked: Mapping[str, Any]) -> Message | None:
+        answer = self._api(f"STREAM.MSG.GET.{self.name}", asked)
+        if answer.get("error", {}).get("code") == _NOT_FOUND:
+            return None
+        said = _ok(answer)["message"]
+        return Message(
+            subject=said["subject"],
+            sequence=said["seq"],
+            headers=_headers(base64.b64decode(said.get("hdrs") or "")),
+            data=base64.b64decode(said.get("data") or ""),
+        )
+
+    def _api(self, what: str, asked: Mapping[str, Any], *, seconds: float = ASK_SECONDS) -> dict[str, Any]:
+        return _decoded(self.client.request(f"$JS.API.{what}", msgspec.json.encode(asked), seconds=seconds).data)
+
+
+def unreachable(stream: str, why: object) -> StorageRefused:
+    return StorageRefused(
+        f"the stream '{stream}' cannot be reached, and nothing was written: {why}",
+        code="LOG_UNREACHABLE",
+        hint="reads go on with what this machine has; writes go on by themselves when a quorum of the NATS servers"
+        " can be reached again",
+    )
+
+
+def _unsuitable(what: str, hint: str) -> InvalidArgument:
+    return InvalidArgument(what, code="LOG_UNSUITABLE", hint=hint)
+
+
+def _decoded(data: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        raise NoAnswer("what answers is no JetStream", was_sent=True) from None
+
+
+def _ok(answer: dict[str, Any]) -> dict[str, Any]:
+    error = answer.get("error")
+    if error is None:
+        return answer
+    if error.get("code") == 503:
+        raise NoAnswer(str(error.get("description")), was_sent=False)
+    raise Refused(int(error.get("err_code", 0)), str(error.get("description", "")))
+
+
+def _peers(info: Mapping[str, Any]) -> set[str]:
+    """The names of the servers that keep it."""
+    cluster = info.get("cluster") or {}
+    return {name for name in (cluster.get("leader"), *(each["name"] for each in cluster.get("replicas") or ())) if name}
+
+
+def _headers(raw: bytes) -> dict[str, str]:
+    lines = raw.decode("utf-8", "replace").split("\r\n")[1:]
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines) if name}

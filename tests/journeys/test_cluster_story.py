@@ -1,0 +1,99 @@
+"""Three machines with one stream are one memory: real servers of NATS and of ours, real clients, real kills."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client import Client
+
+from tests.command_line import CommandLine, node
+from tests.mcp_client import ServerProcess, call, start_http, stopping
+from tests.nats_cluster import Cluster, running
+
+STREAM = "tally-0"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running(tmp_path_factory.mktemp("nats"), nodes=3) as servers:
+        yield servers
+
+
+def environ(cluster: Cluster, stream: str = STREAM) -> dict[str, str]:
+    monitors = ",".join(f"http://{node.host}:{node.monitor_port}" for node in cluster.nodes)
+    return {
+        "TALLYSTICK_LOG_URL": cluster.url,
+        "TALLYSTICK_LOG_MONITOR": monitors,
+        "TALLYSTICK_LOG_STREAM": stream,
+        "TALLYSTICK_SNAPSHOT_EVERY": "0",
+    }
+
+
+def log_bytes(base: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((base / "_system" / "log").glob("*.jsonl")))
+
+
+def write(number: int, writer: str) -> dict[str, Any]:
+    return {**node(f"{writer}/{number}", number=number), "nonce": f"{writer} {number}"}
+
+
+async def keep_writing(client: Client, writer: str, is_over: asyncio.Event) -> list[str]:
+    """The ids that were acknowledged; what was not is tried again with the same nonce."""
+    acknowledged: list[str] = []
+    while not is_over.is_set():
+        answer = await client.call_tool("memory.write", write(len(acknowledged), writer))
+        if not answer.is_error:
+            acknowledged.append(f"{writer}/{len(acknowledged)}")
+    return acknowledged
+
+
+async def test_nothing_that_was_acknowledged_is_lost_when_leaders_are_killed_under_three_machines(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    bases = [tmp_path / f"machine{number}" for number in range(3)]
+    servers: list[ServerProcess] = []
+    async with AsyncExitStack() as stack:
+        for base in bases:
+            servers.append(stack.enter_context(stopping(start_http(base, environ=environ(cluster)))))
+        clients = [await stack.enter_async_context(Client(server.mcp_url)) for server in servers]
+        is_over = asyncio.Event()
+        writing = [
+            asyncio.create_task(keep_writing(client, f"writer{number}", is_over))
+            for number, client in enumerate(clients)
+        ]
+        for _ in range(2):
+            await reach(clients[0], await position(clients[0]) + 100)
+            leader = cluster.leader(STREAM)
+            assert leader is not None
+            leader.kill()
+            await reach(clients[0], await position(clients[0]) + 100)
+            leader.start()
+            await asyncio.to_thread(cluster.wait_until_healthy)
+        is_over.set()
+        acknowledged = [entity for each in await asyncio.gather(*writing) for entity in each]
+        assert len(acknowledged) >= 400
+        for client in clients:
+            found = [
+                await call(client, "memory.read", entity_id=entity, consistency="latest")
+                for entity in acknowledged[::37]
+            ]
+            assert all(each["entity"] is not None for each in found)
+    copies = [log_bytes(base) for base in bases]
+    assert copies[0] == copies[1] == copies[2]
+    assert all(f'"{entity}"'.encode() in copies[0] for entity in acknowledged)
+    for base in bases:
+        assert CommandLine(base).run("verify", "--json").json["sound"] is True
+
+
+async def position(client: Client) -> int:
+    return int((await call(client, "memory.search", limit=1))["position"])
+
+
+async def reach(client: Client, wanted: int) -> None:
+    while await position(client) < wanted:
+        pass
