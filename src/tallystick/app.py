@@ -20,7 +20,7 @@ from tallystick import __version__
 from tallystick.audit.files import AuditFiles
 from tallystick.audit.writer import AuditWriter
 from tallystick.commits import REDACTIONS, Commit
-from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings, named_paths, read_streams
+from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings, named_paths
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
@@ -70,7 +70,6 @@ from tallystick.work_settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey, VerifierKey
-    from tallystick.log.jetstream import Place
     from tallystick.operations.why import Why, WhyContext
     from tallystick.policy.remote import Remote
     from tallystick.projections.lineage_emitter import Destination
@@ -293,8 +292,9 @@ def open_log(settings: Settings) -> Log:
     """The log of the tenant that the settings name: here, and nowhere else, it is said which kind it is."""
     if settings.log_url:
         from tallystick.log.jetstream import JetStreamLog
+        from tallystick.log.jetstream.places import place_of
 
-        return JetStreamLog(stream_place(settings), settings.tenant)
+        return JetStreamLog(place_of(settings), settings.tenant)
     if is_copy(settings.system):
         raise InvalidArgument(
             f"{settings.system} is this machine's copy of a stream, and log_url names no servers",
@@ -302,40 +302,6 @@ def open_log(settings: Settings) -> Log:
             hint="set log_url as before; 'tallystick migrate --to file' makes it a log of its own",
         )
     return FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max)
-
-
-def stream_place(settings: Settings) -> Place:
-    """The stream of the settings' tenant, and where its copies lie on this machine."""
-    from tallystick.log.jetstream import Place
-    from tallystick.log.jetstream.client import Servers
-    from tallystick.log.jetstream.stream import Trust
-
-    streams = read_streams(settings.log_streams)
-    stream = streams.get(settings.tenant, settings.log_stream)
-
-    def system_of(tenant: str) -> Path | None:
-        is_here = is_tenant(tenant) and streams.get(tenant, settings.log_stream) == stream
-        return msgspec.structs.replace(settings, tenant=tenant).system if is_here else None
-
-    return Place(
-        base=settings.base,
-        stream=stream,
-        servers=Servers(
-            urls=tuple(part.strip() for part in settings.log_url.split(",") if part.strip()),
-            credentials=_path(settings.log_credentials),
-            nkey=_path(settings.log_nkey),
-            tls_ca=_path(settings.log_tls_ca),
-            tls_cert=_path(settings.log_tls_cert),
-            tls_key=_path(settings.log_tls_key),
-        ),
-        trust=Trust(settings.log_replicas, settings.log_sync, settings.log_monitor),
-        system_of=system_of,
-        segment_bytes_max=settings.segment_bytes_max,
-    )
-
-
-def _path(text: str) -> Path | None:
-    return Path(text).expanduser() if text else None
 
 
 def operation_context(settings: Settings, *, owns_database: bool = True) -> OperationContext:
@@ -817,9 +783,10 @@ def open_sessions(settings: Settings) -> Sessions:
     if not settings.log_url:
         return Sessions(directory, kept_seconds=kept)
     from tallystick.log.jetstream.copy import machine_id
+    from tallystick.log.jetstream.places import place_of
     from tallystick.log.jetstream.shared_key import shared_key
 
-    place = stream_place(msgspec.structs.replace(settings, tenant=DEFAULT_TENANT))
+    place = place_of(msgspec.structs.replace(settings, tenant=DEFAULT_TENANT))
     return Sessions(
         directory,
         kept_seconds=kept,

@@ -103,7 +103,7 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
             hint=f"to be rid of everything, stop the servers and remove {settings.base}",
         )
     found = describe(context)
-    _require_unused(settings.tenant, found.open_in)
+    require_unused(settings)
     kept = backups(settings.system)
     with closing(context.open_log()) as log:
         if not log.claim(timeout_seconds=30):
@@ -148,6 +148,11 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
 
 
 _STOP = "stop the servers that serve it, or wait until it is closed after a while without a use"
+
+
+def require_unused(settings: Settings) -> None:
+    """Raises Conflict while another process has the tenant open, as far as this user may see."""
+    _require_unused(settings.tenant, _processes(settings.home))
 
 
 def _require_unused(tenant: str, processes: list[int]) -> None:

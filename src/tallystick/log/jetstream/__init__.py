@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tallystick.errors import Corrupt, HeadMoved, InvalidArgument, LogClosed, StorageRefused, Unsettled
+from tallystick.errors import HeadMoved, InvalidArgument, LogClosed, StorageRefused, Unsettled
 from tallystick.log import Entry, Head
-from tallystick.log.jetstream.catching_up import catch_up, catch_up_through, check_continues, fill_copy, sequence_at
+from tallystick.log.jetstream.catching_up import catch_up, check_continues, fill_copy, sequence_at
 from tallystick.log.jetstream.client import NoAnswer
 from tallystick.log.jetstream.copy import Copy, is_empty
 from tallystick.log.jetstream.membership import Membership, Place, join, leave
-from tallystick.log.jetstream.messages import group_headers, group_lines, read_group
+from tallystick.log.jetstream.messages import Message, group_headers, group_lines, read_group
 from tallystick.log.jetstream.stream import Refused, WrongSequence, unreachable
 from tallystick.log.unopened import is_copy
 from tallystick.telemetry import metrics
@@ -30,6 +30,7 @@ PATIENCE_SECONDS = 15.0
 CONFIRM_SECONDS = 5.0
 _ATTEMPT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
+_INFLIGHT_PAUSE_SECONDS = 0.002
 _CLAIM_SECONDS = 30.0
 _FULL = {10023, 10047, 10077}
 """What servers say whose disk or whose limits are full."""
@@ -200,11 +201,14 @@ class JetStreamLog:
         deadline = time.monotonic() + patience
         was_sent = False
         while True:
+            pause = _PAUSE_SECONDS
             try:
                 stored = self._try_to_publish(entries, expected, subject, lines, headers)
                 if stored is not None:
                     return stored
-                problem: object = "another group is on its way"
+                # Another group is on its way through the servers, and cannot be read yet.
+                problem: object = "another group is before it, and does not arrive"
+                pause = _INFLIGHT_PAUSE_SECONDS
             except Refused as error:
                 if error.code in _FULL:
                     raise StorageRefused(
@@ -220,7 +224,7 @@ class JetStreamLog:
                     raise Unsettled(f"the NATS servers did not say whether they stored it: {problem}")
                 raise unreachable(stream.name, problem)
             metrics.STREAM_RETRIES.add()
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(pause)
 
     def _try_to_publish(
         self, entries: Sequence[Entry], expected: Head, subject: str, lines: bytes, headers: Mapping[str, str]
@@ -229,7 +233,7 @@ class JetStreamLog:
         stream = self._membership.stream
         sequence = sequence_at(stream, self._copy)
         if sequence is None:
-            raise self._overtaken()
+            raise self._overtaken(None)
         try:
             return stream.publish(subject, lines, headers, seconds=_ATTEMPT_SECONDS, expected=sequence)
         except WrongSequence:
@@ -245,18 +249,15 @@ class JetStreamLog:
             return None
         if read_group(found).after_hash == entries[-1].commit.record_hash:
             return found.sequence
-        raise self._overtaken()
+        raise self._overtaken(found)
 
-    def _overtaken(self) -> HeadMoved:
+    def _overtaken(self, found: Message | None) -> HeadMoved:
         """Takes what another machine stored, and asks to be the next."""
         metrics.STREAM_CONFLICTS.add()
-        stream = self._membership.stream
         before = self.head()
-        last = stream.last(stream.layout.log(self._tenant))
-        if last is not None:
-            catch_up_through(stream, self._copy, last.sequence)
+        catch_up(self._membership.stream, self._copy, found)
         if self.head() == before:
-            raise Corrupt("the stream refuses what follows here, and has nothing else", code="LOG_DIVERGED")
+            raise NoAnswer("no server has what another machine stored", was_sent=False)
         self._membership.announce(self._tenant)
         return HeadMoved(f"the log is at {self.head().lamport}, not at {before.lamport}")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tallystick.errors import Corrupt
 from tallystick.log import Head
 from tallystick.log.jetstream.copy import Copy, fill
-from tallystick.log.jetstream.messages import Group, Message, read_group
+from tallystick.log.jetstream.messages import Group, Message, moved_to, read_group
 from tallystick.log.jetstream.stream import Stream
 
 
@@ -25,14 +25,6 @@ def catch_up(stream: Stream, copy: Copy, heard: Message | None = None) -> None:
             return
     start = copy.sequence()
     _adopt(stream, copy, stream.groups(copy.tenant, find_start(stream, copy) if start is None else start))
-
-
-def catch_up_through(stream: Stream, copy: Copy, sequence: int) -> None:
-    """Until the message of this sequence, of this tenant, is here."""
-    start = copy.sequence()
-    after = find_start(stream, copy) if start is None else start
-    messages = stream.messages(stream.layout.log(copy.tenant), after, through=sequence)
-    _adopt(stream, copy, (read_group(message) for message in messages))
 
 
 def fill_copy(stream: Stream, system: Path, tenant: str, *, segment_bytes_max: int) -> None:
@@ -102,7 +94,7 @@ def find_start(stream: Stream, copy: Copy) -> int:
 
 def _after(stream: Stream, subject: str, sequence: int) -> Group | None:
     found = stream.next(subject, sequence)
-    return None if found is None else read_group(found)
+    return None if found is None or moved_to(found) else read_group(found)
 
 
 def _adopt(stream: Stream, copy: Copy, groups: Iterable[Group]) -> None:

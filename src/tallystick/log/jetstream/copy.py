@@ -29,7 +29,7 @@ from tallystick.log.jetstream.messages import Group, entries_of
 from tallystick.log.recovery import set_back
 from tallystick.log.restore import restore
 from tallystick.log.unopened import COPY_MARK
-from tallystick.private_files import make_directory, replace_file
+from tallystick.private_files import make_directory, replace_file, sync_directory
 from tallystick.telemetry import metrics
 
 _PLACE = "stream"
@@ -254,13 +254,30 @@ def _prepare(system: Path, memory: str | None, stream: str) -> str:
                 )
             synced = Synced(memory, stream, boot_id())
             _write_synced(system, synced)
-        if memory is not None and synced.memory != memory:
+        if memory is not None and synced.memory != memory and synced.stream == stream:
             raise _differing(system, synced.memory, memory, stream)
+        if synced.stream != stream:
+            # Moved, as the settings say; whether the other one continues what is here is for the chain to tell.
+            (system / _PLACE).unlink(missing_ok=True)
         if synced.boot != boot_id():
             _go_back(system, synced.head)
-        if synced.boot != boot_id() or synced.stream != stream:
-            _write_synced(system, Synced(synced.memory, stream, boot_id(), synced.head))
-        return synced.memory
+        kept = Synced(memory or synced.memory, stream, boot_id(), synced.head)
+        if kept != synced:
+            _write_synced(system, kept)
+        return kept.memory
+
+
+def mark_copy(system: Path, *, memory: str, stream: str, head: Head) -> None:
+    """From now on what lies there is a copy of this stream; all of it is durable."""
+    (system / _PLACE).unlink(missing_ok=True)
+    _write_synced(system, Synced(memory, stream, boot_id(), head))
+
+
+def unmark_copy(system: Path) -> None:
+    """From now on it is a log of its own again."""
+    (system / _PLACE).unlink(missing_ok=True)
+    (system / COPY_MARK).unlink(missing_ok=True)
+    sync_directory(system)
 
 
 def _differing(system: Path, here: str, there: str, stream: str) -> InvalidArgument:

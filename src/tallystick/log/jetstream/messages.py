@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from tallystick.commits import chain
-from tallystick.errors import Corrupt
+from tallystick.errors import Corrupt, StorageRefused
 from tallystick.log import Entry, Head, head_after, verifier_after
 
 FORMAT = "1"
@@ -115,9 +115,24 @@ def group_lines(entries: Sequence[Entry]) -> bytes:
     return b"".join([entry.line + b"\n" for entry in entries])
 
 
+def moved_headers(head: Head, to: str) -> dict[str, str]:
+    """Of the message that ends a tenant's log in a stream: whoever still writes there learns where it went."""
+    return {"Tallystick-Format": FORMAT, "Tallystick-Moved": to, "Tallystick-After": str(head.lamport)}
+
+
+def moved_to(message: Message) -> str | None:
+    return message.headers.get("Tallystick-Moved")
+
+
 def read_group(message: Message) -> Group:
-    """Raises Corrupt for what is no group of ours."""
+    """Raises Corrupt for what is no group of ours, StorageRefused where the log was moved elsewhere."""
     headers = message.headers
+    if (to := moved_to(message)) is not None:
+        raise StorageRefused(
+            f"this memory was moved to {to} at position {headers.get('Tallystick-After')}; nothing was written",
+            code="LOG_MOVED",
+            hint="set log_url and log_streams to where it is now, on every machine",
+        )
     if headers.get("Tallystick-Format") != FORMAT:
         raise Corrupt(
             f"message {message.sequence} of {message.subject} has format {headers.get('Tallystick-Format')!r}, "
