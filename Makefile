@@ -26,10 +26,11 @@ BROWSER_READY := .browser/.ready $(BROWSER)/node_modules/.ready
 WEB := web
 WEB_READY := $(WEB)/node_modules/.ready
 PEERS_READY := bench/node_modules/.ready
+DEPLOYMENT_READY := .deploy/.ready .deploy/root/.ready
 MUTANTS_READY := $(VENV)/.mutants-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test clients agents browser screenshots scripts coverage mutants check format bench torture docs site wheel packages lock clean
+.PHONY: help setup run test clients agents browser deployment screenshots scripts coverage mutants check format bench torture docs site wheel packages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +53,9 @@ agents: $(READY) $(AGENTS_READY) ## let Claude Code and Codex work with it, aski
 browser: $(READY) $(BROWSER_READY) ## look at the pages in Chromium: with and without scripts, by keyboard, in every size and theme
 	@$(BIN)/python -m pytest -o pythonpath='. .browser' -n 0 $(BROWSER)/faulty_pages.py $(BROWSER)/pages.py $(BROWSER)/scripts.py $(ARGS)
 
+deployment: $(READY) $(DEPLOYMENT_READY) ## hold image, chart, dashboards and alerts against the programs that read them
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/deploy/chart.py tests/deploy/image.py tests/deploy/monitoring.py $(ARGS)
+
 screenshots: $(READY) $(BROWSER_READY) ## take the pictures of the pages that the docs show (docs/pictures)
 	@PYTHONPATH=.browser $(BIN)/python -m tests.browser.screenshots
 
@@ -70,7 +74,7 @@ check: $(READY) $(WEB_READY) ## style, types, import directions, lock files, scr
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
 	@node $(WEB)/build.mjs --check
-	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints*.txt docs/site.txt packaging/checks.txt $(AGENTS)/*.txt $(BROWSER)/*.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
+	@if grep -nE '://|^-|@ *(file|git)|find-links|index-url' constraints*.txt docs/site.txt packaging/checks.txt deploy/checks.txt $(AGENTS)/*.txt $(BROWSER)/*.txt $(CLIENTS)/*.txt $(FOREIGN)/*.txt; then \
 	  echo 'constraints*.txt, $(CLIENTS)/*.txt or $(FOREIGN)/*.txt name an index, a host or a path: run make lock'; exit 1; fi
 
 format: $(READY) ## let ruff rewrite what it can
@@ -104,6 +108,7 @@ lock: ## renew constraints*.txt and the pins of the clients (needs uv)
 	       $$(test $$group = build || echo constraints-build.txt)) || exit 1; done
 	@$(UV) pip compile docs/site.in $(LOCK) -o docs/site.txt
 	@$(UV) pip compile packaging/checks.in $(LOCK) -o packaging/checks.txt
+	@$(UV) pip compile deploy/checks.in $(LOCK) -o deploy/checks.txt
 	@$(UV) pip compile $(AGENTS)/skillsaw.in $(LOCK) -o $(AGENTS)/skillsaw.txt
 	@$(UV) pip compile $(BROWSER)/playwright.in $(LOCK) -o $(BROWSER)/playwright.txt
 	@$(UV) pip compile --group mutants $(LOCK) -c constraints.txt -c constraints-dev.txt -o constraints-mutants.txt \
@@ -114,7 +119,7 @@ LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes 
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) $(RUN) .sample .mutants dist .site .cache .packages .browser .clients .skillsaw .foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf $(VENV) $(RUN) .sample .mutants dist .site .cache .packages .browser .deploy .clients .skillsaw .foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find . \( -name node_modules -o -name __pycache__ \) -type d -prune -exec rm -rf {} +
 
 NEW_ENOUGH := $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'
@@ -147,7 +152,8 @@ $(READY): pyproject.toml constraints.txt constraints-build.txt constraints-dev.t
 
 .site/.ready: docs/site.txt
 .packages/.ready: packaging/checks.txt
-.site/.ready .packages/.ready:
+.deploy/.ready: deploy/checks.txt
+.site/.ready .packages/.ready .deploy/.ready:
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r $<
 	@touch $@
@@ -163,6 +169,15 @@ $(READY): pyproject.toml constraints.txt constraints-build.txt constraints-dev.t
 	@rm -rf $(@D)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --target $(@D) --require-hashes -r $<
 	@touch $@
+
+# What the image's stages run on where there is no Docker; only root can enter it.
+.deploy/root/.ready: | .deploy/.ready
+	@mkdir -p $(@D)
+	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then \
+	  debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates bookworm $(@D) >$(@D).log 2>&1 || \
+	    { tail $(@D).log; exit 1; }; \
+	  touch $@; \
+	else echo 'no debootstrap, or not root: the stages of the image are not run'; fi
 
 $(MUTANTS_READY): $(READY) constraints-mutants.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r constraints.txt -r constraints-build.txt -r constraints-dev.txt -r constraints-mutants.txt

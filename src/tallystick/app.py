@@ -6,8 +6,10 @@ import asyncio
 import gc
 import logging
 import os
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import cache, partial
@@ -230,6 +232,7 @@ async def opened(
 @asynccontextmanager
 async def served(settings: Settings) -> AsyncIterator[Offer]:
     """The store with everything that follows it, offered to agents."""
+    _check_user(settings)
     if settings.vectors:
         model.require()
     adopts = settings.adopt_file_edits == "on" or (settings.adopt_file_edits == "auto" and not settings.http)
@@ -645,6 +648,10 @@ def _watched(settings: Settings, store: Store, projections: AllProjections) -> I
         metrics.QUEUE: lambda: [((), sum(each.waiting for each in partitions().values()))],
         metrics.TENANTS_OPEN: lambda: [((), len(partitions()))],
         metrics.LOG_BYTES: lambda: [((), sum(each.log_bytes for each in partitions().values()))],
+        metrics.DISK_BYTES: lambda: _disk_bytes(
+            msgspec.structs.replace(settings, tenant=tenant) for tenant in partitions()
+        ),
+        metrics.DISK_FREE: lambda: [((), shutil.disk_usage(settings.base).free)],
         metrics.POSITION: lambda: [((name,), each.position) for name, each in partitions().items() if name in named],
         metrics.LAG: lags,
         metrics.BUILD: lambda: [((__version__, sys.version.partition(" ")[0]), 1)],
@@ -656,6 +663,24 @@ def _watched(settings: Settings, store: Store, projections: AllProjections) -> I
     finally:
         for gauge in readings:
             gauge.reading = tuple
+
+
+def _disk_bytes(tenants: Iterable[Settings]) -> Iterable[tuple[tuple[str], float]]:
+    """By database, and by directory of few files: what is as many files as there are entities would take too long."""
+    sizes: Counter[str] = Counter()
+    for each in tenants:
+        for directory in (each.home, each.system):
+            for path in directory.glob("*.db*"):
+                sizes[path.name.partition(".")[0]] += _size(path)
+        for part in ("snapshots", "audit"):
+            sizes[part] += sum(map(_size, (each.system / part).glob("*")))
+    return [((part,), size) for part, size in sizes.items()]
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
 
 
 def _partitions(store: Store) -> dict[str, Partition]:
@@ -898,6 +923,15 @@ def why_context(
         keys=keys,
         audit=lambda tenant: _audit_files(of(tenant)).directory,
     )
+
+
+def _check_user(settings: Settings) -> None:
+    if settings.refuse_root and hasattr(os, "geteuid") and os.geteuid() == 0:
+        raise InvalidArgument(
+            "will not serve as root: whoever found a way into this process would own the machine",
+            code="RUN_AS_ROOT",
+            hint="start it as another user, such as 'docker run --user 10001:10001', or set refuse_root = false",
+        )
 
 
 def _check_repo(settings: Settings) -> None:

@@ -129,6 +129,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: Annotated[str, _place("PEM file with the certificate to serve HTTPS with; empty means HTTP.")] = ""
     tls_key: Annotated[str, _place("PEM file with the certificate's key, if it is not in the same file.")] = ""
 
+    refuse_root: Annotated[
+        bool, _meaning("Do not serve as root: images set it, since nothing here needs what root may do.")
+    ] = False
+
     issuers: Annotated[
         tuple[str, ...],
         _meaning(

@@ -135,6 +135,12 @@ STREAM_RECONNECTS = Gauge("tallystick_stream_reconnects", "Connections to NATS a
 QUEUE = Gauge("tallystick_queue_drafts", "Drafts that wait to be appended now.")
 TENANTS_OPEN = Gauge("tallystick_tenants_open", "Tenants whose memory is open now.")
 LOG_BYTES = Gauge("tallystick_log_bytes", "The logs of the open tenants.")
+DISK_BYTES = Gauge(
+    "tallystick_disk_bytes",
+    "What the open tenants take on disk besides their logs, by part; contents are left out.",
+    "part",
+)
+DISK_FREE = Gauge("tallystick_disk_free_bytes", "What is free where the base lies.")
 POSITION = Gauge("tallystick_log_position", "Where the log stands, of the tenants that may be named.", "tenant")
 LAG = Gauge("tallystick_projection_lag_commits", "How far the slowest tenant's is behind its log.", "projection")
 AUDIT = Gauge("tallystick_audit_healthy", "1 while decisions can be written down.")
@@ -147,7 +153,7 @@ METRICS: tuple[Metric, ...] = (
     *(COMMITS, _COMMIT_BYTES, WAIT_SECONDS, _GROUP_DRAFTS, APPEND_SECONDS, SYNC_SECONDS),
     *(DAMAGE, SNAPSHOTS, _REFUSED),
     *(STREAM_ADOPTED, STREAM_CONFLICTS, STREAM_RETRIES, STREAM_SKIPPED, STREAM_BEHIND, STREAM_RECONNECTS),
-    *(QUEUE, TENANTS_OPEN, LOG_BYTES, POSITION, LAG, AUDIT, BUILD),
+    *(QUEUE, TENANTS_OPEN, LOG_BYTES, DISK_BYTES, DISK_FREE, POSITION, LAG, AUDIT, BUILD),
 )
 
 
