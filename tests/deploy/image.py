@@ -69,7 +69,7 @@ def test_nothing_but_the_volume_and_tmp_can_be_written(image: Image) -> None:
 
 
 def test_started_as_root_it_says_so_and_serves_nothing(image: Image) -> None:
-    ran = image.command("serve", user="0:0").finish()
+    ran = image.command("serve", user="0:0", environ={"TALLYSTICK_HTTP": "127.0.0.1:0"}).finish()
     assert ran.returncode != 0
     assert "RUN_AS_ROOT" in ran.stderr
     assert "--user 10001:10001" in ran.stderr
