@@ -1,20 +1,22 @@
 """How far a call travels: the files, functions and changes of package that it passes through before it is answered.
 
 Counted in a real server over HTTP, by a profile hook in its process that is switched on for one warm
-call. Each call is made a few times and the least is told: what a follower or a timer did meanwhile
-can only add to it. With `BENCH_PATH_LIST=FILE` each call's functions are listed there, as deep as they
-were called, by thread: that is what to read before anything is merged for the number's sake.
+call, until the server is at rest again. The caller's path is what the event loop and the log's thread do up to
+the answer; what the threads of projections, searches and the audit log do is counted beside it, whether the answer
+waits for them (a redaction's does, and a look for similar nodes) or not. Each call is made a few times and the
+shortest path is told: what a timer did meanwhile can only add to it. With `BENCH_PATH_LIST=FILE` each call's
+functions are listed there, as deep as they were called, by thread: that is what to read before anything is merged
+for the number's sake.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,6 +31,7 @@ from bench.talking import Speaker, rpc
 
 TIMES = 5
 _PACKAGE = f"{os.sep}tallystick{os.sep}"
+_CALLERS = ("MainThread", "log-")
 _LIST = os.environ.get("BENCH_PATH_LIST")
 
 
@@ -36,6 +39,11 @@ class Travelled(msgspec.Struct, frozen=True, order=True):
     functions: int
     files: int
     changes: int
+
+
+class Traced(msgspec.Struct, frozen=True, order=True):
+    path: Travelled
+    beside: Travelled
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -49,6 +57,7 @@ def run(quick: bool = False) -> list[Row]:
             caller = _Caller(server, Speaker.in_session(server.port))
             caller.call("graph_open", {"project": "p", "goal": "g"})
             caller.call("graph_plan", {"nodes": [{"ref": str(n), "summary": f"task {n}"} for n in range(3 * times)]})
+            rows += _rows("memory.read", caller.least(_reads, times))
             rows += _rows("memory.write", caller.least(_writes, times))
             rows += _rows("graph_next with a claim", caller.least(_claims, times))
             rows += _rows("a redaction", caller.least(_redactions, times))
@@ -56,6 +65,10 @@ def run(quick: bool = False) -> list[Row]:
             caller = _Caller(server, Speaker.in_session(server.port, issuer.token()))
             rows += _rows("memory.search under rbac", caller.least(_searches, times))
     return rows
+
+
+def _reads(number: int) -> tuple[str, dict[str, Any]]:
+    return "memory.read", {"entity_id": f"note-{number}"}
 
 
 def _writes(number: int) -> tuple[str, dict[str, Any]]:
@@ -75,9 +88,11 @@ def _searches(number: int) -> tuple[str, dict[str, Any]]:
     return "memory.search", {"filters": {"type": "note", "attrs": {"status": "open"}}, "limit": 10}
 
 
-def _rows(what: str, path: Travelled) -> list[Row]:
+def _rows(what: str, traced: Traced) -> list[Row]:
+    path, beside = traced.path, traced.beside
     told = (("files", path.files), ("functions", path.functions), ("changes of package", path.changes))
-    return [Row(f"{what}: {unit}", count, unit) for unit, count in told]
+    rows = [Row(f"{what}: {unit}", count, unit) for unit, count in told]
+    return [*rows, Row(f"{what}, in other threads: functions", beside.functions, "functions")]
 
 
 # -- the caller's side
@@ -91,23 +106,25 @@ class _Caller:
     def call(self, tool: str, arguments: Mapping[str, Any]) -> None:
         self._speaker.post(rpc(1, "tools/call", {"name": tool, "arguments": arguments}))
 
-    def least(self, make: Callable[[int], tuple[str, dict[str, Any]]], times: int) -> Travelled:
+    def least(self, make: Callable[[int], tuple[str, dict[str, Any]]], times: int) -> Traced:
         """Of several, after one that pays for what is loaded late."""
         tool, arguments = make(0)
         say(tool)
         self.call(tool, arguments)
         return min(self._traced(*make(number)) for number in range(1, times + 1))
 
-    def _traced(self, tool: str, arguments: Mapping[str, Any]) -> Travelled:
+    def _traced(self, tool: str, arguments: Mapping[str, Any]) -> Traced:
         self._server.settle(seconds=0.2)
-        self._switch()
+        self._tell()
         self.call(tool, arguments)
-        return msgspec.convert(self._switch(), Travelled)
+        path = self._tell().path
+        self._server.settle(seconds=0.2)
+        return Traced(path, self._tell().beside)
 
-    def _switch(self) -> Any:
-        """The server answers the signal with a line on its standard output."""
+    def _tell(self) -> Traced:
+        """The server answers the signal with a line on its standard output. Signals begin, mark the answer, and end."""
         self._server.signal(signal.SIGUSR1)
-        return json.loads(self._server.tells.readline())
+        return msgspec.json.decode(self._server.tells.readline(), type=Traced)
 
 
 # -- inside the server
@@ -115,48 +132,50 @@ class _Caller:
 
 class _Tracer:
     def __init__(self) -> None:
-        self._on = False
-        self._begin()
+        self._signals = 0
+        self._passed: list[tuple[str, str, str]] = []
+        self._listed: list[str] = []
 
     def install(self) -> None:
-        signal.signal(signal.SIGUSR1, self._switch)
+        signal.signal(signal.SIGUSR1, self._signalled)
         threading.setprofile(self._hook)
         sys.setprofile(self._hook)
 
-    def _begin(self) -> None:
-        self._functions: set[tuple[str, str]] = set()
-        self._last: dict[int, str] = {}
-        self._changes = 0
-        self._passed: list[str] = []
-
-    def _switch(self, number: int, frame: FrameType | None) -> None:
-        self._on = not self._on
-        files = {file for file, _ in self._functions}
-        told = {"functions": len(self._functions), "files": len(files), "changes": self._changes}
-        if self._on:
-            self._begin()
-        elif _LIST:
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        if self._signals % 3 == 0:
+            self._passed, self._listed = [], []
+        passed = list(self._passed)
+        self._signals += 1
+        path = _travelled([each for each in passed if each[0].startswith(_CALLERS)])
+        beside = _travelled([each for each in passed if not each[0].startswith(_CALLERS)])
+        if self._signals % 3 == 2 and _LIST:
             with Path(_LIST).open("a") as file:
-                print(told, *self._passed, sep="\n", file=file)
-        print(json.dumps(told), flush=True)
+                print(path, *self._listed, sep="\n", file=file)
+        print(msgspec.json.encode(Traced(path, beside)).decode(), flush=True)
 
     def _hook(self, frame: FrameType, event: str, argument: object) -> None:
-        if not self._on or event != "call":
+        if self._signals % 3 == 0 or event != "call":
             return
         code = frame.f_code
         _, found, within = code.co_filename.rpartition(_PACKAGE)
         if not found:
             return
-        self._functions.add((within, code.co_qualname))
-        package = within.partition(os.sep)[0]
-        thread = threading.get_ident()
+        thread = threading.current_thread().name
+        self._passed.append((thread, within, code.co_qualname))
         if _LIST:
-            self._passed.append(
-                f"{threading.current_thread().name:16} {_depth(frame) * '  '}{within}:{code.co_qualname}"
-            )
-        if self._last.setdefault(thread, package) != package:
-            self._last[thread] = package
-            self._changes += 1
+            self._listed.append(f"{thread:16} {_depth(frame) * '  '}{within}:{code.co_qualname}")
+
+
+def _travelled(passed: Sequence[tuple[str, str, str]]) -> Travelled:
+    """Of (thread, file, function), as they were called."""
+    last: dict[str, str] = {}
+    changes = 0
+    for thread, file, _ in passed:
+        package = file.partition(os.sep)[0]
+        changes += last.setdefault(thread, package) != package
+        last[thread] = package
+    functions = {(file, function) for _, file, function in passed}
+    return Travelled(len(functions), len({file for file, _ in functions}), changes)
 
 
 def _depth(frame: FrameType) -> int:
