@@ -18,13 +18,21 @@ def wall_clock() -> int:
 def to_text(milliseconds: int) -> str:
     """ISO 8601 in UTC; texts of this form sort as the times do."""
     seconds, rest = divmod(milliseconds, 1000)
-    return f"{_to_the_second(seconds)}.{rest:03d}Z"
+    return _to_the_second(seconds) + _MILLISECONDS[rest]
+
+
+_MILLISECONDS = tuple(f".{number:03d}Z" for number in range(1000))
 
 
 @lru_cache(maxsize=16)
 def _to_the_second(seconds: int) -> str:
     """Most of what is written in one second is of that second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+def elapsed_ms(started_ns: int) -> float:
+    """Since then by `time.perf_counter_ns`, to the microsecond."""
+    return (time.perf_counter_ns() - started_ns) // 1_000 / 1_000
 
 
 def from_text(text: str) -> int:

@@ -53,7 +53,9 @@ def restore_doubles(container: dict[str, Any] | list[Any]) -> None:
     Doubles from 2^53 to 10^21 are spelt like integers (1.5e20 as 150000000000000000000). Who takes them for
     such has a value that no encoder writes as it was, and many do not write at all.
     """
-    places: Iterable[tuple[Any, Any]] = container.items() if type(container) is dict else enumerate(container)
+    if _UNMISTAKABLE.issuperset(map(type, container.values() if isinstance(container, dict) else container)):
+        return
+    places: Iterable[tuple[Any, Any]] = container.items() if isinstance(container, dict) else enumerate(container)
     for place, value in places:
         kind = type(value)
         if kind in _UNMISTAKABLE:

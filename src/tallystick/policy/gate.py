@@ -25,7 +25,7 @@ import msgspec
 
 from tallystick.audit import Decided, Incident, Narrowed, clipped
 from tallystick.audit.writer import AuditWriter
-from tallystick.clock import Clock, to_text, wall_clock
+from tallystick.clock import Clock, elapsed_ms, to_text, wall_clock
 from tallystick.errors import Conflict, Denied, LimitExceeded
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request, ResourceFacts, denial
 from tallystick.policy.cache import Cache
@@ -136,7 +136,7 @@ class Gate:
             self.reload()
         kept = self.cache.find(request)
         if kept is not None:
-            return _Made(request, kept, _milliseconds(started), "cache")
+            return _Made(request, kept, elapsed_ms(started), "cache")
         if self._at_once is not None:
             return self._seen(request, self._at_once(request), started)
         return None
@@ -195,7 +195,7 @@ class Gate:
     # -- below
 
     def _seen(self, request: Request, decision: Decision, started: int) -> _Made:
-        latency_ms = _milliseconds(started)
+        latency_ms = elapsed_ms(started)
         self.cache.keep(request, decision)
         if decision.fault is not None:
             self._incident(request, decision.fault, decision.reason)
@@ -491,8 +491,3 @@ def _wrapped(policy: Policy) -> Callable[[Request], Awaitable[Decision]]:
         return policy.decide(request)
 
     return ask
-
-
-def _milliseconds(started_ns: int) -> float:
-    """Since then, to the microsecond."""
-    return (time.perf_counter_ns() - started_ns) // 1_000 / 1_000

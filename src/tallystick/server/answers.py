@@ -65,15 +65,17 @@ async def send_json(send: Send, reply: Reply, more: tuple[Header, ...] = (), *, 
     """What is encoded already, without the detour of a Response. `at_once` needs a server with that extension, and
     nobody between who adds to the head."""
     status, body, headers = reply
-    head = [(b"content-length", b"%d" % len(body)), JSON, *headers, *more]
+    head = (JSON, *headers, *more)
     if at_once:
         return await send({"type": AT_ONCE, "status": status, "headers": head, "body": body})
-    await send({"type": "http.response.start", "status": status, "headers": head})
+    head = ((b"content-length", b"%d" % len(body)), *head)
+    await send({"type": "http.response.start", "status": status, "headers": list(head)})
     await send({"type": "http.response.body", "body": body})
 
 
 AT_ONCE = "tallystick.response"
-"""An extension of ASGI, and its one message: the head of an answer and the whole of its body."""
+"""An extension of ASGI, and its one message: the head of an answer, without its length, and the whole of its body. For
+what may have a body, so not for HEAD."""
 
 
 JSON = (b"content-type", b"application/json")

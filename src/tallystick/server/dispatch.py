@@ -84,14 +84,15 @@ class Tools:
         self.entries = tuple(entries)
         self.known = tuple(known)
         """Every toolset there is, on or off: to say where a tool that is off could be found."""
-        self._by_name = _index((*self.entries, *unlisted))
+        by_name = _index((*self.entries, *unlisted))
+        self._by_name = by_name | {entry.dotted: entry for entry in by_name.values()}
         self._known = _index(_entries(known))
 
     def __iter__(self) -> Iterator[OfferedTool]:
         return iter(self.entries)
 
     def find(self, name: str) -> OfferedTool | None:
-        return self._by_name.get(underscored(name))
+        return self._by_name.get(name) or self._by_name.get(underscored(name))
 
     def get(self, name: str) -> OfferedTool:
         """Raises NotFound, telling the tools there are."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import unquote
@@ -377,29 +378,22 @@ class _Exchange:
             await self._protocol.can_write.wait()
         if self._is_over:
             return
-        if not self.is_begun:
+        if message["type"] == AT_ONCE:
+            body = message["body"]
+            length = b"content-length: %d\r\n" % len(body)
+            head = self._write_head(message, (length,) if self.keeps_alive else (length, _CLOSING))
+            self._protocol.transport.write(head + body)
+            self._finish()
+        elif not self.is_begun:
             self._start(message)
-            if message["type"] != AT_ONCE:
-                return
-        body, more = message.get("body", b""), message.get("more_body", False)
-        data = self._head + self._framed(body, more=more)
-        if data:
-            self._protocol.transport.write(data)
-        self._head = b""
-        if not more:
-            if self._left:
-                raise RuntimeError("the answer is shorter than its Content-Length")
-            # Who waited to be asked for a body may send it now or not: what comes next has no one meaning.
-            self.keeps_alive = self.keeps_alive and not self._expects
-            self._is_over = True
-            self._wake()
+        else:
+            self._go_on(message.get("body", b""), more=message.get("more_body", False))
 
     def _start(self, message: Message) -> None:
-        status, headers = message["status"], [*self._protocol.server_state.default_headers, *message.get("headers", ())]
-        given = dict(headers)
+        given = dict(message.get("headers", ()))
         length = given.get(b"content-length")
-        has_body = self._scope["method"] != "HEAD" and status not in (204, 304)
-        lines = [_STATUS_LINES[status], *map(_write_header, headers)]
+        has_body = self._scope["method"] != "HEAD" and message["status"] not in (204, 304)
+        lines = []
         if b"close" in given.get(b"connection", b"").lower():
             self.keeps_alive = False
         elif not self.keeps_alive or self._protocol.takes_no_more:
@@ -411,11 +405,33 @@ class _Exchange:
             self._left = int(length)
         else:
             lines.append(b"transfer-encoding: chunked\r\n")
+        self._head = self._write_head(message, lines)
+
+    def _write_head(self, message: Message, more: Sequence[bytes]) -> bytes:
+        """With these lines of ours behind the headers."""
+        headers = (*self._protocol.server_state.default_headers, *message.get("headers", ()))
+        lines = (_STATUS_LINES[message["status"]], *map(_write_header, headers), *more)
         head = b"".join(lines)
         if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
             raise RuntimeError("a header of the answer has more than one line")
         self.is_begun = True
-        self._head = head + b"\r\n"
+        return head + b"\r\n"
+
+    def _go_on(self, body: bytes, *, more: bool) -> None:
+        data = self._head + self._framed(body, more=more)
+        if data:
+            self._protocol.transport.write(data)
+        self._head = b""
+        if not more:
+            if self._left:
+                raise RuntimeError("the answer is shorter than its Content-Length")
+            self._finish()
+
+    def _finish(self) -> None:
+        # Who waited to be asked for a body may send it now or not: what comes next has no one meaning.
+        self.keeps_alive = self.keeps_alive and not self._expects
+        self._is_over = True
+        self._wake()
 
     def _framed(self, body: bytes, *, more: bool) -> bytes:
         if self._left is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tallystick.clock import elapsed_ms
 from tallystick.policy import Action, Principal
 from tallystick.projections.text.ranking import asked_words
 from tallystick.projections.vectors import fusion
@@ -47,7 +48,7 @@ async def search(
     indexes: Indexes,
     hops_max: int,
 ) -> Answer:
-    started = time.perf_counter()
+    started = time.perf_counter_ns()
 
     def prepare(state: State, read_filter: ReadFilter) -> Breathing[_Prepared | None]:
         if asked.if_position == state.position:
@@ -88,7 +89,7 @@ async def search(
         most *= 4
     if not answer["entities"] and index is not None and "types" in answer:
         answer["nearest"] = await index.nearest_words(sought.words or "", NEAREST_MAX)
-    answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
+    answer["query_latency_ms"] = elapsed_ms(started)
     return Answer(answer, text=as_lines(answer) if asked.fields is None and not principal.is_program else None)
 
 

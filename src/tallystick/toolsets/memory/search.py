@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tallystick.clock import elapsed_ms
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing, Node, Page, Query, Walked
 from tallystick.state.facets import Facet
@@ -76,10 +77,10 @@ def _look(sought: SearchQuery, asked: SearchArguments, find: Find, state: State,
     position = state.position
     if asked.if_position == position:
         return {"unchanged": True, "position": position}
-    started = time.perf_counter()
+    started = time.perf_counter_ns()
     answer = yield from find(state, sought, asked, read_filter)
     answer["position"] = position
-    answer["query_latency_ms"] = round((time.perf_counter() - started) * 1000, 3)
+    answer["query_latency_ms"] = elapsed_ms(started)
     return answer
 
 
