@@ -478,6 +478,24 @@ def test_the_doctor_sees_that_the_end_is_missing(sample: Tally, base: Path) -> N
     assert "corrupt-log" in outcome.out
 
 
+def test_the_doctor_refuses_a_log_that_verify_refuses(sample: Tally, base: Path) -> None:
+    segment = next((base / "_system" / "log").glob("*.jsonl"))
+    lines = segment.read_bytes().splitlines(keepends=True)
+    lines[3] = lines[3].replace(b'"actor":"', b'"actor":"z', 1)
+    segment.write_bytes(b"".join(lines))
+    outcome = sample("doctor", "--json")
+    assert (outcome.code, sample("verify").code) == (1, 1)
+    told = {finding["what"]: finding for finding in outcome.json["findings"]}["lines"]
+    assert (told["status"], "line 4" in told["found"]) == ("bad", True)
+
+
+def test_the_doctor_says_how_much_of_a_large_log_it_read(sample: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tallystick.operations.doctor._PROVEN_BYTES_MAX", 100)
+    told = {finding["what"]: finding for finding in sample("doctor", "--json").json["findings"]}["lines"]
+    assert "only the last one" in told["found"]
+    assert "tallystick verify" in told["advice"]
+
+
 @pytest.mark.parametrize(
     ("leave", "what"),
     [

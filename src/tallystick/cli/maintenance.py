@@ -215,8 +215,9 @@ def doctor(
 ) -> None:
     """Tell what is where, is it sound, and what to do.
 
-    Looks at the outside and at the last commit only, and for the blobs that commits name;
-    'tallystick verify' proves the rest. Leaves with 1 when something is bad. Changes nothing without --repair.
+    Proves the lines of a log of up to 32 MiB; of a larger one it reads the last, and says so. 'tallystick verify'
+    proves them whatever their number, and the audit log, blobs and projections too. Leaves with 1 when something is
+    bad. Changes nothing without --repair.
 
     \b
     Examples:

@@ -19,6 +19,7 @@ from tallystick.config import FILE_NAME, Settings, why_this_base
 from tallystick.errors import Corrupt, InvalidArgument
 from tallystick.file_locks import is_held
 from tallystick.log import Head
+from tallystick.log.proof import prove
 from tallystick.log.unopened import Unopened, unopened
 from tallystick.operations import counted
 from tallystick.operations.orphans import find_orphans
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 Status = Literal["good", "odd", "bad"]
 _SPACE_BYTES_MIN = 256 << 20
+_PROVEN_BYTES_MAX = 32 << 20
+"""A log as large as this is read within seconds; of a larger one only the end is looked at."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -109,6 +112,22 @@ def _last_commit(line: bytes, head: Head) -> Iterator[Finding]:
         yield Finding("last commit", f"{commit.record_hash[:12]} is not the acknowledged one", "bad", _RESTORE)
         return
     yield Finding("last commit", f"{commit.timestamp} by {commit.actor}: {commit.operation}, {commit.commit_id[:12]}")
+
+
+def _lines(settings: Settings) -> Iterator[Finding]:
+    """What `verify` would refuse must not look sound here."""
+    with unopened(settings.system) as log:
+        size = log.segments.size
+    if size > _PROVEN_BYTES_MAX:
+        found = f"only the last one was read, of {_bytes(size)}"
+        yield Finding("lines", found, advice="'tallystick verify' reads and proves all of them")
+        return
+    proof = prove(settings.system)
+    if proof.problem is None:
+        yield Finding("lines", f"all {counted(proof.commits, 'commit')} are what was committed")
+    else:
+        place = f"{proof.file}, line {proof.line}: " if proof.file else ""
+        yield Finding("lines", f"{place}{proof.problem}", "bad", _RESTORE)
 
 
 def _torn(settings: Settings) -> Iterator[Finding]:
@@ -261,7 +280,7 @@ def _blobs(settings: Settings) -> Iterator[Finding]:
 
 
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-    _log, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage, _vectors, _blobs,
+    _log, _lines, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage, _vectors, _blobs,
 )  # fmt: skip
 
 
