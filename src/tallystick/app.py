@@ -40,7 +40,7 @@ from tallystick.projections.vectors import model
 from tallystick.projections.views.content_files import Edit
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose, prepare
-from tallystick.server.limits import Quota, Quotas, SessionQuota, read_overrides
+from tallystick.server.limits import Buckets, Quota, Quotas, SessionQuota, read_overrides
 from tallystick.server.oauth import principal_of
 from tallystick.sessions import Sessions
 from tallystick.snapshots import Snapshots
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from tallystick.server.oauth.guard import Admission
     from tallystick.server.web.login import Login
     from tallystick.server.web.responses import WebPages
+    from tallystick.server.workers import Worker
 
 T = TypeVar("T")
 LINEAGE_TOKEN_VARIABLE = "OPENLINEAGE_API_KEY"
@@ -348,8 +349,16 @@ def serve_stdio(settings: Settings) -> None:
     asyncio.run(run())
 
 
-def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[str, int], None]) -> None:
-    """Until SIGINT or SIGTERM. `announce` is called with the address once clients can connect."""
+def serve_http(
+    settings: Settings,
+    *,
+    host: str,
+    port: int,
+    announce: Callable[[str, int], None],
+    worker: Worker | None = None,
+) -> None:
+    """Until SIGINT or SIGTERM. `announce` is called with the address once clients can connect. A `worker` has its
+    socket from the process that began it."""
     import uvloop
 
     from tallystick.server.connections import Bounds
@@ -361,6 +370,8 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
     from tallystick.server.tlog import tlog_routes
     from tallystick.server.tls import tls_context
 
+    if worker is not None:
+        settings = _part_of(settings, worker)
     tls = tls_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
     admission = _admission(settings, host, port)
     if admission is not None and settings.metrics == "open":
@@ -372,7 +383,9 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
         async with _exporting(), served(settings) as offer:
             is_ending = asyncio.Event()
             offer = msgspec.structs.replace(offer, not_ready=lambda: _not_ready(settings, is_ending))
-            guarded = offer if admission is None else _guarded(settings, offer)
+            guarded = (
+                offer if admission is None else _guarded(settings, offer, None if worker is None else worker.buckets)
+            )
             pages = web_pages(settings, guarded, admission)
             application = http_app(
                 guarded,
@@ -380,11 +393,16 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
                 origins=settings.http_origins,
                 admission=admission,
                 more=[
-                    *metrics_routes(settings.metrics, tenant=settings.tenant),
+                    *metrics_routes(
+                        settings.metrics,
+                        tenant=settings.tenant,
+                        render=None if worker is None else worker.render_metrics,
+                    ),
                     *tlog_routes(settings.tlog, lambda tenant: _tiles_of(settings, tenant)),
                     *proof_routes(guarded, lambda tenant: msgspec.structs.replace(settings, tenant=tenant).home),
                 ],
                 pages=pages,
+                one_process=worker is None,
             )
             bounds = Bounds(
                 head_seconds=settings.http_head_seconds,
@@ -398,7 +416,17 @@ def serve_http(settings: Settings, *, host: str, port: int, announce: Callable[[
                 if pages is not None:
                     pages.drain()
 
-            await run_http(application, host=host, port=port, announce=announce, tls=tls, bounds=bounds, drain=drain)
+            async with worker.publishing() if worker is not None else nullcontext():
+                await run_http(
+                    application,
+                    host=host,
+                    port=port,
+                    announce=announce,
+                    listening=None if worker is None else worker.listening,
+                    tls=tls,
+                    bounds=bounds,
+                    drain=drain,
+                )
 
     uvloop.run(run())
 
@@ -409,6 +437,16 @@ def _not_ready(settings: Settings, is_ending: asyncio.Event) -> str | None:
     if settings.audit_strict and not all(value for _, value in metrics.AUDIT.read()):
         return "decisions cannot be written down, so everything is denied"
     return None
+
+
+def _part_of(settings: Settings, worker: Worker) -> Settings:
+    """What counts for each process, dealt out among the workers."""
+    return msgspec.structs.replace(
+        settings,
+        http_connections_max=worker.share(settings.http_connections_max),
+        sessions_per_subject=worker.share(settings.sessions_per_subject),
+        sessions_per_tenant=worker.share(settings.sessions_per_tenant),
+    )
 
 
 def web_pages(settings: Settings, offer: Offer, admission: Admission | None = None) -> WebPages | None:
@@ -780,13 +818,14 @@ def _admission(settings: Settings, host: str, port: int) -> Admission | None:
     )
 
 
-def _guarded(settings: Settings, offer: Offer) -> Offer:
+def _guarded(settings: Settings, offer: Offer, buckets: Buckets | None) -> Offer:
     """What is offered to callers who prove who they are, each tenant within its quota."""
+    quota = Quota(settings.quota_writes, settings.quota_reads)
     return msgspec.structs.replace(
         offer,
         principal_of=principal_of,
         names_clients=False,
-        quotas=Quotas(Quota(settings.quota_writes, settings.quota_reads), read_overrides(settings.quota_overrides)),
+        quotas=Quotas(quota, read_overrides(settings.quota_overrides), buckets=buckets),
         # Anybody may ask /health: how much a tenant has written is not for them.
         position=None,
     )

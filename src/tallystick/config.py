@@ -88,6 +88,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_hops: Annotated[int, _meaning("The longest traversal; a longer one is cut short and says so.", ge=1, le=10)] = 3
 
     http: Annotated[str, _meaning("HOST:PORT to serve HTTP on; empty means stdio.")] = ""
+    workers: Annotated[
+        int,
+        _meaning(
+            "Processes that serve HTTP on the one address, each with the whole index in its memory; more than one serve"
+            " no SSE.",
+            ge=1,
+            le=64,
+        ),
+    ] = 1
     http_hosts: Annotated[
         tuple[str, ...], _meaning("Names that HTTP clients may call this server by, besides this machine's own.")
     ] = ()
@@ -122,7 +131,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sessions_per_subject: Annotated[
         int,
         _meaning(
-            "MCP sessions over HTTP that one caller may begin in a process; past that its own idle ones end.", ge=1
+            "MCP sessions over HTTP that one caller may begin with a server; past that its own idle ones end.", ge=1
         ),
     ] = 1_000
     sessions_per_tenant: Annotated[int, _meaning("The same for all callers of a tenant together.", ge=1)] = 10_000

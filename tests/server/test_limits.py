@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,15 +12,17 @@ from tallystick.errors import InvalidArgument, LimitExceeded
 from tallystick.policy import Principal
 from tallystick.server import limits
 from tallystick.server.answers import status_of
-from tallystick.server.limits import Quota, Quotas, SessionQuota, read_overrides
+from tallystick.server.limits import OwnBuckets, Quota, Quotas, SessionQuota, SharedBuckets, read_overrides
 
 ACME, GLOBEX = Principal("alice", "acme"), Principal("bob", "globex")
 
 
 class Counter:
+    buckets: type[OwnBuckets | SharedBuckets] = OwnBuckets
+
     def __init__(self, quota: Quota, overrides: dict[str, Quota] | None = None) -> None:
         self.now = 1000.0
-        self.quotas = Quotas(quota, overrides, now=lambda: self.now)
+        self.quotas = Quotas(quota, overrides, buckets=self.buckets(), now=lambda: self.now)
 
     def allowed(self, calls: int, principal: Principal = ACME, *, writes: bool = True) -> int:
         return sum(self._is_allowed(principal, writes=writes) for _ in range(calls))
@@ -29,6 +33,11 @@ class Counter:
         except LimitExceeded:
             return False
         return True
+
+
+@pytest.fixture(autouse=True, params=[OwnBuckets, SharedBuckets])
+def _buckets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counter, "buckets", request.param)
 
 
 @pytest.mark.parametrize("share", [1, 3, 7, 60, 1000, 9999, 10_000])
@@ -93,11 +102,44 @@ def test_a_clock_that_stands_or_goes_back_gives_nothing_away() -> None:
 
 def test_tenants_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "_TENANTS_BEFORE_SWEEP", 100)
-    counter = Counter(Quota(60, 0))
+    buckets = OwnBuckets()
     for number in range(1000):
-        counter.now += 1
-        counter.allowed(1, Principal("a", f"tenant-{number}"))
-    assert len(counter.quotas._used_until) <= 100
+        buckets.take(f"tenant-{number}", writes=True, step=1.0, now=1000.0 + number)
+    assert len(buckets._used_until) <= 100
+
+
+def test_more_tenants_than_a_shared_table_has_room_for_are_served_and_the_busiest_are_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SharedBuckets, "_SLOTS", 64)
+    quotas = Quotas(Quota(60, 0), buckets=SharedBuckets(), now=lambda: 1000.0)
+    for _ in range(60):
+        quotas.check(ACME, writes=True)
+    for number in range(1000):
+        quotas.check(Principal("a", f"tenant-{number}"), writes=True)
+    with pytest.raises(LimitExceeded):
+        quotas.check(ACME, writes=True)
+
+
+FORKING = """
+import os
+from tallystick.server.limits import SharedBuckets
+buckets = SharedBuckets()
+reading, writing = os.pipe()
+for _ in range(4):
+    if os.fork() == 0:
+        taken = sum(buckets.take("acme", writes=True, step=60 / 500, now=1000.0) == 0 for _ in range(400))
+        os.write(writing, f"{taken} ".encode())
+        os._exit(0)
+for _ in range(4):
+    os.wait()
+print(os.read(reading, 1000).decode())
+"""
+
+
+def test_processes_of_one_server_share_a_quota_and_none_is_counted_twice() -> None:
+    told = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=True).stdout
+    assert sum(map(int, told.split())) == 500
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,10 @@ def serve(
         str | None, typer.Option("--tls-cert", metavar="FILE", help="Serve HTTPS with this PEM certificate.")
     ] = None,
     tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's PEM key.")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", help="Processes that serve the one address; one for each core or so."),
+    ] = None,
     next_free_port: Annotated[
         bool, typer.Option("--next-free-port", help="If the port is taken, use the next one that is free.")
     ] = False,
@@ -76,6 +80,7 @@ def serve(
       tallystick serve
       tallystick serve --base ./memory --agent planner
       tallystick serve --http 127.0.0.1:8765
+      tallystick serve --http 127.0.0.1:8765 --workers 4
       tallystick serve --read-only --tools memory.read,memory.search
       tallystick serve --http 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem \\
         --issuer https://login.example --public-url https://memory.example
@@ -94,6 +99,7 @@ def serve(
         public_url=public_url,
         tls_cert=tls_cert,
         tls_key=tls_key,
+        workers=workers,
     )
     if not settings.http:
         from tallystick import app
@@ -111,8 +117,18 @@ def _serve_http(settings: Settings, host: str, port: int) -> None:
     from tallystick.server.guards import check_binding
 
     check_binding(host, issuer=next(iter(settings.issuers), None))
+
+    def announce(host: str, port: int) -> None:
+        _welcome(settings, host, port)
+
     try:
-        app.serve_http(settings, host=host, port=port, announce=lambda host, port: _welcome(settings, host, port))
+        if settings.workers > 1:
+            from tallystick.server.workers import begin_workers
+
+            worker = begin_workers(settings.workers, host=host, port=port, announce=announce)
+            app.serve_http(settings, host=host, port=port, announce=lambda *_: worker.ready(), worker=worker)
+        else:
+            app.serve_http(settings, host=host, port=port, announce=announce)
     except OSError as error:
         if error.errno not in _ADDRESS_ERRORS:
             raise

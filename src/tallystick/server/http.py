@@ -20,12 +20,14 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from tallystick.server import Offer
+from tallystick.server.answers import json_answer
 from tallystick.server.connections import Bounds, Connections
 from tallystick.server.front import MCP_PATH, MESSAGES_PATH, SSE_PATH, HttpFront, tend
 from tallystick.server.guards import Names
 from tallystick.server.http_protocol import HttpProtocol
 from tallystick.server.http_sessions import HttpSessions
-from tallystick.server.mcp import http_transports
+from tallystick.server.listening import listen
+from tallystick.server.mcp import HttpTransports, http_transports
 from tallystick.server.rest import not_served, rest_calls, rest_routes
 
 if TYPE_CHECKING:
@@ -44,11 +46,13 @@ def http_app(
     more: Sequence[Route] = (),
     pages: WebPages | None = None,
     fast_path: bool = True,
+    one_process: bool = True,
 ) -> HttpFront:
     """`hosts` are the names, besides loopback, that clients may call us by; `origins` the web pages that may.
 
     With an `admission` nobody is answered without a token, and `offer.principal_of` should be that of `oauth`.
     `pages` are for people. Without the `fast_path` everything takes the long way: the answers are the same.
+    Where others serve the same address (not `one_process`) there is no SSE: its messages would reach any of them.
     """
     transports = http_transports(offer, messages_path=MESSAGES_PATH)
     sessions = HttpSessions(offer.sessions, quota=offer.session_quota, seconds=offer.session_seconds)
@@ -67,8 +71,7 @@ def http_app(
         [
             # Never reached by these methods: for whoever tries another one.
             Route(MCP_PATH, _Endpoint(transports.streamable), methods=["POST", "DELETE"]),
-            Route(SSE_PATH, _Endpoint(transports.sse), methods=["GET"]),
-            Route(MESSAGES_PATH, _Endpoint(transports.messages), methods=["POST"]),
+            *(_sse_routes(transports) if one_process else [Route(SSE_PATH, _no_sse, methods=["GET"])]),
             *rest_routes(offer, admission, more),
             *more,
             *(admission.routes() if admission is not None else []),
@@ -92,6 +95,18 @@ def http_app(
     )
 
 
+def _sse_routes(transports: HttpTransports) -> list[Route]:
+    return [
+        Route(SSE_PATH, _Endpoint(transports.sse), methods=["GET"]),
+        Route(MESSAGES_PATH, _Endpoint(transports.messages), methods=["POST"]),
+    ]
+
+
+async def _no_sse(request: Request) -> Response:
+    words = f"SSE needs a server with one worker; connect to {MCP_PATH} (streamable HTTP) instead"
+    return json_answer({"error": "SSE_NOT_OFFERED", "message": words}, 501)
+
+
 def _not_served(pages: WebPages | None) -> Callable[[Request, Exception], Response]:
     def answer(request: Request, error: Exception) -> Response:
         page = None if pages is None else pages.not_served(request, error)
@@ -106,13 +121,14 @@ async def run_http(
     host: str,
     port: int,
     announce: Callable[[str, int], None],
+    listening: socket.socket | None = None,
     tls: ssl.SSLContext | None = None,
     bounds: Bounds | None = None,
     drain: Callable[[], None] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `announce` is told the real address once connections are accepted; `drain` is
     called when the end begins: what would be answered without end is to end. Who is connected then is answered once
-    more (`Bounds.drain_seconds`).
+    more (`Bounds.drain_seconds`). `listening` is there where somebody else made the socket.
 
     Raises OSError when the address can't be had, RuntimeError when the application does not start.
     """
@@ -129,10 +145,10 @@ async def run_http(
         timeout_graceful_shutdown=GRACE_SECONDS,
         ssl_context_factory=None if tls is None else lambda config, default: tls,
     )
-    listening = await _listen(host, port)
+    sockets = [listening if listening is not None else await asyncio.to_thread(listen, host, port)]
     watching = asyncio.create_task(connections.watch())
     try:
-        await _Server(config, announce, drain, connections).serve(sockets=listening)
+        await _Server(config, announce, drain, connections).serve(sockets=sockets)
     finally:
         watching.cancel()
 
@@ -189,8 +205,3 @@ class _Endpoint:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
-
-
-async def _listen(host: str, port: int) -> list[socket.socket]:
-    family, *_, address = (await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
-    return [socket.create_server(address[:2], family=family, backlog=2048)]

@@ -1,20 +1,28 @@
 """The quotas: how many writes and reads a minute each tenant may ask for, and how many sessions may be open.
 
 Calls are a leaky bucket kept as one number (GCRA): the moment up to which a tenant has used its share.
-A whole minute's share may come at once, then it flows on evenly. All is counted per process.
+A whole minute's share may come at once, then it flows on evenly. Calls are counted per process, or by all workers
+of a server together; sessions per process.
 """
 
 from __future__ import annotations
 
 import math
+import mmap
 import re
+import struct
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Protocol
 
 import msgspec
 
 from tallystick.config import TENANT_PATTERN
 from tallystick.errors import InvalidArgument, LimitExceeded
+from tallystick.file_locks import bytes_locked
 from tallystick.policy import Principal
 
 WINDOW_SECONDS = 60.0
@@ -32,18 +40,26 @@ class Quota(msgspec.Struct, frozen=True):
     reads: int
 
 
+class Buckets(Protocol):
+    def take(self, tenant: str, *, writes: bool, step: float, now: float) -> float:
+        """Use `step` seconds of the tenant's window. How long to wait, if that is more than is left; then nothing is
+        used."""
+        ...
+
+
 class Quotas:
     def __init__(
         self,
         default: Quota,
         overrides: Mapping[str, Quota] | None = None,
         *,
+        buckets: Buckets | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._default = default
         self._overrides = dict(overrides or {})
+        self._buckets = buckets or OwnBuckets()
         self._now = now
-        self._used_until: dict[tuple[str, bool], float] = {}
 
     def check(self, principal: Principal, *, writes: bool) -> None:
         """Count one call. Raises LimitExceeded(RATE_LIMITED) with {retry_after, status}; that call does not count."""
@@ -51,19 +67,80 @@ class Quotas:
         share = quota.writes if writes else quota.reads
         if share == 0:
             return
-        now, key = self._now(), (principal.tenant, writes)
-        used_until = max(self._used_until.get(key, now), now) + WINDOW_SECONDS / share
-        # A hair's breadth for what adding fractions loses, else the last call of a share may be refused.
-        wait = used_until - now - WINDOW_SECONDS
-        if wait > 1e-6:
+        wait = self._buckets.take(principal.tenant, writes=writes, step=WINDOW_SECONDS / share, now=self._now())
+        if wait > 0:
             raise _limited(principal.tenant, share, wait, writes=writes)
-        if len(self._used_until) >= _TENANTS_BEFORE_SWEEP:
-            self._sweep(now)
-        self._used_until[key] = used_until
+
+
+class OwnBuckets:
+    """Of this process."""
+
+    def __init__(self) -> None:
+        self._used_until: dict[tuple[str, bool], float] = {}
+
+    def take(self, tenant: str, *, writes: bool, step: float, now: float) -> float:
+        key = tenant, writes
+        used_until = max(self._used_until.get(key, now), now) + step
+        wait = _wait(used_until, now)
+        if wait == 0:
+            if len(self._used_until) >= _TENANTS_BEFORE_SWEEP:
+                self._sweep(now)
+            self._used_until[key] = used_until
+        return wait
 
     def _sweep(self, now: float) -> None:
         """Whoever has nothing used up is as good as unknown."""
         self._used_until = {key: until for key, until in self._used_until.items() if until > now}
+
+
+class SharedBuckets:
+    """Of all processes that were forked after it was made: a table in a file without a name.
+
+    A process that is killed in the middle leaves a slot as it was or as it was to be, and its lock free. The clock
+    is the machine's, the same for all.
+    """
+
+    _SLOTS = 1 << 16
+    _SLOT = struct.Struct("=Qd")
+    _TRIES = 8
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # open for as long as the process lives
+        self._file.truncate(self._SLOTS * self._SLOT.size)
+        self._table = mmap.mmap(self._file.fileno(), 0)
+
+    def take(self, tenant: str, *, writes: bool, step: float, now: float) -> float:
+        key = _hashed(tenant, writes)
+        start = key % (self._SLOTS - self._TRIES)
+        with bytes_locked(self._file.fileno(), start, self._TRIES):
+            at = self._find(key, start) * self._SLOT.size
+            found, until = self._SLOT.unpack_from(self._table, at)
+            used_until = max(until if found == key else now, now) + step
+            wait = _wait(used_until, now)
+            if wait == 0:
+                self._SLOT.pack_into(self._table, at, key, used_until)
+            return wait
+
+    def _find(self, key: int, start: int) -> int:
+        """The slot of the key, else the one that was used up the longest ago, or will be: that tenant starts afresh."""
+        slots: dict[int, tuple[int, float]] = {
+            slot: self._SLOT.unpack_from(self._table, slot * self._SLOT.size)
+            for slot in range(start, start + self._TRIES)
+        }
+        mine = (slot for slot, (found, _) in slots.items() if found == key)
+        return next(mine, min(slots, key=lambda slot: slots[slot][1]))
+
+
+def _wait(used_until: float, now: float) -> float:
+    # A hair's breadth for what adding fractions loses, else the last call of a share may be refused.
+    wait = used_until - now - WINDOW_SECONDS
+    return wait if wait > 1e-6 else 0.0
+
+
+@lru_cache(maxsize=_TENANTS_BEFORE_SWEEP)
+def _hashed(tenant: str, writes: bool) -> int:
+    """Never 0, which is an empty slot. Not Python's own, which is another one in each process."""
+    return int.from_bytes(blake2b(f"{tenant}\n{writes}".encode(), digest_size=8).digest()) | 1
 
 
 class _Subject(msgspec.Struct):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
@@ -23,6 +24,49 @@ def render(metrics: Iterable[Metric] = METRICS, *, process: bool = False) -> byt
     if process:
         ProcessCollector(registry=registry)
     return generate_latest(registry)
+
+
+class _Reading(msgspec.Struct, frozen=True, array_like=True):
+    """A family of one worker, as it is handed to the others."""
+
+    name: str
+    meaning: str
+    kind: str
+    samples: list[tuple[str, dict[str, str], float]]
+
+
+def reading() -> bytes:
+    """What this process counted and uses, for another one to render."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Ours(METRICS))
+    ProcessCollector(registry=registry)
+    return msgspec.msgpack.encode([_reading(family) for family in registry.collect()])
+
+
+def _reading(family: Family) -> _Reading:
+    samples = [(each.name, each.labels, each.value) for each in family.samples]
+    return _Reading(family.name, family.documentation, family.type, samples)
+
+
+def render_workers(readings: Mapping[int, bytes]) -> bytes:
+    """All together, each of its own series by a label `worker`: what is a sum and what is not, the reader knows."""
+    families: dict[str, Family] = {}
+    for number, encoded in sorted(readings.items()):
+        for each in msgspec.msgpack.decode(encoded, type=list[_Reading]):
+            family = families.setdefault(each.name, Family(each.name, each.meaning, each.kind))
+            for name, labels, value in each.samples:
+                family.add_sample(name, {**labels, "worker": str(number)}, value)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Known(families.values()))
+    return generate_latest(registry)
+
+
+class _Known(Collector):
+    def __init__(self, families: Iterable[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Family]:
+        return self._families
 
 
 class _Ours(Collector):
