@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import select
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,14 +73,6 @@ def workers_of(server: ServerProcess) -> list[int]:
     return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
-def is_running(process: int) -> bool:
-    """One that has ended may stand in the table until somebody asks how."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def calls_by_worker(caller: Caller, tool: str) -> dict[str, float]:
     _, text = caller.get("/metrics")
     found = [each for each in text_string_to_metric_families(text) if each.name == "tallystick_tool_calls"]
@@ -132,8 +125,11 @@ def test_workers_end_with_the_process_that_began_them_even_if_it_is_killed(tmp_p
     Caller(server).call("memory.write", **note(1))
     workers = workers_of(server)
     assert len(workers) == 2
-    server.kill()  # returns when nobody writes to its standard error any more
-    assert not any(map(is_running, workers))
+    handles = [os.pidfd_open(each) for each in workers]
+    server.kill()
+    for handle in handles:
+        select.select([handle], [], [])  # until it has ended
+        os.close(handle)
     assert CommandLine(tmp_path / "memory").main("verify").code == 0
 
 
