@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import cache, partial
+from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -477,6 +478,8 @@ def web_pages(settings: Settings, offer: Offer, admission: Admission | None = No
             claims=claims,
             explain=lambda principal, task: explain_task(reasons, offer.store, principal, task),
             knowledge=knowledge,
+            is_read_only=settings.read_only,
+            person=settings.web_actor or system_user(),
             figures_for=settings.tenant if settings.issuers else None,
         ),
         None if admission is None else _login(settings, offer, admission),
@@ -829,6 +832,14 @@ def _guarded(settings: Settings, offer: Offer, buckets: Buckets | None) -> Offer
         # Anybody may ask /health: how much a tenant has written is not for them.
         position=None,
     )
+
+
+def system_user() -> str:
+    """By name; some containers have users without one."""
+    try:
+        return getuser()
+    except (KeyError, OSError, ImportError):
+        return "operator"
 
 
 def local_user(settings: Settings) -> Principal:

@@ -107,6 +107,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         _meaning("Whether people find pages at `/` over HTTP; where tokens are asked for, only with `web_client_id`."),
     ] = True
+    web_actor: Annotated[
+        str,
+        _meaning(
+            "Who looks at pages and acts there, where nobody logs in; empty means the user that the server runs as."
+        ),
+    ] = ""
     body_bytes_max: Annotated[int, _meaning("The largest HTTP request that is read.", ge=1024)] = 8 << 20
     http_connections_max: Annotated[
         int, _meaning("HTTP connections at a time; one more takes the place of one that waits for its client.", ge=1)

@@ -75,7 +75,7 @@ def lived_in(directory: Path) -> Iterator[str]:
     _make_repository(repository)
     policy = directory / "team.rego"
     policy.write_text(POLICY)
-    environ = {"TALLYSTICK_REPO": str(repository), "TALLYSTICK_POLICY": str(policy)}
+    environ = {"TALLYSTICK_REPO": str(repository), "TALLYSTICK_POLICY": str(policy), "TALLYSTICK_WEB_ACTOR": "grace"}
     with ExitStack() as running:
         agents = []
         for name in ("operator", "planner", "codex", "claude-code", "crawler-eu"):

@@ -14,7 +14,7 @@ from tallystick.server.web.registry import PAGES
 from tests.browser.harness import THEMES, Browser, Look, Theme
 from tests.browser.memories import PROJECT, large, lived_in
 
-PLAIN = tuple(page.path for page in PAGES if "{" not in page.path)
+PLAIN = tuple(page.path for page in PAGES if "{" not in page.path and not page.is_step)
 ADDRESSES = (
     *PLAIN,
     "/search?q=refunds",

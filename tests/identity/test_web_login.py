@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -422,6 +422,59 @@ async def test_who_logs_out_is_out_here_and_at_the_provider(issuer: str, tmp_pat
 
         again = await alice.follow(await alice.get("/"), until=f"{issuer}/interaction")
         assert again.is_redirect, "the provider asks who it is"
+
+
+async def test_what_arrives_is_told_no_more_to_who_logged_out(issuer: str, tmp_path: Path) -> None:
+    async with serving(issuer, tmp_path) as site:
+        alice, bob = Browser(site, "alice"), Browser(site, "alice")
+        token = page_token(await alice.visit())
+        await bob.visit()
+        async with listening(alice) as hers, listening(bob) as his:
+            assert await hers() == await his()
+            assert (await alice.post("/logout", token=token)).status_code == 200
+            assert await hers() is None
+            await site.write("plan")
+            assert b"plan" in (await his() or b"")
+
+
+@asynccontextmanager
+async def listening(person: Browser) -> AsyncIterator[Callable[[], Awaitable[bytes | None]]]:
+    """What the next piece of the stream says; None at its end."""
+    left, sent = asyncio.Event(), asyncio.Queue[MutableMapping[str, Any]]()
+
+    async def receive() -> dict[str, Any]:
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def piece() -> bytes | None:
+        message = await sent.get()
+        return message["body"] if message["more_body"] else None
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.put_nowait(message)
+
+    request = person.http.build_request("GET", f"{SITE}/events")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": "/events",
+        "raw_path": b"/events",
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        "client": ("127.0.0.1", 5000),
+        "server": ("127.0.0.1", 8765),
+    }
+    task = asyncio.create_task(person.site.front(scope, receive, send))
+    try:
+        assert (await sent.get())["status"] == 200
+        yield piece
+    finally:
+        left.set()
+        await task
 
 
 async def confirm_logout(alice: Browser, address: str) -> httpx2.Response:

@@ -27,7 +27,7 @@ from tallystick.state.work.queries import Readiness, readiness
 from tallystick.store import Store
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work.answers import counts_of
-from tallystick.toolsets.work.errors import get_project, projects_of
+from tallystick.toolsets.work.errors import get_project, get_row, projects_of
 from tallystick.toolsets.work.view import View
 
 PROJECTS_MAX = 200
@@ -141,6 +141,32 @@ async def show_project(
     def look(view: View) -> ProjectBoard:
         board = get_project(view, name)
         return _Drawn(view, board, claims.moment(clock())).board()
+
+    return await _read(store, principal, look)
+
+
+class DroppedTasks(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes when a task is dropped."""
+
+    task: TaskName
+    project: str | None
+    is_open: bool
+    below: list[TaskName]
+    """The open ones, which go with it."""
+
+
+async def list_dropped(store: Store, principal: Principal, task: str) -> DroppedTasks:
+    """Raises NotFound, also for what may not be read."""
+
+    def look(view: View) -> DroppedTasks:
+        row = get_row(view, task)
+        below = view.readable((each for each in row.below() if each.open), lambda each: each.id)
+        return DroppedTasks(
+            task=TaskName(row.id, _cut(view.summary(row))),
+            project=row.board.name if row.board is not None else None,
+            is_open=row.open,
+            below=[TaskName(each.id, _cut(view.summary(each))) for each in below],
+        )
 
     return await _read(store, principal, look)
 

@@ -12,6 +12,7 @@ import pytest
 from tallystick.clock import wall_clock
 from tallystick.operations.work_board import CARDS_MAX, TREE_MAX, list_projects, show_project
 from tallystick.toolsets.claims import Claims
+from tests.server.web.acting import followed, forms_of, post, send
 from tests.server.web.pages import Pages, serving_pages
 from tests.server.web.policies import owners_policy
 
@@ -22,7 +23,7 @@ HOUR = 3_600_000
 
 @pytest.fixture
 async def pages(tmp_path: Path) -> AsyncIterator[Pages]:
-    async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path)) as pages:
+    async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path), web_actor="nora") as pages:
         yield pages
 
 
@@ -150,3 +151,141 @@ async def test_of_very_many_tasks_the_first_are_drawn(pages: Pages) -> None:
     assert (ready["count"], len(ready["tasks"])) == (TREE_MAX + 20, CARDS_MAX)
     assert (len(board["tree"]), board["tree_more"]) == (TREE_MAX, 21)
     assert "21 more tasks" in await pages.html("/work?project=p")
+
+
+# -- what people do
+
+BOARD = "/work?project=p"
+
+
+async def test_a_person_claims_what_is_ready_and_nobody_else_does_then(pages: Pages) -> None:
+    ids = await plan(pages, "ada", {"ref": "a"}, {"ref": "b", "depends_on": ["a"]})
+    answer = await send(pages, BOARD, "/work", {}, act="claim", task=ids["a"])
+    assert "#at-" in answer.headers["location"]
+    await followed(pages, answer)
+    (task,) = (await pages.json(BOARD))["board"]["columns"][1]["tasks"]
+    assert (task["summary"], task["claimed_by"]) == ("a", "nora")
+    assert (await pages.write("codex", "graph_next", project="p", claim=True))["nodes"] == []
+    blocked = await post(pages, "/work", act="claim", task=ids["b"])
+    assert (blocked.status_code, blocked.json()["error"]) == (409, "CONFLICT")
+
+
+async def test_what_an_agent_has_is_not_claimed_by_a_person(pages: Pages) -> None:
+    ids = await plan(pages, "ada", {"ref": "a", "properties": {"key": "k"}})
+    await claim(pages, "codex", "k")
+    answer = await post(pages, "/work", act="claim", task=ids["a"])
+    assert (answer.status_code, "codex" in answer.json()["message"]) == (409, True)
+
+
+async def test_a_person_resolves_with_evidence(pages: Pages) -> None:
+    ids = await plan(pages, "ada", {"ref": "a"})
+    filled = {"evidence": "test", "ref": "<b>suite 7</b>"}
+    page = await followed(pages, await send(pages, BOARD, "/work", filled, act="resolve", task=ids["a"]))
+    assert "&lt;b&gt;suite 7&lt;/b&gt;" in page
+    (task,) = (await pages.json(BOARD))["board"]["columns"][3]["tasks"]
+    assert (task["updated_by"], task["evidence"]) == ("nora", [{"type": "test", "ref": "<b>suite 7</b>"}])
+    without = await post(pages, "/work", act="resolve", task=ids["a"], evidence="test", ref=" ")
+    assert without.status_code == 400
+
+
+async def test_a_person_adds_tasks_and_orders_them(pages: Pages) -> None:
+    ids = await plan(pages, "ada", {"ref": "part"})
+    filled = {"summary": "  New & urgent ", "parent": ids["part"], "priority": "9"}
+    page = await followed(pages, await send(pages, BOARD, "/work", filled, act="add"))
+    assert "New &amp; urgent" in page
+    (task,) = (await pages.json(BOARD))["board"]["columns"][0]["tasks"]
+    assert (task["summary"], task["priority"]) == ("New & urgent", 9)
+    await followed(pages, await send(pages, BOARD, "/work", {"priority": "2"}, act="prioritise", task=task["id"]))
+    assert (await pages.json(BOARD))["board"]["columns"][0]["tasks"][0]["priority"] == 2
+    await followed(pages, await send(pages, BOARD, "/work", {"priority": ""}, act="prioritise", task=task["id"]))
+    assert (await pages.json(BOARD))["board"]["columns"][0]["tasks"][0]["priority"] == 0
+    for priority in ("-1", "101", "x", "9" * 400):
+        assert (await post(pages, "/work", act="prioritise", task=task["id"], priority=priority)).status_code == 400
+
+
+async def test_a_person_begins_a_project(pages: Pages) -> None:
+    page = await followed(pages, await send(pages, "/work", "/work", {"name": "a/b <i>", "goal": "Ship"}, act="begin"))
+    assert "a/b &lt;i&gt;" in page
+    (line,) = (await pages.json("/work"))["projects"]["projects"]
+    assert (line["name"], line["goal"]) == ("a/b <i>", "Ship")
+
+
+async def test_dropping_is_a_step_that_says_what_goes_too(pages: Pages) -> None:
+    ids = await plan(pages, "ada", {"ref": "part"}, {"ref": "a", "parent_ref": "part"},
+                     {"ref": "b", "parent_ref": "part"})  # fmt: skip
+    await finish(pages, "ada", ids["b"])
+    address = f"/drop?task={ids['part']}"
+    step = await pages.json(address)
+    assert [each["summary"] for each in step["tasks"]["below"]] == ["a"]
+    yes = {"reason": "not needed", "confirmed": "yes"}
+    for filled in ({"reason": "not needed"}, {"confirmed": "yes"}):
+        assert (await send(pages, address, "/drop", filled)).status_code == 400
+    await followed(pages, await send(pages, address, "/drop", yes))
+    tree = (await pages.json(BOARD))["board"]["tree"]
+    standing = {row["task"]["summary"]: row["task"]["standing"] for row in tree}
+    assert (standing["part"], standing["a"], standing["b"]) == ("dropped", "dropped", "done")
+    assert "It is over already" in await pages.html(address)
+
+
+async def test_what_was_added_below_meanwhile_is_shown_before_it_is_dropped(pages: Pages) -> None:
+    ids = await plan(pages, "ada", {"ref": "part"})
+    digest = (await pages.json(f"/drop?task={ids['part']}"))["digest"]
+    await pages.write("ada", "graph_plan", nodes=[{"ref": "n", "parent_ref": ids["part"], "summary": "new"}])
+    fields = {"task": ids["part"], "digest": digest, "reason": "no", "confirmed": "yes"}
+    answer = await post(pages, "/drop", **fields)
+    assert answer.json()["is_changed"] is True
+    assert (await pages.json(BOARD))["board"]["columns"][3]["tasks"] == []
+
+
+async def test_what_may_not_be_read_is_no_task_to_act_on(pages: Pages) -> None:
+    ids = await plan(pages, "ada", {"ref": "mine"})
+    nodes = [{"ref": "hers", "parent_ref": ids["root"], "summary": "eve's own secret"}]
+    hers = (await pages.write("eve", "graph_plan", nodes=nodes))["created"][0]["id"]
+    for act in ("claim", "prioritise", "resolve"):
+        fields = {"act": act, "priority": "1", "evidence": "note", "ref": "x"}
+        answers = [await post(pages, "/work", task=task, **fields) for task in (hers, "nope")]
+        assert answers[0].status_code == answers[1].status_code == 404, act
+        assert answers[0].content == answers[1].content
+    await pages.html(f"/drop?task={hers}", 404)
+    assert (await post(pages, "/drop", task=hers, reason="x", confirmed="yes")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"act": "steal"}, {"act": "add"}, {"act": "begin"}, {"act": "add", "summary": "x" * 9_000}]
+)
+async def test_forms_that_no_page_has_are_refused(pages: Pages, fields: dict[str, str]) -> None:
+    await plan(pages, "ada", {"ref": "a"})
+    assert (await post(pages, "/work?project=p", **fields)).status_code == 400
+
+
+async def test_who_may_not_write_is_offered_no_act(tmp_path: Path) -> None:
+    policy = tmp_path / "readers.rego"
+    policy.write_text(
+        """package tallystick.readers
+
+import rego.v1
+
+decision := {"result": allow, "reason": "agents write", "policy_version": "readers@1"}
+
+default allow := true
+
+allow := false if {
+	input.action in {"WRITE", "DELETE"}
+	input.actor == "nora"
+}
+"""
+    )
+    async with serving_pages(tmp_path / "base", policy=str(policy), web_actor="nora") as pages:
+        ids = await plan(pages, "ada", {"ref": "a"})
+        page = await pages.html(BOARD)
+        assert [form for form in forms_of(page) if form["action"] != "/theme"] == []
+        assert "Drop…" not in page
+        await pages.html(f"/drop?task={ids['a']}", 404)
+        shown = await pages.html(f"/entities/{ids['a']}")
+        assert "Redact…" not in shown
+        assert "Recall…" not in shown
+        assert (await pages.json("/audit?outcome=denied"))["decisions"]["lines"] == [], "nothing was tried yet"
+        answer = await post(pages, "/work", act="claim", task=ids["a"])
+        assert (answer.status_code, answer.json()["error"]) == (403, "NOT_ALLOWED")
+        (line,) = (await pages.json("/audit?outcome=denied"))["decisions"]["lines"]
+        assert (line["actor"], line["action"], line["tool"]) == ("nora", "WRITE", "web")

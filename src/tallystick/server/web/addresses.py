@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from urllib.parse import quote, urlencode
 
 JSON_SUFFIX = ".json"
@@ -21,6 +22,11 @@ def entity_address(entity_id: str, /, **query: str | int | None) -> str:
     if name.endswith(JSON_SUFFIX):
         name = f"{name.removesuffix(JSON_SUFFIX)}%2Ejson"
     return with_query(f"/entities/{name}", **query)
+
+
+def anchor_of(entity_id: str) -> str:
+    """Where on a page it is: an id may hold what an anchor may not."""
+    return f"at-{sha256(entity_id.encode()).hexdigest()[:12]}"
 
 
 def is_local(address: str) -> bool:

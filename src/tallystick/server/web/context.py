@@ -36,5 +36,9 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """From a task to its evidence, its receipt, and what was read for it."""
     claims: Claims
     knowledge: KnowledgeContext
+    is_read_only: bool = False
+    """Whether pages show only."""
+    person: str | None = None
+    """Who visitors are where nobody logs in; None means whom the server takes callers for."""
     figures_for: str | None = None
     """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""

@@ -11,7 +11,7 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tallystick.clock import from_text
-from tallystick.server.web.addresses import entity_address, with_query
+from tallystick.server.web.addresses import anchor_of, entity_address, with_query
 from tallystick.server.web.markdown import render_markdown
 from tallystick.server.web.static_files import static_files
 
@@ -42,6 +42,7 @@ def _environment() -> Environment:
     }
     environment.filters |= {
         "number": lambda value: f"{value:,}",
+        "anchor": anchor_of,
         "plain": plain,
         "markdown": render_markdown,
         "second": second,

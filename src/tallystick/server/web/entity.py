@@ -14,6 +14,8 @@ from tallystick.operations.entity_report import EntityReport, HistoryStep, Neigh
 from tallystick.operations.why import Task
 from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.server.web.addresses import JSON_SUFFIX, entity_address
+from tallystick.server.web.recall import RECALLING
+from tallystick.server.web.redact import redaction_of
 from tallystick.server.web.visit import Download, Redirect, Visit
 from tallystick.state import work
 
@@ -57,6 +59,8 @@ class EntityView(msgspec.Struct, frozen=True, kw_only=True):
     first: HistoryStep | None
     proof: str | None
     """Where its proof for others is to be had."""
+    may_redact: bool = False
+    may_recall: bool = False
     why: Task | None = None
     """Of a task, now: its evidence, its receipt, and what was read for it."""
 
@@ -80,6 +84,9 @@ async def entity_page(visit: Visit) -> EntityView | Download | Redirect:
     if chosen:
         is_now = chosen >= len(view.notches)
         return Redirect(entity_address(entity_id, as_of=None if is_now else view.notches[chosen - 1].position))
+    if report.moment is None:
+        may_redact, may_recall = await visit.may(redaction_of(entity_id)), await visit.may(RECALLING)
+        view = msgspec.structs.replace(view, may_redact=may_redact[0], may_recall=may_recall[0])
     explain = visit.context.explain
     if explain is not None and report.type == work.NODE and report.moment is None:
         view = msgspec.structs.replace(view, why=await explain(visit.principal, entity_id))

@@ -80,6 +80,8 @@ class Events:
         self._streams_max = streams_max
         self._by_caller: Counter[tuple[str, str]] = Counter()
         self._feeds: dict[Principal, Feed] = {}
+        self._by_session: dict[str, set[Stream]] = {}
+        """Of visitors who logged in."""
         self._is_closed = False
 
     async def open(self, visit: Visit) -> Response:
@@ -93,8 +95,13 @@ class Events:
         if feed is None:
             feed = self._feeds[principal] = Feed(self._store, principal)
         feed.add(stream)
+        of_session = self._by_session.setdefault(visit.session, set())
+        of_session.add(stream)
 
         def leave() -> None:
+            of_session.discard(stream)
+            if not of_session and self._by_session.get(visit.session) is of_session:
+                del self._by_session[visit.session]
             self._by_caller[caller] -= 1
             if not self._by_caller[caller]:
                 del self._by_caller[caller]
@@ -109,7 +116,13 @@ class Events:
         except BaseException:
             leave()
             raise
-        return EventStream(stream, leave)
+        sessions = visit.context.offer.sessions
+        return EventStream(stream, leave, lambda: bool(visit.session) and sessions.has_ended(visit.session))
+
+    def end_session(self, session: str) -> None:
+        """Its visitor logged out: pages that are still open hear nothing more."""
+        for stream in self._by_session.get(session, ()):
+            stream.end()
 
     def close(self) -> None:
         """The server ends: so do all streams, and there will be no others."""
@@ -223,10 +236,12 @@ class Stream:
 
 
 class EventStream(Response):
-    def __init__(self, stream: Stream, leave: Callable[[], None]) -> None:
+    def __init__(self, stream: Stream, leave: Callable[[], None], has_ended: Callable[[], bool]) -> None:
+        """`has_ended` says whether its visitor logged out, by any process: it is asked now and then."""
         super().__init__()
         self._stream = stream
         self._leave = leave
+        self._has_ended = has_ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
@@ -238,6 +253,8 @@ class EventStream(Response):
             with suppress(TimeoutError):
                 async with asyncio.timeout(STREAM_SECONDS):
                     while (data := await self._stream.take()) is not None:
+                        if data is _HEARTBEAT and self._has_ended():
+                            break
                         await send({"type": "http.response.body", "body": data, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from email.message import EmailMessage, MIMEPart
 from email.parser import BytesParser
 from email.policy import HTTP
 from urllib.parse import parse_qsl
 
+from tallystick.errors import InvalidArgument
+
 FIELDS_MAX = 100
+REASON_CHARACTERS_MAX = 500
 _WITH_FILES = "multipart/form-data"
 _FIELD = b"\nContent-Disposition:"
 
@@ -23,6 +27,16 @@ def read_form(content_type: str, body: bytes) -> dict[str, str]:
     if not message.is_multipart():
         raise ValueError("a form without parts")
     return dict(_field(part) for part in message.iter_parts())
+
+
+def confirmed_reason(form: Mapping[str, str]) -> str:
+    """What every act that cannot be undone asks for. Raises InvalidArgument; nothing was changed then."""
+    reason = form.get("reason", "").strip()
+    if not reason or len(reason) > REASON_CHARACTERS_MAX:
+        raise InvalidArgument(f"a reason is needed, of at most {REASON_CHARACTERS_MAX} characters")
+    if form.get("confirmed") != "yes":
+        raise InvalidArgument("it was not confirmed: nothing was changed", hint="tick the box above the button")
+    return reason
 
 
 def _field(part: MIMEPart) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from tallystick.operations import OperationContext
 from tallystick.operations import forget as erasure
 from tallystick.operations.forget import ErasureReport, NotErased, Search
 from tallystick.operations.governance import Governance, count_governance
+from tallystick.server.web.forms import REASON_CHARACTERS_MAX, confirmed_reason
 from tallystick.server.web.visit import Visit
 from tallystick.state.mentions import Subject
 
@@ -19,7 +20,6 @@ SUBJECT_CHARACTERS_MAX = 2_000
 TEXTS_MAX = 20
 CHARACTERS_MIN = 3
 """Of what names a person: less is in everything."""
-REASON_CHARACTERS_MAX = 500
 SHOWN_MAX = 200
 
 
@@ -76,6 +76,7 @@ async def act_on_governance(visit: Visit, form: Mapping[str, str]) -> Governance
             found = await _found(operations, subject, whole_words)
             return msgspec.structs.replace(view, found=found[0])
         case "forget":
+            visit.check_may_act()
             return await _forgotten(view, operations, subject, whole_words, form)
         case _:
             raise InvalidArgument("'act' must be find or forget")
@@ -84,11 +85,7 @@ async def act_on_governance(visit: Visit, form: Mapping[str, str]) -> Governance
 async def _forgotten(
     view: GovernanceView, operations: OperationContext, subject: Subject, whole_words: bool, form: Mapping[str, str]
 ) -> GovernanceView:
-    reason, reference = form.get("reason", "").strip(), form.get("reference", "").strip() or None
-    if not reason or max(len(reason), len(reference or "")) > REASON_CHARACTERS_MAX:
-        raise InvalidArgument(f"a reason is needed, of at most {REASON_CHARACTERS_MAX} characters")
-    if form.get("confirmed") != "yes":
-        raise InvalidArgument("it was not confirmed, and what is redacted cannot be brought back: nothing was changed")
+    reason, reference = confirmed_reason(form), form.get("reference", "").strip()[:REASON_CHARACTERS_MAX] or None
     erasure.check_request(subject, (), f"{reason} {reference or ''}")
     found, plans = await _found(operations, subject, whole_words)
     if found.digest != form.get("digest"):

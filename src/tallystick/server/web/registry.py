@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from tallystick.server.web.audit import audit
+from tallystick.server.web.drop import drop, drop_step
 from tallystick.server.web.entity import entity_page
 from tallystick.server.web.governance import act_on_governance, governance
 from tallystick.server.web.graph import graph_page
@@ -14,13 +15,15 @@ from tallystick.server.web.knowledge import knowledge
 from tallystick.server.web.operations import operations
 from tallystick.server.web.overview import overview
 from tallystick.server.web.policy import act_on_policy, policy
+from tallystick.server.web.recall import act_on_recall, recall_step
+from tallystick.server.web.redact import redact, redact_step
 from tallystick.server.web.search import search_page
 from tallystick.server.web.visit import Visit
-from tallystick.server.web.work import work
+from tallystick.server.web.work import act_on_work, work
 
 View = Callable[[Visit], Awaitable[msgspec.Struct]]
 Act = Callable[[Visit, Mapping[str, str]], Awaitable[msgspec.Struct]]
-"""From a visit and the fields of a form to what the page shows then."""
+"""From a visit and the fields of a form to what the page shows then, or to where that is shown."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +35,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Other paths of the same page."""
     act: Act | None = None
     """Where its forms are sent to it."""
+    is_step: bool = False
+    """On the way to a grave act: the address says to what, and without that it is not there."""
 
     @property
     def json_path(self) -> str:
@@ -58,7 +63,10 @@ PAGES: tuple[Page, ...] = (
     Page(path="/graph", view=graph_page, template="graph.html"),
     Page(path="/policy", view=policy, act=act_on_policy, template="policy.html"),
     Page(path="/governance", view=governance, act=act_on_governance, template="governance.html"),
-    Page(path="/work", view=work, template="work.html"),
+    Page(path="/redact", view=redact_step, act=redact, template="redact.html", is_step=True),
+    Page(path="/recall", view=recall_step, act=act_on_recall, template="recall.html", is_step=True),
+    Page(path="/drop", view=drop_step, act=drop, template="drop.html", is_step=True),
+    Page(path="/work", view=work, act=act_on_work, template="work.html"),
     Page(path="/knowledge", view=knowledge, template="knowledge.html"),
     Page(path="/audit", view=audit, template="audit.html"),
     Page(path="/operations", view=operations, template="operations.html"),

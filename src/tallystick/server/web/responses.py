@@ -26,7 +26,7 @@ from tallystick.server.web.forms import read_form
 from tallystick.server.web.registry import NAVIGATION, PAGES, Act, Page, Section
 from tallystick.server.web.security import HEADERS, SESSION_KEY, PageTokens, check_origin
 from tallystick.server.web.static_files import static_route
-from tallystick.server.web.visit import Bug, Download, Redirect, Visit, begin
+from tallystick.server.web.visit import NOT_ALLOWED, Bug, Download, Redirect, Visit, begin
 
 if TYPE_CHECKING:
     from tallystick.server.web.login import Login, WebSession
@@ -85,7 +85,7 @@ class WebPages:
         self.events = Events(context.offer.store, streams_max=context.streams_max)
         self.routes: list[BaseRoute] = [
             *(route for page in PAGES for route in self._routes_of(page)),
-            *(self._form_route(page.path, page.act, page.template) for page in PAGES if page.act is not None),
+            *(route for page in PAGES if page.act is not None for route in self._form_routes(page, page.act)),
             Route("/theme", self._choose_theme, methods=["POST"]),
             Route(EVENTS_PATH, self._listen, methods=["GET"]),
             static_route(),
@@ -109,25 +109,25 @@ class WebPages:
         paths = [page.path] if page.path.endswith(":path}") else [page.path, page.json_path]
         return [Route(path, serve, methods=["GET"]) for path in (*paths, *page.also)]
 
-    def _form_route(self, path: str, act: Act, template: str) -> Route:
+    def _form_routes(self, page: Page, act: Act) -> list[Route]:
         async def answer(visit: Visit) -> Response:
-            return self._drawn(template, visit, await act(visit, self.form(visit)))
+            return self._drawn(page.template, visit, await act(visit, self.form(visit)))
 
         async def serve(request: Request) -> Response:
             return await self._answered(request, answer)
 
-        return Route(path, serve, methods=["POST"])
+        return [Route(path, serve, methods=["POST"]) for path in (page.path, *page.also)]
 
     async def _show(self, page: Page, visit: Visit) -> Response:
-        view = await page.view(visit)
-        if isinstance(view, Download):
-            return Response(view.content, headers={**PAGE_HEADERS, **view.headers})
-        if isinstance(view, Redirect):
-            return RedirectResponse(view.address, 303, PAGE_HEADERS)
-        return self._drawn(page.template, visit, view)
+        return self._drawn(page.template, visit, await page.view(visit))
 
     def _drawn(self, template: str, visit: Visit, view: msgspec.Struct) -> Response:
-        if wants_json(visit.request):
+        if isinstance(view, Download):
+            return Response(view.content, headers={**PAGE_HEADERS, **view.headers})
+        is_json = wants_json(visit.request)
+        if isinstance(view, Redirect) and not (is_json and visit.request.method == "POST"):
+            return RedirectResponse(view.address, 303, PAGE_HEADERS)
+        if is_json:
             return _json(view)
         body = draw(template, view=view, frame=self._frame(visit))
         return Response(body, headers=PAGE_HEADERS, media_type="text/html")
@@ -210,6 +210,7 @@ class WebPages:
             self._tokens.check(session.principal, _fields(request).get("token", ""), session.id)
         except TallystickError as error:
             return self._trouble(request, status_of(error), _trouble_of(error))
+        self.events.end_session(session.id)
         return await self.login.end(request)
 
     def form(self, visit: Visit) -> dict[str, str]:
@@ -219,7 +220,7 @@ class WebPages:
         return fields
 
 
-_TOLD = frozenset({"ORIGIN_NOT_ALLOWED", "PAGE_EXPIRED", "UNKNOWN_AS_OF"})
+_TOLD = frozenset({"ORIGIN_NOT_ALLOWED", "PAGE_EXPIRED", "UNKNOWN_AS_OF", "READ_ONLY", NOT_ALLOWED})
 """Refusals that tell nothing of what is there."""
 
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 
-from tallystick.errors import InvalidArgument
+from tallystick.errors import Denied, InvalidArgument
 from tallystick.policy import Principal
 from tallystick.server.dispatch import Broken, Done, Refused, call
 from tallystick.server.web.context import WebContext
 from tallystick.server.web.security import SESSION_KEY
+from tallystick.store import Target
 
 TOOL = "web"
 """As which the audit log knows what pages ask for."""
+
+
+NOT_ALLOWED = "NOT_ALLOWED"
+"""Of an act that the policy denied. What was looked at and denied is not there; who was shown something and may not
+change it is told so. Of what they may not read the store says the same as of what there is not."""
 
 
 class Bug(Exception):
@@ -55,6 +63,22 @@ class Visit(msgspec.Struct, frozen=True):
         """Where it is served, as the browser knows it."""
         return f"{self.request.url.scheme}://{self.request.headers.get('host', '')}"
 
+    async def may(self, *targets: Target) -> list[bool]:
+        """What could be done now: only that is offered."""
+        if self.context.is_read_only:
+            return [False for _ in targets]
+        return await self.context.offer.store.allowed(self.principal, targets)
+
+    def check_may_act(self) -> None:
+        """Raises Denied where the server is for reading only. Whatever else there is to ask, the store asks."""
+        if self.context.is_read_only:
+            raise Denied("this server is for reading only", code="READ_ONLY", hint="switch off the setting 'read_only'")
+
+    async def act(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """As `ask`, by a tool that changes something."""
+        with told():
+            return await self.ask(tool, **arguments)
+
     async def ask(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """What the tool answers; arguments that are None were not given. Raises what it raises, and Bug."""
         given = {name: value for name, value in arguments.items() if value is not None}
@@ -68,6 +92,15 @@ class Visit(msgspec.Struct, frozen=True):
                 raise Bug(error_id)
 
 
+@contextmanager
+def told() -> Iterator[None]:
+    """Around a change: a denial is told as such."""
+    try:
+        yield
+    except Denied as error:
+        raise Denied(error.message, code=NOT_ALLOWED, hint="what was tried is in the audit log") from None
+
+
 class Download(msgspec.Struct, frozen=True):
     """A view that is a file."""
 
@@ -76,7 +109,7 @@ class Download(msgspec.Struct, frozen=True):
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """Instead of a view: what is asked for has an address of its own."""
+    """Instead of a view: what is asked for, or what came of a form, has an address of its own."""
 
     address: str
 
@@ -85,7 +118,8 @@ def begin(context: WebContext, request: Request) -> Visit:
     """Raises Denied, and LimitExceeded(RATE_LIMITED)."""
     principal = context.offer.principal_of(request.scope)
     if context.offer.quotas is not None:
-        context.offer.quotas.check(principal, writes=False)
+        context.offer.quotas.check(principal, writes=request.method == "POST")
     session = request.scope.get(SESSION_KEY)
-    who = msgspec.structs.replace(principal, tool=TOOL, is_program=True)
+    actor = context.person if context.person and principal.trusted else principal.actor
+    who = msgspec.structs.replace(principal, actor=actor, tool=TOOL, is_program=True)
     return Visit(context, request, who, "" if session is None else session.id)

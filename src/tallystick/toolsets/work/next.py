@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from tallystick.errors import Conflict
 from tallystick.policy import Action
 from tallystick.state import Node
 from tallystick.state.attributes import list_of, object_of
@@ -51,6 +52,20 @@ async def graph_next(call: Call, asked: NextArguments) -> Answer:
     for entry in seen.answer["nodes"] if receipt is not None else ():
         entry["node"]["updated_at"] = receipt.commits[0].timestamp  # type: ignore[union-attr]  # it is not None here
     return await freshened(call, seen)
+
+
+async def claim_node(call: Call, node_id: str) -> None:
+    """The one that a person chose. Raises NotFound, and Conflict where it is not ready or somebody else has it."""
+
+    def draw(builder: DraftBuilder, view: View) -> None:
+        row, claimant = get_row(view, node_id), call.claimant()
+        if not row.open or any(each.open and view.allows(each.id) for each in (*row.children, *row.depends_on)):
+            raise Conflict(f"'{node_id}' is not ready: it is over, or waits for others", hint="claim one that is ready")
+        if claimant.is_kept_from(row):
+            raise Conflict(f"'{node_id}' is claimed by '{row.owner}'", hint="claim another one, or ask them")
+        _claim(builder, node_id, claimant)
+
+    await call.write(draw, resource=node_id)
 
 
 async def freshened(call: Call, seen: Seen) -> Answer:
