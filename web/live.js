@@ -62,7 +62,8 @@ const listen = (bar) => {
     news.textContent = missed ? "much is new since you looked" : `${number(unseen)} new since you looked`;
   };
 
-  const isRead = () => paused || place.matches(":hover") || place.contains(document.activeElement);
+  const isFilledIn = () => place.querySelector("details[open] form") !== null;
+  const isRead = () => paused || place.matches(":hover") || place.contains(document.activeElement) || isFilledIn();
 
   const show = () => {
     if (!place || !unseen || isRead()) return;

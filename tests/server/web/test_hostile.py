@@ -54,7 +54,7 @@ ALLOWED = frozenset({
     "input", "label", "button", "fieldset", "legend", "details", "summary", "table", "caption", "thead", "tbody", "tr",
     "th", "td", "time", "code", "p", "strong", "em", "q", "pre", "blockquote", "del", "s", "ins", "br", "hr",
     "datalist", "option", "colgroup", "col", "template",
-    "select",
+    "select", "kbd", "textarea",
 })  # fmt: skip
 
 
