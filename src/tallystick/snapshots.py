@@ -20,7 +20,7 @@ from tallystick.private_files import make_directory, replacing, sync_directory
 from tallystick.state.state import Lines, State
 from tallystick.telemetry import metrics
 
-KEPT = 2
+KEPT = 1
 WORTH_COMMITS = 2_000
 _WORTH_SHARE = 50
 _SUFFIX = ".snapshot"

@@ -123,7 +123,7 @@ HARMS: dict[str, tuple[Callable[[Path], object], Name, str, str, str]] = {
         _told("graph.db", "DELETE FROM edges"), "sql", "graph.db, table edges", "next 1", "is missing",
     ),
     "a commit that never was": (
-        _told("graph.db", "INSERT INTO commits SELECT 999, 'x', timestamp, actor, operation, kind, entity, tool,"
+        _told("graph.db", "INSERT INTO commits SELECT 999, 'x', timestamp, actor, operation, entity, tool,"
               " reason, run_id, job_id, dataset_id, policy_version FROM commits LIMIT 1"),
         "sql", "graph.db, table commits", "999", "does not follow from the log",
     ),

@@ -314,7 +314,7 @@ def _compare_with_state(tables: dict[str, list[tuple[Any, ...]]], logged: Logged
     assert rows.keys() == alive.keys()
     for node_id, node in alive.items():
         row, made = rows[node_id], node.provenance
-        assert (row[1], row[9], row[12], row[13], row[14]) == (
+        assert (row[1], row[9], row[12], row[13], row[16]) == (
             node.type, made.created_by, made.updated_by, made.lamport, made.commit_id
         )  # fmt: skip
         assert row[11] == made.timestamp
@@ -327,6 +327,27 @@ def _compare_with_state(tables: dict[str, list[tuple[Any, ...]]], logged: Logged
     }
     assert {(row[2], row[3], row[4], row[0], row[16]) for row in tables["edges"]} == edges
     assert [row[0] for row in sorted(tables["commits"])] == [commit.lamport for commit in logged.commits]
+
+
+INDEXES = "SELECT count(*) FROM sqlite_master WHERE type = 'index' AND name IN ('edges_source', 'commits_entity')"
+
+
+def test_a_mirror_that_is_made_anew_gets_its_indexes_at_the_head_and_goes_on_with_them(setup: SqlSetup) -> None:
+    setup.write(memory("a"), memory("b"))
+    reader = LogReader(lambda: FilesLog(setup.system))
+    entries = reader.drafts(Head())
+    setup.projection.apply(entries[:1], head_after(entries[:1], Head()))
+    assert asked(setup.path, INDEXES) == [(0,)]
+    # A process that dies here leaves them to the next.
+    setup.projection.close()
+    assert setup.ask(INDEXES) == [(2,)]
+    setup.write(memory("c"))
+    assert setup.ask(INDEXES) == [(2,)]
+    assert setup.ask("SELECT id FROM nodes ORDER BY id") == [("a",), ("b",), ("c",)]
+    setup.projection.reset()
+    assert asked(setup.path, INDEXES) == [(0,)]
+    assert setup.ask(INDEXES) == [(2,)]
+    reader.close()
 
 
 # -- several at once, crashes, damage
@@ -472,7 +493,7 @@ def test_the_guide_names_every_table_and_column(setup: SqlSetup) -> None:
     missing = [
         f"{table}.{column[1]}"
         for (table,) in names
-        for column in asked(setup.path, f"PRAGMA table_info({table})")
+        for column in asked(setup.path, f"PRAGMA table_xinfo({table})")
         if f"`{table}`" not in page or f"`{column[1]}`" not in page
     ]
     assert missing == []

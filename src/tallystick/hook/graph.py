@@ -90,7 +90,7 @@ def _connected(database: Path) -> tuple[sqlite3.Connection, bool]:
         db = _empty()
         try:
             db.execute("ATTACH ? AS mirror", (f"{database.absolute().as_uri()}?mode=ro",))
-            if db.execute("SELECT 1 FROM mirror.sqlite_master WHERE name = 'recalled'").fetchone():
+            if db.execute("SELECT 1 FROM mirror.migrations WHERE name = '005_indexes.sql'").fetchone():
                 return db, True
         except sqlite3.Error:
             pass
@@ -166,10 +166,9 @@ def _put(db: sqlite3.Connection, lines: Sequence[Line], *, has_mirror: bool) -> 
     for line in lines:
         entity, is_node = _name(line)
         (touched if is_node else edges).add(entity)
-        kind = "node" if is_node else "edge"
         db.execute(
-            "INSERT OR REPLACE INTO main.commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, '')",
-            (line.lamport, line.commit_id, line.timestamp, line.actor, line.operation, kind, entity, line.tool, ""),
+            "INSERT OR REPLACE INTO main.commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, '')",
+            (line.lamport, line.commit_id, line.timestamp, line.actor, line.operation, entity, line.tool, ""),
         )
         if is_node:
             db.execute("DELETE FROM main.nodes WHERE id = ?", (entity,))

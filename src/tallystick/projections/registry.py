@@ -109,6 +109,8 @@ PROJECTIONS: dict[str, Registered] = {
             "sql",
             lambda place: sql.SqlProjection(place.database or sql.database_path(place.home), home=place.home),
             Copies(lambda home, database: database or sql.database_path(home), sql.POSITION, sql.ERASING),
+            # A page of an index that several of them change is written once.
+            commits_at_once=10_000,
         ),
         Registered(
             "text",

@@ -28,11 +28,14 @@ from tallystick.projections.database import Connection, Damaged, Database, Reade
 
 _SCRUB_AGAIN_SECONDS = 5.0
 _CACHE_KILOBYTES = 8_000
+_BUILDING_CACHE_KILOBYTES = 64_000
 _CHECKPOINT_PAGES = 4_000
 _APPLICATION_ID = int.from_bytes(b"TLYS")
 """In the file's header: it is ours, and may be thrown away."""
 _NODE_VALUES = ", ".join("?" * 16)
 _EDGE_VALUES = ", ".join("?" * 19)
+_INDEXES = "005_indexes.sql"
+"""The migration that comes last: the indexes that only queries need."""
 _ROWS_AT_ONCE = 50
 """While SQLite is at a statement other threads run, so few large ones disturb callers less than many small ones."""
 
@@ -94,9 +97,20 @@ class SqlProjection:
                 db.execute("INSERT OR REPLACE INTO meta VALUES ('owner', ?)", (str(self._home.absolute()),))
 
     def settle(self, *, final: bool = False) -> float | None:
+        self._make_indexes()
         if self._due() == _DELETED and not final and (rest := self._database.rest_seconds):
             return rest
         return None if self.erase() else _SCRUB_AGAIN_SECONDS
+
+    def _make_indexes(self) -> None:
+        """At the head: a mirror that is made anew gets them now, in a few sorts."""
+        with self._database.guarded() as db:
+            if has_indexes(db):
+                return
+        with self._database.transaction() as db:
+            _run(db, [each for each in _migrations() if each[0] == _INDEXES])
+        with self._database.guarded() as db:
+            db.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
 
     def erase(self) -> bool:
         if self._due() is None:
@@ -131,14 +145,16 @@ class SqlProjection:
 
 def _apply(db: Connection, commits: Sequence[Commit]) -> None:
     noted: list[tuple[Any, ...]] = []
-    plain = _PlainNodes(db)
+    nodes, edges = _PlainNodes(db), _UpsertedEdges(db)
     for commit in commits:
-        entity = plain.find(commit)
+        entity = nodes.find(commit) or edges.find(commit)
         if entity is None:
-            plain.write()
+            nodes.write()
+            edges.write()
             entity = _APPLY[commit.operation](db, commit)
         noted.append(_noted(commit, entity))
-    plain.write()
+    nodes.write()
+    edges.write()
     _in_parts(db, "INSERT INTO commits VALUES {}", noted)
 
 
@@ -186,14 +202,38 @@ class _PlainNodes:
         self._born.clear()
 
 
+class _UpsertedEdges:
+    """Upserts of edges: no trigger looks at those, and none at whether their ends are written yet."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+        self._rows: list[tuple[Any, ...]] = []
+
+    def find(self, commit: Commit) -> str | None:
+        if commit.operation is not Verb.UPSERT_EDGE:
+            return None
+        said = read_edge(commit.payload)
+        key, ends, born = _edge_key(said), (said.source, said.rel, said.target), _newest(commit)[:3]
+        self._rows.append((*key, *ends, _json(said.attrs), *_content(said.content), *born, *_newest(commit), 0))
+        return key[0]
+
+    def write(self) -> None:
+        _in_parts(self._db, _UPSERT_EDGES, self._rows)
+        self._rows = []
+
+
 _REWRITTEN = (
     "attrs", "content", "content_format", "content_encoding", "content_blob", "content_bytes",
-    "updated_at", "updated_by", "lamport", "commit_id", "redacted",
+    "updated_at", "updated_by", "lamport", "commit_hash", "redacted",
 )  # fmt: skip
 _REWRITE = (
     f"UPDATE nodes SET {', '.join(f'{name} = fresh.column{number}' for number, name in enumerate(_REWRITTEN, 2))}"
     " FROM (VALUES {}) AS fresh WHERE nodes.id = fresh.column1"
 )
+_UPSERT_EDGES = "INSERT INTO edges VALUES {} ON CONFLICT DO UPDATE SET " + ", ".join(
+    f"{name} = excluded.{name}" for name in ("source", "rel", "target", *_REWRITTEN)
+)
+"""What there is keeps when, by whom and with which lamport it was made."""
 
 
 def _upsert_node(db: Connection, commit: Commit) -> str:
@@ -218,16 +258,6 @@ def _redact_node(db: Connection, commit: Commit) -> str:
     return target.node_id
 
 
-def _upsert_edge(db: Connection, commit: Commit) -> str:
-    said = read_edge(commit.payload)
-    key = _edge_key(said)
-    born = _take_out(db, "edges", "id = ? AND own_id = ?", key) or (commit.timestamp, commit.actor, commit.lamport)
-    ends = (said.source, said.rel, said.target)
-    values = (*key, *ends, _json(said.attrs), *_content(said.content), *born, *_newest(commit), 0)
-    db.execute(f"INSERT INTO edges VALUES ({_EDGE_VALUES})", values)
-    return key[0]
-
-
 def _delete_edge(db: Connection, commit: Commit) -> str:
     key = _edge_key(read_edge(commit.payload))
     _take_away(db, "edges", "id = ? AND own_id = ?", key)
@@ -246,7 +276,6 @@ _APPLY: dict[Verb, Callable[[Connection, Commit], str]] = {
     Verb.UPSERT_NODE: _upsert_node,
     Verb.DELETE_NODE: _delete_node,
     Verb.REDACT_NODE: _redact_node,
-    Verb.UPSERT_EDGE: _upsert_edge,
     Verb.DELETE_EDGE: _delete_edge,
     Verb.REDACT_EDGE: _redact_edge,
 }
@@ -255,8 +284,8 @@ _APPLY: dict[Verb, Callable[[Connection, Commit], str]] = {
 def _noted(commit: Commit, entity: str) -> tuple[Any, ...]:
     run = commit.run_context or {}
     return (
-        commit.lamport, commit.commit_id, commit.timestamp, commit.actor, commit.operation.value,
-        commit.operation.value[-4:].lower(), entity, commit.tool, commit.reason,
+        commit.lamport, bytes.fromhex(commit.commit_id), commit.timestamp, commit.actor, commit.operation.value,
+        entity, commit.tool, commit.reason,
         run.get("run_id"), run.get("job_id"), run.get("dataset_id"), commit.policy_version,
     )  # fmt: skip
 
@@ -313,8 +342,8 @@ def _edge_key(said: EdgePayload) -> tuple[str, int]:
     return said.name, int(said.id is not None)
 
 
-def _newest(commit: Commit) -> tuple[str, str, int, str]:
-    return commit.timestamp, commit.actor, commit.lamport, commit.commit_id
+def _newest(commit: Commit) -> tuple[str, str, int, bytes]:
+    return commit.timestamp, commit.actor, commit.lamport, bytes.fromhex(commit.commit_id)
 
 
 def _content(content: dict[str, Any] | None) -> Content:
@@ -361,7 +390,7 @@ def _redact(
 
 def _prepare(db: Connection) -> None:
     # Commits are all over the indexes: a page that is met again soon should neither be read nor written again for it.
-    db.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
+    db.execute(f"PRAGMA cache_size = -{_BUILDING_CACHE_KILOBYTES}")
     db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
         db.execute("BEGIN IMMEDIATE")
@@ -372,23 +401,37 @@ def _prepare(db: Connection) -> None:
         raise StorageRefused(
             "the file for the SQL mirror is a database of another program", hint="let db_path name another file"
         )
-    made = dict(db.execute("SELECT name, sha256 FROM migrations"))
+    made = _made(db)
     wanted = {name: digest for name, _, digest in _migrations()}
     if made.keys() - wanted.keys():
         raise StorageRefused(
             "graph.db was made by a newer version of Tallystick", hint="use that version, or move graph.db away"
         )
-    if made != wanted:
+    if {_INDEXES: wanted[_INDEXES], **made} != wanted:
         raise Damaged("it was made by an older version")
+    if has_indexes(db):
+        db.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
 
 
 def _migrate(db: Connection) -> None:
-    """Inside the caller's transaction."""
+    """Inside the caller's transaction. All but the indexes."""
     db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-    for _, script, _ in _migrations():
+    _run(db, [each for each in _migrations() if each[0] != _INDEXES])
+
+
+def _run(db: Connection, migrations: Sequence[tuple[str, str, str]]) -> None:
+    for name, script, digest in migrations:
         for statement in _statements(script):
             db.execute(statement)
-    db.executemany("INSERT INTO migrations VALUES (?, ?)", [(name, digest) for name, _, digest in _migrations()])
+        db.execute("INSERT INTO migrations VALUES (?, ?)", (name, digest))
+
+
+def has_indexes(db: Connection) -> bool:
+    return db.execute("SELECT 1 FROM migrations WHERE name = ?", (_INDEXES,)).fetchone() is not None
+
+
+def _made(db: Connection) -> dict[str, str]:
+    return dict(db.execute("SELECT name, sha256 FROM migrations"))
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 from tallystick.projections.consistency_check.replay import (
     Finding,
@@ -19,7 +20,7 @@ from tallystick.projections.consistency_check.replay import (
 from tallystick.projections.database import Connection
 from tallystick.projections.registry import COPIES
 from tallystick.projections.row_diff import shown
-from tallystick.projections.sql import SqlProjection
+from tallystick.projections.sql import SqlProjection, has_indexes
 
 
 def findings(one: Subject) -> Iterator[Finding]:
@@ -30,6 +31,10 @@ def findings(one: Subject) -> Iterator[Finding]:
         yield from structure("sql", one, db)
     expected = one.elsewhere / "graph.db"
     yield from replayed("sql", one, COPIES["sql"].position, lambda: SqlProjection(expected))
+    with opened(one) as db, closing(SqlProjection(expected)) as right:
+        # One that has never been at the head yet has no indexes.
+        if has_indexes(db):
+            right.settle(final=True)
     if one.position and not one.not_compared:
         with opened(one, expected) as db:
             yield from guarded("sql", one, _schema(one, db))

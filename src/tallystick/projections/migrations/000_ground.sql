@@ -27,12 +27,10 @@ CREATE TABLE nodes (
   updated_at TEXT NOT NULL,
   updated_by TEXT NOT NULL,
   lamport INTEGER NOT NULL,
-  commit_id TEXT NOT NULL,
-  redacted INTEGER NOT NULL DEFAULT 0
+  commit_hash BLOB NOT NULL,
+  redacted INTEGER NOT NULL DEFAULT 0,
+  commit_id TEXT GENERATED ALWAYS AS (lower(hex(commit_hash))) VIRTUAL
 );
-CREATE INDEX nodes_type ON nodes (type, created_lamport);
-CREATE INDEX nodes_lamport ON nodes (lamport);
-CREATE INDEX nodes_created_by ON nodes (created_by, created_lamport);
 
 -- Living edges. An edge without an id of its own is called source|rel|target, and own_id is 0. Redacted like nodes.
 CREATE TABLE edges (
@@ -53,32 +51,26 @@ CREATE TABLE edges (
   updated_at TEXT NOT NULL,
   updated_by TEXT NOT NULL,
   lamport INTEGER NOT NULL,
-  commit_id TEXT NOT NULL,
+  commit_hash BLOB NOT NULL,
   redacted INTEGER NOT NULL DEFAULT 0,
+  commit_id TEXT GENERATED ALWAYS AS (lower(hex(commit_hash))) VIRTUAL,
   PRIMARY KEY (id, own_id)
 );
-CREATE INDEX edges_source ON edges (source, rel, target);
-CREATE INDEX edges_target ON edges (target, rel, source);
-CREATE INDEX edges_rel ON edges (rel);
 
 -- Every commit, without what it said: that is in the log.
 CREATE TABLE commits (
   lamport INTEGER PRIMARY KEY,
-  commit_id TEXT NOT NULL,
+  commit_hash BLOB NOT NULL,
   timestamp TEXT NOT NULL,
   actor TEXT NOT NULL,
   operation TEXT NOT NULL,
-  kind TEXT NOT NULL CHECK (kind IN ('node', 'edge')),
   entity TEXT NOT NULL,
   tool TEXT NOT NULL,
   reason TEXT,
   run_id TEXT,
   job_id TEXT,
   dataset_id TEXT,
-  policy_version TEXT NOT NULL
+  policy_version TEXT NOT NULL,
+  commit_id TEXT GENERATED ALWAYS AS (lower(hex(commit_hash))) VIRTUAL,
+  kind TEXT GENERATED ALWAYS AS (lower(substr(operation, 8))) VIRTUAL
 );
-CREATE INDEX commits_entity ON commits (entity, lamport);
-CREATE INDEX commits_timestamp ON commits (timestamp);
-CREATE INDEX commits_actor ON commits (actor, lamport);
-CREATE INDEX commits_commit_id ON commits (commit_id);
-CREATE INDEX commits_run_id ON commits (run_id) WHERE run_id IS NOT NULL;
