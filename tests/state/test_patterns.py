@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tallystick.errors import InvalidArgument, LimitExceeded
-from tallystick.state.patterns import LENGTH_MAX, Pattern
+from tallystick.state.patterns import LENGTH_MAX, Pattern, required_literal
 
 PATTERNS = [
     "",
@@ -54,3 +57,61 @@ def test_an_intricate_pattern_is_not_tried_on_an_endless_text() -> None:
     with pytest.raises(LimitExceeded):
         pattern.matches_any(["ab" * 100_000])
     assert Pattern("needle$").matches_any(["hay" * 100_000 + "needle"])
+
+
+# -- what every match has
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literal"),
+    [
+        (r"of team 7\.", "of team 7."),
+        (r"^colou?r of (red|blue) bricks$", " bricks"),
+        (r"ab+cde", "cde"),
+        (r"a{2,3}bcd*", "bc"),
+        (r"x[]a-z[:digit:]]yes", "yes"),
+        (r"\bword\d", "word"),
+        (r"one|two", ""),
+        (r"(?i)word", ""),
+        (r"\x41bc", ""),
+        (r"\Qa.b\E", ""),
+        (r"", ""),
+    ],
+)
+def test_what_every_match_has_is_looked_for_first(pattern: str, literal: str) -> None:
+    assert required_literal(pattern) == literal
+
+
+_PIECES = [
+    *"ab.*+?|()[]{}^$\\-,01:=i",
+    *(r"\.", r"\d", r"\b", r"\pL", r"\x61", r"\Q", r"\E", r"\A", r"\z", r"\_", r"\n", r"\1", r"\C"),
+    *("(?i)", "(?:", "(?i:", "(?P<n>", "[^", "[[:alpha:]]", "[]a]", "{1}", "{0,2}", "{2,}", "{,2}", "*?", "ab", "ba"),
+    *("ä", "é", "\n"),
+]
+
+
+@settings(max_examples=500)
+@given(
+    st.lists(st.sampled_from(_PIECES), max_size=10).map("".join),
+    st.lists(st.sampled_from([*"abAB01.*+?|()[]{}^$\\-_,:=iQECx61ä\n", "ab", "ba", "aa"]), max_size=12).map("".join),
+)
+def test_nothing_that_matches_is_passed_over(pattern: str, text: str) -> None:
+    try:
+        ready = Pattern(pattern)
+    except InvalidArgument:
+        return
+    if ready.matches(text):
+        assert ready.worth_trying([text, 7, None]) == [text]
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(_PIECES), min_size=2, max_size=8).map("".join), st.data())
+def test_texts_that_are_made_to_match_are_not_passed_over(pattern: str, data: st.DataObject) -> None:
+    try:
+        ready = Pattern(pattern)
+        with warnings.catch_warnings(action="error"):
+            made = st.from_regex(re.compile(pattern))
+    except (InvalidArgument, re.error, Warning):
+        return
+    text = data.draw(made)
+    assert not ready.matches(text) or ready.worth_trying([text]) == [text]

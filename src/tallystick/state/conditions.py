@@ -188,14 +188,16 @@ class Matching:
     def find(self, attributes: Attributes, alive: BitMap) -> Breathing[Candidates]:
         matching: list[Scalar] = []
         cost = 0
-        for value in list(attributes.find(self.key).values):
-            if isinstance(value, str):
+        values = list(attributes.find(self.key).values)
+        for start in range(0, len(values), _BREATH):
+            for value in self._pattern.worth_trying(values[start : start + _BREATH]):
                 cost += self._pattern.cost(value)
                 if self._pattern.matches(value):
                     matching.append(value)
                 if cost > _BREATH_COST:
                     cost = 0
                     yield
+            yield
         postings = attributes.find(self.key)
         sure = yield from _union(postings, matching)
         return Candidates(sure, postings.long - sure)
