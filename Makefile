@@ -30,7 +30,7 @@ DEPLOYMENT_READY := .deploy/.ready .deploy/root/.ready
 MUTANTS_READY := $(VENV)/.mutants-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test clients agents browser deployment screenshots scripts coverage mutants check format bench torture docs site wheel packages lock clean
+.PHONY: help setup run test clients agents browser deployment screenshots scripts coverage mutants check format bench soak torture docs site wheel packages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ format: $(READY) ## let ruff rewrite what it can
 
 bench: $(READY) $(PEERS_READY) ## measure, and print ratios (ARGS=--quick for a short run)
 	@$(BIN)/python -m bench $(ARGS)
+
+soak: $(READY) ## mixed load for a while: memory, files and threads stay what they were (ARGS='--minutes 30')
+	@$(BIN)/python -m bench.soak $(ARGS)
 
 torture: $(READY) ## kill it, starve it, cut its power, and count what was lost (ARGS='--minutes 60')
 	@$(BIN)/python -m torture $(ARGS)

@@ -13,6 +13,7 @@ from bench import SECTIONS, Row, percentile
 from bench.plot import Axis, draw
 from bench.processes import module, program
 from bench.report import PAGE, Results, between, drawn, marked_down, tables
+from bench.soak import Sample, slopes
 from bench.talking import Lines, Refused, Speaker, call_line, speak, talk
 
 HUNDRED = list(range(1, 101))
@@ -163,3 +164,21 @@ def test_every_client_is_answered_and_every_answer_counted(tmp_path: Path) -> No
             begin("unknown")
     with pytest.raises(ConnectionRefusedError):
         Speaker(server.port, "/mcp").post(b"{}")
+
+
+@pytest.mark.parametrize(
+    ("memory", "files", "flat"),
+    [
+        (0, 0, [True] * 5),
+        (100, 0, [True] * 5),
+        (5_000, 0, [False, False, True, True, True]),
+        (0, 1, [True, True, False, True, True]),
+    ],
+    ids=["as before", "its history", "a leak of memory", "a leak of files"],
+)
+def test_what_a_soak_finds_to_grow_is_what_grew(memory: int, files: int, flat: list[bool]) -> None:
+    samples = [
+        Sample(float(number), 10 * number, 10**8 + 10 * number * memory, 30 + number * files, 12, 5)
+        for number in range(100)
+    ]
+    assert [each.is_flat for each in slopes(samples)] == flat

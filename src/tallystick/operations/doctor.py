@@ -84,6 +84,34 @@ def _log(settings: Settings) -> Iterator[Finding]:
         yield from _position(settings, log)
 
 
+def _disk(settings: Settings) -> Iterator[Finding]:
+    """Where the room goes. Whatever is not the log, the audit log and blobs can be built again from the log."""
+    home, system = settings.home, settings.system
+    places = {
+        "log": [system / "log"],
+        "graph.db": [*home.glob("graph.db*")],
+        "text index": [system / "text"],
+        "snapshots": [system / "snapshots"],
+        "contents": [home / "_content", *system.glob("views.db*")],
+        "vectors": [*system.glob("vectors.db*")],
+        "tiles": [directory_of(home)],
+        "audit log": [system / "audit"],
+    }
+    sizes = {name: sum(map(_size_of, paths)) for name, paths in places.items()}
+    total = sum(sizes.values())
+    shares = [f"{name} {_bytes(size)} ({size / total:.0%})" for name, size in sizes.items() if size]
+    yield Finding("disk", f"{_bytes(total)}: {', '.join(shares)}" if total else "nothing yet")
+
+
+def _size_of(path: Path) -> int:
+    """What vanishes meanwhile takes no room."""
+    size = 0
+    for each in (path, *path.rglob("*")):
+        with suppress(OSError):
+            size += each.stat().st_size if each.is_file() and not each.is_symlink() else 0
+    return size
+
+
 def _position(settings: Settings, log: Unopened) -> Iterator[Finding]:
     size, head = log.segments.size, log.kept
     if head is None:
@@ -280,7 +308,8 @@ def _blobs(settings: Settings) -> Iterator[Finding]:
 
 
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-    _log, _lines, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage, _vectors, _blobs,
+    _log, _lines, _disk, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage, _vectors,
+    _blobs,
 )  # fmt: skip
 
 

@@ -1,0 +1,22 @@
+"""The doctor says where the room goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tallystick.config import load
+from tallystick.log.files import FilesLog
+from tallystick.operations.doctor import examine
+from tests.commits_by_hand import append, draft, node
+
+
+def test_the_share_of_each_part_of_the_disk_is_told(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path / "_system")
+    append(log, draft(node("a", body="x" * 2_000)))
+    log.close()
+    size = sum(path.stat().st_size for path in (tmp_path / "_system" / "log").iterdir())
+    (tmp_path / "graph.db").write_bytes(b"x" * size)
+    (tmp_path / "elsewhere").symlink_to("/")
+    [found] = [each.found for each in examine(load({"base": tmp_path}, environ={})) if each.what == "disk"]
+    half = f"{size / 1024:.1f} KiB (50%)"
+    assert found == f"{size * 2 / 1024:.1f} KiB: log {half}, graph.db {half}"
