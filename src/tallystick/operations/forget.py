@@ -13,11 +13,12 @@ from tallystick import __version__
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit, chain
 from tallystick.commits.mask import tag_name
-from tallystick.errors import InvalidArgument, TallystickError
+from tallystick.config import Settings
+from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
 from tallystick.log.backups import Backup, backups
 from tallystick.log.proof import prove
 from tallystick.log.redaction_index import NEEDLE
-from tallystick.log.unopened import unopened
+from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.leftover_scan import remains
 from tallystick.projections.content import Contents
@@ -431,7 +432,25 @@ def pending_erasures(context: OperationContext) -> list[PendingErasure]:
         redacted = max((commit.lamport for commit in made if commit.operation in REDACTIONS), default=0)
     found = pending_in_projections(settings.home, database=context.database)
     old = [at for at in kept_positions(settings.system / "snapshots") if at < redacted]
-    return [*found, *(PendingErasure("snapshots", at, [redacted]) for at in old)]
+    in_stream = _pending_in_stream(settings) if settings.log_url and is_copy(settings.system) else []
+    return [*found, *(PendingErasure("snapshots", at, [redacted]) for at in old), *in_stream]
+
+
+def _pending_in_stream(settings: Settings) -> list[PendingErasure]:
+    """Other machines, and the servers that keep the log for all of them."""
+    from tallystick.log.jetstream.client import NoAnswer
+    from tallystick.log.jetstream.erasure import pending
+    from tallystick.log.jetstream.migration import connected
+    from tallystick.log.jetstream.places import place_of
+
+    place = place_of(settings)
+    try:
+        with connected(place) as stream:
+            return [
+                PendingErasure(each.where, 0, each.commits) for each in pending(stream, settings.system, place.trust)
+            ]
+    except (NoAnswer, StorageRefused):
+        return [PendingErasure(f"the stream '{place.stream}', which does not answer", 0, [])]
 
 
 async def _redaction_commits(context: OperationContext) -> list[Commit]:

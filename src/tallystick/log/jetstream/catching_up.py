@@ -12,19 +12,35 @@ from pathlib import Path
 from tallystick.errors import Corrupt
 from tallystick.log import Head
 from tallystick.log.jetstream.copy import Copy, fill
-from tallystick.log.jetstream.messages import Group, Message, moved_to, read_group
+from tallystick.log.jetstream.messages import Group, Message, group_of, read_group
 from tallystick.log.jetstream.stream import Stream
 
 
 def catch_up(stream: Stream, copy: Copy, heard: Message | None = None) -> None:
     """`heard` is a message that was just stored: most of the time it is all that is missing."""
-    if heard is not None:
-        group = read_group(heard)
-        if group.before_hash == copy.log.head().record_hash:
-            _adopt(stream, copy, [group])
-            return
-    start = copy.sequence()
-    _adopt(stream, copy, stream.groups(copy.tenant, find_start(stream, copy) if start is None else start))
+    group = None if heard is None else read_group(heard)
+    if group is not None and group.before_hash == copy.log.head().record_hash:
+        adopt(stream, copy, [group])
+    else:
+        adopt(stream, copy, stream.groups(copy.tenant, _start(stream, copy)))
+
+
+def missing(stream: Stream, copy: Copy, heard: Message | None = None) -> list[Group]:
+    """The next of what a copy has not; for one who does not hold the claim, so that it may be there by then."""
+    group = None if heard is None else read_group(heard)
+    if group is not None and group.before_hash == copy.log.head().record_hash:
+        return [group]
+    messages = stream.batch(stream.layout.log(copy.tenant), _start(stream, copy))
+    return [read_group(message) for message in messages]
+
+
+def adopt(stream: Stream, copy: Copy, groups: Iterable[Group]) -> None:
+    copy.adopt(groups, lambda after: stream.patch(copy.tenant, after))
+
+
+def _start(stream: Stream, copy: Copy) -> int:
+    known = copy.sequence()
+    return find_start(stream, copy) if known is None else known
 
 
 def fill_copy(stream: Stream, system: Path, tenant: str, *, segment_bytes_max: int) -> None:
@@ -75,27 +91,23 @@ def check_continues(last: Message | None, head: Head, stream: str) -> None:
 
 def find_start(stream: Stream, copy: Copy) -> int:
     """A sequence behind which all lies that the copy has not. About twenty questions where nothing is known."""
-    head = copy.log.head()
-    subject = stream.layout.log(copy.tenant)
-    low, last = copy.last_known_sequence(), stream.last(subject)
-    if head == Head() or last is None:
+    known = copy.last_known_sequence()
+    return find_behind(stream, stream.layout.log(copy.tenant), copy.log.head().lamport, known)
+
+
+def find_behind(stream: Stream, subject: str, lamport: int, low: int = 0) -> int:
+    """The sequence behind which the first message comes that goes beyond a lamport."""
+    last = stream.last(subject)
+    if lamport == 0 or last is None:
         return 0
     high = last.sequence
-    # Lamports rise with sequences: the first message that goes beyond the head is what is looked for.
+    # Lamports rise with sequences.
     while low < high:
         middle = (low + high) // 2
-        found = _after(stream, subject, middle)
-        if found is None or found.until > head.lamport:
+        found = stream.next(subject, middle)
+        group = None if found is None else group_of(found)
+        if group is None or group.until > lamport:
             high = middle
         else:
-            low = max(found.sequence, middle + 1)
+            low = max(group.sequence, middle + 1)
     return low
-
-
-def _after(stream: Stream, subject: str, sequence: int) -> Group | None:
-    found = stream.next(subject, sequence)
-    return None if found is None or moved_to(found) else read_group(found)
-
-
-def _adopt(stream: Stream, copy: Copy, groups: Iterable[Group]) -> None:
-    copy.adopt(groups, lambda after: stream.patch(copy.tenant, after))

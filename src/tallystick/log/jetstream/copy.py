@@ -42,6 +42,10 @@ Patch = Callable[[int], Group | None]
 logger = logging.getLogger(__name__)
 
 
+class Unexplained(Corrupt):
+    """A masked payload, whose redaction was not among what was to be adopted with it."""
+
+
 class Synced(msgspec.Struct, frozen=True):
     """How far a copy would survive a power cut."""
 
@@ -112,7 +116,7 @@ class Copy:
                 metrics.STREAM_ADOPTED.add(by=len(held))
                 held = []
         if held:
-            raise Corrupt(f"no redaction in the stream explains what is masked at lamport {_unexplained(held)[0]}")
+            raise Unexplained(f"no redaction in the stream explains what is masked at lamport {_unexplained(held)[0]}")
 
     def sync(self) -> None:
         """Raises OSError."""

@@ -7,15 +7,20 @@ operator opens to us is theirs to choose; where neither is open, the answer is t
 from __future__ import annotations
 
 import http.client
+import urllib.parse
 import urllib.request
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tallystick.log.jetstream.client import Client, NoAnswer
 
+if TYPE_CHECKING:
+    from tallystick.log.jetstream.stream import Stream
+
 _PING = "$SYS.REQ.SERVER.PING.JSZ"
+_USER = "$SYS.REQ.USER.INFO"
 _SECONDS = 1.0
 _MONITOR_SECONDS = 5.0
 _ANSWER_BYTES_MAX = 4 << 20
@@ -56,13 +61,38 @@ def _asked_of_system(client: Client) -> Iterator[tuple[str, bool]]:
 
 def _asked_of_monitors(monitors: Sequence[str]) -> Iterator[tuple[str, bool]]:
     for monitor in monitors:
-        try:
-            with urllib.request.urlopen(f"{monitor.rstrip('/')}/varz", timeout=_MONITOR_SECONDS) as answer:
-                said = _decoded(answer.read(_ANSWER_BYTES_MAX))
-        except (OSError, ValueError, http.client.HTTPException):
-            # One that is down keeps nothing now; it is asked again later.
-            continue
-        yield said.get("server_name", monitor), _syncs(said.get("jetstream", {}))
+        said = _monitored(monitor, "varz")
+        if said:
+            yield said.get("server_name", monitor), _syncs(said.get("jetstream", {}))
+
+
+def raft_logs(stream: Stream, monitors: Sequence[str]) -> dict[str, tuple[int, int]] | None:
+    """Server → the first and the last entry that the Raft log of a stream has there; None where nobody may look."""
+    info = stream.info() or {}
+    group = (info.get("cluster") or {}).get("raft_group")
+    if group is None:
+        # One server without a cluster has none.
+        return {}
+    if not monitors:
+        return None
+    account = _decoded(stream.client.request(_USER, seconds=_MONITOR_SECONDS).data).get("data", {}).get("account", "$G")
+    found = {}
+    for monitor in monitors:
+        name = _monitored(monitor, "varz").get("server_name")
+        said = _monitored(monitor, f"raftz?{urllib.parse.urlencode({'acc': account, 'group': group})}")
+        log = said.get(account, {}).get(group, {}).get("wal")
+        if name is not None and log is not None:
+            found[name] = (int(log["first_seq"]), int(log["last_seq"]))
+    return found
+
+
+def _monitored(monitor: str, path: str) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(f"{monitor.rstrip('/')}/{path}", timeout=_MONITOR_SECONDS) as answer:
+            return _decoded(answer.read(_ANSWER_BYTES_MAX))
+    except (OSError, ValueError, http.client.HTTPException):
+        # One that is down is asked again later.
+        return {}
 
 
 def _syncs(said: dict[str, Any]) -> bool:

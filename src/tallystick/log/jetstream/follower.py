@@ -10,17 +10,18 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from tallystick.errors import Corrupt, TallystickError
-from tallystick.log.jetstream.catching_up import catch_up, fill_copy
+from tallystick.log.jetstream.catching_up import adopt, catch_up, fill_copy, missing
 from tallystick.log.jetstream.client import NoAnswer
-from tallystick.log.jetstream.copy import Copy, boot_id, is_empty
-from tallystick.log.jetstream.messages import Message, read_group
-from tallystick.log.jetstream.stream import ROLLUP, Refused, Stream
+from tallystick.log.jetstream.copy import Copy, Unexplained, boot_id, is_empty
+from tallystick.log.jetstream.erasure import carry_out
+from tallystick.log.jetstream.messages import Group, MachineStatus, Message, read_group
+from tallystick.log.jetstream.stream import ROLLUP, Refused, Stream, Trust
 from tallystick.private_files import place_file
 
 BEAT_SECONDS = 1.0
@@ -34,17 +35,6 @@ _EVERYTHING = 1 << 62
 logger = logging.getLogger(__name__)
 
 
-class MachineStatus(msgspec.Struct, frozen=True):
-    """What a machine says of itself."""
-
-    machine: str
-    at: float
-    adopted: int
-    """All messages up to this sequence are in its copies."""
-    troubled: list[str] = []
-    """Tenants whose copy cannot be brought up to date, which is logged there."""
-
-
 class Follower:
     """For the thread that holds the machine's lock."""
 
@@ -55,6 +45,7 @@ class Follower:
         machine: str,
         system_of: Callable[[str], Path | None],
         segment_bytes_max: int,
+        trust: Trust,
         current: Callable[[float], None],
     ) -> None:
         """`system_of` is None for a tenant of another stream; `current` is told since when nothing was missed."""
@@ -62,6 +53,7 @@ class Follower:
         self._machine = machine
         self._system_of = system_of
         self._segment_bytes_max = segment_bytes_max
+        self._trust = trust
         self._current = current
         self._new: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._position: int | None = None
@@ -71,6 +63,8 @@ class Follower:
         self._troubled: dict[str, str] = {}
         self._copies: dict[str, Copy] = {}
         self._unsynced: set[str] = set()
+        self._grown: set[str] = set()
+        """Tenants in whose copies there may be redactions that the stream does not know of."""
         self._beats = 0
 
     def listen(self) -> None:
@@ -133,16 +127,16 @@ class Follower:
         """Bring a tenant's copy to where it has to be, unless another process is at it."""
         try:
             copy = self._opened(tenant)
-            if copy.log.head().lamport < self._waiting[tenant][0]:
-                # Not at once: only who waits, however shortly, settles what a dead process left.
-                if not copy.log.claim(timeout_seconds=_CLAIM_SECONDS):
+            while copy.log.head().lamport < self._waiting[tenant][0]:
+                # Before the claim: whoever writes here must not wait for our network.
+                groups = missing(self._stream, copy, message)
+                if not groups:
+                    break
+                if not self._append(copy, groups):
                     return
-                try:
-                    self._unsynced.add(tenant)
-                    catch_up(self._stream, copy, message)
-                finally:
-                    copy.log.release()
+                message = None
             self._unsynced.add(tenant)
+            self._grown.add(tenant)
             self._waiting.pop(tenant, None)
             self._troubled.pop(tenant, None)
         except NoAnswer:
@@ -150,6 +144,19 @@ class Follower:
             return
         except (TallystickError, Refused, OSError) as error:
             self._trouble(tenant, error)
+
+    def _append(self, copy: Copy, groups: Sequence[Group]) -> bool:
+        """Whether nobody else was at it."""
+        # Not at once: only who waits, however shortly, settles what a dead process left.
+        if not copy.log.claim(timeout_seconds=_CLAIM_SECONDS):
+            return False
+        try:
+            adopt(self._stream, copy, groups)
+        except Unexplained:
+            catch_up(self._stream, copy)
+        finally:
+            copy.log.release()
+        return True
 
     def _trouble(self, tenant: str, error: Exception) -> None:
         self._waiting.pop(tenant, None)
@@ -194,6 +201,7 @@ class Follower:
         self._adopt_waiting()
         if not self._troubled:
             self._current(min([began, *(since for _, since in self._waiting.values())]))
+        self._carry_out_redactions()
         self._beats += 1
         if self._beats % _SYNC_EVERY_BEATS == 0:
             self._sync()
@@ -215,6 +223,13 @@ class Follower:
             return
         for message in self._stream.messages(">", self._position, through=stored):
             self._meet(message)
+
+    def _carry_out_redactions(self) -> None:
+        for tenant in list(self._grown):
+            system = self._system_of(tenant)
+            if tenant in self._copies and system is not None:
+                carry_out(self._stream, self._copies[tenant], system, self._trust)
+            self._grown.discard(tenant)
 
     def _sync(self) -> None:
         while self._unsynced:

@@ -177,6 +177,7 @@ class Membership:
                 machine=self.machine,
                 system_of=self.place.system_of,
                 segment_bytes_max=self.place.segment_bytes_max,
+                trust=self.place.trust,
                 current=self._freshness.write,
             )
             try:

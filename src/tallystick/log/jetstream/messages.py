@@ -70,6 +70,9 @@ class Layout(msgspec.Struct, frozen=True):
     def patch(self, tenant: str, after: int) -> str:
         return f"{self.stream}.patch.{_token(tenant)}.{after}"
 
+    def patches(self, tenant: str) -> str:
+        return f"{self.stream}.patch.{_token(tenant)}.*"
+
     def machine(self, machine: str) -> str:
         return f"{self.stream}.machine.{_token(machine)}"
 
@@ -98,6 +101,34 @@ class Group(msgspec.Struct, frozen=True):
     after_hash: str
     machine: str
     lines: bytes
+
+
+class MachineStatus(msgspec.Struct, frozen=True):
+    """What a machine says of itself."""
+
+    machine: str
+    at: float
+    adopted: int
+    """All messages up to this sequence are in its copies."""
+    troubled: list[str] = []
+    """Tenants whose copy cannot be brought up to date, which is logged there."""
+
+
+def regrouped(group: Group) -> dict[str, str]:
+    """The headers that it came with."""
+    return {
+        "Tallystick-Format": FORMAT,
+        "Tallystick-After": str(group.after),
+        "Tallystick-Until": str(group.until),
+        "Tallystick-Before-Hash": group.before_hash or "-",
+        "Tallystick-After-Hash": group.after_hash,
+        "Tallystick-Machine": group.machine,
+    }
+
+
+def group_of(message: Message) -> Group | None:
+    """None for the message that ends a log which was moved. Raises Corrupt."""
+    return None if moved_to(message) else read_group(message)
 
 
 def group_headers(entries: Sequence[Entry], expected: Head, machine: str) -> dict[str, str]:

@@ -137,10 +137,7 @@ class Stream:
         """Of a subject or a pattern, in order; with `through` asked for again until one with that sequence was seen."""
         deadline = time.monotonic() + ASK_SECONDS * 5
         while True:
-            asked = {"seq": after + 1, "next_by_subj": subject, "batch": _BATCH_MESSAGES, "max_bytes": _BATCH_BYTES}
-            found = self.client.gather(
-                f"$JS.API.DIRECT.GET.{self.name}", msgspec.json.encode(asked), seconds=ASK_SECONDS
-            )
+            found = self.batch(subject, after)
             yield from found
             after = found[-1].sequence if found else after
             if after >= through if through is not None else not found:
@@ -149,6 +146,11 @@ class Stream:
                 if time.monotonic() > deadline:
                     raise NoAnswer(f"no server has message {through} yet", was_sent=True)
                 time.sleep(0.02)
+
+    def batch(self, subject: str, after: int) -> list[Message]:
+        """The next of them; none where the server that is asked has no more."""
+        asked = {"seq": after + 1, "next_by_subj": subject, "batch": _BATCH_MESSAGES, "max_bytes": _BATCH_BYTES}
+        return self.client.gather(f"$JS.API.DIRECT.GET.{self.name}", msgspec.json.encode(asked), seconds=ASK_SECONDS)
 
     def last(self, subject: str) -> Message | None:
         """The newest of a subject, as the leader knows it."""
