@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from torture import arena as arenas
-from torture import clocks, faults, flips, kills, powercuts, report
+from torture import clocks, cluster, faults, flips, kills, powercuts, report
 from torture.arena import Arena, Skipped, Tally
 
 SCENARIOS: dict[str, tuple[str, Callable[[Arena, Tally], None]]] = {
@@ -37,6 +37,20 @@ SCENARIOS: dict[str, tuple[str, Callable[[Arena, Tally], None]]] = {
     "power-control": ("power cuts where nothing is synced: must lose", powercuts.control),
     "flips": ("a byte flipped in each kind of file", flips.flipped),
     "clocks": ("the clock jumps backwards", clocks.jumping),
+    "cluster-kill-leader": ("three machines: kill -9 of the leader", cluster.suffering(cluster.kill_leader)),
+    "cluster-kill-follower": ("three machines: kill -9 of a follower", cluster.suffering(cluster.kill_follower)),
+    "cluster-kill-all": ("three machines: kill -9 of all servers", cluster.suffering(cluster.kill_all)),
+    "cluster-kill-writer": ("three machines: kill -9 of our process", cluster.suffering(cluster.kill_writer)),
+    "cluster-kill-adopting": ("three machines: SIGKILL between publish and adopt", cluster.kill_before_adopting),
+    "cluster-stale-leader": ("three machines: the leader stands still", cluster.suffering(cluster.stale_leader)),
+    "cluster-cut-minority": ("three machines: leader and writer cut off", cluster.suffering(cluster.cut_minority)),
+    "cluster-cut-ring": ("three machines: one link cut", cluster.suffering(cluster.cut_in_ring)),
+    "cluster-cut-all": ("three machines: every link cut", cluster.suffering(cluster.cut_all)),
+    "cluster-slow": ("three machines: slow and lossy links", cluster.suffering(cluster.slow_and_lossy)),
+    "cluster-full-disk": ("three machines: a server's disk is full", cluster.full_disk),
+    "cluster-power": ("three machines: power cut of one", cluster.power_cut),
+    "cluster-damage": ("three machines: a damaged stream file", cluster.suffering(cluster.damaged_stream)),
+    "cluster-clocks": ("three machines: clocks apart, leader killed", cluster.clocks_apart),
 }
 
 

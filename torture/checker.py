@@ -44,8 +44,9 @@ from tests.state.state_dump import dump_state
 from torture.journal import TOLD, Note
 from torture.writer import TENANTS, settled
 
-REFUSALS = ("STORAGE_REFUSED", "LOG_CLOSED", "FILE_CREATION_FAILED")
-"""What a failing disk may be answered with."""
+REFUSALS = ("STORAGE_REFUSED", "LOG_UNREACHABLE", "UNSETTLED", "LOG_CLOSED", "FILE_CREATION_FAILED")
+"""What a failing disk or network may be answered with."""
+_NOT_WRITTEN = ("STORAGE_REFUSED", "LOG_UNREACHABLE")
 
 
 class Findings(msgspec.Struct):
@@ -133,7 +134,7 @@ def _compare(settings: Settings, entries: Sequence[Entry], notes: Sequence[Note]
     tried: dict[str, list[str]] = defaultdict(list)
     for note in notes:
         if note.kind == "refused":
-            if note.text == "STORAGE_REFUSED" and note.id in known.members:
+            if note.text in _NOT_WRITTEN and note.id in known.members:
                 found.wrong.append(f"{note.id} was refused and is there")
         elif note.kind == "trying":
             tried[note.id].append(note.text)
@@ -321,6 +322,7 @@ _EXPECTED = re.compile(
     r"""
     tallystick\.toml | graph\.db | policy\.rego
     | _system/(lock | head | backups\.jsonl | registry\.json | ontology\.yaml | views\.db | (views|sql|text)\.lock)
+    | _system/(stream | stream\.synced | machine(\.lock)? | follow\.[\w-]+(\.lock)? | sessions/.*)
     | _system/log/\d{20}\.jsonl(\.torn-[\dTZ]+-\d+)?
     | _system/snapshots/\d{20}\.snapshot
     | _system/audit/(\d{20}\.jsonl | head | lock)

@@ -26,11 +26,11 @@ _JUMPS = ("-1d", "-3h", "-40s", "-400d", "-1s")
 
 def jumping(arena: Arena, tally: Tally) -> None:
     needs("faketime")
-    library = _library()
+    preload = library()
     for place in arena.rounds(tally):
         said = place / "clock"
         environ = {
-            "LD_PRELOAD": library,
+            "LD_PRELOAD": preload,
             "FAKETIME_TIMESTAMP_FILE": str(said),
             "FAKETIME_NO_CACHE": "1",
             # What measures durations is another clock, and does not jump.
@@ -57,7 +57,7 @@ def _turn_back(said: Path, jump: str) -> None:
     os.rename(fresh, said)
 
 
-def _library() -> str:
+def library() -> str:
     from glob import glob
 
     found = [path for pattern in _LIBRARIES for path in glob(pattern)]

@@ -51,6 +51,20 @@ class Image:
         with _mounted(self._arena, ["-o", "loop", str(self._file)], self.disk):
             yield self.disk
 
+    @contextmanager
+    def held(self) -> Iterator[Path]:
+        """Mounted, and mounted again as often as it was cut; whoever uses it is ended by the caller."""
+        with ExitStack() as stack:
+            self.mount_again()
+            stack.callback(_unmount, self.disk)
+            yield self.disk
+
+    def mount_again(self) -> None:
+        """After a cut: as it is when the machine starts again."""
+        if os.path.ismount(self.disk):
+            _unmount(self.disk)
+        _mount(["-o", "loop", str(self._file)], self.disk)
+
     def cut(self) -> None:
         """From now on nothing reaches the disk, not even what the journal of the file system holds."""
         fd = os.open(self.disk, os.O_RDONLY)
@@ -64,13 +78,17 @@ class Image:
 
 @contextmanager
 def _mounted(arena: Arena, arguments: list[str], disk: Path) -> Iterator[None]:
-    done = subprocess.run(["mount", *arguments, str(disk)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Skipped(f"mounting is not permitted here: {done.stderr.strip().splitlines()[-1]}")
+    _mount(arguments, disk)
     with ExitStack() as stack:
         stack.callback(_unmount, disk)
         stack.callback(arena.end_all)
         yield
+
+
+def _mount(arguments: list[str], disk: Path) -> None:
+    done = subprocess.run(["mount", *arguments, str(disk)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Skipped(f"mounting is not permitted here: {done.stderr.strip().splitlines()[-1]}")
 
 
 def _unmount(disk: Path) -> None:

@@ -14,7 +14,10 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["batch", "count", "node", "gone", "secret", "redacted", "trying", "refused", "broken", "began"]
+Kind = Literal[
+    "batch", "count", "node", "gone", "secret", "redacted", "trying", "refused", "broken", "began", "calls", "answers",
+    "claimed",
+]  # fmt: skip
 TOLD: tuple[Kind, ...] = ("batch", "count", "node", "gone", "secret", "redacted")
 """Kinds that say: this was acknowledged."""
 
@@ -28,7 +31,8 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     number: int = 0
     """batch: how many nodes; count: the value."""
     text: str = ""
-    """node, trying: the SHA-256 of its content; secret, redacted: what was kept; refused, broken: the code."""
+    """node, trying: the SHA-256 of its content; secret, redacted: what was kept; refused, broken: the code; claimed: by
+    whom; calls, answers: see `sharing`."""
 
 
 class Journal:

@@ -81,6 +81,13 @@ async def _mixed(plan: Plan, journal: Journal) -> None:
     await _served(plan, journal, _commit_batches, _count_up, _write_pages, _redact)
 
 
+async def _sharing(plan: Plan, journal: Journal) -> None:
+    """On entities and work that other processes want as well."""
+    from torture import sharing
+
+    await _served(plan, journal, sharing.share, _commit_batches, sharing.work, sharing.share, _count_up, sharing.work)
+
+
 async def _snapshots(plan: Plan, journal: Journal) -> None:
     """The process that a server starts to keep a snapshot, again and again."""
     while True:
@@ -95,7 +102,7 @@ async def _tenants(plan: Plan, journal: Journal) -> None:
     projections = AllProjections(settings, open_log=app.open_log)
     async with app.opened(settings, projections) as store:
         closing = asyncio.create_task(_close_idle(store))
-        clients = [_Client(plan, number, journal, store, None, TENANTS[number % 4]) for number in range(plan.clients)]
+        clients = [Client(plan, number, journal, store, None, TENANTS[number % 4]) for number in range(plan.clients)]
         journal.note("began")
         await asyncio.gather(*(_commit_batches(client) for client in clients))
         closing.cancel()
@@ -108,13 +115,13 @@ async def _close_idle(store: Store) -> None:
         await store.tenants.close_idle()
 
 
-async def _served(plan: Plan, journal: Journal, *trades: Callable[[_Client], Awaitable[None]]) -> None:
+async def _served(plan: Plan, journal: Journal, *trades: Callable[[Client], Awaitable[None]]) -> None:
     async with AsyncExitStack() as stack:
         offer = await stack.enter_async_context(app.served(settled(plan.base, **plan.settings)))
         if _write_pages in trades:
             await call(offer.tools.get("create_ontology"), ONTOLOGY, offer.store, lambda: offer.principal_of(None))
         journal.note("began")
-        clients = [_Client(plan, number, journal, offer.store, offer) for number in range(plan.clients)]
+        clients = [Client(plan, number, journal, offer.store, offer) for number in range(plan.clients)]
         await asyncio.gather(*(trades[client.number % len(trades)](client) for client in clients))
 
 
@@ -123,6 +130,7 @@ _JOBS: dict[str, Callable[[Plan, Journal], Awaitable[None]]] = {
     "pages": _pages,
     "redactions": _redactions,
     "mixed": _mixed,
+    "sharing": _sharing,
     "snapshots": _snapshots,
     "tenants": _tenants,
 }
@@ -131,13 +139,16 @@ _JOBS: dict[str, Callable[[Plan, Journal], Awaitable[None]]] = {
 # -- clients
 
 
-class _Client:
+class Client:
     def __init__(
         self, plan: Plan, number: int, journal: Journal, store: Store, offer: Offer | None, tenant: str = "default"
     ) -> None:
         self.number = number
         self.journal = journal
         self.tenant = tenant
+        self.actor = ""
+        """Who it is, if not whoever started the process."""
+        self.name = plan.name
         self.random = random.Random(f"{plan.seed} {plan.name} {number}")
         self._plan = plan
         self._store = store
@@ -166,17 +177,27 @@ class _Client:
         return True
 
     async def tell(self, tool: str, name: str, /, **arguments: Any) -> dict[str, Any] | None:
+        told = await self.ask(tool, name, **arguments)
+        if isinstance(told, TallystickError):
+            await self.refused(name, told)
+        return told if isinstance(told, dict) else None
+
+    async def ask(self, tool: str, name: str, /, **arguments: Any) -> dict[str, Any] | TallystickError | None:
+        """The answer, the refusal, or None for a bug of ours."""
         offer = self._offer
         assert offer is not None
-        outcome = await call(offer.tools.get(tool), arguments, offer.store, lambda: offer.principal_of(None))
+        outcome = await call(offer.tools.get(tool), arguments, offer.store, lambda: self._principal(offer))
         if isinstance(outcome, Done):
             return outcome.data
         if isinstance(outcome, Refused):
-            await self.refused(name, outcome.error)
-        else:
-            assert isinstance(outcome, Broken)
-            self.journal.note("broken", name, text=tool)
+            return outcome.error
+        assert isinstance(outcome, Broken)
+        self.journal.note("broken", name, text=tool)
         return None
+
+    def _principal(self, offer: Offer) -> Principal:
+        principal = offer.principal_of(None)
+        return msgspec.structs.replace(principal, actor=self.actor) if self.actor else principal
 
     async def refused(self, name: str, error: TallystickError) -> None:
         self.journal.note("refused", name, tenant=self.tenant, text=error.code)
@@ -185,19 +206,19 @@ class _Client:
         await asyncio.sleep(0.01)
 
 
-async def _commit_batches(client: _Client) -> None:
+async def _commit_batches(client: Client) -> None:
     while (name := client.next()) is not None:
         count = client.random.choice((1, 1, 2, 3, 5))
         if await client.commit(name, *(_member(client, name, number, count) for number in range(count))):
             client.journal.note("batch", name, tenant=client.tenant, number=count)
 
 
-def _member(client: _Client, name: str, number: int, count: int) -> Operation:
+def _member(client: Client, name: str, number: int, count: int) -> Operation:
     attrs = {"batch": name, "of": count, "pad": "x" * client.random.choice((0, 50, 400))}
     return Operation(Verb.UPSERT_NODE, {"id": f"{name}.{number}", "type": "member", "attrs": attrs})
 
 
-async def _count_up(client: _Client) -> None:
+async def _count_up(client: Client) -> None:
     """One node overwritten again and again; the same value once more after a refusal."""
     value, node = 1, f"{client.next()}.counter"
     while client.next() is not None:
@@ -209,7 +230,7 @@ async def _count_up(client: _Client) -> None:
             value += 1
 
 
-async def _redact(client: _Client) -> None:
+async def _redact(client: Client) -> None:
     while (name := client.next()) is not None:
         secret = f"sesame{client.random.randrange(1 << 60):015x}"
         node = {"id": name, "type": "confession", "attrs": {"secret": secret, "kept": name}}
@@ -223,7 +244,7 @@ async def _redact(client: _Client) -> None:
             client.journal.note("redacted", name, text=secret)
 
 
-async def _write_pages(client: _Client) -> None:
+async def _write_pages(client: Client) -> None:
     """Nodes with contents, changed and deleted: whatever the views show."""
     while (name := client.next()) is not None:
         page = await _write_page(client, name, "create_node", type="Page", properties={"name": name})
@@ -237,7 +258,7 @@ async def _write_pages(client: _Client) -> None:
                 client.journal.note("gone", page)
 
 
-async def _write_page(client: _Client, name: str, tool: str, /, **arguments: Any) -> str | None:
+async def _write_page(client: Client, name: str, tool: str, /, **arguments: Any) -> str | None:
     text = f"{name} " + "word " * client.random.choice((1, 20, 200))
     if name.endswith(".1") or client.random.random() < 0.1:
         text = text.ljust(_BLOB_CHARACTERS, "·")
