@@ -31,6 +31,7 @@ SECTIONS = (
     "path",
     "proof",
     "importing",
+    "cluster",
 )
 
 

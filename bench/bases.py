@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import say
 from tallystick.clock import to_text
 from tallystick.commits import Draft, Operation, Verb, chain
-from tallystick.log import Entry, Head
+from tallystick.log import Entry, Head, Log
 from tallystick.log.files import FilesLog
 
 START = 1_700_000_000_000
@@ -21,15 +21,19 @@ def fill(base: Path, operations: Iterable[Operation]) -> Head:
     """Append them to the log of the default tenant."""
     log = FilesLog(base / "_system")
     try:
-        left = iter(operations)
-        while group := list(islice(left, GROUP)):
-            head = log.head()
-            head = log.append(seal(head, group), expected=head)
-            if head.count % _TELL == 0:
-                say(f"{head.count:,} commits written")
-        return log.head()
+        return fill_log(log, operations)
     finally:
         log.close()
+
+
+def fill_log(log: Log, operations: Iterable[Operation]) -> Head:
+    left = iter(operations)
+    while group := list(islice(left, GROUP)):
+        head = log.head()
+        head = log.append(seal(head, group), expected=head)
+        if head.count % _TELL == 0:
+            say(f"{head.count:,} commits written")
+    return log.head()
 
 
 def seal(head: Head, operations: Sequence[Operation]) -> list[Entry]:
