@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tallystick.commits import Commit, Draft
-from tallystick.errors import Conflict, HeadMoved, InvalidArgument, LimitExceeded, LogClosed, StorageRefused
+from tallystick.errors import Conflict, HeadMoved, InvalidArgument, LimitExceeded, LogClosed, StorageRefused, Unsettled
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
@@ -178,6 +178,57 @@ async def test_a_draft_is_judged_again_when_another_writer_was_first() -> None:
     receipt = await partition.commit(propose)
     assert seen[-1] == 2
     assert receipt.commits[0].lamport == 3
+
+
+@pytest.mark.parametrize("failure", [HeadMoved("moved"), StorageRefused("no space")])
+async def test_nobody_is_refused_because_of_a_draft_that_did_not_reach_the_log(failure: Exception) -> None:
+    """The second is refused only while the first stands; what became of the first is not known before the append."""
+    log = Watched()
+    partition = Partition(log)
+    tries: list[str] = []
+
+    def first(state: State) -> Draft:
+        tries.append("first")
+        if tries.count("first") > 1:
+            raise Conflict("it is too late")
+        return draft(node("a"))
+
+    def second(state: State) -> Draft:
+        if state.node("a") is not None:
+            raise Conflict("it is there already")
+        return draft(node("a"))
+
+    log.failures.append(failure)
+    outcomes = await asyncio.gather(partition.commit(first), partition.commit(second), return_exceptions=True)
+    assert type(outcomes[0]) is (Conflict if isinstance(failure, HeadMoved) else StorageRefused)
+    assert not isinstance(outcomes[1], BaseException)
+    assert await partition.look(ids) == {"a"}
+
+
+async def test_a_refusal_that_rests_on_a_draft_of_its_group_waits_until_that_is_durable() -> None:
+    log = Watched()
+    partition = Partition(log)
+
+    def refuse(state: State) -> Draft:
+        raise Conflict("it is there already")
+
+    log.go.clear()
+    first, second = (asyncio.create_task(partition.commit(each)) for each in (writing("a"), refuse))
+    await asyncio.to_thread(log.reached.wait, timeouts.SECONDS)
+    await asyncio.sleep(0)
+    assert not second.done()
+    log.go.set()
+    await first
+    with pytest.raises(Conflict):
+        await second
+
+
+async def test_a_refusal_of_the_disk_says_nothing_of_a_try_before_it_that_may_still_arrive() -> None:
+    log = Watched()
+    partition = Partition(log)
+    log.failures += [Unsettled("no answer"), StorageRefused("no server answers")]
+    with pytest.raises(Unsettled):
+        await partition.commit(writing("a"))
 
 
 async def test_what_was_written_before_is_answered_and_not_written_again() -> None:

@@ -89,7 +89,8 @@ class _Group(msgspec.Struct):
 
     before: Head
     entries: list[Entry]
-    receipts: list[tuple[_Waiting, Receipt]]
+    outcomes: list[tuple[_Waiting, Receipt | Exception]]
+    """Refusals too, of what was judged behind drafts of the group: nobody may hear of those before they are durable."""
     redacts: bool = False
     bytes: int = 0
 
@@ -369,9 +370,9 @@ class Partition:
                 await self._begin_anew(group)
             # Durable by now. A process that dies before this line leaves commits that nobody was told of: their
             # callers repeat them with the same nonce and get these.
-            for waiting, receipt in group.receipts:
-                _settle(waiting, receipt)
-            if group.receipts:
+            for waiting, outcome in group.outcomes:
+                _settle(waiting, outcome)
+            if group.outcomes:
                 self._hand_over(group.entries)
         except Exception as error:
             self._refuse_queue(error)
@@ -389,7 +390,7 @@ class Partition:
     def _check_group(self) -> _Group:
         """Take drafts off the queue, judge each where the ones before it lead, and apply what is accepted."""
         group = _Group(self._state.head, [], [])
-        while self._queue and len(group.receipts) < self._limits.group_drafts_max:
+        while self._queue and len(group.outcomes) < self._limits.group_drafts_max:
             if group.redacts or group.bytes > self._limits.group_bytes_max:
                 break
             waiting = self._queue.popleft()
@@ -404,11 +405,15 @@ class Partition:
                     break
                 receipt = self._accept(proposed, group)
             except Exception as error:
-                _settle(waiting, self._reported(error) if isinstance(error, Corrupt) else error)
+                refusal = self._reported(error) if isinstance(error, Corrupt) else error
+                if group.entries and not self._broken:
+                    group.outcomes.append((waiting, refusal))
+                else:
+                    _settle(waiting, refusal)
                 if self._broken:
                     break
             else:
-                group.receipts.append((waiting, receipt))
+                group.outcomes.append((waiting, receipt))
         return group
 
     def _accept(self, proposed: Draft | Commit, group: _Group) -> Receipt:
@@ -465,7 +470,7 @@ class Partition:
         return entries
 
     async def _append(self, group: _Group) -> None:
-        """On failure nothing of the group remains, in the state or in `group.receipts`."""
+        """On failure nothing of the group remains, in the state or in `group.outcomes`."""
         started = time.perf_counter()
         # The state is ahead of the log until this is over: reads wait, so that none shows what may be undone.
         self._moving = []
@@ -479,12 +484,13 @@ class Partition:
             if isinstance(error, LogClosed):
                 self.stopped = error.message
             self._take_back(group)
-            for waiting, _ in reversed(group.receipts):
-                if isinstance(error, HeadMoved):
+            for waiting, outcome in reversed(group.outcomes):
+                # What was refused because of drafts that are not there is judged again, too.
+                if isinstance(error, HeadMoved) or isinstance(outcome, Exception):
                     self._queue.appendleft(waiting)
                 else:
                     _settle(waiting, error)
-            group.receipts.clear()
+            group.outcomes.clear()
         finally:
             self._pending.clear()
             self._moved()
@@ -500,6 +506,10 @@ class Partition:
                 raise
             except Unsettled as error:
                 unsettled = error
+            except StorageRefused:
+                # That is so of this try; the one before may arrive yet.
+                if unsettled is None:
+                    raise
             except HeadMoved:
                 # After an unsettled try it may be our own group that moved it.
                 if unsettled is None or not await self._on_disk(lambda: self._is_in_log(group)):
@@ -528,8 +538,8 @@ class Partition:
         """The log is right: read the state from it again, then try the drafts of the group once more."""
         logger.error("the state of %s could not apply a draft and is read anew from the log", self.tenant)
         self._pending.clear()
-        self._queue.extendleft(waiting for waiting, _ in reversed(group.receipts))
-        group.receipts.clear()
+        self._queue.extendleft(waiting for waiting, _ in reversed(group.outcomes))
+        group.outcomes.clear()
         self._state = self._begin()
         self._broken = False
         await self._catch_up()
@@ -559,11 +569,12 @@ def _settle(waiting: _Waiting, outcome: Receipt | Exception) -> None:
 
 
 def _count(group: _Group, started: float) -> None:
-    for waiting, _ in group.receipts:
+    accepted = [waiting for waiting, outcome in group.outcomes if isinstance(outcome, Receipt)]
+    for waiting in accepted:
         metrics.WAIT_SECONDS.observe(started - waiting.since)
     metrics.appended(
         (entry.commit.operation.value for entry in group.entries),
-        drafts=len(group.receipts),
+        drafts=len(accepted),
         size=sum(entry.end - entry.offset for entry in group.entries),
         seconds=time.perf_counter() - started,
     )

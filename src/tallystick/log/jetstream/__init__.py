@@ -210,7 +210,7 @@ class JetStreamLog:
                 problem: object = "another group is before it, and does not arrive"
                 pause = _INFLIGHT_PAUSE_SECONDS
             except Refused as error:
-                if error.code in _FULL:
+                if error.code in _FULL and not was_sent:
                     raise StorageRefused(
                         f"the NATS servers could not store it: {error}",
                         hint="free space on the servers, or raise their limits; nothing was lost and reads go on",
