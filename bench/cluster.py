@@ -66,17 +66,19 @@ class Told(msgspec.Struct, frozen=True):
 
 def run(quick: bool = False) -> list[Row]:
     seconds, turns, commits = (1.5, 1, 5_000) if quick else (6.0, 3, 200_000)
-    with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder:
-        with running(Path(folder) / "servers", nodes=3) as cluster:
-            place = _Place(Path(folder), cluster)
-            return [
-                *_writers(place, seconds, turns),
-                *_two_machines(place, seconds),
-                *_tenants(place, seconds),
-                *_failover(place, 12.0 if quick else 25.0),
-                *_newcomer(place, commits),
-                Row("load average at the end, of how many would run at once", os.getloadavg()[0], ""),
-            ]
+    with (
+        tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder,
+        running(Path(folder) / "servers", nodes=3) as cluster,
+    ):
+        place = _Place(Path(folder), cluster)
+        return [
+            *_writers(place, seconds, turns),
+            *_two_machines(place, seconds),
+            *_tenants(place, seconds),
+            *_failover(place, 12.0 if quick else 25.0),
+            *_newcomer(place, commits),
+            Row("load average at the end, of how many would run at once", os.getloadavg()[0], ""),
+        ]
 
 
 class _Place:

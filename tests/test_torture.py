@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -18,15 +19,19 @@ import pytest
 from tallystick.commits import Operation, Verb
 from tallystick.log.files import FilesLog
 from tests.commits_by_hand import append, draft
-from torture import checker, journal, writer
+from torture import arena as arenas
+from torture import checker, journal, sharing, writer
 from torture.arena import Tally
+from torture.hosts import hosts
 from torture.journal import Note
 
 ROOT = Path(__file__).parents[1]
 TORTURE = [sys.executable, "-m", "torture"]
 
 
-@pytest.mark.parametrize("scenario", ["kill-redactions", "power-ext4", "flips"])
+@pytest.mark.parametrize(
+    "scenario", ["kill-redactions", "power-ext4", "flips", "cluster-kill-leader", "cluster-cut-minority"]
+)
 def test_nothing_is_lost_in_a_short_round(tmp_path: Path, scenario: str) -> None:
     results = tmp_path / "results.json"
     command = [*TORTURE, "--quick", "--only", scenario, "--json", str(results)]
@@ -137,6 +142,77 @@ def test_the_checker_sees_what_a_redaction_left(suffered: tuple[Path, list[Note]
     (base / "_system" / "log" / f"{1:020d}.jsonl.torn-20260101T000000-1").write_text(redacted.text)
     (wrong,) = checker.check(base, suffered[1]).wrong
     assert wrong.endswith("still holds what was redacted")
+
+
+# -- that it sees what several machines get wrong
+
+
+def _calls(at: int, call: sharing.Call) -> Note:
+    return Note(at, "calls", "shared.0", text=msgspec.json.encode(call).decode())
+
+
+def _answers(at: int, answer: sharing.Answer) -> Note:
+    return Note(at, "answers", "shared.0", text=msgspec.json.encode(answer).decode())
+
+
+def _swap(name: str, at: int, how: str) -> list[Note]:
+    return [
+        _calls(at, sharing.Call(name, "swap", name, "first")),
+        _answers(at + 5, sharing.Answer(name, how)),
+    ]
+
+
+FIRST = [
+    _calls(0, sharing.Call("first", "write", "first")),
+    _answers(1, sharing.Answer("first", "done")),
+]
+
+
+def test_a_condition_that_held_twice_is_seen() -> None:
+    assert list(sharing.problems_of([*FIRST, *_swap("one", 2, "done"), *_swap("two", 3, "refused")])) == []
+    (problem,) = sharing.problems_of([*FIRST, *_swap("one", 2, "done"), *_swap("two", 3, "done")])
+    assert problem.startswith("shared.0 is not linearizable: ")
+
+
+def test_a_call_without_an_answer_may_have_happened_and_one_that_was_refused_by_the_disk_has_not() -> None:
+    read = [
+        _calls(90, sharing.Call("read", "read")),
+        _answers(91, sharing.Answer("read", "done", "one")),
+    ]
+    assert list(sharing.problems_of([*FIRST, _swap("one", 2, "done")[0], *read])) == []
+    assert len(list(sharing.problems_of([*FIRST, *_swap("one", 2, "nothing"), *read]))) == 1
+
+
+def test_work_that_was_handed_out_twice_is_seen() -> None:
+    mine, again, yours = (Note(0, "claimed", "task", text=who) for who in ("me", "me", "you"))
+    assert list(sharing.problems_of([mine, again])) == []
+    assert list(sharing.problems_of([mine, yours])) == ["task was handed out to me, you"]
+
+
+def test_hosts_hear_each_other_until_a_link_is_cut_and_again_when_it_is_healed(tmp_path: Path) -> None:
+    arena = arenas.Arena(tmp_path, seed=1)
+    try:
+        with hosts(arena, tmp_path, 2) as net, socket.create_server((net.address(2), 0)) as seen_by_all:
+            port = seen_by_all.getsockname()[1]
+            assert _reaches(net.prefix(0), net.address(2), port)
+            net.cut(0, 2)
+            assert not _reaches(net.prefix(0), net.address(2), port)
+            net.heal()
+            assert _reaches(net.prefix(0), net.address(2), port)
+    except arenas.Skipped as reason:
+        pytest.skip(str(reason))
+    finally:
+        arena.end_all()
+    assert not [name for name in net.names if Path("/run/netns", name).exists()]
+
+
+def _reaches(prefix: list[str], address: str, port: int) -> bool:
+    """The kernel gives up after a few tries, not after a time of ours."""
+    connect = (
+        "import socket; asks = socket.socket(); asks.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 3);"
+        f" asks.connect(({address!r}, {port}))"
+    )
+    return not subprocess.run([*prefix, sys.executable, "-c", connect], capture_output=True, check=False).returncode
 
 
 def _copied(base: Path, tmp_path: Path) -> Path:

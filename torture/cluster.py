@@ -138,7 +138,6 @@ class Ground:
                 self._wrong(f"copy {number} differs: {len(copy)} bytes, not {len(copies[0])}")
         for problem in sharing.problems_of(notes):
             self._wrong(problem)
-        self.tally.named += sum(not operation.is_settled for _, operation in sharing.histories(notes))
 
 
 def log_bytes(base: Path) -> bytes:

@@ -11,7 +11,8 @@ from tallystick import __version__
 from torture.arena import ROOT, Tally
 
 PAGE = ROOT / "docs" / "reliability.md"
-_BEGIN, _END = "<!-- results -->", "<!-- end of results -->"
+_PARTS = ("results", "cluster")
+"""The tables of the page, by their markers: of one machine, and of several."""
 _COLUMNS = ("scenario", "rounds", "acknowledged", "faults", "lost", "wrong", "named", "rebuilt", "unseen", "seconds")
 _PROBLEMS_SHOWN = 12
 
@@ -34,9 +35,15 @@ def drawn(tallies: Sequence[Tally]) -> str:
 
 
 def publish(tallies: Sequence[Tally], *, minutes: float, seed: int) -> None:
-    """Between the markers of the page; the rest of it is written by hand."""
-    results = "\n".join([_BEGIN, "", _where(minutes, seed), "", *_markdown(tallies), "", _END])
-    PAGE.write_text(re.sub(f"{_BEGIN}.*{_END}", lambda _: results, PAGE.read_text(), flags=re.DOTALL))
+    """Between the markers of the page; the rest of it is written by hand. A table of which nothing ran stays."""
+    page = PAGE.read_text()
+    for part in _PARTS:
+        ran = [tally for tally in tallies if tally.scenario.startswith("cluster") == (part == "cluster")]
+        if ran:
+            begin, end = f"<!-- {part} -->", f"<!-- end of {part} -->"
+            results = "\n".join([begin, "", _where(minutes, seed), "", *_markdown(ran), "", end])
+            page = re.sub(f"{begin}.*{end}", lambda _, results=results: results, page, flags=re.DOTALL)  # type: ignore[misc]
+    PAGE.write_text(page)
 
 
 def _where(minutes: float, seed: int) -> str:
