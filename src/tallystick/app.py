@@ -48,6 +48,7 @@ from tallystick.snapshots import Snapshots
 from tallystick.state.derived_index import DerivedIndex
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.ontology import Ontology
+from tallystick.state.secret_scan import screen_of
 from tallystick.state.staleness import Stale
 from tallystick.state.tasks import Sections, TaskCards
 from tallystick.state.trust import Trust
@@ -566,6 +567,7 @@ async def _open_partition(
             ),
             limits=Limits(settings.group_drafts_max, settings.group_bytes_max),
             appended=appended,
+            screen=screen_of(settings.secrets),
         )
         await partition.open()
     except BaseException:

@@ -227,6 +227,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             ge=1024,
         ),
     ] = 100_000_000
+    secrets: Annotated[
+        Literal["off", "refuse", "mask"],
+        _meaning(
+            "What becomes of keys, tokens and passwords in what is to be written: nothing, the write is refused, or"
+            " they are replaced by `[SECRET]`."
+        ),
+    ] = "off"
     repo: Annotated[
         str,
         _meaning(

@@ -41,6 +41,7 @@ from tallystick.errors import (
 from tallystick.log import Entry, Head, Log
 from tallystick.snapshots import Snapshots
 from tallystick.state.derived_index import DerivedIndex
+from tallystick.state.secret_scan import Screen
 from tallystick.state.state import State
 from tallystick.telemetry import metrics
 
@@ -105,10 +106,13 @@ class Partition:
         clock: Clock = wall_clock,
         limits: Limits | None = None,
         appended: Callable[[str, Sequence[Entry]], None] | None = None,
+        screen: Screen | None = None,
     ) -> None:
-        """`appended` is told what is in the log now, of each group and of what others appended. It does not raise."""
+        """`appended` is told what is in the log now, of each group and of what others appended. It does not raise.
+        `screen` is shown every draft before it is sealed, and gives the one to seal, or raises."""
         self.tenant = tenant
         self._appended = appended
+        self._screen = screen
         self._log = log
         self._snapshots = snapshots
         self.clock = clock
@@ -419,6 +423,8 @@ class Partition:
     def _accept(self, proposed: Draft | Commit, group: _Group) -> Receipt:
         if isinstance(proposed, Commit):
             return Receipt([proposed], duplicate=True)
+        if self._screen is not None:
+            proposed = self._screen(proposed)
         entries = self._seal(proposed, group)
         # If applying fails half-way, which is a bug of ours, the state cannot be trusted any more.
         self._broken = True

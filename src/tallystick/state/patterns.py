@@ -105,6 +105,26 @@ def _runs(pattern: str) -> Iterator[str]:
     yield from [*found, run]
 
 
+class PatternSet:
+    """Several of our own at once: whether any matches takes one pass, however many there are."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._each = [re2.compile(text, _options(_COMPILE_BYTES)) for text in texts]
+        self._set = re2.Set.SearchSet(_options(_MATCH_BYTES))
+        for each in self._each:
+            self._set.Add(each.pattern)
+        self._set.Compile()
+
+    def may_match(self, text: str | bytes) -> bool:
+        return bool(self._set.Match(text))
+
+    def spans(self, text: str) -> Iterator[tuple[int, int, int]]:
+        """The number of the pattern, and where it begins and ends."""
+        for number in sorted(self._set.Match(text) or ()):
+            for found in self._each[number].finditer(text):
+                yield number, *found.span()
+
+
 def _options(memory_bytes: int) -> Any:
     options = re2.Options()
     options.log_errors = False

@@ -124,6 +124,7 @@ APPEND_SECONDS = Histogram("tallystick_append_duration_seconds", "How long group
 SYNC_SECONDS = Histogram("tallystick_log_sync_duration_seconds", "How long fdatasync took.")
 DAMAGE = Counter("tallystick_log_damage", "Reads that met a line or a blob that is not what its hashes say.")
 SNAPSHOTS = Counter("tallystick_snapshots_begun", "Snapshots that this process had made.")
+SECRETS = Counter("tallystick_secrets_found", "Secrets in what was to be written, by kind.", "kind")
 _REFUSED = Counter("tallystick_authentication_failures", "Requests without a token that is good here.", "code")
 STREAM_ADOPTED = Counter("tallystick_stream_adopted", "Commits that this process took from the stream.")
 STREAM_CONFLICTS = Counter("tallystick_stream_conflicts", "Groups that another machine was faster than.")
@@ -151,7 +152,7 @@ METRICS: tuple[Metric, ...] = (
     _counted("tallystick_tool_calls", "Calls of tools.", CALLS),
     _counted("tallystick_policy_decisions", "Decisions of the policy.", DECISIONS),
     *(COMMITS, _COMMIT_BYTES, WAIT_SECONDS, _GROUP_DRAFTS, APPEND_SECONDS, SYNC_SECONDS),
-    *(DAMAGE, SNAPSHOTS, _REFUSED),
+    *(DAMAGE, SNAPSHOTS, SECRETS, _REFUSED),
     *(STREAM_ADOPTED, STREAM_CONFLICTS, STREAM_RETRIES, STREAM_SKIPPED, STREAM_BEHIND, STREAM_RECONNECTS),
     *(QUEUE, TENANTS_OPEN, LOG_BYTES, DISK_BYTES, DISK_FREE, POSITION, LAG, AUDIT, BUILD),
 )
