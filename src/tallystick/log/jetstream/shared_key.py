@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 
 from tallystick.errors import StorageRefused
 from tallystick.log.jetstream.client import NoAnswer
@@ -10,6 +11,7 @@ from tallystick.log.jetstream.membership import Place, join, leave
 from tallystick.log.jetstream.stream import ASK_SECONDS, Refused, Stream, WrongSequence, unreachable
 
 KEY_BYTES = 32
+_PAUSE_SECONDS = 0.02
 
 
 def shared_key(place: Place, name: str) -> bytes:
@@ -18,23 +20,26 @@ def shared_key(place: Place, name: str) -> bytes:
     try:
         if not membership.wait():
             raise unreachable(place.stream, membership.client.problem)
-        return _get_or_make(membership.stream, name)
+        return get_or_make(membership.stream, name)
     except (NoAnswer, Refused) as error:
         raise unreachable(place.stream, error) from None
     finally:
         leave(place)
 
 
-def _get_or_make(stream: Stream, name: str) -> bytes:
+def get_or_make(stream: Stream, name: str) -> bytes:
+    """Raises StorageRefused, NoAnswer, Refused."""
     subject = stream.layout.key(name)
-    found = stream.last(subject)
-    if found is None:
+    deadline = time.monotonic() + ASK_SECONDS * 2
+    while (found := stream.last(subject)) is None:
+        if time.monotonic() > deadline:
+            raise unreachable(stream.name, f"another machine is said to make the key '{name}', and it does not come")
         try:
             stream.publish(subject, secrets.token_bytes(KEY_BYTES), {}, seconds=ASK_SECONDS, expected=0)
         except WrongSequence:
-            """Another machine was first: its key is everybody's."""
-        found = stream.last(subject)
-    if found is None or len(found.data) != KEY_BYTES:
+            # Another machine was first, and its key is everybody's; while it is on its way, it is not seen yet.
+            time.sleep(_PAUSE_SECONDS)
+    if len(found.data) != KEY_BYTES:
         raise StorageRefused(
             f"the key '{name}' in the stream is damaged", hint="delete its message; clients then begin new sessions"
         )
