@@ -327,7 +327,9 @@ class Partition:
         return Entry(offset, chain.decode(line), line)
 
     def _begin(self) -> State:
-        return State(self._line) if self._snapshots is None else self._snapshots.begin(self._log, self._line)
+        state = State(self._line) if self._snapshots is None else self._snapshots.begin(self._log, self._line)
+        state.expects(self._log.expect)
+        return state
 
     def _grown(self) -> None:
         if self._snapshots is not None:

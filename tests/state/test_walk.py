@@ -95,3 +95,16 @@ def test_a_dense_graph_does_not_make_a_walk_hold_its_breath() -> None:
     breaths = sum(1 for _ in zip(range(100), answer, strict=False))
     assert breaths == 100
     answer.close()
+
+
+def test_all_that_a_walk_reads_is_told_before_it_is_read() -> None:
+    logged = LoggedState()
+    for name in "abc":
+        logged.node(name)
+    logged.edge("a", "knows", "b")
+    logged.edge("b", "knows", "c")
+    told: list[int] = []
+    logged.state.expects(told.extend)
+    walked(logged, "a", hops=2)
+    # All but the start, which is not shown.
+    assert sorted(told) == sorted(logged.offsets[1:])

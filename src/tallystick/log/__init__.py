@@ -7,7 +7,7 @@ whatever files it is spread over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -94,6 +94,10 @@ class Log(Protocol):
 
         Lazy: what is not asked for is not read, so that a reader on an event loop can pause between two entries.
         """
+        ...
+
+    def expect(self, offsets: Iterable[int]) -> None:
+        """The lines that will be asked for next: have them read together, if that helps. Cheap; never raises."""
         ...
 
     def line(self, offset: int, *, checked: bool = True) -> bytes:

@@ -13,7 +13,7 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -143,6 +143,9 @@ class FilesLog:
                 f"byte {head.end}: its end was cut off",
             )
         return head
+
+    def expect(self, offsets: Iterable[int]) -> None:
+        self._segments.expect(offsets)
 
     def line(self, offset: int, *, checked: bool = True) -> bytes:
         if not checked:

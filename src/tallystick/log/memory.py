@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved
@@ -64,6 +64,9 @@ class MemoryLog:
                 self.line(offset)
             yield Entry(offset, commit, line)
         verifier.finish()
+
+    def expect(self, offsets: Iterable[int]) -> None:
+        """They are in memory."""
 
     def line(self, offset: int, *, checked: bool = True) -> bytes:
         line = self._line(offset)

@@ -10,7 +10,8 @@ import os
 import re
 import stat
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tallystick.errors import Corrupt, StorageRefused
@@ -63,6 +64,15 @@ class Segments:
 
     def end_of(self, index: int) -> int:
         return self._starts[index + 1] if index + 1 < len(self._starts) else self.size
+
+    def expect(self, offsets: Iterable[int]) -> None:
+        """Tell the system what will be read: what it has to fetch from the disk comes side by side, and not one after
+        the other as it is asked for."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        with suppress(OSError, Corrupt):
+            for index, place in map(self.locate, offsets):
+                os.posix_fadvise(self._fds[index], place, _LINE_GUESS_BYTES, os.POSIX_FADV_WILLNEED)
 
     def line(self, offset: int) -> bytes:
         size = _LINE_GUESS_BYTES

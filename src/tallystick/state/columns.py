@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -32,11 +32,22 @@ class Lines(Protocol):
 class Columns:
     def __init__(self, lines: Lines) -> None:
         self.lines = lines
+        self.expected: Callable[[Iterable[int]], None] = lambda offsets: None
+        """Is told the offsets of lines that will be asked for next."""
         self.nodes = Nodes()
         self.edges = Edges()
         self.attributes = Attributes()
         self.history = History()
         self.nonces = Nonces()
+
+    def expect(self, seqs: Iterable[int]) -> None:
+        """These commits will be read next."""
+        self.expected(map(self.history.offset.__getitem__, seqs))
+
+    def expect_documents(self, handles: Iterable[int]) -> None:
+        """The newest versions of these nodes will be read next."""
+        last = self.nodes.last
+        self.expect([last[handle] for handle in handles if handle < len(last)])
 
     # -- what the log says, by sequence number
 

@@ -155,6 +155,7 @@ def _judge(question: _Question, handles: Iterable[int]) -> Breathing[BitMap]:
 
 def _read(question: _Question, handles: BitMap) -> Breathing[list[Node]]:
     nodes: list[Node] = []
+    question.columns.expect_documents(handles)
     for number, handle in enumerate(handles, 1):
         node = node_at(question.columns, handle, question.moment.at)
         if node is not None:

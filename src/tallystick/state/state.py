@@ -7,7 +7,7 @@ two states at the same position answer alike, however they got there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -59,6 +59,10 @@ class State:
         self._columns = Columns(lines)
         self._head = Head()
         self._derived_indexes = DerivedIndexes(self._columns)
+
+    def expects(self, told: Callable[[Iterable[int]], None]) -> None:
+        """From now on `told` is called with the offsets of lines that are about to be read."""
+        self._columns.expected = told
 
     # -- moving
 

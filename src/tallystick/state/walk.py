@@ -32,18 +32,20 @@ def walk(columns: Columns, asked: Walk) -> Breathing[Walked]:
     if asked.target is not None:
         return (yield from _walk_between(columns, asked, start, at))
     explored, reached, cut = yield from _explore(columns, asked, start, at)
-    paths: list[Path] = []
+    chosen: list[list[Link]] = []
     least = asked.hops if asked.min_hops is None else max(asked.min_hops, 1)
     found = simple_paths(lambda node, _: iter(explored.get(node, ())), start, least=least, most=asked.hops)
     for number, links in enumerate(found if asked.paths_max else (), 1):
         if links is not None:
-            if len(paths) == asked.paths_max:
+            if len(chosen) == asked.paths_max:
                 cut = True
                 break
-            paths.append(_path(columns, start, links))
+            chosen.append(links)
         if number % _PATHS == 0:
             yield
+    columns.expect([link.seq for links in chosen for link in links])
     nodes = yield from _nodes(columns, reached, at)
+    paths = yield from _paths(columns, start, chosen)
     crossed = {link.edge for links in explored.values() for link in links}
     return Walked(nodes, paths, len(crossed), cut)
 
@@ -62,6 +64,8 @@ def _walk_between(columns: Columns, asked: Walk, start: int, at: int) -> Breathi
 
 def _nodes(columns: Columns, handles: Iterable[int], at: int) -> Breathing[list[Node]]:
     nodes: list[Node] = []
+    handles = list(handles)
+    columns.expect_documents(handles)
     for number, handle in enumerate(handles, 1):
         node = node_at(columns, handle, at)
         if node is not None:
@@ -118,6 +122,15 @@ def _explore(columns: Columns, asked: Walk, start: int, at: int) -> Breathing[tu
                 crossed.append(link)
         frontier = following
     return explored, list(reached)[1:], False
+
+
+def _paths(columns: Columns, start: int, chosen: list[list[Link]]) -> Breathing[list[Path]]:
+    paths: list[Path] = []
+    for number, links in enumerate(chosen, 1):
+        paths.append(_path(columns, start, links))
+        if number % _PATHS == 0:
+            yield
+    return paths
 
 
 def _path(columns: Columns, start: int, links: list[Link]) -> Path:

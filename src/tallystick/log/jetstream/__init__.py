@@ -11,7 +11,7 @@ A process that dies between the answer of the servers and its copy leaves a grou
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tallystick.errors import HeadMoved, InvalidArgument, LogClosed, StorageRefused, Unsettled
@@ -73,6 +73,9 @@ class JetStreamLog:
 
     def read(self, after: Head) -> Iterator[Entry]:
         return self._copy.log.read(after)
+
+    def expect(self, offsets: Iterable[int]) -> None:
+        self._copy.log.expect(offsets)
 
     def line(self, offset: int, *, checked: bool = True) -> bytes:
         return self._copy.log.line(offset, checked=checked)
