@@ -12,6 +12,7 @@ import pytest
 from mcp.client import Client
 
 from tests.command_line import CommandLine, node
+from tests.journeys.work_client import Worker, worker
 from tests.mcp_client import ServerProcess, call, start_http, stopping
 from tests.nats_cluster import Cluster, running
 
@@ -97,3 +98,51 @@ async def position(client: Client) -> int:
 async def reach(client: Client, wanted: int) -> None:
     while await position(client) < wanted:
         pass
+
+
+async def test_each_task_goes_to_one_agent_whatever_machine_it_asks(cluster: Cluster, tmp_path: Path) -> None:
+    given = environ(cluster, "tally-work")
+    async with (
+        worker(tmp_path / "one", "ann", **given) as ann,
+        worker(tmp_path / "two", "bob", **given) as bob,
+    ):
+        await ann.call("open", project="p")
+        tasks = sorted((await ann.plan(*({"ref": f"task {number}"} for number in range(20)))).values())
+        shares = await asyncio.gather(claim_all(ann), claim_all(bob))
+        assert sorted(shares[0] + shares[1]) == tasks
+
+
+async def claim_all(agent: Worker) -> list[str]:
+    """Until there is nothing for it but what it has; a machine that has not heard of the plan yet asks again."""
+    mine: list[str] = []
+    while True:
+        found = (await agent.call("next", project="p", claim=True))["nodes"]
+        if found and found[0]["node"]["id"] in mine:
+            return mine
+        if not found and mine:
+            return mine
+        mine += [each["node"]["id"] for each in found]
+
+
+async def test_what_is_read_while_the_servers_are_away_says_how_old_it_may_be(tmp_path: Path) -> None:
+    with running(tmp_path / "nats") as servers:
+        given = environ(servers) | {"TALLYSTICK_LOG_REPLICAS": "1"}
+        with stopping(start_http(tmp_path / "base", environ=given)) as server:
+            async with Client(server.mcp_url) as client:
+                await call(client, "memory.write", **node("a"))
+                assert "behind_seconds" not in ((await read(client)).meta or {})
+                servers.nodes[0].kill()
+                while not (behind := ((await read(client)).meta or {}).get("behind_seconds")):
+                    pass
+                assert behind >= 3
+                servers.start()
+                while "behind_seconds" in ((await read(client)).meta or {}):
+                    pass
+                await call(client, "memory.write", **node("b"))
+
+
+async def read(client: Client) -> Any:
+    answer = await client.call_tool("memory.read", {"entity_id": "a"})
+    assert not answer.is_error
+    assert answer.structured_content["entity"]["id"] == "a"
+    return answer

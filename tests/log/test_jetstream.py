@@ -22,6 +22,7 @@ from tallystick.log.jetstream.messages import Message
 from tallystick.log.jetstream.shared_key import shared_key
 from tallystick.log.jetstream.stream import Trust
 from tallystick.log.proof import prove
+from tests import timeouts
 from tests.commits_by_hand import append, draft, entries, filled, node
 from tests.log.jetstream_logs import open_log, place_of, stream_for
 from tests.nats_cluster import Cluster, running, wait_until
@@ -250,9 +251,9 @@ def test_fewer_copies_than_asked_for_are_refused(nats_server: Cluster, tmp_path:
 def _asked(cluster: Cluster, tmp_path: Path, what: str, **asked: Any) -> dict[str, Any]:
     """Of the servers, as another program would."""
     client = Client(place_of(cluster, tmp_path, stream="any").servers, name="another")
-    assert client.wait(600)
+    assert client.wait(timeouts.SECONDS)
     try:
-        answer = client.request(f"$JS.API.{what}", msgspec.json.encode(asked), seconds=600)
+        answer = client.request(f"$JS.API.{what}", msgspec.json.encode(asked), seconds=timeouts.SECONDS)
         return msgspec.json.decode(answer.data, type=dict[str, Any])
     finally:
         client.close()

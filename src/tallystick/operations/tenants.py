@@ -16,7 +16,7 @@ from tallystick.clock import to_text, wall_clock
 from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.log.backups import Backup, backups
-from tallystick.log.unopened import unopened
+from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext
 
 _DELETING = ".deleting-"
@@ -101,6 +101,12 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
             f"'{settings.tenant}' is the base itself, and its audit log tells of the others",
             code="TENANT_IS_BASE",
             hint=f"to be rid of everything, stop the servers and remove {settings.base}",
+        )
+    if settings.log_url and is_copy(settings.system):
+        raise InvalidArgument(
+            f"'{settings.tenant}' is kept by NATS for several machines, and would come back from there",
+            code="TENANT_IN_STREAM",
+            hint="'tallystick migrate --to file' takes it out of the stream; then it can be deleted here",
         )
     found = describe(context)
     require_unused(settings)

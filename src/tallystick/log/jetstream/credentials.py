@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,11 @@ def read_credentials(path: Path) -> dict[str, Any]:
 
 
 def read_nkey(path: Path) -> dict[str, Any]:
-    seed = _read(path).strip()
-    _private_key(seed, path)
+    if find_spec("nkeys") is None:
+        raise InvalidArgument(
+            "an NKey without a JWT needs the package nkeys", code="EXTRA_MISSING", hint="install it: pip install nkeys"
+        )
+    _private_key(_read(path).strip(), path)
     return {"nkeys_seed": str(path)}
 
 
