@@ -101,7 +101,7 @@ async def reach(client: Client, wanted: int) -> None:
 
 
 async def test_each_task_goes_to_one_agent_whatever_machine_it_asks(cluster: Cluster, tmp_path: Path) -> None:
-    given = environ(cluster, "tally-work")
+    given: dict[str, Any] = {**environ(cluster, "tally-work")}
     async with (
         worker(tmp_path / "one", "ann", **given) as ann,
         worker(tmp_path / "two", "bob", **given) as bob,
