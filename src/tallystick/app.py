@@ -245,6 +245,7 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
 
     database = _work_settings(settings).db_path
     sessions = open_sessions(settings)
+    metrics.SESSIONS.reading = lambda: [((), float(sessions.open_count))]
     with _lineage(settings, lambda: store) as lineage:
         projections = AllProjections(
             settings,

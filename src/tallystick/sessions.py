@@ -83,6 +83,11 @@ class Sessions:
                 self._own_file(self._directory)
         return session
 
+    @property
+    def open_count(self) -> int:
+        """Of this process."""
+        return len(self._open)
+
     def claims(self, session: str) -> None:
         """Show it to be alive, before it claims something. Raises StorageRefused when it cannot be shown.
 

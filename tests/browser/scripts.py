@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.browser.harness import Browser, Visit
+from tests.browser.harness import Browser, Look, Visit
 from tests.browser.memories import PROJECT, lived_in
 
 
@@ -95,4 +95,29 @@ def test_a_board_is_drawn_again_as_work_goes_on_but_not_under_somebodys_hand(bro
         visit.page.evaluate("document.activeElement.blur()")
         visit.page.locator(".board").get_by_text("Tell the bank").wait_for()
         assert is_the_same(visit)
+        assert visit.faults == []
+
+
+PAINTED = """canvas => {
+  const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  return new Set(new Uint32Array(data.buffer)).size;
+}"""
+
+
+@pytest.mark.parametrize(
+    "look", [Look(theme="dark"), Look(forced_colours=True), Look(width=320), Look(zoom=2)], ids=str
+)
+def test_plots_are_drawn_from_their_tables(browser: Browser, site: str, look: Look) -> None:
+    with browser.visit(site, look) as visit:
+        visit.open("/operations")
+        plots = visit.page.locator("[data-plot]")
+        assert plots.count() == visit.page.locator("[data-plot] canvas").count() > 5
+        assert visit.page.locator("[data-plot] canvas").first.evaluate(PAINTED) > 2
+        plots.first.get_by_text("As a table").click()
+        assert plots.first.locator("tbody tr").count() > 0
+        visit.page.get_by_role("link", name="day", exact=True).click()
+        visit.page.get_by_text("The last day").wait_for()
+        assert visit.page.locator("[data-plot] canvas").count() == plots.count()
+        assert visit.overflow() == []
+        assert visit.axe() == []
         assert visit.faults == []

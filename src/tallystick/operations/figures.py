@@ -16,9 +16,11 @@ from pathlib import Path
 import msgspec
 
 from tallystick.telemetry import metrics
-from tallystick.telemetry.metrics import Histogram, Labels, Series
+from tallystick.telemetry.metrics import Histogram, Labels, Series, quantile
 
-_OK = "ok"
+_BUG = "INTERNAL_ERROR"
+_USUAL = frozenset({"MISSING_TOKEN"})
+"""The first call of many clients."""
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -68,6 +70,11 @@ class Size(msgspec.Struct, frozen=True):
     files: int
 
 
+class Incident(msgspec.Struct, frozen=True):
+    what: str
+    count: int
+
+
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """Since the process began."""
@@ -81,8 +88,14 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     sizes: list[Size]
     disk_free: int
     disk_total: int
+    sessions: int
+    """Of clients, open now."""
+    last_backup: float | None
+    """Seconds since 1970; None before the first of this process."""
     damage: int
     """Reads that met something that is not what its hashes say."""
+    incidents: list[Incident]
+    """What should not happen, and did, most often first."""
     audit_healthy: bool | None
     """None while nothing had to be written down."""
 
@@ -104,6 +117,9 @@ async def measure(home: Path, system: Path) -> Figures:
         sizes=await asyncio.to_thread(_sizes, home, system),
         disk_free=disk.free,
         disk_total=disk.total,
+        sessions=_sum(metrics.SESSIONS.read()),
+        last_backup=max((value for _, value in metrics.BACKUP.read()), default=None),
+        incidents=_incidents(),
         damage=_sum(metrics.DAMAGE.read()),
         audit_healthy=next((bool(value) for _, value in metrics.AUDIT.read()), None),
     )
@@ -116,7 +132,7 @@ def _tools(seconds: float) -> list[ToolFigures]:
     found = []
     for (tool, access), parts in by_tool.items():
         calls = sum(sum(series.counts) for _, series in parts)
-        refused = sum(sum(series.counts) for outcome, series in parts if outcome != _OK)
+        refused = sum(sum(series.counts) for outcome, series in parts if outcome != metrics.OK)
         latency = _latency(metrics.CALLS, [series for _, series in parts])
         found.append(
             ToolFigures(
@@ -151,6 +167,21 @@ def _writes() -> WriteFigures:
     )
 
 
+def _incidents() -> list[Incident]:
+    broken = (each for each in metrics.CALLS.read() if each[0][1] == _BUG)
+    found = [
+        Incident("reads that met damage", _sum(metrics.DAMAGE.read())),
+        Incident("calls that met a bug", _count(broken)),
+        *(Incident(f"policy without an answer: {labels[0]}", int(value)) for labels, value in metrics.FAULTS.read()),
+        *(
+            Incident(f"refused at the door: {labels[0]}", int(value))
+            for labels, value in metrics.REFUSED.read()
+            if labels[0] not in _USUAL
+        ),
+    ]
+    return sorted((each for each in found if each.count), key=lambda each: -each.count)
+
+
 def _count(parts: Iterable[tuple[Labels, Series]]) -> int:
     return sum(sum(series.counts) for _, series in parts)
 
@@ -162,19 +193,6 @@ def _sum(values: Iterable[tuple[Labels, float]]) -> int:
 def _latency(histogram: Histogram, parts: Sequence[Series]) -> Latency:
     counts = [sum(each) for each in zip(*(series.counts for series in parts), strict=True)]
     return Latency(*(quantile(histogram.bounds, counts, share) for share in (0.5, 0.95, 0.99)))
-
-
-def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:
-    """As Prometheus would: evenly spread within a bucket; of the open one, its lower bound."""
-    wanted = share * sum(counts)
-    if not wanted:
-        return None
-    lower, before = 0.0, 0
-    for bound, count in zip(bounds, counts, strict=False):
-        if before + count >= wanted:
-            return lower + (bound - lower) * (wanted - before) / count
-        lower, before = bound, before + count
-    return lower
 
 
 def _sizes(home: Path, system: Path) -> list[Size]:

@@ -63,9 +63,12 @@ def http_app(
             if admission is not None:
                 await running.enter_async_context(admission.run())
             await running.enter_async_context(transports.run())
-            tending = asyncio.create_task(tend(sessions))
+            tasks = [asyncio.create_task(tend(sessions))]
+            if pages is not None:
+                tasks.append(asyncio.create_task(pages.run()))
             yield
-            tending.cancel()
+            for task in tasks:
+                task.cancel()
 
     router = Router(
         [

@@ -21,6 +21,8 @@ STARTED = time.monotonic()
 SERIES_MAX = 1_000
 """Of one metric. What comes after these is counted as `other`: no name may fill the memory."""
 OTHER = "other"
+OK = "ok"
+"""The outcome of a call that was not refused."""
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.04, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Bounds that the objectives stand on: 5 ms to decide, 25 ms to read, 40 ms to write, 50 ms to export."""
@@ -96,6 +98,19 @@ class Gauge:
 Metric = Counter | Histogram | Gauge
 
 
+def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:
+    """As Prometheus would: evenly spread within a bucket; of the open one, its lower bound."""
+    wanted = share * sum(counts)
+    if not wanted:
+        return None
+    lower, before = 0.0, 0
+    for bound, count in zip(bounds, counts, strict=False):
+        if before + count >= wanted:
+            return lower + (bound - lower) * (wanted - before) / count
+        lower, before = bound, before + count
+    return lower
+
+
 def _counted(name: str, meaning: str, histogram: Histogram) -> Gauge:
     """How many it has seen, under a name of its own: few dashboards look for a count in a histogram."""
 
@@ -125,11 +140,11 @@ SYNC_SECONDS = Histogram("tallystick_log_sync_duration_seconds", "How long fdata
 DAMAGE = Counter("tallystick_log_damage", "Reads that met a line or a blob that is not what its hashes say.")
 SNAPSHOTS = Counter("tallystick_snapshots_begun", "Snapshots that this process had made.")
 SECRETS = Counter("tallystick_secrets_found", "Secrets in what was to be written, by kind.", "kind")
-_REFUSED = Counter("tallystick_authentication_failures", "Requests without a token that is good here.", "code")
 STREAM_ADOPTED = Counter("tallystick_stream_adopted", "Commits that this process took from the stream.")
 STREAM_CONFLICTS = Counter("tallystick_stream_conflicts", "Groups that another machine was faster than.")
 STREAM_RETRIES = Counter("tallystick_stream_retries", "Groups that were sent again, since no answer came.")
 STREAM_SKIPPED = Counter("tallystick_stream_skipped", "Messages of the stream that continue nothing here.")
+REFUSED = Counter("tallystick_authentication_failures", "Requests without a token that is good here.", "code")
 
 STREAM_BEHIND = Gauge("tallystick_stream_behind_seconds", "How old this machine's copy may be.", "stream")
 STREAM_RECONNECTS = Gauge("tallystick_stream_reconnects", "Connections to NATS after the first.", "stream")
@@ -144,6 +159,8 @@ DISK_BYTES = Gauge(
 DISK_FREE = Gauge("tallystick_disk_free_bytes", "What is free where the base lies.")
 POSITION = Gauge("tallystick_log_position", "Where the log stands, of the tenants that may be named.", "tenant")
 LAG = Gauge("tallystick_projection_lag_commits", "How far the slowest tenant's is behind its log.", "projection")
+SESSIONS = Gauge("tallystick_sessions_open", "Sessions of clients that this process serves now.")
+BACKUP = Gauge("tallystick_last_backup_timestamp_seconds", "When the newest backup of this process ended.")
 AUDIT = Gauge("tallystick_audit_healthy", "1 while decisions can be written down.")
 BUILD = Gauge("tallystick_build_info", "Always 1.", "version", "python")
 
@@ -152,9 +169,9 @@ METRICS: tuple[Metric, ...] = (
     _counted("tallystick_tool_calls", "Calls of tools.", CALLS),
     _counted("tallystick_policy_decisions", "Decisions of the policy.", DECISIONS),
     *(COMMITS, _COMMIT_BYTES, WAIT_SECONDS, _GROUP_DRAFTS, APPEND_SECONDS, SYNC_SECONDS),
-    *(DAMAGE, SNAPSHOTS, SECRETS, _REFUSED),
     *(STREAM_ADOPTED, STREAM_CONFLICTS, STREAM_RETRIES, STREAM_SKIPPED, STREAM_BEHIND, STREAM_RECONNECTS),
-    *(QUEUE, TENANTS_OPEN, LOG_BYTES, DISK_BYTES, DISK_FREE, POSITION, LAG, AUDIT, BUILD),
+    *(DAMAGE, SNAPSHOTS, SECRETS, REFUSED),
+    *(QUEUE, TENANTS_OPEN, LOG_BYTES, DISK_BYTES, DISK_FREE, POSITION, LAG, SESSIONS, BACKUP, AUDIT, BUILD),
 )
 
 
@@ -178,7 +195,7 @@ def appended(operations: Iterable[str], *, drafts: int, size: int, seconds: floa
 
 
 def refused(code: str) -> None:
-    _REFUSED.add((code,))
+    REFUSED.add((code,))
 
 
 def _room(labels: Labels, taken: int) -> Labels:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.operations.figures import quantile
+from tallystick.telemetry.metrics import quantile
 from tests.server.web.pages import Pages, serving_pages
 
 pytestmark = pytest.mark.anyio
@@ -49,6 +49,31 @@ async def test_projections_and_sizes_are_those_of_the_memory(tmp_path: Path) -> 
 async def test_a_fresh_server_has_nothing_to_tell_and_says_so(tmp_path: Path) -> None:
     async with serving_pages(tmp_path) as pages:
         assert "<h1>Operations</h1>" in await pages.html("/operations")
+
+
+async def test_the_last_hour_is_plotted_with_a_table_of_the_same(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("plan")
+        history = (await pages.json("/operations"))["history"]
+        assert history["span"] == "hour"
+        commits = next(each for each in history["plots"] if each["name"] == "commits")
+        assert commits["lines"][0]["values"][-1] > 0
+        assert all(len(line["values"]) == len(history["times"]) for each in history["plots"] for line in each["lines"])
+        page = await pages.html("/operations")
+        assert page.count("As a table") == len(history["plots"])
+        assert "no backup yet" in page
+
+
+async def test_plots_are_of_one_tool_and_of_a_day_where_the_address_says_so(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("plan")
+        history = (await pages.json("/operations?span=day&tool=memory.write"))["history"]
+        assert (history["span"], history["tool"]) == ("day", "memory.write")
+        assert history["plots"][0]["lines"][0]["values"] != [0]
+        nobody = (await pages.json("/operations?tool=%3Cscript%3E"))["history"]
+        assert nobody["plots"][0]["lines"][0]["values"] == [0]
+        assert "<script>" not in await pages.html("/operations?tool=%3Cscript%3E")
+        await pages.html("/operations?span=year", status=400)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tallystick.operations.why import Task
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Tools
+from tallystick.telemetry.history import History
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 
@@ -40,5 +41,7 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """Whether pages show only."""
     person: str | None = None
     """Who visitors are where nobody logs in; None means whom the server takes callers for."""
+    history: History = msgspec.field(default_factory=History)
+    """Of the metrics, for plots."""
     figures_for: str | None = None
     """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""

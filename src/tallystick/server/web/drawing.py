@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tallystick.clock import from_text
+from tallystick.clock import from_text, to_text
 from tallystick.server.web.addresses import anchor_of, entity_address, with_query
 from tallystick.server.web.markdown import render_markdown
 from tallystick.server.web.static_files import static_files
@@ -41,6 +41,8 @@ def _environment() -> Environment:
         "static": {name: file.address for name, file in static_files().items()},
     }
     environment.filters |= {
+        "decimal": lambda value: f"{value:.10g}",
+        "moment_of": lambda seconds: to_text(round(1000 * seconds)),
         "number": lambda value: f"{value:,}",
         "anchor": anchor_of,
         "plain": plain,

@@ -100,6 +100,10 @@ class WebPages:
         code = {404: "NO_SUCH_PATH", 405: "WRONG_METHOD"}.get(status, "HTTP_ERROR")
         return self._trouble(request, status, Trouble(error=code, message=NOTHING_HERE))
 
+    async def run(self) -> None:
+        """What goes on as long as there are pages, whether or not somebody looks; until it is cancelled."""
+        await self._context.history.run()
+
     # -- pages
 
     def _routes_of(self, page: Page) -> list[Route]:
