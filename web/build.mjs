@@ -11,7 +11,7 @@ const LICENCES = "licences.txt";
 
 const { outputFiles, metafile } = await build({
   absWorkingDir: here,
-  entryPoints: ["live.js", "in_place.js", "keys.js", "plots.js"],
+  entryPoints: ["live.js", "in_place.js", "keys.js", "plots.js", "graph.js"],
   outdir: to,
   bundle: true,
   minify: true,

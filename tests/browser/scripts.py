@@ -104,9 +104,12 @@ PAINTED = """canvas => {
 }"""
 
 
-@pytest.mark.parametrize(
-    "look", [Look(theme="dark"), Look(forced_colours=True), Look(width=320), Look(zoom=2)], ids=str
-)
+LOOKS = [Look(theme="dark"), Look(forced_colours=True), Look(width=320), Look(zoom=2)]
+NAMES = ["dark", "forced colours", "320 px", "200 %"]
+GROWN = "before => document.querySelector('[data-drawn]').dataset.nodes > before"
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=NAMES)
 def test_plots_are_drawn_from_their_tables(browser: Browser, site: str, look: Look) -> None:
     with browser.visit(site, look) as visit:
         visit.open("/operations")
@@ -121,3 +124,67 @@ def test_plots_are_drawn_from_their_tables(browser: Browser, site: str, look: Lo
         assert visit.overflow() == []
         assert visit.axe() == []
         assert visit.faults == []
+
+
+GRAPH = "/graph?around=decision-retries"
+
+
+def drawn_nodes(visit: Visit) -> int:
+    visit.page.locator("[data-drawn]").wait_for()
+    return int(visit.page.locator("[data-drawn]").get_attribute("data-nodes"))
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=NAMES)
+def test_a_neighbourhood_is_drawn_and_grows_by_keyboard_with_its_table(browser: Browser, site: str, look: Look) -> None:
+    with browser.visit(site, look) as visit:
+        visit.open(GRAPH)
+        before, rows = drawn_nodes(visit), visit.page.locator("[data-edges] tbody tr").count()
+        for button in visit.page.locator("[data-grow]:visible").all():
+            button.focus()
+            visit.page.keyboard.press("Enter")
+        visit.page.wait_for_function(
+            "before => document.querySelector('[data-drawn]').dataset.nodes > before", arg=before
+        )
+        visit.page.wait_for_function(
+            "rows => document.querySelector('[data-edges] tbody').rows.length > rows", arg=rows
+        )
+        assert visit.overflow() == []
+        assert visit.axe() == []
+        assert visit.faults == []
+
+
+def test_a_click_on_a_node_brings_what_is_linked_to_it(browser: Browser, site: str) -> None:
+    with browser.visit(site, Look(reduced_motion=True)) as visit:
+        visit.open(GRAPH)
+        before = drawn_nodes(visit)
+        stage = visit.page.locator("[data-drawing]")
+        box = stage.bounding_box()
+        for across in range(20, int(box["width"]), 24):
+            for down in range(20, int(box["height"]), 24):
+                stage.click(position={"x": across, "y": down})
+            if drawn_nodes(visit) > before:
+                break
+        visit.page.wait_for_function(
+            "before => document.querySelector('[data-drawn]').dataset.nodes > before", arg=before
+        )
+        assert visit.faults == []
+
+
+@pytest.mark.parametrize(("button", "begins"), [("SVG", b"<svg"), ("PNG", b"\x89PNG")])
+def test_a_drawing_is_saved(browser: Browser, site: str, button: str, begins: bytes) -> None:
+    with browser.visit(site) as visit:
+        visit.open(GRAPH)
+        drawn_nodes(visit)
+        with visit.page.expect_download() as saving:
+            visit.page.get_by_role("button", name=button).click()
+        with open(saving.value.path(), "rb") as file:
+            assert file.read(len(begins)) == begins
+        assert visit.faults == []
+
+
+def test_without_scripts_the_drawing_of_the_server_is_there(browser: Browser, site: str) -> None:
+    with browser.visit(site, Look(scripts=False)) as visit:
+        visit.open(GRAPH)
+        assert visit.page.locator("svg.drawing .shape").count() > 1
+        assert visit.page.locator("[data-grow]:visible").count() == 0
+        assert visit.axe() == []

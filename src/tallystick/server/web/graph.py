@@ -6,12 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
 from tallystick.errors import NotFound
 from tallystick.operations.titles import shortened, title_of
-from tallystick.server.web.addresses import with_query
+from tallystick.server.web.addresses import entity_address, with_query
 from tallystick.server.web.visit import Visit
 
 HOPS_MAX = 3
@@ -19,6 +20,9 @@ NODES_MAX = 100
 DRAWN_MAX = 40
 """More could not be told apart; the table has all of them."""
 LABEL_CHARACTERS = 22
+SHAPES = ("circle", "square", "diamond", "triangle", "hexagon", "page")
+"""Which the script that draws knows too."""
+_KNOWN_SHAPES = {"work/node": "circle", "knowledge/atom": "hexagon", "decision": "diamond", "incident": "triangle"}
 _ROOM = 96
 """For a label beside a node."""
 _RING = 150
@@ -39,6 +43,9 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
     type: str | None
     """None for what is only passed on the way to others."""
     hop: int
+    shape: str
+    """By its type, so that types are told apart by more than colour."""
+    address: str
 
 
 class GraphEdge(msgspec.Struct, frozen=True):
@@ -134,8 +141,8 @@ async def _neighbourhood(visit: Visit, around: str, hops: int, kind: str | None,
         limit=NODES_MAX,
         as_of=visit.as_of,
     )
-    centre = GraphNode(id=around, title=title_of(around, entity.get("attrs")), type=entity["type"], hop=0)
-    nodes = _nodes(around, found)
+    centre = _node(around, entity, 0, visit.as_of)
+    nodes = _nodes(around, found, visit.as_of)
     edges = _edges(found["paths"])
     return Neighbourhood(
         centre=centre,
@@ -149,23 +156,35 @@ async def _neighbourhood(visit: Visit, around: str, hops: int, kind: str | None,
     )
 
 
-def _nodes(around: str, found: dict[str, Any]) -> list[GraphNode]:
+def _nodes(around: str, found: dict[str, Any], as_of: str | int | None) -> list[GraphNode]:
     hops: dict[str, int] = {}
     for path in found["paths"]:
         for hop, name in enumerate(path["path"]):
             hops[name] = min(hop, hops.get(name, hop))
     known = {each["id"]: each for each in found["entities"]}
     names = [name for name in dict.fromkeys([*hops, *known]) if name != around]
-    nodes = [
-        GraphNode(
-            id=name,
-            title=title_of(name, known.get(name, {}).get("attrs")),
-            type=known.get(name, {}).get("type"),
-            hop=hops.get(name, 1),
-        )
-        for name in names
-    ]
+    nodes = [_node(name, known.get(name, {}), hops.get(name, 1), as_of) for name in names]
     return sorted(nodes, key=lambda node: node.hop)
+
+
+def _node(name: str, entity: dict[str, Any], hop: int, as_of: str | int | None) -> GraphNode:
+    kind = entity.get("type")
+    return GraphNode(
+        id=name,
+        title=title_of(name, entity.get("attrs")),
+        type=kind,
+        hop=hop,
+        shape=shape_of(kind),
+        address=entity_address(name, as_of=as_of),
+    )
+
+
+def shape_of(kind: str | None) -> str:
+    """The same for a type everywhere and always; several types may share one."""
+    if kind is None:
+        return SHAPES[0]
+    found = _KNOWN_SHAPES.get(kind.lower())
+    return found or SHAPES[crc32(kind.encode("utf-8", "replace")) % len(SHAPES)]
 
 
 def _edges(paths: list[dict[str, Any]]) -> list[GraphEdge]:

@@ -1,0 +1,195 @@
+// The drawing of a neighbourhood: sigma draws what the page says, a click or a button of the table brings what is linked
+// to a node, and the table grows with it. Without WebGL the drawing that came with the page stays.
+import Graph from "graphology";
+import forceAtlas2 from "graphology-layout-forceatlas2";
+import Sigma from "sigma";
+import { animateNodes } from "sigma/utils";
+
+import { shapesOn } from "./node_shapes.js";
+
+const NODES_MAX = 2000;
+const ROUNDS = 120;
+
+const canDraw = () => Boolean(document.createElement("canvas").getContext("webgl2"));
+const isCalm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+const read = async (address) => {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
+  return (await answer.json()).neighbourhood;
+};
+
+const begin = async (place) => {
+  const first = await read(place.dataset.drawing);
+  const still = document.querySelector("[data-still]");
+  const table = document.querySelector("[data-edges] tbody");
+  const status = place.parentElement.querySelector("[data-status]");
+  const rowTemplate = document.querySelector("#edge-row").content.firstElementChild;
+  const graph = new Graph({ multi: true, type: "directed" });
+  const grown = new Set();
+  // The stylesheet says the colours, in properties that nothing else of this element uses.
+  const style = getComputedStyle(place);
+  const colours = { node: style.color, edge: style.outlineColor, centre: style.caretColor, inside: style.backgroundColor };
+  const inside = colours.inside.match(/[\d.]+/g).slice(0, 3).map((each) => each / 255);
+
+  const addNode = (node, near) => {
+    if (graph.hasNode(node.id)) return;
+    const angle = graph.order * 2.4;
+    graph.addNode(node.id, {
+      label: node.title,
+      kind: node.type,
+      address: node.address,
+      shape: node.shape,
+      type: "shape",
+      color: node.hop === 0 && !near ? colours.centre : colours.node,
+      size: node.hop === 0 && !near ? 13 : 10,
+      x: (near?.x ?? 0) + Math.cos(angle) * (1 + graph.order / 20),
+      y: (near?.y ?? 0) + Math.sin(angle) * (1 + graph.order / 20),
+    });
+  };
+
+  const addRow = (edge) => {
+    const row = rowTemplate.cloneNode(true);
+    const [source, relation, target] = row.cells;
+    for (const [cell, id] of [[source, edge.source], [target, edge.target]]) {
+      const link = cell.querySelector("a");
+      link.href = graph.getNodeAttribute(id, "address");
+      link.firstElementChild.textContent = graph.getNodeAttribute(id, "label");
+      cell.querySelector("[data-grow]").dataset.grow = id;
+    }
+    relation.firstElementChild.textContent = edge.relation;
+    table.append(row);
+  };
+
+  const add = (found, { near, isFirst = false } = {}) => {
+    for (const node of [found.centre, ...found.nodes]) if (graph.order < NODES_MAX) addNode(node, near);
+    for (const edge of found.edges) {
+      const name = JSON.stringify([edge.source, edge.relation, edge.target]);
+      if (graph.hasEdge(name) || !graph.hasNode(edge.source) || !graph.hasNode(edge.target)) continue;
+      graph.addEdgeWithKey(name, edge.source, edge.target, { label: edge.relation, type: "arrow", size: 1.5 });
+      if (!isFirst) addRow(edge);
+    }
+  };
+
+  const layout = () => {
+    const settings = { ...forceAtlas2.inferSettings(graph), adjustSizes: true, gravity: 1 };
+    const places = forceAtlas2(graph, { iterations: ROUNDS, settings });
+    if (isCalm()) graph.updateEachNodeAttributes((id, attributes) => ({ ...attributes, ...places[id] }));
+    else animateNodes(graph, places, { duration: 300 });
+  };
+
+  const say = () => {
+    const edges = graph.size === 1 ? "edge" : "edges";
+    status.textContent = `${graph.order.toLocaleString("en")} entities, ${graph.size.toLocaleString("en")} ${edges}`;
+    place.dataset.nodes = graph.order;
+  };
+
+  const grow = async (id) => {
+    if (grown.has(id)) return;
+    grown.add(id);
+    try {
+      const query = new URLSearchParams({ around: id, ...(place.dataset.asOf ? { as_of: place.dataset.asOf } : {}) });
+      add(await read(`/graph.json?${query}`), { near: graph.getNodeAttributes(id) });
+      layout();
+      say();
+    } catch {
+      grown.delete(id);
+      status.textContent = "what is linked to it could not be read";
+    }
+  };
+
+  place.hidden = false;
+  still.hidden = true;
+  add(first, { isFirst: true });
+  const sigma = new Sigma(graph, place, {
+    nodeProgramClasses: { shape: shapesOn(inside) },
+    defaultEdgeColor: colours.edge,
+    defaultNodeType: "shape",
+    renderEdgeLabels: graph.size <= 40,
+    labelColor: { color: colours.node },
+    edgeLabelColor: { color: colours.node },
+    labelFont: style.fontFamily,
+    labelSize: 12,
+    edgeLabelSize: 11,
+    labelRenderedSizeThreshold: graph.order > 60 ? 9 : 0,
+    stagePadding: 60,
+    zIndex: true,
+  });
+  layout();
+  say();
+  sigma.on("clickNode", ({ node }) => grow(node));
+  sigma.on("doubleClickNode", ({ node, preventSigmaDefault }) => {
+    preventSigmaDefault();
+    window.location.assign(graph.getNodeAttribute(node, "address"));
+  });
+  document.querySelector("[data-edges]").addEventListener("click", (event) => {
+    const button = event.target.closest("[data-grow]");
+    if (button) grow(button.dataset.grow);
+  });
+  const camera = sigma.getCamera();
+  const moves = {
+    in: () => camera.animatedZoom({ duration: isCalm() ? 0 : 200 }),
+    out: () => camera.animatedUnzoom({ duration: isCalm() ? 0 : 200 }),
+    fit: () => camera.animatedReset({ duration: isCalm() ? 0 : 200 }),
+    svg: () => save(new Blob([svgOf(graph, colours)], { type: "image/svg+xml" }), "graph.svg"),
+    png: () => pngOf(graph, colours),
+  };
+  for (const button of document.querySelectorAll("[data-act]")) {
+    button.hidden = false;
+    button.addEventListener("click", moves[button.dataset.act]);
+  }
+  for (const each of document.querySelectorAll("[data-grow]")) each.hidden = false;
+  rowTemplate.querySelectorAll("[data-grow]").forEach((each) => (each.hidden = false));
+  place.dataset.drawn = "";
+};
+
+const escaped = (text) => text.replace(/[&<>"]/g, (each) => `&#${each.charCodeAt(0)};`);
+
+const OUTLINES = {
+  circle: '<circle r="9"/>',
+  square: '<rect x="-8" y="-8" width="16" height="16" rx="2"/>',
+  diamond: '<path d="M0-11 11 0 0 11-11 0z"/>',
+  triangle: '<path d="M0-11 10 8h-20z"/>',
+  hexagon: '<path d="M0-10 9-5V5L0 10-9 5V-5z"/>',
+  page: '<path d="M-7-10H3l4 4v16H-7z"/>',
+};
+
+const svgOf = (graph, colours) => {
+  const spots = graph.mapNodes((id, { x, y }) => [x, y]);
+  const [xs, ys] = [0, 1].map((axis) => spots.map((spot) => spot[axis]));
+  const [left, top] = [Math.min(...xs), Math.max(...ys)];
+  const scale = Math.sqrt(graph.order) * 110 / Math.max(Math.max(...xs) - left, top - Math.min(...ys), 0.001);
+  const at = ({ x, y }) => [(100 + (x - left) * scale).toFixed(1), (60 + (top - y) * scale).toFixed(1)];
+  const width = Math.ceil(320 + (Math.max(...xs) - left) * scale);
+  const height = Math.ceil(120 + (top - Math.min(...ys)) * scale);
+  const lines = graph.mapEdges((edge, { label }, source, target, from, to) => {
+    const [x1, y1, x2, y2] = [...at(from), ...at(to)];
+    return `<line x1="${x1}" y1="${y1}" x2="${x2}" y2="${y2}" marker-end="url(#tip)"><title>${escaped(label)}</title></line>`;
+  });
+  const nodes = graph.mapNodes((id, node) => {
+    const [x, y] = at(node);
+    const shape = OUTLINES[node.shape];
+    return `<g transform="translate(${x} ${y})" fill="${colours.inside}" stroke="${node.color}" stroke-width="2">${shape}<text x="15" y="4" stroke="none" fill="${colours.node}">${escaped(node.label)}</text></g>`;
+  });
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12"><defs><marker id="tip" viewBox="0 0 8 8" refX="17" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="${colours.edge}"/></marker></defs><rect width="100%" height="100%" fill="${colours.inside}"/><g stroke="${colours.edge}">${lines.join("")}</g>${nodes.join("")}</svg>\n`;
+};
+
+const pngOf = (graph, colours) => {
+  const image = new Image();
+  image.onload = () => {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [2 * image.width, 2 * image.height];
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((blob) => save(blob, "graph.png"));
+  };
+  image.src = `data:image/svg+xml,${encodeURIComponent(svgOf(graph, colours))}`;
+};
+
+const save = (blob, name) => {
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+};
+
+const place = document.querySelector("[data-drawing]");
+if (place && canDraw()) begin(place);
