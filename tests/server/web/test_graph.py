@@ -105,8 +105,11 @@ async def test_a_neighbourhood_is_bounded_and_says_so(pages: Pages) -> None:
 
 
 def test_nothing_is_drawn_on_something_else() -> None:
-    centre = GraphNode(id="centre", title="centre", type="note", hop=0)
-    nodes = [GraphNode(id=f"n{n}", title="x" * 99, type="note", hop=1 + n % 3) for n in range(DRAWN_MAX)]
+    centre = GraphNode(id="centre", title="centre", type="note", hop=0, shape="circle", address="/")
+    nodes = [
+        GraphNode(id=f"n{n}", title="x" * 99, type="note", hop=1 + n % 3, shape="circle", address="/")
+        for n in range(DRAWN_MAX)
+    ]
     edges = [GraphEdge("centre", "has", node.id) for node in nodes]
     drawing = draw_around(centre, nodes, edges)
     assert len({(place.x, place.y) for place in drawing.places}) == DRAWN_MAX + 1
