@@ -22,6 +22,7 @@ from tallystick.log import Head
 from tallystick.log.proof import prove
 from tallystick.log.unopened import Unopened, unopened
 from tallystick.operations import counted
+from tallystick.operations.at_rest import encryption_of
 from tallystick.operations.orphans import find_orphans
 from tallystick.projections.tiles import CHECKPOINT, directory_of, read_place
 
@@ -73,6 +74,24 @@ def _base(settings: Settings) -> Iterator[Finding]:
         yield Finding("free space", _bytes(free), "odd", "free some: a full disk refuses writes, reads go on")
     else:
         yield Finding("free space", _bytes(free))
+    yield _at_rest(nearest)
+    yield _retention(settings)
+
+
+def _at_rest(place: Path) -> Finding:
+    found = encryption_of(place)
+    if found is None:
+        return Finding("encryption at rest", "cannot be told here; a cloud's volume may be encrypted by the cloud")
+    return Finding("encryption at rest", found or "none that this machine knows of; a cloud's volume may have its own")
+
+
+def _retention(settings: Settings) -> Finding:
+    """Of the audit log. The log itself is kept for ever."""
+    days = settings.audit_retention_days
+    if not days:
+        return Finding("retention", "log and audit are kept for ever")
+    then = f"moved to {settings.audit_archive}" if settings.audit_archive else "removed"
+    return Finding("retention", f"log for ever; audit {counted(days, 'day')}, then {then}")
 
 
 def _log(settings: Settings) -> Iterator[Finding]:
