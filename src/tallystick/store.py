@@ -451,7 +451,7 @@ def _checked(
     return proposed
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _Permitted(msgspec.Struct, frozen=True):
     decision: Decision
     read_filter: ReadFilter
     hidden: Sequence[Target] = ()
@@ -465,8 +465,8 @@ def _decide_others(
     principal: Principal,
     targets: Sequence[Target],
     make: Callable[..., ReadFilter],
-    found: _Found,
-) -> _Found:
+    found: _Permitted,
+) -> _Permitted:
     """What was found of the first, no denial of any other, and what the answer may read by then. Raises as `_decide`
     does."""
     others = targets[1:]
@@ -495,7 +495,7 @@ def _decide_others(
             authorization.require(question)
         except Denied as error:
             raise error.at(each.place) from None
-    return _Found(found.decision, read_filter, hidden)
+    return _Permitted(found.decision, read_filter, hidden)
 
 
 def _made_by(targets: Sequence[Target], state: State, principal: Principal) -> dict[str | None, ResourceFacts]:
@@ -520,14 +520,14 @@ def _decide(
     principal: Principal,
     target: Target,
     make: Callable[..., ReadFilter],
-) -> _Found:
+) -> _Permitted:
     """The decision on the call itself, or on the first thing that it does, and what its answer may read. Raises
     Denied, DecisionPending."""
     facts = foreign or _facts(state, target.resource, principal, target.action)
     try:
         decision = authorization.decide(facts)
         if not decision.narrows:
-            return _Found(decision, make(state))
+            return _Permitted(decision, make(state))
         denial = None
     except Denied as error:
         denial = error
@@ -535,10 +535,10 @@ def _decide(
     shown = _shows(state, read_filter, target, facts)
     _raise_pending(authorization, read_filter)
     if not shown:
-        return _Found(authorization.decide(NO_FACTS), read_filter, [target])
+        return _Permitted(authorization.decide(NO_FACTS), read_filter, [target])
     if denial is not None:
         raise denial
-    return _Found(decision, read_filter)
+    return _Permitted(decision, read_filter)
 
 
 def _shows(state: State, read_filter: ReadFilter, target: Target, facts: ResourceFacts) -> bool:

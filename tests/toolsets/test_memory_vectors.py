@@ -12,7 +12,7 @@ from tallystick import app
 from tallystick.config import load
 from tallystick.errors import TallystickError
 from tallystick.policy import DistantPolicy, Policy, Principal
-from tallystick.projections.text import Found, Hit, TextIndex
+from tallystick.projections.text import Hit, TextHits, TextIndex
 from tallystick.projections.vectors import VectorIndex, model
 from tallystick.server.dispatch import choose, prepare
 from tallystick.toolsets import memory
@@ -81,7 +81,7 @@ class _AskedIndex:
 
     async def search(self, words: str, **more: Any) -> Any:
         self.asked += 1
-        return Found(self.hits, False, []) if "spreads" in more else self.hits
+        return TextHits(self.hits, False, []) if "spreads" in more else self.hits
 
 
 @BOTH

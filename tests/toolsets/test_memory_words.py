@@ -16,7 +16,7 @@ from tallystick.clock import to_text
 from tallystick.config import load
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
-from tallystick.projections.text import Found, Hit
+from tallystick.projections.text import Hit, TextHits
 from tallystick.projections.text.words import words_of
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets import Tool
@@ -324,9 +324,11 @@ class LateIndex:
     """Has not seen everything."""
 
     def __init__(self, position: int, *found: str) -> None:
-        self.found = Found([Hit(each, "node", 1.0) for each in found], is_partial=False, skipped=[], position=position)
+        self.found = TextHits(
+            [Hit(each, "node", 1.0) for each in found], is_partial=False, skipped=[], position=position
+        )
 
-    async def search(self, words: str, **more: Any) -> Found:
+    async def search(self, words: str, **more: Any) -> TextHits:
         return self.found
 
     async def nearest_words(self, words: str, limit: int) -> list[str]:

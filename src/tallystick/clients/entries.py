@@ -15,7 +15,7 @@ Standing = Literal["missing", "same", "different"]
 HOOK = "tallystick-hook"
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class ConfigEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: Kind
     """A key of a JSON object, an element of a JSON array, a TOML table, the block of a Markdown file."""
     path: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whatever stands there will do: a file's own `version`."""
 
 
-BLOCK = Entry("block")
+BLOCK = ConfigEntry("block")
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Format(msgspec.Struct, frozen=True):
     """Whether the reader of a JSON file takes comments and trailing commas."""
 
 
-def standing(text: str, entry: Entry, form: Format) -> Standing:
+def standing(text: str, entry: ConfigEntry, form: Format) -> Standing:
     """Raises Unreadable."""
     match entry.kind:
         case "block":
@@ -50,7 +50,7 @@ def standing(text: str, entry: Entry, form: Format) -> Standing:
     return "same" if entry.any_value or json_splice.same(found, entry.value) else "different"
 
 
-def insert(text: str, entry: Entry, form: Format) -> Splice:
+def insert(text: str, entry: ConfigEntry, form: Format) -> Splice:
     """Where it is missing. Raises Unreadable."""
     match entry.kind:
         case "block":
@@ -62,7 +62,7 @@ def insert(text: str, entry: Entry, form: Format) -> Splice:
     return json_splice.put(text, entry.path, entry.value, comments=form.comments)
 
 
-def cut(text: str, entry: Entry, form: Format, *, made: int = 1) -> str:
+def cut(text: str, entry: ConfigEntry, form: Format, *, made: int = 1) -> str:
     """Where it is, by what it means, and whatever it says by now. Raises KeyError, Unreadable."""
     match entry.kind:
         case "block":
@@ -76,7 +76,7 @@ def cut(text: str, entry: Entry, form: Format, *, made: int = 1) -> str:
     return json_splice.cut_key(text, entry.path, comments=form.comments, made=made)
 
 
-def shown(text: str, entry: Entry, form: Format) -> str:
+def shown(text: str, entry: ConfigEntry, form: Format) -> str:
     """What stands in its place, for a person to read."""
     match entry.kind:
         case "block":
@@ -89,7 +89,7 @@ def shown(text: str, entry: Entry, form: Format) -> str:
     return _pretty(_value(text, entry, form))
 
 
-def wanted(entry: Entry) -> str:
+def wanted(entry: ConfigEntry) -> str:
     """The same, as it would be put there."""
     match entry.kind:
         case "block":
@@ -99,7 +99,7 @@ def wanted(entry: Entry) -> str:
     return _pretty(entry.value)
 
 
-def means_the_same(one: str, other: str, entry: Entry, form: Format) -> bool:
+def means_the_same(one: str, other: str, entry: ConfigEntry, form: Format) -> bool:
     """Of two texts of a file. Raises Unreadable."""
     if entry.kind == "block":
         return one.strip() == other.strip()
@@ -109,7 +109,7 @@ def means_the_same(one: str, other: str, entry: Entry, form: Format) -> bool:
     return json_splice.same(*(each.value if each is not None else {} for each in read))
 
 
-def is_outdated(text: str, entry: Entry) -> bool:
+def is_outdated(text: str, entry: ConfigEntry) -> bool:
     """Whether what stands there is an older version of ours that says so itself."""
     block = instructions.find(text) if entry.kind == "block" else None
     return block is not None and block.version < instructions.VERSION
@@ -125,13 +125,13 @@ def is_hook(value: Any) -> bool:
     return isinstance(value, list) and any(is_hook(each) for each in value)
 
 
-def _value(text: str, entry: Entry, form: Format) -> Any:
+def _value(text: str, entry: ConfigEntry, form: Format) -> Any:
     if entry.kind == "table":
         return toml_splice.value_at(text, entry.path)
     return json_splice.value_at(text, entry.path, comments=form.comments)
 
 
-def _elements(text: str, entry: Entry, form: Format) -> list[Any]:
+def _elements(text: str, entry: ConfigEntry, form: Format) -> list[Any]:
     try:
         found = json_splice.value_at(text, entry.path, comments=form.comments)
     except KeyError:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tallystick.clients.entries import HOOK, Entry, Format
+from tallystick.clients.entries import HOOK, ConfigEntry, Format
 
 SERVER = "tallystick"
 COMMAND = "tallystick"
@@ -59,22 +59,22 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     user_marks: tuple[str, ...]
     next_step: str = ""
 
-    def server(self, url: str) -> Entry | None:
+    def server(self, url: str) -> ConfigEntry | None:
         """The entry of the server, over stdio unless there is an address."""
         value = self.stdio if not url else self.http
         if value is None:
             return None
         filled = {key: url if each == _URL else each for key, each in value.items()}
-        return Entry("table" if self.outer == "mcp_servers" else "key", (self.outer, SERVER), filled)
+        return ConfigEntry("table" if self.outer == "mcp_servers" else "key", (self.outer, SERVER), filled)
 
-    def hook_entries(self) -> Iterator[Entry]:
+    def hook_entries(self) -> Iterator[ConfigEntry]:
         if self.hooks is None:
             return
         if self.hooks.version is not None:
-            yield Entry("key", ("version",), self.hooks.version, any_value=True)
+            yield ConfigEntry("key", ("version",), self.hooks.version, any_value=True)
         for hook in self.hooks.hooks:
             command = f"{HOOK} {hook.ours} --client {self.name}"
-            yield Entry("element", ("hooks", hook.event), _SHAPES[self.hooks.shape](command, hook.matcher))
+            yield ConfigEntry("element", ("hooks", hook.event), _SHAPES[self.hooks.shape](command, hook.matcher))
 
 
 def _nested(seconds: int) -> Any:

@@ -38,7 +38,7 @@ _SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot")
 logger = logging.getLogger(__name__)
 
 
-class Found(msgspec.Struct, frozen=True):
+class SoundPart(msgspec.Struct, frozen=True):
     """What was read of a log: how far it is sound, and what stands there instead of more."""
 
     head: Head
@@ -119,7 +119,7 @@ def witnessed_by_snapshots(system: Path) -> int:
     return max((int(name[1]) for name in names if name), default=0)
 
 
-def _read(segments: Segments, marked: Head, pending: Mapping[int, bytes]) -> Found:
+def _read(segments: Segments, marked: Head, pending: Mapping[int, bytes]) -> SoundPart:
     """Raises Corrupt unless the log is sound up to the mark, and the mark's commit the last one there."""
     reading = _Reading(segments, Head(), marked)
     found = reading.read(pending)
@@ -141,12 +141,12 @@ class _Reading:
         self._marked = marked
         self._verifier = verifier_after(start)
         self._batch: list[Entry] = []
-        self._doubtful: dict[int, tuple[int, Found]] = {}
+        self._doubtful: dict[int, tuple[int, SoundPart]] = {}
         self.at_mark: Head | None = start if marked == start else None
         """What stands where the mark says the log ends; None before that, and where no batch ends there."""
 
-    def read(self, pending: Mapping[int, bytes] | None = None) -> Found:
-        found = Found(self._start, 0)
+    def read(self, pending: Mapping[int, bytes] | None = None) -> SoundPart:
+        found = SoundPart(self._start, 0)
         size = self._segments.size
         for offset, line, is_whole in self._segments.lines(self._start.end, size):
             if not is_whole:
@@ -166,7 +166,7 @@ class _Reading:
                 found = msgspec.structs.replace(found, at=found.head.end)
         return self._without_doubtful(found, pending or {})
 
-    def _feed(self, found: Found, offset: int, line: bytes) -> Found:
+    def _feed(self, found: SoundPart, offset: int, line: bytes) -> SoundPart:
         before, masked = self._verifier.lamport, self._verifier.redacted
         commit = self._verifier.feed(line)
         self._segments.check_named(offset, before, commit.lamport)
@@ -182,9 +182,9 @@ class _Reading:
         if head.end == self._marked.end:
             # Compared whole, hashes and all: a log of the right length may still be another one.
             self.at_mark = head
-        return Found(head, commit.first_of_group() if head.end > self._marked.end else 0)
+        return SoundPart(head, commit.first_of_group() if head.end > self._marked.end else 0)
 
-    def _without_doubtful(self, found: Found, pending: Mapping[int, bytes]) -> Found:
+    def _without_doubtful(self, found: SoundPart, pending: Mapping[int, bytes]) -> SoundPart:
         """Up to the first payload that is neither the committed one nor what a redaction left, nor soon will be."""
         for lamport in self._verifier.unexplained:
             offset, before = self._doubtful[lamport]
@@ -195,11 +195,11 @@ class _Reading:
         return found
 
 
-def _stopped(found: Found, problem: str, offset: int, *, is_torn: bool = False) -> Found:
-    return Found(found.head, found.group, problem, offset, is_torn)
+def _stopped(found: SoundPart, problem: str, offset: int, *, is_torn: bool = False) -> SoundPart:
+    return SoundPart(found.head, found.group, problem, offset, is_torn)
 
 
-def _refuse_damage(segments: Segments, found: Found, *, is_marked: bool) -> None:
+def _refuse_damage(segments: Segments, found: SoundPart, *, is_marked: bool) -> None:
     """What lies behind the head may go only if it was never acknowledged."""
     # Those that may have been under way when the writer died.
     groups = {found.group, found.head.lamport + 1}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from tallystick.clients.entries import Entry
+from tallystick.clients.entries import ConfigEntry
 from tallystick.clients.splice import Unreadable
 from tallystick.errors import Conflict
 from tallystick.file_locks import locked
@@ -31,7 +31,7 @@ _MODE_SHARED, _MODE_PRIVATE = 0o644, 0o600
 
 
 class RecordedSplice(msgspec.Struct, frozen=True):
-    entry: Entry
+    entry: ConfigEntry
     at: int
     """In characters, of the text as the splices before this one left it."""
     text: str

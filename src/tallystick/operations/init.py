@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from tallystick.clients import entries, instructions, json_splice
-from tallystick.clients.entries import BLOCK, Entry, Format
+from tallystick.clients.entries import BLOCK, ConfigEntry, Format
 from tallystick.clients.splice import Splice, Unreadable
 from tallystick.clients.table import CLIENTS, NAMES, Client, directories
 from tallystick.config import data_directory
@@ -128,7 +128,7 @@ class _Wanted(msgspec.Struct):
 
     file: Path
     clients: list[str]
-    entries: list[Entry]
+    entries: list[ConfigEntry]
     form: Format
 
 
@@ -282,7 +282,7 @@ def _wanted(
 
 def _entries(
     request: Request, machine: Machine, place: _Place, client: Client, chosen: Sequence[Client], notes: list[str]
-) -> Iterator[tuple[Path, Entry, Format]]:
+) -> Iterator[tuple[Path, ConfigEntry, Format]]:
     server = client.server(request.url)
     places = server_files(client, machine, place.root)
     if server is None:
@@ -441,7 +441,7 @@ def _before(before: bytes | None, known: RecordedFile | None, unchanged: bool) -
     return known.before if unchanged else None
 
 
-def _is_ours(text: str, entry: Entry, splices: Sequence[RecordedSplice], unchanged: bool) -> bool:
+def _is_ours(text: str, entry: ConfigEntry, splices: Sequence[RecordedSplice], unchanged: bool) -> bool:
     """Whether what stands there may be replaced: it is an older block, or as we left it."""
     if entries.is_outdated(text, entry):
         return True
@@ -449,20 +449,20 @@ def _is_ours(text: str, entry: Entry, splices: Sequence[RecordedSplice], unchang
     return known is not None and (unchanged or text.count(known.text) == 1)
 
 
-def _recorded(entry: Entry, splices: Sequence[RecordedSplice]) -> RecordedSplice | None:
+def _recorded(entry: ConfigEntry, splices: Sequence[RecordedSplice]) -> RecordedSplice | None:
     same = (each for each in splices if (each.entry.kind, each.entry.path) == (entry.kind, entry.path))
     return next(same, None)
 
 
 def _taken_out(
-    text: str, entry: Entry, form: Format, splices: list[RecordedSplice]
+    text: str, entry: ConfigEntry, form: Format, splices: list[RecordedSplice]
 ) -> tuple[str, list[RecordedSplice]]:
     known = _recorded(entry, splices)
     # With made=1: what it was put into may hold others of ours by now.
     return entries.cut(text, entry, form), [each for each in splices if each is not known]
 
 
-def _difference(text: str, entry: Entry, form: Format, put: str | None = None) -> str:
+def _difference(text: str, entry: ConfigEntry, form: Format, put: str | None = None) -> str:
     there, ours = entries.shown(text, entry, form), put or entries.wanted(entry)
     lines = difflib.unified_diff(ours.splitlines(), there.splitlines(), "put there", "there now", lineterm="")
     return "\n".join(lines)
@@ -638,7 +638,7 @@ def _restored(text: str, before: bytes, known: RecordedFile | None) -> str | Non
     return text if client_files.digest(text.encode()) == known.before else None
 
 
-def _to_cut(wanted: _Wanted, known: RecordedFile | None) -> list[tuple[Entry, RecordedSplice | None]]:
+def _to_cut(wanted: _Wanted, known: RecordedFile | None) -> list[tuple[ConfigEntry, RecordedSplice | None]]:
     """The last that was put in is the first to go; what only this version would write comes after that."""
     recorded = [(each.entry, each) for each in reversed(known.splices)] if known is not None else []
     seen = {(entry.kind, entry.path) for entry, _ in recorded}
@@ -647,7 +647,7 @@ def _to_cut(wanted: _Wanted, known: RecordedFile | None) -> list[tuple[Entry, Re
 
 
 def _cut_one(
-    text: str, entry: Entry, splice: RecordedSplice | None, form: Format, forced: bool
+    text: str, entry: ConfigEntry, splice: RecordedSplice | None, form: Format, forced: bool
 ) -> tuple[str, str | None]:
     """The text without it; or the text, and how it differs from what was put there."""
     standing = entries.standing(text, entry, form)

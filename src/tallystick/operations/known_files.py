@@ -59,7 +59,7 @@ class AtomLine(msgspec.Struct, frozen=True, kw_only=True):
     """Why it was recalled."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class PathInRepository(msgspec.Struct, frozen=True, kw_only=True):
     """A directory or a file."""
 
     name: str
@@ -83,7 +83,7 @@ class KnownFiles(msgspec.Struct, frozen=True, kw_only=True):
     known: int
     stale: int
     """Below the path, as with an entry."""
-    entries: list[Entry]
+    entries: list[PathInRepository]
     entries_more: int
     gap: str | None
     """Why there are no files to show."""
@@ -211,7 +211,7 @@ def _line(known: _Known, atom: Atom, said: Mapping[str, object] | None) -> AtomL
 
 
 class _Drawn(msgspec.Struct, frozen=True):
-    entries: list[Entry]
+    entries: list[PathInRepository]
     files: int
     known: int
     stale: int
@@ -238,7 +238,7 @@ def _draw(atoms: Sequence[Atom], fresh: Mapping[str, bool], files: Sequence[str]
         if not slash:
             named[name] = in_order(by_id[owner] for owner in owners)
     entries = [
-        Entry(
+        PathInRepository(
             name=_shown(name),
             path=_shown(prefix + name),
             is_directory=not is_file,

@@ -24,12 +24,12 @@ import msgspec
 
 from tallystick.errors import TallystickError
 from tallystick.projections.database import Damaged
-from tallystick.projections.text.lookup import ContentHit, ContentMatches, Found, Hit, Kind, Lookup
+from tallystick.projections.text.lookup import ContentHit, ContentMatches, Hit, Kind, Lookup, TextHits
 from tallystick.projections.text.postings import RecentWords
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.text.slots import SlotTable
 
-__all__ = ["RANKED_LIMIT", "ContentHit", "ContentMatches", "Found", "Hit", "Kind", "Mode", "TextIndex"]
+__all__ = ["RANKED_LIMIT", "ContentHit", "ContentMatches", "Hit", "Kind", "Mode", "TextHits", "TextIndex"]
 
 Mode = Literal["substring", "ranked"]
 RANKED_LIMIT = 20
@@ -75,7 +75,7 @@ class TextIndex:
         among: Collection[str] | None = None,
         limit: int = 200,
         spreads: bool = True,
-    ) -> Found:
+    ) -> TextHits:
         """Words as a person says them. Includes everything that was committed before it was called, or says up to
         where it looked.
 
@@ -84,7 +84,7 @@ class TextIndex:
         withheld must say no, since such a hit tells what its neighbour says.
         """
 
-        def search(look: Lookup, is_current: bool) -> Found:
+        def search(look: Lookup, is_current: bool) -> TextHits:
             # What earned its neighbour the words may have been redacted since.
             found = look.search(words, types, kinds, among, limit, spreads=spreads and is_current)
             return found if not is_current else msgspec.structs.replace(found, position=None)

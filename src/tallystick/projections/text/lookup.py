@@ -41,7 +41,7 @@ class Hit(msgspec.Struct, frozen=True):
     score: float
 
 
-class Found(msgspec.Struct, frozen=True):
+class TextHits(msgspec.Struct, frozen=True):
     hits: list[Hit]
     """Best first."""
     is_partial: bool
@@ -83,7 +83,7 @@ class Lookup:
         limit: int,
         *,
         spreads: bool,
-    ) -> Found:
+    ) -> TextHits:
         with self._reader.snapshot() as db:
             is_edge = None if len(set(kinds)) != 1 else "edge" in kinds
             slots = None if among is None else BitMap(_slots_of(db, among))
@@ -98,7 +98,7 @@ class Lookup:
             # Of two that score alike the newer one comes first.
             order = nlargest(limit, zip(totals.values(), totals, strict=True))
             hits = [hit for score, slot in order if (hit := _hit(db, slot, score)) is not None]
-            return Found(hits, found.is_partial or len(totals) > limit, _skipped(db, types), at.position)
+            return TextHits(hits, found.is_partial or len(totals) > limit, _skipped(db, types), at.position)
 
     def ranked(self, query: str, node_type: str | None, limit: int) -> ContentMatches:
         types = None if node_type is None else [node_type]

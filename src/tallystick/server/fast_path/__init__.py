@@ -73,7 +73,7 @@ _PARAMS = {"name", "arguments", "_meta"}
 def find_call(
     message: dict[str, Any], tools: Tools, envelope: Callable[[bytes], bool] | None, *, asks: bool = False
 ) -> PlainCall | None:
-    """The call that a well-formed message (`wire.parse_message`) is, or None if it is for the SDK.
+    """The call that a well-formed message (`jsonrpc.parse_message`) is, or None if it is for the SDK.
 
     `envelope` judges the reserved members of `_meta`, which every request has in the modern era and none before.
     `asks`: whether there may be a person to ask before some calls.

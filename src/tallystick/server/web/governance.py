@@ -31,7 +31,7 @@ class PlannedRedaction(msgspec.Struct, frozen=True, kw_only=True):
     mentions: int
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class NamesOfAPerson(msgspec.Struct, frozen=True, kw_only=True):
     """What names a person. Nothing was changed."""
 
     texts: str
@@ -51,7 +51,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 class GovernanceView(msgspec.Struct, frozen=True, kw_only=True):
     counted: Governance
-    found: Found | None = None
+    found: NamesOfAPerson | None = None
     report: ErasureReport | None = None
 
 
@@ -105,7 +105,7 @@ def _subject(form: Mapping[str, str]) -> tuple[Subject, bool]:
     return subject, whole_words
 
 
-async def _found(operations: OperationContext, subject: Subject, whole_words: bool) -> tuple[Found, Search]:
+async def _found(operations: OperationContext, subject: Subject, whole_words: bool) -> tuple[NamesOfAPerson, Search]:
     plans = await erasure.search(operations, subject)
     rows = [
         PlannedRedaction(
@@ -113,7 +113,7 @@ async def _found(operations: OperationContext, subject: Subject, whole_words: bo
         )
         for plan in plans.plans.values()
     ]
-    found = Found(
+    found = NamesOfAPerson(
         texts="\n".join(subject.texts),
         whole_words=whole_words,
         plans=rows[:SHOWN_MAX],

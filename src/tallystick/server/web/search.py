@@ -25,7 +25,7 @@ _FIELDS_WITHOUT_WORDS = ["type", "attrs", "created_by", "updated_by", "timestamp
 _DAYS = (("today", 1), ("in the last 7 days", 7), ("in the last 30 days", 30), ("in the last year", 365))
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     type: str
     vocabulary: str
@@ -63,7 +63,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 class SearchView(msgspec.Struct, frozen=True, kw_only=True):
     asked: Asked
-    hits: list[Found]
+    hits: list[SearchHit]
     found: int
     """How many of the best passed all filters."""
     is_cut: bool
@@ -120,12 +120,12 @@ async def search_page(visit: Visit) -> SearchView:
     )
 
 
-def _found(hit: dict[str, Any]) -> Found:
+def _found(hit: dict[str, Any]) -> SearchHit:
     attrs = hit.get("attrs") or {}
     text = hit["text"] if "text" in hit else _told(attrs)
     is_edge = "rel" in hit
     title = f"{hit['from']} {hit['rel']} → {hit['to']}" if is_edge else title_of(hit["id"], attrs)
-    return Found(
+    return SearchHit(
         id=hit["id"],
         type=hit["type"],
         vocabulary=vocabulary_of(hit["type"]),

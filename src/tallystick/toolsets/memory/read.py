@@ -64,11 +64,11 @@ def _looked(
     return answer
 
 
-Found = tuple[dict[str, Any] | None, dict[str, Any] | None]
-NOTHING: Found = (None, None)
+Shown = tuple[dict[str, Any] | None, dict[str, Any] | None]
+NOTHING: Shown = (None, None)
 
 
-def _find(state: State, entity_id: str, kind: str | None, at: int | None, read_filter: ReadFilter) -> Found:
+def _find(state: State, entity_id: str, kind: str | None, at: int | None, read_filter: ReadFilter) -> Shown:
     """A node, or an edge by its id, if both its ends may be read; where both have the id, the node."""
     node = state.node(entity_id, at)
     if node is not None:
