@@ -335,31 +335,20 @@ class Store:
         return None if tenant is None else ResourceFacts(tenant=tenant)
 
 
-class _Reading(Generic[T]):
+class _Reading(msgspec.Struct, Generic[T], eq=False):
     """One call that reads: its look, repeated until all that it wants to know is decided and looked up."""
 
-    def __init__(
-        self,
-        authorization: Authorization,
-        partition: Partition,
-        principal: Principal,
-        target: Target,
-        foreign: ResourceFacts | None,
-        look: Look[T],
-        min_position: int | None,
-        files: CitedFiles | None,
-    ) -> None:
-        self._authorization = authorization
-        self._partition = partition
-        self._principal = principal
-        self._target = target
-        self._foreign = foreign
-        self._look = look
-        self._min_position = min_position
-        self._files = files
-        self._looked_up: Mapping[Citations, tuple[str, ...]] = {}
-        self.read_filter: ReadFilter | None = None
-        """Of the last look."""
+    _authorization: Authorization
+    _partition: Partition
+    _principal: Principal
+    _target: Target
+    _foreign: ResourceFacts | None
+    _look: Look[T]
+    _min_position: int | None
+    _files: CitedFiles | None
+    _looked_up: Mapping[Citations, tuple[str, ...]] = {}
+    read_filter: ReadFilter | None = None
+    """Of the last look."""
 
     async def attempt(self) -> T:
         file_looks = 0

@@ -227,30 +227,25 @@ class Gate:
         return unsaid
 
 
-class Authorization:
+class Authorization(msgspec.Struct, eq=False):
     """One call on its way through the gate: the question itself, what else its draft touches, and what its answer
     reads. However often something is decided on the way, it is recorded once."""
 
-    def __init__(
-        self,
-        gate: Gate,
-        principal: Principal,
-        action: Action,
-        resource: str | None = None,
-        written_type: str | None = None,
-    ) -> None:
-        self._gate = gate
-        self._principal = principal
-        self._action = action
-        self._resource = resource
-        self._written_type = written_type
-        self._now = gate.now()
-        self._answers: dict[ResourceFacts, _Made] = {}
-        """To the question itself, by what was found at the head."""
-        self._made: _Made | None = None
-        self._more: dict[Question, _Made] = {}
-        self._touched: list[_Made] = []
-        self._spent_ms = 0.0
+    _gate: Gate
+    _principal: Principal
+    _action: Action
+    _resource: str | None = None
+    _written_type: str | None = None
+    _now: str = ""
+    _answers: dict[ResourceFacts, _Made] = {}
+    """To the question itself, by what was found at the head."""
+    _made: _Made | None = None
+    _more: dict[Question, _Made] = {}
+    _touched: list[_Made] = []
+    _spent_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._now = self._gate.now()
 
     # -- at the head, where nothing can be awaited
 
