@@ -10,6 +10,7 @@ from tallystick.errors import InvalidArgument
 from tallystick.operations.work_board import ProjectBoard, Projects, list_projects, show_project
 from tallystick.policy import Action
 from tallystick.server.web.addresses import anchor_of, with_query
+from tallystick.server.web.dependencies import Dependencies, draw_dependencies
 from tallystick.server.web.visit import Redirect, Visit, told
 from tallystick.state.work import NODE
 from tallystick.store import Target
@@ -26,6 +27,7 @@ class WorkView(msgspec.Struct, frozen=True, kw_only=True):
     projects: Projects
     board: ProjectBoard | None
     """Of the project that the address names."""
+    dependencies: Dependencies | None
     may_begin: bool
     """A project, or a task in this one."""
     changeable: list[str]
@@ -45,6 +47,7 @@ async def work(visit: Visit) -> WorkView:
     return WorkView(
         projects=projects,
         board=board,
+        dependencies=None if board is None else draw_dependencies(row.task for row in board.tree),
         may_begin=may_begin,
         changeable=[task_id for task_id, may in zip(ids, may_change, strict=True) if may],
     )
