@@ -31,8 +31,8 @@ _GRAPH = "1,000,000 nodes, 3,000,000 edges: "
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Seconds and bytes of one thing of each kind, as measured on two cores. Each comes from a row of benchmarks.json
-    or from the row of `make bench ARGS=cluster` that its line names."""
+    """Seconds and bytes of one thing of each kind, as measured on two cores: from rows of benchmarks.json, and for the
+    stream from the constants below."""
 
     read: float
     """Processor time of a read over HTTP."""
@@ -61,8 +61,8 @@ class Figures(msgspec.Struct, frozen=True):
 ROUND = 1.7e-3
 MESSAGE = 104e-6
 COMMIT = 27e-6
-"""Three servers that sync every write, on two cores: 1, 64 and 256 writers of a tenant each had 541, 7,646 and 8,657
-writes a second; 64 writers of one tenant had 10,300 to 11,600."""
+"""Bare publishes of 1 KB to three servers that sync every write, on two cores: 1, 64 and 256 writers, each on a subject
+of its own, had 541, 7,646 and 8,657 a second; 64 writers of one tenant had 10,300 to 11,600 commits."""
 SEALED = 36e-6
 """Processor time of a commit in a group, without a server around it: 64 writers of the files log less one."""
 ELECTION = 7.4
