@@ -164,7 +164,7 @@ def _tenants(place: _Place, seconds: float) -> list[Row]:
             Row("tenants with a writer each: writes", told.rate, "/s", None, "more", at=tenants),
             Row("tenants with a writer each: p50", told.p(50), "ms", at=tenants),
         ]
-    return rows
+    return sorted(rows, key=lambda row: row.what)
 
 
 def _failover(place: _Place, seconds: float) -> list[Row]:

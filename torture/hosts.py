@@ -44,8 +44,8 @@ class Hosts:
         return f"10.87.0.{number + 1}"
 
     def prefix(self, number: int) -> list[str]:
-        """In front of a command that is to run there."""
-        return ["ip", "netns", "exec", self.names[number]]
+        """In front of a command that is to run there. Not `ip netns exec`, which would keep mounts of its own."""
+        return ["nsenter", f"--net=/run/netns/{self.names[number]}"]
 
     def cut(self, one: int, other: int) -> None:
         self._set(one, other, loss=1.0)
@@ -77,7 +77,7 @@ class Hosts:
 @contextmanager
 def hosts(arena: Arena, place: Path, count: int = 3) -> Iterator[Hosts]:
     """This process is in the namespace of whoever looks on until the block ends, and so is all that it starts."""
-    needs("ip", root=True)
+    needs("ip", "nsenter", root=True)
     made = Hosts(count)
     home = os.open("/proc/self/ns/net", os.O_RDONLY)
     taps: list[int] = []

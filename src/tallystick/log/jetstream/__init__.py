@@ -50,6 +50,8 @@ class JetStreamLog:
         self._tenant = tenant
         self._is_closed = False
         self._claimed = False
+        self._losses = 0
+        """How many groups in a row another machine was faster than."""
         self._membership = join(place)
         try:
             self._copy = self._open_copy()
@@ -128,6 +130,7 @@ class JetStreamLog:
         self._membership.require()
         self._copy.require_memory(self._membership.stream.memory)
         sequence = self._publish(entries, expected)
+        self._losses = 0
         try:
             return self._copy.append(entries, expected, sequence)
         except StorageRefused as error:
@@ -261,7 +264,8 @@ class JetStreamLog:
         catch_up(self._membership.stream, self._copy, found)
         if self.head() == before:
             raise NoAnswer("no server has what another machine stored", was_sent=False)
-        self._membership.announce(self._tenant)
+        self._losses += 1
+        self._membership.announce(self._tenant, self._losses)
         return HeadMoved(f"the log is at {self.head().lamport}, not at {before.lamport}")
 
 

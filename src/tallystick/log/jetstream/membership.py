@@ -29,6 +29,7 @@ START_SECONDS = 10.0
 """How long a start waits for the servers; a machine that has a copy then begins without them."""
 CUT_OFF_SECONDS = 15.0
 TURN_SECONDS = 0.04
+_TURNS_MAX = 25
 _BEHIND_SECONDS_MIN = 3.0
 """Less than that is what there always is between two looks."""
 _RETRY_SECONDS = 0.5
@@ -116,9 +117,9 @@ class Membership:
 
     # -- taking turns
 
-    def announce(self, tenant: str) -> None:
-        """Ask the other machines to let us be next: we were too slow this time."""
-        self.client.publish(self.stream.layout.turn(tenant), self.machine.encode())
+    def announce(self, tenant: str, losses: int = 1) -> None:
+        """Ask the other machines to let us be next: we were too slow, so many times in a row."""
+        self.client.publish(self.stream.layout.turn(tenant), f"{self.machine} {losses}".encode())
 
     def turn_of_another(self, tenant: str) -> float:
         """Until when to wait for another machine; 0 where nobody asked."""
@@ -129,9 +130,13 @@ class Membership:
         self._turns.pop(tenant, None)
 
     def _heard_turn(self, message: Message) -> None:
-        machine = message.data.decode("utf-8", "replace")
+        machine, _, losses = message.data.decode("utf-8", "replace").rpartition(" ")
         if machine != self.machine:
-            self._turns[message.subject.rpartition(".")[2]] = (time.monotonic() + TURN_SECONDS, machine)
+            tenant = message.subject.rpartition(".")[2]
+            # A machine with little time for itself needs longer for its turn: else it would lose each time.
+            turns = min(int(losses), _TURNS_MAX) if losses.isdecimal() else 1
+            until = max(time.monotonic() + turns * TURN_SECONDS, self.turn_of_another(tenant))
+            self._turns[tenant] = (until, machine)
 
     # -- the thread
 
