@@ -22,11 +22,13 @@ import msgspec
 from tallystick import __version__
 from tallystick.audit.files import AuditFiles
 from tallystick.audit.writer import AuditWriter
+from tallystick.clock import from_text
 from tallystick.commits import REDACTIONS, Commit
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings, named_paths
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
+from tallystick.log.replica import GuardedLog, require_restored
 from tallystick.log.unopened import is_copy
 from tallystick.operations import OperationContext
 from tallystick.operations.forget import pending_erasures
@@ -268,8 +270,9 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
                 # Without one there is one tenant, whoever else has a log here.
                 projections.hand_on_for(lambda: tenants_of(settings))
             try:
-                with _watched(settings, store, projections):
-                    yield _offer(settings, store, projections, sessions)
+                async with _backing_up(settings):
+                    with _watched(settings, store, projections):
+                        yield _offer(settings, store, projections, sessions)
             finally:
                 sessions.close()
                 await projections.close()
@@ -297,6 +300,7 @@ async def erase(settings: Settings, database: Path | None) -> list[str]:
 
 def open_log(settings: Settings) -> Log:
     """The log of the tenant that the settings name: here, and nowhere else, it is said which kind it is."""
+    require_restored(settings.base)
     if settings.log_url:
         from tallystick.log.jetstream import JetStreamLog
         from tallystick.log.jetstream.places import place_of
@@ -308,7 +312,7 @@ def open_log(settings: Settings) -> Log:
             code="LOG_IS_A_COPY",
             hint="set log_url as before; 'tallystick migrate --to file' makes it a log of its own",
         )
-    return FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max)
+    return GuardedLog(FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max), settings.base)
 
 
 def operation_context(settings: Settings, *, owns_database: bool = True) -> OperationContext:
@@ -658,6 +662,14 @@ def _snapshot_elsewhere(settings: Settings) -> None:
     )
 
 
+def _backing_up(settings: Settings) -> AbstractAsyncContextManager[None]:
+    if not settings.backup_to:
+        return nullcontext()
+    from tallystick.operations.backups.schedule import backing_up
+
+    return backing_up(settings)
+
+
 def _exporting() -> AbstractAsyncContextManager[None]:
     if not any(name.startswith("OTEL_") for name in os.environ):
         return nullcontext()
@@ -698,6 +710,7 @@ def _watched(settings: Settings, store: Store, projections: AllProjections) -> I
         metrics.DISK_FREE: lambda: [((), shutil.disk_usage(settings.base).free)],
         metrics.POSITION: lambda: [((name,), each.position) for name, each in partitions().items() if name in named],
         metrics.LAG: lags,
+        **_backup_readings(settings),
         metrics.BUILD: lambda: [((__version__, sys.version.partition(" ")[0]), 1)],
     }
     for gauge, reading in readings.items():
@@ -731,6 +744,23 @@ def _partitions(store: Store) -> dict[str, Partition]:
     """Those that are open."""
     found = {tenant: store.tenants.find(tenant) for tenant in store.tenants.open_now}
     return {tenant: partition for tenant, partition in found.items() if partition is not None}
+
+
+def _backup_readings(settings: Settings) -> dict[metrics.Gauge, metrics.Reading]:
+    if not settings.backup_to:
+        return {}
+    from tallystick.operations.backups.inspect import TargetStatus, backup_status
+
+    def configured() -> list[TargetStatus]:
+        with suppress(TallystickError):
+            return [each for each in backup_status(settings) if each.is_configured]
+        return []
+
+    return {
+        metrics.BACKUP: lambda: [((), from_text(each.last) / 1000) for each in configured() if each.last],
+        metrics.BACKUP_WAITING: lambda: [((), each.waiting) for each in configured()],
+        metrics.BACKUP_FAILING: lambda: [((), float(each.failed is not None)) for each in configured()],
+    }
 
 
 def _offer(settings: Settings, store: Store, projections: AllProjections, sessions: Sessions) -> Offer:

@@ -364,6 +364,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     log_tls_cert: Annotated[str, _place("PEM file with our certificate, where they ask for one.")] = ""
     log_tls_key: Annotated[str, _place("PEM file with its key, if it is not in the same file.")] = ""
+    backup_to: Annotated[
+        str,
+        _place(
+            "Where `tallystick backup` and servers back up to: file:///…, s3://…, gs://… or az://…; empty means"
+            " nowhere. All but files need `tallystick[backup]`; credentials come from the environment."
+        ),
+    ] = ""
+    backup_every: Annotated[
+        float, _meaning("Seconds between two backups by a server, where `backup_to` says where to.", ge=1)
+    ] = 3_600.0
+    backup_keep: Annotated[int, _meaning("How many backups are kept; 0 keeps any number.", ge=0)] = 30
+    backup_keep_days: Annotated[
+        float, _meaning("Days that a backup is kept; 0 keeps it for ever. The newest always stays.", ge=0)
+    ] = 0.0
+    backup_key: Annotated[
+        str,
+        _place(
+            "The file with the keys that backups are encrypted with, outside the base; empty means that they are not."
+        ),
+    ] = ""
+    backup_key_command: Annotated[str, _meaning("A command that prints those keys instead.")] = ""
+    backup_files: Annotated[
+        bool, _meaning("Whether plain files in the base, which the log does not hold, are backed up as well.")
+    ] = True
+
     segment_bytes_max: Annotated[
         int, _meaning("A file of the log that has grown past this is followed by a new one.", ge=1024)
     ] = 64 << 20
@@ -456,7 +481,7 @@ def load(
     return Settings(**{**found, "base": Path(os.path.normpath(base))})
 
 
-_RUN = frozenset({"checkpoint_key_command"})
+_RUN = frozenset({"checkpoint_key_command", "backup_key_command"})
 
 
 def _not_run(name: str, path: str) -> InvalidArgument:

@@ -113,8 +113,17 @@ class TenantDeleted(Event, frozen=True, omit_defaults=True, kw_only=True):
     """The record_hash of its last commit."""
 
 
+class BackupFailed(Event, frozen=True, omit_defaults=True, kw_only=True):
+    """In the default tenant's log. Said once, until one succeeds again."""
+
+    name: ClassVar[str] = "BACKUP_FAILED"
+    target: str
+    code: str
+    detail: str
+
+
 EVENTS: dict[str, type[Event]] = {
-    kind.name: kind for kind in (Decided, Narrowed, Incident, Lost, Started, Retired, TenantDeleted)
+    kind.name: kind for kind in (Decided, Narrowed, Incident, Lost, Started, Retired, TenantDeleted, BackupFailed)
 }
 
 

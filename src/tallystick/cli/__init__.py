@@ -15,6 +15,7 @@ import typer
 
 from tallystick import __version__, errors
 from tallystick.cli import (
+    backup,
     checkpoint,
     emit,
     forget,
@@ -77,6 +78,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": transfer.export,
     "import": transfer.import_,
     "migrate": migrate.migrate,
+    "restore": backup.restore,
+    "follow": backup.follow,
+    "promote": backup.promote,
     "emit": emit.emit,
     "forget": forget.forget,
     "redactions": forget.redactions,
@@ -96,6 +100,7 @@ GROUPS: dict[str, typer.Typer] = {
     "policy": policy.commands,
     "subject": forget.subject_commands,
     "tenants": tenants.commands,
+    "backup": backup.commands,
     "keys": checkpoint.commands,
     "receipt": receipt.commands,
 }

@@ -170,7 +170,10 @@ def redactions(
         bool, typer.Option("--pending-backups", help="List the backups that still hold what was redacted since.")
     ] = False,
     pending: Annotated[
-        bool, typer.Option("--pending", help="List what on this disk may still hold what was redacted or deleted.")
+        bool,
+        typer.Option(
+            "--pending", help="List what may still hold what was redacted or deleted: on this disk, and backups."
+        ),
     ] = False,
     destroyed: Annotated[
         str | None, typer.Option("--destroyed", metavar="BACKUP", help="Note that this backup is gone for good.")
@@ -181,7 +184,8 @@ def redactions(
 ) -> None:
     """List what was redacted, and the backups that have to go for it.
 
-    Knows of the backups that 'tallystick export' made. Other copies of the directory are known to whoever made them.
+    Knows of the backups that 'tallystick backup' and 'tallystick export' made. Other copies of the directory are known
+    to whoever made them.
 
     \b
     Examples:
@@ -201,7 +205,8 @@ def redactions(
         _draw_backups(asyncio.run(erasure.pending_backups(context)), json=json)
         return
     if pending:
-        _draw_pending(erasure.pending_erasures(context), json=json)
+        found = erasure.pending_erasures(context)
+        _draw_pending(found, asyncio.run(erasure.pending_backups(context)), json=json)
         return
     made = asyncio.run(erasure.redactions(context))
     if json:
@@ -276,16 +281,18 @@ def _draw_backups(found: list[PendingBackup], *, json: bool) -> None:
         return
     _draw_rows(("id", "at", "target", "position", "redactions", "still_there"), found)
     if found:
-        note("destroy them and their copies, take new ones, and note it with --destroyed")
+        note("stores are cleaned by the next 'tallystick backup'; destroy exports, and note it with --destroyed")
 
 
-def _draw_pending(found: list[PendingErasure], *, json: bool) -> None:
+def _draw_pending(found: list[PendingErasure], backups: list[PendingBackup], *, json: bool) -> None:
     if json:
-        emit({"pending": found})
+        emit({"pending": found, "backups": backups})
         return
     _draw_rows(("where", "position", "commits"), found)
     if found:
         note("a server that opens this memory finishes it, once no other program reads these files")
+    if backups:
+        _draw_backups(backups, json=False)
 
 
 def _draw_rows(names: tuple[str, ...], rows: list[Any]) -> None:

@@ -70,22 +70,26 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 def sign_statement(statement: Statement, keys: Sequence[SignerKey]) -> bytes:
     """The envelope, signed with each of the keys that sign for the log itself. Raises ValueError without any."""
-    signers = [key for key in keys if key.algorithm == LOG_KEY]
-    if not signers:
+    if not any(key.algorithm == LOG_KEY for key in keys):
         raise ValueError("a statement is signed with a log's key")
-    payload = canonical_bytes(msgspec.to_builtins(statement))
-    signed = pae(PAYLOAD_TYPE, payload)
+    return sign_payload(PAYLOAD_TYPE, canonical_bytes(msgspec.to_builtins(statement)), keys)
+
+
+def sign_payload(payload_type: str, payload: bytes, keys: Sequence[SignerKey]) -> bytes:
+    """The envelope of a payload of any type; without keys nobody signed it, and no reader with keys will believe it."""
+    signed = pae(payload_type, payload)
+    signers = [key for key in keys if key.algorithm == LOG_KEY]
     signatures = [Signature(key.verifier.spki_hash, b64encode(key.sign_bytes(signed)).decode()) for key in signers]
-    return msgspec.json.encode(Envelope(b64encode(payload).decode(), PAYLOAD_TYPE, signatures)) + b"\n"
+    return msgspec.json.encode(Envelope(b64encode(payload).decode(), payload_type, signatures)) + b"\n"
 
 
-def parse_envelope(data: bytes) -> Envelope:
+def parse_envelope(data: bytes, *, payload_type: str = PAYLOAD_TYPE, bytes_max: int = ENVELOPE_BYTES_MAX) -> Envelope:
     """Nothing of it is verified. Raises EnvelopeRefused."""
-    if len(data) > ENVELOPE_BYTES_MAX:
-        raise EnvelopeRefused(f"an envelope has at most {ENVELOPE_BYTES_MAX} bytes")
+    if len(data) > bytes_max:
+        raise EnvelopeRefused(f"an envelope has at most {bytes_max} bytes")
     envelope = _read(data, Envelope, "a DSSE envelope")
-    if envelope.payload_type != PAYLOAD_TYPE:
-        raise EnvelopeRefused(f"its payloadType is not {PAYLOAD_TYPE}")
+    if envelope.payload_type != payload_type:
+        raise EnvelopeRefused(f"its payloadType is not {payload_type}")
     if len(envelope.signatures) > SIGNATURES_MAX:
         raise EnvelopeRefused(f"an envelope has at most {SIGNATURES_MAX} signatures")
     return envelope
@@ -94,6 +98,12 @@ def parse_envelope(data: bytes) -> Envelope:
 def verify_envelope(envelope: Envelope, keys: Sequence[VerifierKey]) -> tuple[Statement, list[VerifierKey]]:
     """What it says, and which of the keys signed it: at least one. As with notes, signatures of other keys are passed
     over, and one of these keys that does not hold refuses the whole. Raises NoteRefused."""
+    payload, signers = verify_payload(envelope, keys)
+    return _statement(payload), signers
+
+
+def verify_payload(envelope: Envelope, keys: Sequence[VerifierKey]) -> tuple[bytes, list[VerifierKey]]:
+    """The same, of a payload of any type."""
     payload = decode_base64(envelope.payload)
     signed = pae(envelope.payload_type, payload)
     known = {key.spki_hash: key for key in keys if key.algorithm == LOG_KEY}
@@ -107,7 +117,7 @@ def verify_envelope(envelope: Envelope, keys: Sequence[VerifierKey]) -> tuple[St
         signers[signature.keyid] = key
     if not signers:
         raise EnvelopeRefused("no key that is believed signed it")
-    return _statement(payload), list(signers.values())
+    return payload, list(signers.values())
 
 
 def _statement(payload: bytes) -> Statement:

@@ -1,7 +1,8 @@
-"""The backups that were taken of a log, as far as they were taken by us.
+"""The backups that were taken of a memory, as far as they were taken by us.
 
-`_system/backups.jsonl`, a line each, so that after a redaction it can be told which copies
-still hold what was erased. It proves nothing and nothing depends on it.
+So that after a redaction it can be told which copies still hold what was erased. It proves nothing
+and nothing depends on it. Exports are a line each in the tenant's `_system/backups.jsonl`; what lies in object stores
+is in `_system/stored_backups.json` of the base, as the last run found it there.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from pathlib import Path
 import msgspec
 
 from tallystick.clock import to_text, wall_clock
-from tallystick.private_files import write_all
+from tallystick.config import Settings
+from tallystick.private_files import make_directory, replace_file, write_all
 
 FILE_NAME = "backups.jsonl"
+STORED_NAME = "stored_backups.json"
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +34,58 @@ class Backup(msgspec.Struct, frozen=True):
     position: int
     """Lamport of the last commit in it."""
     commits: int
+
+
+class KeptBackup(msgspec.Struct, frozen=True):
+    """One that lies in an object store."""
+
+    number: int
+    at: str
+    tenants: dict[str, tuple[int, int]]
+    """Position and commits of each."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known here of one object store."""
+
+    kept: list[KeptBackup] = []
+    finished: str = ""
+    """When the last run that succeeded ended, also if it found nothing new."""
+    seconds: float = 0.0
+    new_bytes: int = 0
+    problems: list[str] = []
+    """Of that run: what could not be backed up."""
+    failed: str = ""
+    """Why the last run did not succeed; empty where it did."""
+    failing_since: str = ""
+    swept: str = ""
+    """When pieces that no backup names were looked for."""
+    epoch: int = 0
+    """Of the memory, counted by those who took it over."""
+
+
+def read_targets(base: Path) -> dict[str, Target]:
+    """By address. A file that cannot be read says nothing."""
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode((base / "_system" / STORED_NAME).read_bytes(), type=dict[str, Target])
+    return {}
+
+
+def write_target(base: Path, url: str, target: Target) -> None:
+    """Raises OSError. For whoever holds the lock of backups."""
+    make_directory(base / "_system")
+    replace_file(base / "_system" / STORED_NAME, msgspec.json.encode({**read_targets(base), url: target}))
+
+
+def known_backups(settings: Settings) -> list[Backup]:
+    """Of the tenant that the settings name: exports that nobody said were destroyed, and what lies in stores."""
+    stored = [
+        Backup(f"{url}#{kept.number}", kept.at, url, *kept.tenants[settings.tenant])
+        for url, target in read_targets(settings.base).items()
+        for kept in target.kept
+        if settings.tenant in kept.tenants
+    ]
+    return [*backups(settings.system), *stored]
 
 
 class _Destroyed(msgspec.Struct, frozen=True):

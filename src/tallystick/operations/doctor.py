@@ -326,9 +326,31 @@ def _blobs(settings: Settings) -> Iterator[Finding]:
         yield Finding("blobs", f"{len(found)} that nothing names ({size}): {', '.join(found)}", "odd", advice)
 
 
+def _backup(settings: Settings) -> Iterator[Finding]:
+    from tallystick.log.replica import read_replica
+    from tallystick.operations.backups.inspect import backup_status
+
+    replica = read_replica(settings.base)
+    if replica is not None and replica.is_fenced:
+        advice = "send clients to the other; docs/runbooks/take-over.md says what to do with this one"
+        yield Finding("memory", f"taken over by {replica.source} at {replica.since}: no writes", "bad", advice)
+    elif replica is not None:
+        yield Finding("copy", f"of {replica.source}, as of {replica.as_of}: for reading")
+    for each in backup_status(settings):
+        found = f"{each.last or 'never'}, {counted(each.waiting, 'commit')} since, to {each.target}"
+        if each.failed:
+            advice = "'tallystick backup' tries again now; what is in the store is as it was"
+            yield Finding("backup", f"{found}; fails since {each.failing_since}: {each.failed}", "bad", advice)
+        elif each.problems or (each.is_configured and each.last is None):
+            advice = "; ".join(each.problems) or "a server makes the first one, or 'tallystick backup'"
+            yield Finding("backup", found, "odd", advice)
+        else:
+            yield Finding("backup", found)
+
+
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     _log, _lines, _disk, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage, _vectors,
-    _blobs,
+    _blobs, _backup,
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit, chain
 from tallystick.commits.mask import tag_name
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
-from tallystick.log.backups import Backup, backups
+from tallystick.log.backups import Backup, known_backups
 from tallystick.log.proof import prove
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.unopened import is_copy, unopened
@@ -340,7 +340,7 @@ def _report(
         for row in done:
             row.masked_payloads = {at: hash for commit in made[id(row)] for at, hash in (commit.redacts or {}).items()}
         redactions = [commit for commits in made.values() for commit in commits]
-        held += [each for each in backups(context.settings.system) if any(_holds(each, one) for one in redactions)]
+        held += [each for each in known_backups(context.settings) if any(_holds(each, one) for one in redactions)]
     beyond = [each for _, _, left in accounts for each in (*not_erased(left), *_still_there(left))]
     unread = [each for _, _, left in accounts for each in not_searched(left)]
     sound = all(log.is_sound for log in logs)
@@ -409,14 +409,14 @@ async def redactions(context: OperationContext) -> list[Redaction]:
 
 
 async def pending_backups(context: OperationContext) -> list[PendingBackup]:
-    """Backups by `export` that hold what was redacted since. Reads the whole log."""
-    return pending_backups_of(context.settings.system, await _redaction_commits(context))
+    """Backups that hold what was redacted since. Reads the whole log."""
+    return pending_backups_of(context.settings, await _redaction_commits(context))
 
 
-def pending_backups_of(system: Path, made: Sequence[Commit]) -> list[PendingBackup]:
+def pending_backups_of(settings: Settings, made: Sequence[Commit]) -> list[PendingBackup]:
     """The same, of these redactions."""
     found = []
-    for backup in backups(system):
+    for backup in known_backups(settings):
         held = [commit.lamport for commit in made if _holds(backup, commit)]
         if held:
             found.append(PendingBackup(**msgspec.to_builtins(backup), redactions=held, still_there=_is_there(backup)))
@@ -460,6 +460,9 @@ async def _redaction_commits(context: OperationContext) -> list[Commit]:
 
 
 def _is_there(backup: Backup) -> bool | None:
+    """What lies in a store was there when it was looked at last."""
+    if "://" in backup.target:
+        return True
     return Path(backup.target).exists() if backup.target != "-" else None
 
 

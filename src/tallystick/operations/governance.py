@@ -112,7 +112,7 @@ async def count_governance(context: OperationContext, audit: Path) -> Governance
     backups: list[PendingBackup] = []
     erasures: list[PendingErasure] = []
     if not narrows:
-        backups = await asyncio.to_thread(pending_backups_of, settings.system, tally.redactions)
+        backups = await asyncio.to_thread(pending_backups_of, settings, tally.redactions)
         erasures = await asyncio.to_thread(pending_erasures, context)
     return Governance(
         work=_share(tasks),

@@ -15,7 +15,7 @@ from tallystick.audit import TenantDeleted, encode
 from tallystick.clock import to_text, wall_clock
 from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Conflict, InvalidArgument, NotFound
-from tallystick.log.backups import Backup, backups
+from tallystick.log.backups import Backup, known_backups
 from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext
 
@@ -110,7 +110,7 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
         )
     found = describe(context)
     require_unused(settings)
-    kept = backups(settings.system)
+    kept = known_backups(settings)
     with closing(context.open_log()) as log:
         if not log.claim(timeout_seconds=30):
             raise Conflict("another process holds the lock of this tenant", code="TENANT_IN_USE", hint=_STOP)

@@ -160,8 +160,10 @@ DISK_FREE = Gauge("tallystick_disk_free_bytes", "What is free where the base lie
 POSITION = Gauge("tallystick_log_position", "Where the log stands, of the tenants that may be named.", "tenant")
 LAG = Gauge("tallystick_projection_lag_commits", "How far the slowest tenant's is behind its log.", "projection")
 SESSIONS = Gauge("tallystick_sessions_open", "Sessions of clients that this process serves now.")
-BACKUP = Gauge("tallystick_last_backup_timestamp_seconds", "When the newest backup of this process ended.")
+BACKUP = Gauge("tallystick_last_backup_timestamp_seconds", "When the last backup to `backup_to` that succeeded ended.")
 AUDIT = Gauge("tallystick_audit_healthy", "1 while decisions can be written down.")
+BACKUP_WAITING = Gauge("tallystick_backup_waiting_commits", "Commits of all tenants that are in no backup there.")
+BACKUP_FAILING = Gauge("tallystick_backup_failing", "1 while backups to `backup_to` fail.")
 BUILD = Gauge("tallystick_build_info", "Always 1.", "version", "python")
 
 METRICS: tuple[Metric, ...] = (
@@ -172,6 +174,7 @@ METRICS: tuple[Metric, ...] = (
     *(STREAM_ADOPTED, STREAM_CONFLICTS, STREAM_RETRIES, STREAM_SKIPPED, STREAM_BEHIND, STREAM_RECONNECTS),
     *(DAMAGE, SNAPSHOTS, SECRETS, REFUSED),
     *(QUEUE, TENANTS_OPEN, LOG_BYTES, DISK_BYTES, DISK_FREE, POSITION, LAG, SESSIONS, BACKUP, AUDIT, BUILD),
+    *(BACKUP_WAITING, BACKUP_FAILING),
 )
 
 

@@ -1,0 +1,227 @@
+"""A warm copy elsewhere: it follows the backups of a memory, serves reads, and can be made the memory.
+
+What it has of a log is verified as it is appended, and a redaction is carried out here as it is there. It takes no
+writes of its own until it is promoted; then a fence in the store stops the machine that it takes over from, should it
+come back, before its next backup is made and with it its writes.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+
+import msgspec
+
+from tallystick.clock import to_text, wall_clock
+from tallystick.commits.signed_note import VerifierKey
+from tallystick.config import Settings
+from tallystick.errors import Conflict, Corrupt, NotFound, StorageRefused
+from tallystick.file_locks import locked
+from tallystick.log import Entry, Head, verifier_after
+from tallystick.log.backups import Target, read_targets, write_target
+from tallystick.log.proof import prove
+from tallystick.log.replica import RESTORING, end_replica, open_copy, read_replica, write_replica
+from tallystick.log.unopened import unopened
+from tallystick.operations import Progress, no_progress
+from tallystick.operations.backups.manifest import StoredFile, TenantBackup
+from tallystick.operations.backups.repository import Fence, Repository
+from tallystick.operations.backups.restore import choose_backup, replica_of, require_safe, restore
+from tallystick.operations.tenants import tenants_of
+from tallystick.private_files import make_directory, replacing
+from tallystick.tenants import is_tenant
+
+_GROUP_BYTES = 8 << 20
+_LOCK = "follow.lock"
+
+
+class Followed(msgspec.Struct, frozen=True):
+    source: str
+    number: int
+    at: str
+    """When that backup was made: what was written since is not here."""
+    positions: dict[str, int]
+    commits: int
+    """New here."""
+
+
+class Promoted(msgspec.Struct, frozen=True, kw_only=True):
+    epoch: int
+    source: str
+    as_of: str
+    """When the last backup was made that it holds; what was acknowledged since is lost."""
+    positions: dict[str, int]
+    caught_up: bool
+    """Whether the store could be asked for newer backups."""
+
+
+def follow_once(
+    settings: Settings, repository: Repository, *, keys: Sequence[VerifierKey] = (), progress: Progress = no_progress
+) -> Followed:
+    """Bring the base to the newest backup; an empty one is made from it. Raises Conflict for a base that is not ours
+    to follow with, Corrupt where the backup does not continue what is here."""
+    base = settings.base
+    replica = read_replica(base)
+    if replica is None or (base / RESTORING).exists():
+        if tenants_of(settings):
+            raise Conflict(
+                f"{base} holds a memory that follows nothing", code="NOT_EMPTY", hint="name an empty one with --base"
+            )
+        restore(
+            repository, base, keys=keys, segment_bytes_max=settings.segment_bytes_max, replica=True, progress=progress
+        )
+        replica = read_replica(base)
+    if replica is None or replica.is_fenced or replica.source != repository.store.url:
+        source = replica.source if replica else "nothing"
+        raise Conflict(f"{base} follows {source}", code="OTHER_MEMORY", hint="name an empty base, or that address")
+    with locked(base / "_system" / _LOCK, timeout_seconds=0) as is_alone:
+        if not is_alone:
+            raise Conflict("another process follows with this base", code="FOLLOW_RUNNING", hint="one is enough")
+        manifest = choose_backup(repository, None, keys).manifest
+        new = 0
+        if manifest.number > replica.number:
+            new = sum(_Copy(settings, repository, each).caught_up() for each in manifest.tenants)
+            write_replica(base, replica_of(repository, manifest))
+    return Followed(repository.store.url, manifest.number, manifest.at, _positions(settings), new)
+
+
+class _Copy:
+    """Of one tenant."""
+
+    def __init__(self, settings: Settings, repository: Repository, tenant: TenantBackup) -> None:
+        if not is_tenant(tenant.tenant):
+            raise Corrupt(f"a tenant is called '{tenant.tenant[:80]}'", code="MANIFEST_REFUSED")
+        self._settings = msgspec.structs.replace(settings, tenant=tenant.tenant)
+        self._repository = repository
+        self._tenant = tenant
+
+    def caught_up(self) -> int:
+        # Contents before the commits that name them, as whoever writes does.
+        for file in (*self._tenant.blobs, *self._tenant.files):
+            self._fetch(file)
+        new = self._append()
+        self._remove_redacted()
+        return new
+
+    def _append(self) -> int:
+        log = open_copy(self._settings.system, segment_bytes_max=self._settings.segment_bytes_max)
+        with closing(log):
+            before = head = log.head()
+            for group in self._groups(head):
+                head = log.append(group, expected=head)
+        if head != self._tenant.head:
+            raise Corrupt(
+                f"{self._tenant.tenant}: this copy is at {head.lamport}, and the backup at {self._tenant.head.lamport} "
+                "does not continue it",
+                code="BACKUP_DIVERGED",
+                hint="the memory was restored or went another way: follow with an empty base",
+            )
+        return head.count - before.count
+
+    def _groups(self, head: Head) -> Iterator[list[Entry]]:
+        """Whole batches behind `head`, verified."""
+        verifier, offset = verifier_after(head), head.end
+        group: list[Entry] = []
+        for line in self._lines(head):
+            commit = verifier.feed(line)
+            group.append(Entry(offset, commit, line))
+            offset += len(line) + 1
+            if commit.ends_draft and offset - group[0].offset >= _GROUP_BYTES:
+                yield group
+                group = []
+        if group:
+            yield group
+
+    def _lines(self, head: Head) -> Iterator[bytes]:
+        for part in self._tenant.log:
+            if part.head.end > head.end:
+                data = self._repository.get_piece(part.piece)
+                yield from data[max(0, head.end - part.start) :].split(b"\n")[:-1]
+
+    def _fetch(self, file: StoredFile) -> None:
+        require_safe(self._tenant.tenant, file.path)
+        path = self._settings.home / file.path
+        if path.exists() and (not file.changed or path.stat().st_mtime_ns == file.changed):
+            return
+        make_directory(path.parent)
+        with replacing(path) as written:
+            for piece in file.pieces:
+                written.write(self._repository.get_piece(piece))
+
+    def _remove_redacted(self) -> None:
+        named = {file.path.rpartition("/")[2] for file in self._tenant.blobs}
+        blobs = self._settings.home / "_content" / "blobs"
+        for path in blobs.iterdir() if blobs.is_dir() else ():
+            if path.name not in named:
+                path.unlink(missing_ok=True)
+
+
+def promote(
+    settings: Settings,
+    repository: Repository,
+    *,
+    keys: Sequence[VerifierKey] = (),
+    without_store: bool = False,
+    progress: Progress = no_progress,
+) -> Promoted:
+    """Make this base the memory, once it is proven. Raises StorageRefused where the store cannot be asked, unless
+    that is allowed: then nothing fences the machine that it takes over from."""
+    base = settings.base
+    replica = read_replica(base)
+    caught_up = False
+    if replica is not None and not replica.is_fenced:
+        try:
+            follow_once(settings, repository, keys=keys, progress=progress)
+            caught_up = True
+        except StorageRefused:
+            if not without_store:
+                raise
+    _require_sound(settings, progress)
+    epoch = 0 if without_store and not caught_up else _fenced(repository)
+    known = read_targets(base).get(repository.store.url, Target())
+    write_target(base, repository.store.url, msgspec.structs.replace(known, epoch=max(epoch, known.epoch)))
+    now = read_replica(base)
+    end_replica(base)
+    return Promoted(
+        epoch=epoch,
+        source=repository.store.url,
+        as_of=now.as_of if now else "",
+        positions=_positions(settings),
+        caught_up=caught_up,
+    )
+
+
+def _fenced(repository: Repository) -> int:
+    """Of two who promote at the same time, one has the lower epoch, and is stopped by the other's fence."""
+    newest = None
+    with suppress(NotFound, Corrupt):
+        newest = repository.newest()
+    memory = newest.manifest.memory if newest else ""
+    while True:
+        last = repository.fence()
+        epoch = 1 + max(last.epoch if last else 0, newest.manifest.epoch if newest else 0)
+        if repository.put_fence(Fence(epoch, to_text(wall_clock()), socket.gethostname(), memory)):
+            return epoch
+
+
+def _require_sound(settings: Settings, progress: Progress) -> None:
+    names = tenants_of(settings)
+    if not names:
+        raise NotFound(
+            f"there is no memory in {settings.base}", code="NO_MEMORY", hint="'tallystick restore' makes one"
+        )
+    for name in names:
+        system = msgspec.structs.replace(settings, tenant=name).system
+        proof = prove(system, lambda done, total: progress("verifying", done, total))
+        if not proof.sound:
+            raise Corrupt(
+                f"{name}: {proof.problem}", hint="this copy is damaged: restore a backup into another base instead"
+            )
+
+
+def _positions(settings: Settings) -> dict[str, int]:
+    found = {}
+    for name in tenants_of(settings):
+        with unopened(msgspec.structs.replace(settings, tenant=name).system) as log:
+            found[name] = log.head.lamport
+    return found

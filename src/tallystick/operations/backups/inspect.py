@@ -1,0 +1,212 @@
+"""Backups looked at: which there are, whether one is whole, and how the last run of this base went."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from tallystick.audit.proof import verify_audit
+from tallystick.commits.signed_note import VerifierKey
+from tallystick.config import Settings
+from tallystick.errors import Corrupt, InvalidArgument, NotFound, TallystickError
+from tallystick.log import Head, reached, verifier_after
+from tallystick.log.backups import Target, read_targets
+from tallystick.log.head_file import HeadFile
+from tallystick.log.unopened import unopened
+from tallystick.operations import Progress, no_progress
+from tallystick.operations.backups.manifest import Manifest, StoredFile, TenantBackup
+from tallystick.operations.backups.object_store import shown
+from tallystick.operations.backups.repository import Repository
+from tallystick.operations.backups.restore import choose_backup
+from tallystick.operations.tenants import tenants_of
+from tallystick.private_files import make_directory
+
+
+class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
+    number: int
+    at: str | None
+    """None where it cannot be read; `problem` says why."""
+    commits: int = 0
+    tenants: dict[str, int] = {}
+    """Their positions."""
+    bytes: int = 0
+    host: str = ""
+    is_signed: bool = False
+    keys: list[str] = []
+    """The ids of those that it takes to read it."""
+    problem: str | None = None
+
+
+class VerifiedBackup(msgspec.Struct, frozen=True, kw_only=True):
+    target: str
+    number: int
+    at: str
+    sound: bool
+    tenants: dict[str, int]
+    commits: int
+    objects: int
+    bytes: int
+    is_signed: bool
+    signed_by: list[str]
+    problems: list[str]
+
+
+class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
+    target: str
+    is_configured: bool
+    """Whether servers of this base back up to it."""
+    last: str | None
+    """When the last run that succeeded ended; None where there was none."""
+    number: int | None
+    kept: int
+    waiting: int
+    """Commits of all tenants that are in no backup there."""
+    failed: str | None
+    failing_since: str | None
+    problems: list[str]
+
+
+def list_backups(repository: Repository) -> list[ListedBackup]:
+    """The newest first."""
+    return [_listed(repository, number) for number in reversed(repository.numbers())]
+
+
+def _listed(repository: Repository, number: int) -> ListedBackup:
+    try:
+        found = repository.read(number)
+    except TallystickError as error:
+        return ListedBackup(number=number, at=None, problem=error.message)
+    manifest = found.manifest
+    return ListedBackup(
+        number=number,
+        at=manifest.at,
+        commits=sum(each.head.count for each in manifest.tenants),
+        tenants=_positions(manifest),
+        bytes=manifest.bytes,
+        host=manifest.host,
+        is_signed=found.is_signed,
+        keys=sorted({piece.key for piece in manifest.pieces() if piece.key}),
+    )
+
+
+def verify_backup(
+    repository: Repository,
+    *,
+    number: int | None = None,
+    keys: Sequence[VerifierKey] = (),
+    progress: Progress = no_progress,
+) -> VerifiedBackup:
+    """Reads every piece and proves the logs, without restoring anything. Raises what keeps it from beginning."""
+    found = choose_backup(repository, number, keys)
+    manifest = found.manifest
+    work = _Verification(repository, manifest, progress)
+    problems = work.problems()
+    return VerifiedBackup(
+        target=repository.store.url,
+        number=manifest.number,
+        at=manifest.at,
+        sound=not problems,
+        tenants=_positions(manifest),
+        commits=sum(each.head.count for each in manifest.tenants),
+        objects=len(manifest.objects),
+        bytes=manifest.bytes,
+        is_signed=found.is_signed,
+        signed_by=list(found.signed_by),
+        problems=problems,
+    )
+
+
+class _Verification:
+    def __init__(self, repository: Repository, manifest: Manifest, progress: Progress) -> None:
+        self._repository = repository
+        self._manifest = manifest
+        self._progress = progress
+        self._done = 0
+        self._total = sum(piece.bytes for piece in manifest.pieces())
+
+    def problems(self) -> list[str]:
+        found: list[str] = []
+        for tenant in self._manifest.tenants:
+            for check in (self._log, self._audit, self._others):
+                try:
+                    found += check(tenant)
+                except (Corrupt, NotFound, InvalidArgument) as error:
+                    found.append(f"{tenant.tenant}: {error.message}")
+        return found
+
+    def _log(self, tenant: TenantBackup) -> list[str]:
+        verifier, end = verifier_after(Head()), 0
+        for part in tenant.log:
+            data = self._got(StoredFile("", [part.piece]))
+            if part.start != end:
+                raise Corrupt(f"the parts of its log do not follow on each other at byte {end}")
+            for line in data.split(b"\n")[:-1]:
+                verifier.feed(line)
+            end = part.head.end
+        verifier.finish()
+        if reached(verifier, Head(), end) != tenant.head:
+            raise Corrupt(f"its log ends at {verifier.lamport}, not at {tenant.head.lamport} as the manifest says")
+        return [f"{tenant.tenant}: blob {blob} was missing when it was backed up" for blob in tenant.missing]
+
+    def _audit(self, tenant: TenantBackup) -> list[str]:
+        if tenant.audit is None:
+            return []
+        with tempfile.TemporaryDirectory(prefix="tallystick-") as made:
+            directory = Path(made)
+            for file in tenant.audit.files:
+                make_directory(directory)
+                (directory / Path(file.path).name).write_bytes(self._got(file))
+            with closing(HeadFile(directory / "head")) as head_file:
+                head_file.write(tenant.audit.head)
+            proof = verify_audit(directory)
+        return [] if proof.sound else [f"{tenant.tenant}: its audit log is not sound: {proof.problem}"]
+
+    def _others(self, tenant: TenantBackup) -> list[str]:
+        for file in (*tenant.blobs, *tenant.files, *([tenant.snapshot] if tenant.snapshot else [])):
+            for piece in file.pieces:
+                self._got(StoredFile(file.path, [piece]))
+        return []
+
+    def _got(self, file: StoredFile) -> bytes:
+        data = b"".join(self._repository.get_piece(piece) for piece in file.pieces)
+        self._done += len(data)
+        self._progress("verifying", self._done, self._total)
+        return data
+
+
+def backup_status(settings: Settings) -> list[TargetStatus]:
+    """Of every store that this base was backed up to, or shall be. Looks at files here only."""
+    known = read_targets(settings.base)
+    configured = shown(settings.backup_to).rstrip("/") if settings.backup_to else None
+    found = {url: target for url, target in known.items() if target.kept or target.failed or url == configured}
+    if configured is not None and configured not in found:
+        found[configured] = Target()
+    return [_status(settings, url, target, url == configured) for url, target in found.items()]
+
+
+def _status(settings: Settings, url: str, target: Target, is_configured: bool) -> TargetStatus:
+    newest = target.kept[-1] if target.kept else None
+    waiting = 0
+    for name in tenants_of(settings):
+        with unopened(msgspec.structs.replace(settings, tenant=name).system) as log:
+            backed_up = newest.tenants.get(name, (0, 0))[1] if newest else 0
+            waiting += max(0, log.head.count - backed_up)
+    return TargetStatus(
+        target=url,
+        is_configured=is_configured,
+        last=target.finished or None,
+        number=newest.number if newest else None,
+        kept=len(target.kept),
+        waiting=waiting,
+        failed=target.failed or None,
+        failing_since=target.failing_since or None,
+        problems=target.problems,
+    )
+
+
+def _positions(manifest: Manifest) -> dict[str, int]:
+    return {each.tenant: each.head.lamport for each in manifest.tenants}

@@ -1,0 +1,66 @@
+"""The drill of docs/runbooks/take-over.md, with real servers: one is killed, its copy takes over, clients go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tallystick.log.backups import read_targets
+from tests import timeouts
+from tests.command_line import CommandLine
+from tests.mcp_client import call, connect, kill_server, refused
+from tests.nats_cluster import wait_until
+
+
+def run(*words: object) -> dict[str, object]:
+    command = [sys.executable, "-m", "tallystick", *map(str, words), "--json"]
+    done = subprocess.run(command, capture_output=True, timeout=timeouts.SECONDS, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def settings(base: Path, url: str) -> None:
+    base.mkdir(exist_ok=True)
+    (base / "tallystick.toml").write_text(f'backup_to = "{url}"\nbackup_every = 1\n')
+
+
+def write(node_id: str) -> dict[str, Any]:
+    return {"op": "UPSERT_NODE", "node": {"id": node_id, "type": "note", "attrs": {}}, "nonce": f"nonce-{node_id}"}
+
+
+async def test_a_killed_memory_goes_on_from_its_copy_and_is_stopped_when_it_comes_back(tmp_path: Path) -> None:
+    old, copy, url = tmp_path / "old", tmp_path / "copy", f"file://{tmp_path}/store"
+    settings(old, url)
+    settings(copy, url)
+    # The client of a server that is killed notices, each in its own way.
+    with suppress(BaseException):
+        async with connect(old, agent="primary") as server:
+            for number in range(5):
+                await call(server, "memory.write", **write(f"n{number}"))
+            await asyncio.to_thread(wait_until, lambda: backed_up(old, url) == 5)
+            kill_server(old, "primary")
+    assert backed_up(old, url) == 5
+    await asyncio.to_thread(run, "follow", url, "--once", "--base", copy)
+    async with connect(copy, agent="primary") as reader:
+        assert (await call(reader, "memory.read", entity_id="n4"))["entity"]["id"] == "n4"
+        assert (await refused(reader, "memory.write", **write("n5")))["error"] == "IS_REPLICA"
+        promoted = await asyncio.to_thread(run, "promote", "--base", copy)
+        assert promoted["positions"] == {"default": 5}
+        # The same server, without a restart; what the client is not sure of is not written twice.
+        await call(reader, "memory.write", **write("n5"))
+        assert (await call(reader, "memory.write", **write("n4")))["duplicate"] is True
+    assert CommandLine(copy).run("verify", "--json").json["commits"] == 6
+    async with connect(old) as returned:
+        await asyncio.to_thread(wait_until, (old / "_system" / "replica.json").exists)
+        assert (await refused(returned, "memory.write", **write("lost")))["error"] == "TAKEN_OVER"
+
+
+def backed_up(base: Path, url: str) -> int:
+    kept = read_targets(base).get(url)
+    return kept.kept[-1].tenants["default"][1] if kept and kept.kept else 0

@@ -1,0 +1,217 @@
+"""Backups to a real S3 server that is cut off, loses its answers, dies and comes back: complete or absent, and the next
+run goes on. Two machines at once. Processes killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick.errors import StorageRefused
+from tallystick.log.files import FilesLog
+from tests import s3_server, timeouts
+from tests.command_line import CommandLine, node
+from tests.commits_by_hand import append, draft
+from tests.commits_by_hand import node as operation
+from tests.nats_cluster import LOOPBACK, wait_until
+from tests.operations.test_backups import same_log
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3_server.S3Server]:
+    with s3_server.running(tmp_path_factory.mktemp("s3") / "server") as running:
+        yield running
+
+
+class Memory:
+    def __init__(self, root: Path, server: s3_server.S3Server) -> None:
+        self.root = root
+        self.server = server
+        self.url = server.bucket_url(root.name)
+        self.shell = CommandLine(root / "memory")
+        self.shell.write(node("a", said="one"))
+        self.shell.write(node("theirs"), tenant="acme")
+        self.environ = dict(server.environment)
+
+    def grow(self, commits: int, *, size: int = 1_000) -> None:
+        log = FilesLog(self.shell.base / "_system")
+        append(log, *(draft(operation(f"n{log.head().count + number}", text="x" * size)) for number in range(commits)))
+        log.close()
+
+    def back_up(self, base: Path | None = None) -> Any:
+        shell = self.shell if base is None else CommandLine(base)
+        return shell.run("backup", self.url, "--json", **self.environ).json
+
+    def check(self, name: str) -> None:
+        """What is in the store is sound and is this memory."""
+        environ = self.server.environment
+        found = self.shell.run("backup", "verify", self.url, "--json", **environ).json
+        assert found["sound"], found["problems"]
+        self.shell.run("restore", self.url, "--base", self.root / name, **environ)
+        assert same_log(self.shell.base, self.root / name)
+        assert same_log(self.shell.base / "tenants/acme", self.root / name / "tenants/acme")
+
+    def start(self, *words: object) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tallystick", *map(str, words)]
+        return subprocess.Popen(
+            command, env={**os.environ, **self.environ}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+
+    def stored(self) -> list[str]:
+        found = self.shell.run("backup", "list", self.url, "--json", **self.environ).json["backups"]
+        return [str(each["number"]) for each in found]
+
+
+@pytest.fixture
+def memory(tmp_path: Path, server: s3_server.S3Server) -> Memory:
+    return Memory(tmp_path, server)
+
+
+class Proxy:
+    """Between us and the store: each connection is handled as `plan` says for its number."""
+
+    def __init__(self, port: int, plan: Callable[[int], tuple[int, int]]) -> None:
+        """How many bytes of a connection pass to the store, and how many come back; then it is cut."""
+        self._target, self._plan = port, plan
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self.port = self._listener.getsockname()[1]
+        self.connections = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            there, back = self._plan(self.connections)
+            self.connections += 1
+            store = socket.create_connection((LOOPBACK, self._target))
+            for pair in ((client, store, there), (store, client, back)):
+                threading.Thread(target=self._pass, args=pair, daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket, left: int) -> None:
+        try:
+            while left > 0 and (data := source.recv(min(left, 65536))):
+                target.sendall(data)
+                left -= len(data)
+        except OSError:
+            pass
+        for each in (source, target):
+            try:
+                each.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+EVERYTHING = 1 << 40
+
+
+def test_what_is_in_s3_is_restored_to_the_same_memory(memory: Memory) -> None:
+    memory.grow(500)
+    assert memory.back_up()["number"] == 1
+    memory.grow(3)
+    second = memory.back_up()
+    assert (second["number"], second["new_bytes"] < 30_000) == (2, True)
+    memory.check("restored")
+
+
+@pytest.mark.parametrize("passing", [200, 5_000, 300_000])
+def test_a_store_that_fails_half_way_leaves_a_backup_complete_or_absent(memory: Memory, passing: int) -> None:
+    memory.grow(400)
+    # Some connections die in the middle of what is sent, others go through.
+    proxy = Proxy(memory.server.port, lambda number: (passing if number % 2 == 0 else EVERYTHING, EVERYTHING))
+    memory.environ = s3_server.environment_of(proxy.port)
+    try:
+        for _ in range(5):
+            with suppress(StorageRefused):
+                memory.back_up()
+                break
+    finally:
+        proxy.close()
+    memory.environ = dict(memory.server.environment)
+    memory.back_up()
+    memory.check("restored")
+    assert proxy.connections
+
+
+def test_a_store_that_loses_its_answers_makes_no_second_backup(memory: Memory) -> None:
+    memory.grow(50)
+    # The first connections are heard and not answered: what they put is there, and is asked for again.
+    proxy = Proxy(memory.server.port, lambda number: (EVERYTHING, 0 if number in (1, 3, 5) else EVERYTHING))
+    memory.environ = s3_server.environment_of(proxy.port)
+    try:
+        first = memory.back_up()
+    finally:
+        proxy.close()
+    memory.environ = dict(memory.server.environment)
+    assert memory.stored() == [str(first["number"])] == ["1"]
+    memory.check("restored")
+
+
+def test_a_store_that_is_down_is_told_and_the_next_run_goes_on(memory: Memory) -> None:
+    memory.grow(100)
+    memory.back_up()
+    memory.grow(100)
+    memory.server.kill()
+    try:
+        with pytest.raises(StorageRefused) as refused:
+            memory.back_up()
+        assert refused.value.code == "STORE_REFUSED"
+        (status,) = memory.shell.run("backup", "status", "--json").json["targets"]
+        assert (status["number"], status["waiting"]) == (1, 100)
+        assert status["failed"]
+    finally:
+        memory.server.start()
+    assert memory.back_up()["number"] == 2
+    memory.check("restored")
+
+
+def test_two_machines_back_one_memory_up_at_once_and_neither_overwrites_the_other(memory: Memory) -> None:
+    memory.grow(200)
+    memory.back_up()
+    copy = memory.root / "copy"
+    memory.shell.run("restore", memory.url, "--base", copy, **memory.environ)
+    for base in (memory.shell.base, copy):
+        (base / f"of {base.name}.txt").write_text(base.name)
+    runs = [memory.start("backup", memory.url, "--json", "--base", base) for base in (memory.shell.base, copy)]
+    for each in runs:
+        assert each.wait(timeouts.SECONDS) == 0, each.stderr and each.stderr.read()
+    assert memory.stored() == ["3", "2", "1"]
+    for number in (1, 2, 3):
+        found = memory.shell.run("backup", "verify", memory.url, "--backup", number, "--json", **memory.environ).json
+        assert found["sound"]
+
+
+def test_a_backup_and_a_restore_that_are_killed_leave_nothing_that_looks_complete(memory: Memory) -> None:
+    memory.grow(60_000)
+    for seconds in (0.5, 1.0, 2.0, 3.0):
+        running = memory.start("backup", memory.url, "--base", memory.shell.base)
+        try:
+            running.wait(seconds)
+        except subprocess.TimeoutExpired:
+            running.send_signal(signal.SIGKILL)
+        running.wait(timeouts.SECONDS)
+    memory.back_up()
+    assert memory.stored()[0] == str(len(memory.stored()))
+    base = memory.root / "killed"
+    running = memory.start("restore", memory.url, "--base", base)
+    wait_until(lambda: (base / ".restoring").exists() or running.poll() is not None)
+    running.send_signal(signal.SIGKILL)
+    running.wait(timeouts.SECONDS)
+    if (base / ".restoring").exists():
+        refused = CommandLine(base).main("import", "-", stdin='{"op":"UPSERT_NODE"}\n')
+        assert "RESTORE_UNFINISHED" in refused.err
+    memory.check("killed")
