@@ -30,6 +30,7 @@ SECTIONS = (
     "policy",
     "path",
     "proof",
+    "backup",
     "importing",
     "cluster",
 )
