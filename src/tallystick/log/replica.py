@@ -6,7 +6,7 @@ A restore that was interrupted leaves `.restoring` in the base, and nothing is o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -102,6 +102,9 @@ class GuardedLog:
 
     def read(self, after: Head) -> Iterator[Entry]:
         return self._log.read(after)
+
+    def expect(self, offsets: Iterable[int]) -> None:
+        self._log.expect(offsets)
 
     def line(self, offset: int, *, checked: bool = True) -> bytes:
         return self._log.line(offset, checked=checked)
