@@ -17,6 +17,7 @@ from tallystick.log import Entry, Head, Log, jetstream
 from tallystick.log.files import FilesLog
 from tallystick.log.jetstream import JetStreamLog, copy, erasure
 from tallystick.log.jetstream.client import Client, NoAnswer
+from tallystick.log.jetstream.inspection import inspect
 from tallystick.log.jetstream.membership import Membership
 from tallystick.log.jetstream.messages import Message
 from tallystick.log.jetstream.shared_key import shared_key
@@ -374,4 +375,19 @@ def test_the_machine_says_since_when_it_is_complete(nats_server: Cluster, tmp_pa
     wait_until(lambda: membership._freshness.seconds() is not None)
     assert (membership._freshness.seconds() or 0) <= time.monotonic() - membership._started
     assert not membership.is_cut_off
+    log.close()
+
+
+def test_a_look_at_the_stream_tells_of_servers_and_machines_and_makes_nothing(
+    nats_server: Cluster, tmp_path: Path
+) -> None:
+    place = place_of(nats_server, tmp_path, stream=stream_for(tmp_path))
+    with pytest.raises(InvalidArgument, match="no stream"):
+        inspect(place)
+    log = JetStreamLog(place, "default")
+    filled(log, 3)
+    wait_until(lambda: [each.adopted > 3 for each in inspect(place).machines] == [True])
+    seen = inspect(place)
+    assert (seen.replicas, seen.lagging) == (1, [])
+    assert seen.machines[0].machine == log._membership.machine
     log.close()

@@ -13,7 +13,9 @@ from tallystick.config import Settings
 from tallystick.errors import Conflict, InvalidArgument, StorageRefused
 from tallystick.log import Head, Log
 from tallystick.log.jetstream import messages, moving
+from tallystick.operations.doctor import examine
 from tallystick.operations.migrate import FILE, Migrated, migrate, migrate_all
+from tallystick.operations.tenants import delete
 from tests.commits_by_hand import append, draft, filled, node
 from tests.log.jetstream_logs import stream_for
 from tests.nats_cluster import Cluster
@@ -171,3 +173,18 @@ def test_all_tenants_of_a_base_are_moved(files: Settings, nats_server: Cluster, 
     found = migrate_all(app.operation_context(streamed), nats_server.url)
     assert [(each.tenant, each.commits) for each in found] == [("default", 5), ("acme", 5), ("zeta", 5)]
     assert migrate_all(app.operation_context(streamed), nats_server.url) == []
+
+
+def test_doctor_tells_of_the_stream_and_a_tenant_in_it_is_not_deleted_here(
+    files: Settings, nats_server: Cluster, tmp_path: Path
+) -> None:
+    acme = msgspec.structs.replace(files, tenant="acme")
+    fill(acme, 2)
+    streamed = on_stream(acme, nats_server, tmp_path)
+    move(streamed, nats_server)
+    found = {each.what: each for each in examine(streamed)}
+    assert found["stream"].status == "good"
+    assert streamed.log_stream in found["stream"].found
+    with pytest.raises(InvalidArgument) as caught:
+        delete(app.operation_context(streamed), reason="gone")
+    assert caught.value.code == "TENANT_IN_STREAM"

@@ -16,7 +16,7 @@ import msgspec
 from tallystick import __version__
 from tallystick.commits import chain
 from tallystick.config import FILE_NAME, Settings, why_this_base
-from tallystick.errors import Corrupt, InvalidArgument
+from tallystick.errors import Corrupt, InvalidArgument, TallystickError
 from tallystick.file_locks import is_held
 from tallystick.log import Head
 from tallystick.log.proof import prove
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey
 
 Status = Literal["good", "odd", "bad"]
+_SILENT_SECONDS = 60.0
 _SPACE_BYTES_MIN = 256 << 20
 _PROVEN_BYTES_MAX = 32 << 20
 """A log as large as this is read within seconds; of a larger one only the end is looked at."""
@@ -101,6 +102,32 @@ def _log(settings: Settings) -> Iterator[Finding]:
             "log", f"{counted(len(segments.paths), 'segment')}, {_bytes(segments.size)}, in {segments.directory}"
         )
         yield from _position(settings, log)
+
+
+def _stream(settings: Settings) -> Iterator[Finding]:
+    """The servers that keep the log for several machines, and how far those machines are."""
+    if not settings.log_url:
+        return
+    from tallystick.log.jetstream.client import NoAnswer
+    from tallystick.log.jetstream.inspection import inspect
+    from tallystick.log.jetstream.places import place_of
+
+    try:
+        seen = inspect(place_of(settings))
+    except (TallystickError, NoAnswer) as error:
+        hint = error.hint if isinstance(error, TallystickError) else None
+        yield Finding("stream", str(error), "bad", hint or "look at the NATS servers")
+        return
+    yield Finding("stream", f"'{seen.stream}', kept by {counted(seen.replicas, 'server')}, led by {seen.leader}")
+    for server in seen.lagging:
+        yield Finding("server", f"{server} does not have all of the stream", "odd", "look at that NATS server")
+    for machine in seen.machines:
+        said = (
+            f"{machine.machine}, {seen.last - machine.adopted} messages behind, heard of {seen.ago(machine):.0f} s ago"
+        )
+        is_well = not machine.troubled and seen.ago(machine) < _SILENT_SECONDS
+        advice = f"its log says why {', '.join(machine.troubled)} is behind" if machine.troubled else "is it running?"
+        yield Finding("machine", said, "good" if is_well else "odd", None if is_well else advice)
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
@@ -350,7 +377,7 @@ def _backup(settings: Settings) -> Iterator[Finding]:
 
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     _log, _lines, _disk, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage, _vectors,
-    _blobs, _backup,
+    _blobs, _backup, _stream,
 )  # fmt: skip
 
 

@@ -445,7 +445,7 @@ def _pending_in_stream(settings: Settings) -> list[PendingErasure]:
 
     place = place_of(settings)
     try:
-        with connected(place) as stream:
+        with connected(place, create=False) as stream:
             return [
                 PendingErasure(each.where, 0, each.commits) for each in pending(stream, settings.system, place.trust)
             ]

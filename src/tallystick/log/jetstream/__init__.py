@@ -225,9 +225,10 @@ class JetStreamLog:
             except NoAnswer as error:
                 was_sent = was_sent or error.was_sent
                 problem = error
-            if time.monotonic() > deadline:
-                if was_sent:
-                    raise Unsettled(f"the NATS servers did not say whether they stored it: {problem}")
+            if was_sent and time.monotonic() > deadline:
+                raise Unsettled(f"the NATS servers did not say whether they stored it: {problem}")
+            # What is unsettled is asked for once more by the partition; this is not.
+            if time.monotonic() > deadline + patience:
                 raise unreachable(stream.name, problem)
             metrics.STREAM_RETRIES.add()
             time.sleep(pause)

@@ -55,15 +55,15 @@ def to_files(source: Place, tenant: str, progress: Progress) -> Moved:
 
 
 @contextmanager
-def connected(place: Place) -> Iterator[Stream]:
-    """The stream, without a follower."""
+def connected(place: Place, *, create: bool = True) -> Iterator[Stream]:
+    """The stream, without a follower; where there is none it is made, unless it is not to be."""
     client = Client(place.servers, name="tallystick")
     try:
         stream = Stream(client, place.stream)
         if not client.wait(CONNECT_SECONDS):
             raise unreachable(place.stream, client.problem)
         with _answering(stream):
-            stream.open(place.trust)
+            stream.open(place.trust, create=create)
         yield stream
     finally:
         client.close()

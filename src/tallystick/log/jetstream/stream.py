@@ -70,7 +70,7 @@ class Stream:
 
     # -- opening
 
-    def open(self, trust: Trust) -> None:
+    def open(self, trust: Trust, *, create: bool = True) -> None:
         """Make the stream where there is none. Raises InvalidArgument for one that cannot be trusted with a memory."""
         if self.client.server_version < LEAST_SERVER:
             raise _unsuitable("the NATS servers are too old", f"this needs {'.'.join(map(str, LEAST_SERVER))} or newer")
@@ -79,7 +79,11 @@ class Stream:
                 f"the NATS servers take messages of at most {self.client.payload_bytes_max} bytes",
                 f"set max_payload: {PAYLOAD_BYTES_MIN >> 20}MB in the configuration of each server",
             )
-        info = self.info() or self._create(trust)
+        info = self.info()
+        if info is None:
+            if not create:
+                raise _unsuitable(f"there is no stream '{self.name}' yet", "'tallystick serve' makes it")
+            info = self._create(trust)
         self._check(info, trust)
         self.memory = info["config"]["metadata"][_MEMORY_KEY]
         if trust.sync == "always":
