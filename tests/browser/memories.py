@@ -71,7 +71,7 @@ def lived_in(directory: Path) -> Iterator[str]:
     """The address of a server whose memory has people, decisions, denials, work in every state, and knowledge of a
     repository, some of it stale."""
     base, repository = directory / "memory", directory / "repository"
-    _import(base, SAMPLE.read_text())
+    import_lines(base, SAMPLE.read_text())
     _make_repository(repository)
     policy = directory / "team.rego"
     policy.write_text(POLICY)
@@ -112,12 +112,12 @@ def large(directory: Path) -> Iterator[str]:
         for number in range(ENTITIES - len(people))
     )
     lines = ({"op": "UPSERT_NODE", "node": node, "actor": "ada"} for node in (*people, *notes))
-    _import(base, "".join(f"{json.dumps(line)}\n" for line in lines))
+    import_lines(base, "".join(f"{json.dumps(line)}\n" for line in lines))
     with stopping(start_http(base, "--toolsets", "all", agent="operator")) as server:
         yield server.url
 
 
-def _import(base: Path, lines: str) -> None:
+def import_lines(base: Path, lines: str) -> None:
     command = [sys.executable, "-m", "tallystick", "import", "--base", str(base), "-"]
     done = subprocess.run(command, input=lines, text=True, capture_output=True, env=clean_environ(), check=False)
     assert done.returncode == 0, done.stderr

@@ -26,6 +26,9 @@ ADDRESSES = (
     "/audit?seq={denied}",
     "/knowledge?path=src/refunds",
     "/knowledge?atom={atom}",
+    "/redact?id=decision-retries",
+    "/recall?commit={commit}",
+    "/drop?task={task}",
 )
 """What is in braces is found out first."""
 
@@ -46,7 +49,9 @@ def large_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def known(site: str) -> dict[str, str]:
     denied = httpx2.get(f"{site}/audit.json?outcome=denied").json()["decisions"]["lines"]
     atoms = httpx2.get(f"{site}/knowledge.json").json()["known"]["atoms"]
-    return {"denied": str(denied[0]["seq"]), "atom": atoms[0]["id"]}
+    (tree, *_) = httpx2.get(f"{site}/work.json?project={PROJECT}").json()["board"]["tree"]
+    commit = httpx2.get(f"{site}/entities/decision-retries.json").json()["entity"]["latest"]["commit_id"]
+    return {"task": tree["task"]["id"], "commit": commit, "denied": str(denied[0]["seq"]), "atom": atoms[0]["id"]}
 
 
 @pytest.mark.parametrize("theme", THEMES)

@@ -146,9 +146,11 @@ async def list_decisions(
     return Decisions(lines=found[:most], older=older, is_cut=scan.is_cut, damaged=scan.damaged)
 
 
-async def count_denials(store: Store, principal: Principal, audit: Path, now: int) -> list[Denials]:
+async def count_denials(
+    store: Store, principal: Principal, audit: Path, now: int, seconds_max: float = SECONDS_MAX
+) -> list[Denials]:
     """Of the last day, by who was denied; those with most first."""
-    scan = _Scan(audit, Wanted(outcome="denied", since=to_text(max(0, now - _DAY))))
+    scan = _Scan(audit, Wanted(outcome="denied", since=to_text(max(0, now - _DAY))), seconds_max)
     counts: Counter[str] = Counter()
     last: dict[str, str] = {}
     while not scan.is_over:
@@ -259,7 +261,7 @@ def _shown(line: Line) -> DecisionLine:
 class _Scan:
     """From the newest line on, until enough were found, the lines are older than was asked for, or time is up."""
 
-    def __init__(self, directory: Path, wanted: Wanted) -> None:
+    def __init__(self, directory: Path, wanted: Wanted, seconds_max: float = SECONDS_MAX) -> None:
         self.is_over = False
         self.is_cut = False
         self.damaged = 0
@@ -268,6 +270,7 @@ class _Scan:
         self._wanted = wanted
         self._lines: Iterator[bytes] = newest_lines(directory, wanted.before)
         self._spent = 0.0
+        self._seconds_max = seconds_max
 
     def more(self, most: int) -> list[Line]:
         """In a thread: it reads files."""
@@ -283,7 +286,7 @@ class _Scan:
                     found.append(line)
                 if len(found) == most:
                     break
-                if number % _LOOK_AT_CLOCK == 0 and self._spent + time.monotonic() - began > SECONDS_MAX:
+                if number % _LOOK_AT_CLOCK == 0 and self._spent + time.monotonic() - began > self._seconds_max:
                     self.is_over = self.is_cut = True
                     break
             else:

@@ -100,6 +100,31 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """None while nothing had to be written down."""
 
 
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody has to see to, at a glance."""
+
+    damage: int
+    """Reads that met something that is not what its hashes say."""
+    audit_healthy: bool | None
+    """None while nothing had to be written down."""
+    lag: int
+    """Commits that the slowest projection is behind."""
+    disk_free: int
+    disk_total: int
+
+
+async def check_health(home: Path) -> Health:
+    nearest = next(path for path in (home, *home.parents) if path.exists())
+    disk = await asyncio.to_thread(shutil.disk_usage, nearest)
+    return Health(
+        damage=_sum(metrics.DAMAGE.read()),
+        audit_healthy=next((bool(value) for _, value in metrics.AUDIT.read()), None),
+        lag=max((int(value) for _, value in metrics.LAG.read()), default=0),
+        disk_free=disk.free,
+        disk_total=disk.total,
+    )
+
+
 async def measure(home: Path, system: Path) -> Figures:
     """`home` is where the memory lies, `system` its log and what belongs to it."""
     seconds = max(time.monotonic() - metrics.STARTED, 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -162,3 +164,16 @@ def test_lines_are_read_backwards_whatever_the_blocks(
     assert list(newest_lines(tmp_path)) == [b"six", b"five", b"three", b"", b"two", b"one"]
     assert list(newest_lines(tmp_path, 5)) == [b"three", b"", b"two", b"one"]
     assert list(newest_lines(tmp_path / "none")) == []
+
+
+async def test_decisions_are_exported_as_filtered_and_safe_for_spreadsheets(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path, web_actor="=HYPERLINK(1)") as pages:
+        await pages.node("=1+1", actor="ada")
+        answer = await pages.http.get("/audit?export=csv&looks=1")
+        assert 'filename="decisions.csv"' in answer.headers["content-disposition"]
+        rows = list(csv.DictReader(io.StringIO(answer.text)))
+        assert {row["resource"] for row in rows} >= {"'=1+1"}
+        assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row.values())
+        exported = (await pages.http.get("/audit?export=json&action=WRITE")).json()
+        assert {line["action"] for line in exported["lines"]} == {"WRITE"}
+        assert (await pages.http.get("/audit?export=exe")).status_code == 400

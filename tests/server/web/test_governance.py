@@ -136,3 +136,16 @@ async def test_what_agents_wrote_is_shown_as_text(pages: Pages) -> None:
     page = (await post(pages, {"act": "find", "texts": 'Ada Example\n"><img src=x>'}, json=False)).text
     assert not re.search(r"<script>alert|<b>t|<i>name|<img", page)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+async def test_the_time_from_a_question_to_its_report_is_measured(pages: Pages) -> None:
+    assert (await pages.json("/governance"))["reports"] is None
+    await pages.html("/search?q=plan")
+    report = await pages.http.get("/entities/plan?export=report")
+    assert report.headers["content-disposition"] == 'attachment; filename="lineage-plan.html"'
+    assert "by Ada Example" in report.text
+    assert "<script" not in report.text
+    counted = (await pages.json("/governance"))["reports"]
+    assert (counted["reports"], counted["median"] <= counted["longest"]) == (1, True)
+    await pages.http.get("/entities/plan?export=csv")
+    assert (await pages.json("/governance"))["reports"]["reports"] == 1, "nothing was asked in between"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.web.acting import followed, form_of, post, send
 from tests.server.web.pages import Pages, serving_pages
 
 pytestmark = pytest.mark.anyio
@@ -114,3 +115,55 @@ async def test_without_a_repository_what_is_known_is_shown_all_the_same(tmp_path
 async def test_what_is_known_nowhere_is_not_there(pages: Pages) -> None:
     await know(pages, "Queue", "queued once", "src/queue.py")
     await pages.html("/knowledge?atom=00000000-0000-4000-8000-000000000000", 404)
+
+
+# -- what people do
+
+
+async def test_a_person_edits_what_is_known(pages: Pages) -> None:
+    _, atom = await know(pages, "Queue", "once", "src/queue.py")
+    address = f"/knowledge?atom={atom}"
+    filled = {"knowledge": "Queued **once**\r\n<script>", "paths": "src/queue.py\r\n src/retry.py "}
+    page = await followed(pages, await send(pages, address, "/knowledge", filled, act="edit"))
+    assert "<strong>once</strong>" in page
+    assert "<script>\n" not in page
+    said = (await pages.json(address))["atom"]["atom"]
+    assert (said["version"], said["paths"]) == (2, ["src/queue.py", "src/retry.py"])
+    newest = (await pages.json(f"/entities/{atom}"))["entity"]["latest"]
+    assert newest["tool"] == "manage_graph"
+
+
+async def test_of_two_who_edit_one_version_the_second_is_told(pages: Pages) -> None:
+    _, atom = await know(pages, "Queue", "once", "src/queue.py")
+    form = form_of(await pages.html(f"/knowledge?atom={atom}"), "/knowledge", act="edit")["fields"]
+    more = {"knowledge": "twice", "paths": "src/queue.py"}
+    assert (await post(pages, "/knowledge", **{**form, **more, "token": form["token"]})).status_code == 200
+    again = await post(pages, "/knowledge", **{**form, **more, "knowledge": "thrice", "token": form["token"]})
+    assert (again.status_code, again.json()["error"]) == (409, "CONFLICT")
+
+
+async def test_what_still_holds_is_pinned_and_fresh_again(pages: Pages, repository: Path) -> None:
+    _, atom = await know(pages, "Queue", "once", "src/queue.py")
+    (repository / "src/queue.py").write_text("changed = True\n")
+    address = f"/knowledge?atom={atom}"
+    assert (await pages.json(address))["atom"]["atom"]["fresh"] is False
+    await followed(pages, await send(pages, address, "/knowledge", {}, act="pin"))
+    assert (await pages.json(address))["atom"]["atom"]["fresh"] is True
+
+
+async def test_work_is_made_of_what_is_stale_once(pages: Pages, repository: Path) -> None:
+    await know(pages, "Queue", "once", "src/queue.py")
+    assert "Make work of what is stale" not in await pages.html("/knowledge")
+    (repository / "src/queue.py").write_text("changed = True\n")
+    for made in ("1 task made", "No task was made"):
+        page = await followed(pages, await send(pages, "/knowledge", "/knowledge", {}, act="reverify"))
+        assert made in page
+    found = await pages.json("/search?type=work/node&q=re-verify")
+    assert [hit["title"] for hit in found["hits"]] == ["Re-verify knowledge: Queue"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"act": "edit"}, {"act": "pin", "version": "x"}, {"act": "pin", "version": "1"}]
+)
+async def test_forms_that_no_page_has_change_nothing(pages: Pages, fields: dict[str, str]) -> None:
+    assert (await post(pages, "/knowledge", **fields)).status_code in (400, 404)

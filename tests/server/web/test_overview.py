@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.web.pages import SITE, serving_pages
+from tests.server.web.policies import owners_policy
 
 pytestmark = pytest.mark.anyio
 
@@ -52,3 +53,15 @@ async def test_it_shows_who_works_on_what_and_what_is_stale(tmp_path: Path) -> N
         text = await pages.html("/")
         assert "Queue them" in text
         assert "An old way" in text
+
+
+async def test_it_says_whether_all_is_well_and_who_was_denied(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path)) as pages:
+        await pages.node("plan")
+        first = await pages.json("/")
+        assert (first["denials"], first["health"]["damage"]) == ([], 0)
+        assert 0 < first["health"]["disk_free"] <= first["health"]["disk_total"]
+        node = {"id": "plan", "type": "Sealed", "attrs": {}}
+        assert "error" in await pages.write("crawler", "memory.write", op="UPSERT_NODE", node=node)
+        assert [(each["actor"], each["count"]) for each in (await pages.json("/"))["denials"]] == [("crawler", 1)]
+        assert "/audit?actor=crawler&amp;outcome=denied" in await pages.html("/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from tallystick.clock import from_text, to_text, wall_clock
 from tallystick.errors import InvalidArgument
 from tallystick.operations.decisions import (
+    DecisionLine,
     Decisions,
     Denials,
     Explanation,
@@ -19,10 +21,12 @@ from tallystick.operations.decisions import (
 )
 from tallystick.policy import Action
 from tallystick.server.web.policy import NOT_SHOWN, shows_rules
-from tallystick.server.web.visit import TOOL, Visit
+from tallystick.server.web.visit import TOOL, Download, Visit
+from tallystick.toolsets.memory.lineage import csv_cell, csv_line
 
 ACTIONS = tuple(Action)
 OUTCOMES = ("allowed", "denied")
+EXPORTED_MAX = 10_000
 _SEQ_MAX = 1 << 53
 
 
@@ -57,11 +61,18 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     explained: Explanation | None
 
 
-async def audit(visit: Visit) -> AuditView:
+async def audit(visit: Visit) -> AuditView | Download:
     context, principal = visit.context, visit.principal
     store, directory = context.offer.store, context.audit_of(principal.tenant)
     asked = AuditFilter(**{name: visit.said(name) for name in AuditFilter.__struct_fields__})
     wanted = _wanted(visit, asked)
+    export = visit.said("export")
+    if export is not None:
+        if export not in _EXPORTS:
+            raise InvalidArgument(f"there is no export '{export[:20]}'; there are {', '.join(_EXPORTS)}")
+        found = await list_decisions(store, principal, directory, wanted, EXPORTED_MAX)
+        visit.context.report_times.exported(visit.visitor)
+        return _EXPORTS[export](found)
     seq = visit.number("seq", 0, most=_SEQ_MAX)
     explained = await _explained(visit, seq) if seq else None
     return AuditView(
@@ -70,6 +81,30 @@ async def audit(visit: Visit) -> AuditView:
         denials=await count_denials(store, principal, directory, wall_clock()),
         explained=explained,
     )
+
+
+def _as_csv(found: Decisions) -> Download:
+    rows = [csv_line(list(DecisionLine.__struct_fields__)), *(csv_line(_cells(line)) for line in found.lines)]
+    return _download(found, "csv", "text/csv; charset=utf-8", "".join(rows).encode())
+
+
+def _cells(line: DecisionLine) -> list[str]:
+    return [csv_cell(value) for value in msgspec.structs.astuple(line)]
+
+
+def _as_json(found: Decisions) -> Download:
+    return _download(found, "json", "application/json", msgspec.json.format(msgspec.json.encode(found)))
+
+
+def _download(found: Decisions, ending: str, kind: str, content: bytes) -> Download:
+    """Its name says where it ends, if there is more."""
+    part = "" if found.older is None else f"-from-line-{found.older}"
+    return Download(
+        content, {"Content-Type": kind, "Content-Disposition": f'attachment; filename="decisions{part}.{ending}"'}
+    )
+
+
+_EXPORTS: dict[str, Callable[[Decisions], Download]] = {"csv": _as_csv, "json": _as_json}
 
 
 async def _explained(visit: Visit, seq: int) -> Explanation:

@@ -12,6 +12,7 @@ from tallystick.operations.why import Task
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Tools
+from tallystick.server.web.report_times import ReportTimes
 from tallystick.telemetry.history import History
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
@@ -37,6 +38,7 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """From a task to its evidence, its receipt, and what was read for it."""
     claims: Claims
     knowledge: KnowledgeContext
+    report_times: ReportTimes = msgspec.field(default_factory=ReportTimes)
     is_read_only: bool = False
     """Whether pages show only."""
     person: str | None = None

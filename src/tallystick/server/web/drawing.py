@@ -38,6 +38,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "entity": entity_address,
         "link": with_query,
+        "style_of_paper": static_files()["style.css"].content.decode(),
         "static": {name: file.address for name, file in static_files().items()},
     }
     environment.filters |= {
@@ -48,6 +49,7 @@ def _environment() -> Environment:
         "plain": plain,
         "markdown": render_markdown,
         "second": second,
+        "utc": lambda seconds: second(to_text(int(seconds * 1000))),
         "day": day,
         "ago": ago,
         "short": lambda text: text[:HASH_DIGITS],

@@ -16,7 +16,7 @@ from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.server.web.addresses import JSON_SUFFIX, entity_address
 from tallystick.server.web.recall import RECALLING
 from tallystick.server.web.redact import redaction_of
-from tallystick.server.web.visit import Download, Redirect, Visit
+from tallystick.server.web.visit import Document, Download, Redirect, Visit
 from tallystick.state import work
 
 PAGES_MAX = 20
@@ -65,13 +65,15 @@ class EntityView(msgspec.Struct, frozen=True, kw_only=True):
     """Of a task, now: its evidence, its receipt, and what was read for it."""
 
 
-async def entity_page(visit: Visit) -> EntityView | Download | Redirect:
+async def entity_page(visit: Visit) -> EntityView | Download | Document | Redirect:
     entity_id = id_of(visit)
     export = visit.said("export")
     if export is not None:
         if export not in _EXPORTS:
             raise InvalidArgument(f"there is no export '{export[:20]}'; there are {', '.join(_EXPORTS)}")
-        return await _EXPORTS[export](visit, entity_id)
+        made = await _EXPORTS[export](visit, entity_id)
+        visit.context.report_times.exported(visit.visitor)
+        return made
     report = await report_entity(
         visit.context.offer.store,
         visit.principal,
@@ -79,6 +81,7 @@ async def entity_page(visit: Visit) -> EntityView | Download | Redirect:
         as_of=visit.as_of,
         skip=visit.number("skip", 0, most=_SKIP_MAX),
     )
+    visit.context.report_times.asked(visit.visitor)
     view = _view(visit, report)
     chosen = visit.number("step", 0, most=_SKIP_MAX)
     if chosen:
@@ -176,7 +179,13 @@ async def _as_openlineage(visit: Visit, entity_id: str) -> Download:
     return _download(entity_id, "openlineage.jsonl", "application/x-ndjson", lines)
 
 
-_EXPORTS: dict[str, Callable[[Visit, str], Awaitable[Download]]] = {
+async def _as_report(visit: Visit, entity_id: str) -> Document:
+    report = await report_entity(visit.context.offer.store, visit.principal, entity_id, as_of=visit.as_of)
+    return Document(_view(visit, report), _file_headers(entity_id, "html", "text/html; charset=utf-8"))
+
+
+_EXPORTS: dict[str, Callable[[Visit, str], Awaitable[Download | Document]]] = {
+    "report": _as_report,
     "json": _as_json,
     "csv": _as_csv,
     "openlineage": _as_openlineage,
@@ -194,6 +203,9 @@ async def _pages(visit: Visit, entity_id: str, form: str) -> list[dict[str, Any]
 
 
 def _download(entity_id: str, ending: str, kind: str, content: bytes) -> Download:
+    return Download(content, _file_headers(entity_id, ending, kind))
+
+
+def _file_headers(entity_id: str, ending: str, kind: str) -> dict[str, str]:
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", entity_id)[:80].strip("-") or "entity"
-    headers = {"Content-Type": kind, "Content-Disposition": f'attachment; filename="lineage-{name}.{ending}"'}
-    return Download(content, headers)
+    return {"Content-Type": kind, "Content-Disposition": f'attachment; filename="lineage-{name}.{ending}"'}

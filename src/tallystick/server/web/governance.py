@@ -13,6 +13,7 @@ from tallystick.operations import forget as erasure
 from tallystick.operations.forget import ErasureReport, NotErased, Search
 from tallystick.operations.governance import Governance, count_governance
 from tallystick.server.web.forms import REASON_CHARACTERS_MAX, confirmed_reason
+from tallystick.server.web.report_times import ReportSeconds
 from tallystick.server.web.visit import Visit
 from tallystick.state.mentions import Subject
 
@@ -52,13 +53,18 @@ class NamesOfAPerson(msgspec.Struct, frozen=True, kw_only=True):
 class GovernanceView(msgspec.Struct, frozen=True, kw_only=True):
     counted: Governance
     found: NamesOfAPerson | None = None
+    reports: ReportSeconds | None = None
+    """From question to exported report, as pages of this process saw it."""
     report: ErasureReport | None = None
 
 
 async def governance(visit: Visit) -> GovernanceView:
     context = visit.context
     directory = context.audit_of(visit.principal.tenant)
-    return GovernanceView(counted=await count_governance(context.operations(visit.principal), directory))
+    return GovernanceView(
+        counted=await count_governance(context.operations(visit.principal), directory),
+        reports=context.report_times.of(visit.principal.tenant),
+    )
 
 
 async def act_on_governance(visit: Visit, form: Mapping[str, str]) -> GovernanceView:

@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+from tallystick.clock import wall_clock
+from tallystick.operations.decisions import Denials, count_denials
+from tallystick.operations.figures import Health, check_health
 from tallystick.operations.log_tail import newest
 from tallystick.operations.titles import title_of, vocabulary_of
 from tallystick.server.web.commit_rows import CommitRow, commit_row
@@ -16,6 +19,9 @@ LISTED = 4
 CLAIMS_LOOKED_AT = 100
 COMMITS_SECONDS = 0.5
 """Where policy withholds most of the log, it is not read to its beginning."""
+
+DENIALS_SECONDS = 0.02
+"""So long the audit log is read: the newest are what matters here."""
 
 
 class TypeCount(msgspec.Struct, frozen=True):
@@ -61,11 +67,16 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     claimed: list[ClaimedWork]
     """The newest claims."""
     stale: list[StaleFact]
+    denials: list[Denials]
+    """Of the last 24 hours."""
+    health: Health | None
+    """None where it is about other tenants too."""
     connections: list[Connection]
     """How to connect clients; only where nothing was written yet."""
 
 
 async def overview(visit: Visit) -> Overview:
+    context, tenant = visit.context, visit.principal.tenant
     entries, position = await newest(
         visit.context.offer.store,
         visit.principal,
@@ -85,6 +96,10 @@ async def overview(visit: Visit) -> Overview:
         commits=[commit_row(entry.commit) for entry in reversed(entries)],
         claimed=await _claimed(visit),
         stale=await _stale(visit),
+        denials=await count_denials(
+            context.offer.store, visit.principal, context.audit_of(tenant), wall_clock(), DENIALS_SECONDS
+        ),
+        health=await check_health(context.home_of(tenant)) if context.figures_for in (None, tenant) else None,
         connections=[] if position else connections(visit.site),
     )
 

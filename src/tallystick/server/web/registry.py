@@ -11,7 +11,7 @@ from tallystick.server.web.drop import drop, drop_step
 from tallystick.server.web.entity import entity_page
 from tallystick.server.web.governance import act_on_governance, governance
 from tallystick.server.web.graph import graph_page
-from tallystick.server.web.knowledge import knowledge
+from tallystick.server.web.knowledge import act_on_knowledge, knowledge
 from tallystick.server.web.operations import operations
 from tallystick.server.web.overview import overview
 from tallystick.server.web.policy import act_on_policy, policy
@@ -67,7 +67,7 @@ PAGES: tuple[Page, ...] = (
     Page(path="/recall", view=recall_step, act=act_on_recall, template="recall.html", is_step=True),
     Page(path="/drop", view=drop_step, act=drop, template="drop.html", is_step=True),
     Page(path="/work", view=work, act=act_on_work, template="work.html"),
-    Page(path="/knowledge", view=knowledge, template="knowledge.html"),
+    Page(path="/knowledge", view=knowledge, act=act_on_knowledge, template="knowledge.html"),
     Page(path="/audit", view=audit, template="audit.html"),
     Page(path="/operations", view=operations, template="operations.html"),
 )

@@ -26,7 +26,7 @@ from tallystick.server.web.forms import read_form
 from tallystick.server.web.registry import NAVIGATION, PAGES, Act, Page, Section
 from tallystick.server.web.security import HEADERS, SESSION_KEY, PageTokens, check_origin
 from tallystick.server.web.static_files import static_route
-from tallystick.server.web.visit import NOT_ALLOWED, Bug, Download, Redirect, Visit, begin
+from tallystick.server.web.visit import NOT_ALLOWED, Bug, Document, Download, Redirect, Visit, begin
 
 if TYPE_CHECKING:
     from tallystick.server.web.login import Login, WebSession
@@ -128,6 +128,9 @@ class WebPages:
     def _drawn(self, template: str, visit: Visit, view: msgspec.Struct) -> Response:
         if isinstance(view, Download):
             return Response(view.content, headers={**PAGE_HEADERS, **view.headers})
+        if isinstance(view, Document):
+            paper = draw(template, view=view.view, frame=self._frame(visit), layout="paper.html", site=visit.site)
+            return Response(paper, headers={**PAGE_HEADERS, **view.headers}, media_type="text/html")
         is_json = wants_json(visit.request)
         if isinstance(view, Redirect) and not (is_json and visit.request.method == "POST"):
             return RedirectResponse(view.address, 303, PAGE_HEADERS)

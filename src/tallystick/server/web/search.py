@@ -102,6 +102,8 @@ async def search_page(visit: Visit) -> SearchView:
         limit=FOUND_MAX,
         fields=_FIELDS if asked.q else _FIELDS_WITHOUT_WORDS,
     )
+    if asked.q:
+        visit.context.report_times.asked(visit.visitor)
     found = [_found(each) for each in answer["entities"]]
     passing = [each for each in found if asked.by in (None, each.author)]
     end = offset + SHOWN

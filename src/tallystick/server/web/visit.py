@@ -63,6 +63,10 @@ class Visit(msgspec.Struct, frozen=True):
         """Where it is served, as the browser knows it."""
         return f"{self.request.url.scheme}://{self.request.headers.get('host', '')}"
 
+    @property
+    def visitor(self) -> tuple[str, str, str]:
+        return self.principal.tenant, self.principal.actor, self.session
+
     async def may(self, *targets: Target) -> list[bool]:
         """What could be done now: only that is offered."""
         if self.context.is_read_only:
@@ -105,6 +109,13 @@ class Download(msgspec.Struct, frozen=True):
     """A view that is a file."""
 
     content: bytes
+    headers: dict[str, str]
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A view that is a file, drawn as its page is but on paper: it can be read without this server."""
+
+    view: msgspec.Struct
     headers: dict[str, str]
 
 

@@ -240,10 +240,11 @@ async def _as_csv(page: Page) -> dict[str, Any]:
 def row_of(entity_id: str, step: Step, bytes_max: int) -> list[str]:
     record = record_of(step, bytes_max)
     cells: dict[str, Any] = {"entity_id": entity_id, **(record["run_context"] or {}), **record}
-    return [_cell(cells.get(column)) for column in COLUMNS]
+    return [csv_cell(cells.get(column)) for column in COLUMNS]
 
 
-def _cell(value: Any) -> str:
+def csv_cell(value: Any) -> str:
+    """Of a value that anybody may have written."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,146 @@
+"""What people do on pages, in Chromium; and an auditor who logs in, finds something out and takes a report home."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.browser.harness import Browser, Look
+from tests.browser.memories import PROJECT, SAMPLE, import_lines, lived_in
+from tests.identity.browsing import register
+from tests.identity.provider import provider
+from tests.mcp_client import start_http, stopping
+
+BOARD = f"/work?project={PROJECT}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with lived_in(tmp_path_factory.mktemp("acted-in")) as address:
+        yield address
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+def test_a_person_works_on_the_board(browser: Browser, site: str, scripts: bool) -> None:
+    with browser.visit(site, Look(scripts=scripts)) as visit:
+        page, summary = visit.page, f"Ask finance, with scripts: {scripts}"
+        visit.open(BOARD)
+        page.get_by_text("Add a task").click()
+        page.get_by_label("What is to be done").fill(summary)
+        page.get_by_label("Priority, from").fill("7")
+        page.get_by_role("button", name="Add it").click()
+        card = page.locator("li.task", has_text=summary)
+        card.get_by_text("P7").wait_for()
+        card.get_by_role("button", name="Claim").click()
+        card.get_by_text("grace").wait_for()
+        card.locator("summary").click()
+        card.get_by_label("Evidence", exact=True).fill("they agreed")
+        card.get_by_role("button", name="Resolve").click()
+        page.locator("li.task.done", has_text=summary).get_by_text("they agreed").wait_for()
+        assert visit.faults == []
+
+
+def test_a_task_is_dropped_by_a_step_of_its_own(browser: Browser, site: str) -> None:
+    with browser.visit(site, Look(scripts=False)) as visit:
+        page = visit.page
+        visit.open(BOARD)
+        card = page.locator("li.task", has_text="Announce to support")
+        card.locator("summary").click()
+        card.get_by_role("link", name="Drop").click()
+        page.get_by_role("textbox", name="Reason").fill("told already")
+        page.get_by_label("Give it up").check()
+        page.get_by_role("button", name="Drop").click()
+        page.locator("li.task.dropped, li.task.done", has_text="Announce to support").first.wait_for()
+
+
+def test_something_is_redacted_and_recalled_by_clicks(browser: Browser, site: str) -> None:
+    with browser.visit(site) as visit:
+        page = visit.page
+        visit.open("/entities/decision-retries")
+        page.get_by_role("link", name="Redact").click()
+        assert visit.axe() == []
+        page.get_by_label("attrs.decided_by").check()
+        page.get_by_role("textbox", name="Reason").fill("asked to")
+        page.get_by_label("for good").check()
+        page.get_by_role("button", name="Redact").click()
+        page.get_by_text("1 value redacted").wait_for()
+        page.get_by_role("link", name="Recall").click()
+        assert visit.axe() == []
+        page.get_by_role("textbox", name="Reason").fill("not to be trusted")
+        page.get_by_label("Mark all of it").check()
+        page.get_by_role("button", name="Recall").click()
+        page.locator(".note.untrusted").wait_for()
+        assert visit.axe() == []
+        assert visit.faults == []
+
+
+def test_keys_do_what_can_be_clicked(browser: Browser, site: str) -> None:
+    with browser.visit(site) as visit:
+        page = visit.page
+        visit.open("/entities/decision-retries")
+        page.keyboard.press("[")
+        page.locator(".bar.past").wait_for()
+        page.keyboard.press("Escape")
+        page.locator(".bar:not(.past)").wait_for()
+        page.keyboard.press("?")
+        page.locator("#keys:popover-open").wait_for()
+        assert visit.axe() == []
+        page.keyboard.press("Escape")
+        page.keyboard.press("g")
+        page.keyboard.press("o")
+        page.wait_for_url(f"{site}/")
+        page.keyboard.press("/")
+        assert page.evaluate("document.activeElement.id") == "q"
+        assert visit.faults == []
+
+
+def test_from_login_to_an_exported_report(browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As an auditor does it: how long it takes is said, and judged by nobody."""
+    import_lines(tmp_path / "memory", SAMPLE.read_text())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    with provider() as issuer, ThreadPoolExecutor(1) as elsewhere:
+        client = elsewhere.submit(asyncio.run, register(issuer, url)).result()
+        secret = tmp_path / "secret"
+        secret.write_text(client.secret)
+        secret.chmod(0o600)
+        environ = {
+            "TALLYSTICK_ISSUERS": issuer,
+            "TALLYSTICK_PUBLIC_URL": url,
+            "TALLYSTICK_SCOPES": "memory",
+            "TALLYSTICK_WEB_CLIENT_ID": client.id,
+            "TALLYSTICK_WEB_CLIENT_SECRET_FILE": str(secret),
+            "TALLYSTICK_POLICY": "rbac",
+        }
+        with (
+            stopping(start_http(tmp_path / "memory", "--toolsets", "all", agent=None, port=port, environ=environ)),
+            browser.visit(url) as visit,
+        ):
+            page, began = visit.page, time.monotonic()
+            page.goto("/")
+            page.locator("input[name=login]").fill("alice")
+            page.locator("input[name=password]").fill("any")
+            page.locator("[type=submit]").click()
+            page.locator("[type=submit]").click()
+            page.locator("#q").fill("retry payments")
+            page.keyboard.press("Enter")
+            page.get_by_role("link", name="Retry payments three times").click()
+            page.locator(".lineage .step").first.wait_for()
+            page.get_by_role("link", name="Earlier").click()
+            page.get_by_role("link", name="Back to now").click()
+            with page.expect_download() as report:
+                page.get_by_role("link", name="Audit report").click()
+            seconds = time.monotonic() - began
+            text = Path(report.value.path()).read_text()
+            assert "Retry payments three times" in text
+            assert "agreed in review" in text
+    with capsys.disabled():
+        print(f"\nfrom login to an exported report: {seconds:.1f} s")
