@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -39,6 +40,7 @@ class Image:
         program, options, size = _IMAGES[kind]
         needs(program, "mount", "umount", root=True)
         self._arena = arena
+        self._kind = kind
         self._file = place / f"{kind}.img"
         self.disk = place / kind
         self.disk.mkdir()
@@ -60,10 +62,13 @@ class Image:
             yield self.disk
 
     def mount_again(self) -> None:
-        """After a cut: as it is when the machine starts again."""
+        """After a cut: as it is when the machine starts again. A copy, since others may still look at the old one."""
         if os.path.ismount(self.disk):
             _unmount(self.disk)
-        _mount(["-o", "loop", str(self._file)], self.disk)
+            after = self._file.with_suffix(f".{time.monotonic_ns()}.img")
+            _run("cp", "--sparse=always", str(self._file), str(after))
+            self._file = after
+        _mount(["-o", "loop,nouuid" if self._kind == "xfs" else "loop", str(self._file)], self.disk)
 
     def cut(self) -> None:
         """From now on nothing reaches the disk, not even what the journal of the file system holds."""
