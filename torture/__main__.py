@@ -50,7 +50,6 @@ SCENARIOS: dict[str, tuple[str, Callable[[Arena, Tally], None]]] = {
     "cluster-full-disk": ("three machines: a server's disk is full", cluster.full_disk),
     "cluster-power": ("three machines: power cut of one", cluster.power_cut),
     "cluster-damage": ("three machines: a damaged stream file", cluster.suffering(cluster.damaged_stream)),
-    "cluster-clocks": ("three machines: clocks apart, leader killed", cluster.clocks_apart),
 }
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.nats_cluster import Cluster, Node, make_cluster
-from torture import checker, clocks, disks, journal, sharing
+from torture import checker, disks, journal, sharing
 from torture.arena import Arena, Life, Skipped, Tally, needs
 from torture.hosts import Hosts, hosts
 from torture.kills import enter
@@ -363,19 +363,3 @@ def damaged_stream(g: Ground) -> None:
     block.write_bytes(data)
     node.start()
     g.cluster.wait_until_healthy()
-
-
-# -- clocks
-
-
-def clocks_apart(arena: Arena, tally: Tally) -> None:
-    """Of our processes, by minutes. The servers' own clocks cannot be changed: they do not ask the C library."""
-    needs("faketime")
-    library = clocks.library()
-    for place in arena.rounds(tally):
-        with ground(arena, place, tally) as g:
-            for number, apart in enumerate(("+5m", "+0m", "-7m")):
-                g.environs[number] = {
-                    "LD_PRELOAD": library, "FAKETIME": apart, "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                }  # fmt: skip
-            _live_through(g, kill_leader)

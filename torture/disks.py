@@ -41,6 +41,7 @@ class Image:
         needs(program, "mount", "umount", root=True)
         self._arena = arena
         self._kind = kind
+        self._is_held = False
         self._file = place / f"{kind}.img"
         self.disk = place / kind
         self.disk.mkdir()
@@ -63,11 +64,12 @@ class Image:
 
     def mount_again(self) -> None:
         """After a cut: as it is when the machine starts again. A copy, since others may still look at the old one."""
-        if os.path.ismount(self.disk):
+        if self._is_held:  # Whether it is mounted cannot be asked of a file system that was shut down.
             _unmount(self.disk)
             after = self._file.with_suffix(f".{time.monotonic_ns()}.img")
             _run("cp", "--sparse=always", str(self._file), str(after))
             self._file = after
+        self._is_held = True
         _mount(["-o", "loop,nouuid" if self._kind == "xfs" else "loop", str(self._file)], self.disk)
 
     def cut(self) -> None:
