@@ -23,7 +23,7 @@ from tallystick import app
 from tallystick.audit.proof import verify_audit
 from tallystick.commits import Verb
 from tallystick.config import Settings
-from tallystick.errors import TallystickError
+from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
@@ -40,6 +40,7 @@ from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.worker import ProjectionWorker
 from tallystick.state.state import State
+from tallystick.store import Store
 from tests.state.state_dump import dump_state
 from torture.journal import TOLD, Note
 from torture.writer import TENANTS, settled
@@ -90,9 +91,23 @@ def _make_old(home: Path) -> None:
 async def _open(settings: Settings) -> None:
     """And ask something: a decision is written to the audit log, so that one is settled as well."""
     async with app.opened(settings) as store:
+        await _reach_end(settings, store)
         await store.read(
             app.local_user(settings), Action.READ, lambda state, read_filter: state.position, resource="anything"
         )
+
+
+async def _reach_end(settings: Settings, store: Store) -> None:
+    """A copy that cannot ask the others is served as it is: it is judged when it has all that was acknowledged."""
+    for tries_left in reversed(range(_CONFIRMS_MAX)):
+        try:
+            return await store.confirm(app.local_user(settings))
+        except StorageRefused:
+            if not tries_left:
+                raise
+
+
+_CONFIRMS_MAX = 10
 
 
 def _entries(settings: Settings) -> list[Entry]:
