@@ -214,6 +214,25 @@ def _is_written(log: Log) -> bool:
     return True
 
 
+def test_a_machine_without_a_copy_waits_for_a_stream_that_elects_a_leader(
+    nats_server: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = open_log(nats_server, tmp_path / "one", stream=stream_for(tmp_path))
+    filled(one, 3)
+    fill, answers = jetstream.fill_copy, iter([False, False])
+
+    def elects_at_first(*arguments: Any, **more: Any) -> None:
+        if next(answers, True) is False:
+            raise NoAnswer("no server answers for the stream", was_sent=False)
+        fill(*arguments, **more)
+
+    monkeypatch.setattr(jetstream, "fill_copy", elects_at_first)
+    two = open_log(nats_server, tmp_path / "two", stream=stream_for(tmp_path))
+    assert lines(two) == lines(one)
+    for log in (one, two):
+        log.close()
+
+
 def test_a_machine_without_a_copy_does_not_start_without_servers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,10 +145,7 @@ class JetStreamLog:
         if not reached and (is_empty(self.system) or not is_copy(self.system)):
             raise unreachable(stream.name, self._membership.client.problem)
         if reached and is_empty(self.system):
-            try:
-                fill_copy(stream, self.system, self._tenant, segment_bytes_max=self._place.segment_bytes_max)
-            except (NoAnswer, Refused) as error:
-                raise unreachable(stream.name, error) from None
+            self._fill_copy()
         copy = Copy(
             self.system,
             self._tenant,
@@ -163,6 +160,19 @@ class JetStreamLog:
             copy.close()
             raise
         return copy
+
+    def _fill_copy(self) -> None:
+        """Tried for a while: a stream that was just made, or that elects a leader, answers nobody."""
+        stream = self._membership.stream
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                fill_copy(stream, self.system, self._tenant, segment_bytes_max=self._place.segment_bytes_max)
+                return
+            except (NoAnswer, Refused) as error:
+                if time.monotonic() > deadline:
+                    raise unreachable(stream.name, error) from None
+            time.sleep(_PAUSE_SECONDS)
 
     def _meet_stream(self, copy: Copy) -> None:
         """As far as it answers; what it does not say now, the follower hears."""

@@ -33,7 +33,6 @@ _TURNS_MAX = 25
 _BEHIND_SECONDS_MIN = 3.0
 """Less than that is what there always is between two looks."""
 _RETRY_SECONDS = 0.5
-_RECHECK_SECONDS = 60.0
 
 logger = logging.getLogger(__name__)
 
