@@ -26,6 +26,7 @@ from tallystick.private_files import place_file
 
 BEAT_SECONDS = 1.0
 _BEAT_PATIENCE_SECONDS = 3.0
+_FRESH_SECONDS = 0.25
 _SYNC_EVERY_BEATS = 5
 _BUSY_PAUSE_SECONDS = 0.005
 _COPIES_MAX = 64
@@ -251,6 +252,8 @@ class Freshness:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._read_at = -_FRESH_SECONDS
+        self._since: float | None = None
 
     def write(self, since: float) -> None:
         """`since` by the clock of `time.monotonic`, which all processes of a boot share."""
@@ -258,9 +261,15 @@ class Freshness:
         place_file(self._path, f"{boot_id()} {since} {time.time() - ago}\n".encode())
 
     def seconds(self) -> float | None:
-        """None where it was never known."""
+        """None where it was never known. Asked for with every answer: the file is read a few times a second."""
+        now = time.monotonic()
+        if now - self._read_at >= _FRESH_SECONDS:
+            self._read_at, self._since = now, self._read(now)
+        return None if self._since is None else max(0.0, now - self._since)
+
+    def _read(self, now: float) -> float | None:
         try:
             boot, since, at = self._path.read_text().split()
-            return max(0.0, time.monotonic() - float(since) if boot == boot_id() else time.time() - float(at))
+            return float(since) if boot == boot_id() else now - (time.time() - float(at))
         except (OSError, ValueError):
             return None
