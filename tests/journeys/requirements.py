@@ -18,6 +18,7 @@ from tests.journeys.requirements_importing import IMPORTING_REQUIREMENTS
 from tests.journeys.requirements_knowledge import KNOWLEDGE_REQUIREMENTS
 from tests.journeys.requirements_mcp import MCP_REQUIREMENTS
 from tests.journeys.requirements_ontology import ONTOLOGY_REQUIREMENTS
+from tests.journeys.requirements_operating import OPERATING_REQUIREMENTS
 from tests.journeys.requirements_proofs import PROOF_REQUIREMENTS
 from tests.journeys.requirements_stale import STALE_REQUIREMENTS
 from tests.journeys.requirements_tasks import TASKS_REQUIREMENTS
@@ -414,6 +415,7 @@ REQUIREMENTS += [
         *KNOWLEDGE_REQUIREMENTS,
         *STALE_REQUIREMENTS,
         *ONTOLOGY_REQUIREMENTS,
+        *OPERATING_REQUIREMENTS,
         *TASKS_REQUIREMENTS,
         *TELEMETRY_REQUIREMENTS,
         *PROOF_REQUIREMENTS,

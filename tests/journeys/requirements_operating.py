@@ -1,0 +1,69 @@
+"""The promises to those who run it: several machines, backups, workers, secrets kept out."""
+
+from __future__ import annotations
+
+_CLUSTER = "tests/journeys/test_cluster_story.py::"
+_STREAM = "tests/log/test_jetstream.py::"
+_SECURITY = "tests/log/test_jetstream_security.py::"
+_MIGRATE = "tests/operations/test_migrate.py::"
+_BACKUPS = "tests/operations/test_backups.py::"
+_S3 = "tests/operations/test_backups_s3.py::"
+_FOLLOWING = "tests/operations/test_following.py::"
+_WORKERS = "tests/server/test_workers.py::"
+_DRAIN = "tests/server/test_drain.py::"
+_PATHS = "tests/toolsets/test_memory_search.py::"
+
+OPERATING_REQUIREMENTS = (
+    ("§5.2, several machines", "three machines with one stream are one memory, and killed leaders lose nothing",
+     _CLUSTER + "test_nothing_that_was_acknowledged_is_lost_when_leaders_are_killed_under_three_machines"),
+    ("§5.2, claims", "a task is handed out once, whatever machine is asked",
+     _CLUSTER + "test_each_task_goes_to_one_agent_whatever_machine_it_asks"),
+    ("§5.4, cut off", "a machine that is cut off reads on and says how old it is",
+     _CLUSTER + "test_what_is_read_while_the_servers_are_away_says_how_old_it_may_be"),
+    ("§5.4, quorum", "writes are refused without a quorum and go on by themselves",
+     _STREAM + "test_a_machine_that_is_cut_off_reads_on_says_how_old_it_is_and_goes_on_by_itself"),
+    ("§5.2, durability", "servers that do not sync every write are refused",
+     _STREAM + "test_servers_that_do_not_sync_every_write_are_refused_unless_that_is_meant"),
+    ("§5.2, latest", "a question for the latest has what another machine was told is written",
+     _STREAM + "test_a_question_for_the_latest_has_what_another_machine_was_told_is_written"),
+    ("§5.3, stream", "TLS with a certificate of our own, and credentials files",
+     _SECURITY + "test_tls_with_an_authority_of_our_own_and_a_certificate_of_ours"),
+    ("§5.2, migrating", "a memory goes into a stream and back and is the same",
+     _MIGRATE + "test_a_memory_goes_from_files_into_a_stream_and_back_and_is_the_same"),
+    ("§5.2, sharding", "a tenant moves to another stream, and every machine is told",
+     _MIGRATE + "test_a_tenant_moves_to_another_stream_and_every_machine_is_told"),
+    ("L51, stream", "a redaction leaves the copies of all machines and the stream",
+     _STREAM + "test_a_redaction_leaves_the_copies_of_all_machines_and_the_stream"),
+    ("§5.4, restore", "what is restored is the same memory, of every tenant",
+     _BACKUPS + "test_what_is_restored_is_the_same_memory_of_every_tenant"),
+    ("§5.4, moments", "a past moment can be restored",
+     _BACKUPS + "test_a_moment_can_be_restored_and_positions_are_a_tenants_own"),
+    ("§5.4, S3", "a store that fails half-way leaves a backup complete or absent",
+     _S3 + "test_a_store_that_fails_half_way_leaves_a_backup_complete_or_absent"),
+    ("§5.4, two machines", "two machines back one memory up and neither overwrites the other",
+     _S3 + "test_two_machines_back_one_memory_up_at_once_and_neither_overwrites_the_other"),
+    ("§5.7, retention", "backups are kept by number and by age",
+     _BACKUPS + "test_backups_are_kept_by_number_and_what_only_the_old_needed_goes"),
+    ("L51, backups", "a redaction reaches the backups",
+     _BACKUPS + "test_a_redaction_reaches_the_store_and_older_backups_go"),
+    ("§5.3, backups", "encrypted backups tell nothing, and rotated keys read what they wrote",
+     _BACKUPS + "test_encrypted_backups_tell_nothing_and_rotated_keys_read_what_they_wrote"),
+    ("§5.4, replicas", "a copy follows, serves reads and takes no writes",
+     _FOLLOWING + "test_a_copy_follows_reads_and_takes_no_writes"),
+    ("§5.4, take over", "a killed memory goes on from its copy, and is stopped when it comes back",
+     "tests/journeys/test_take_over.py::"
+     "test_a_killed_memory_goes_on_from_its_copy_and_is_stopped_when_it_comes_back"),
+    ("§5.1, workers", "every worker serves every session and reads what another has written",
+     _WORKERS + "test_every_worker_serves_every_session_and_reads_what_another_has_written"),
+    ("§5.4, workers", "a killed worker is begun anew and its clients go on",
+     _WORKERS + "test_a_killed_worker_is_begun_anew_and_its_clients_go_on"),
+    ("§5.4, drain", "no call fails when a server is asked to end",
+     _DRAIN + "test_no_call_fails_when_the_server_is_asked_to_end_and_none_that_was_acknowledged_is_lost"),
+    ("§5.3, secrets", "no vocabulary writes a key down, and its caller is told what and where",
+     "tests/journeys/test_secret_stories.py::"
+     "test_no_vocabulary_writes_a_key_down_and_its_caller_is_told_what_and_where"),
+    ("FR-004, paths", "the shortest paths between two entities are found, however far they are apart",
+     _PATHS + "test_the_shortest_paths_to_an_entity_are_found_however_far_it_is"),
+    ("FR-004, closure", "all that depends on an entity is found",
+     _PATHS + "test_all_that_depends_on_an_entity_is_found_and_can_be_paged_and_narrowed"),
+)  # fmt: skip
