@@ -107,6 +107,14 @@ class Denials(msgspec.Struct, frozen=True):
     last: str
 
 
+class CountedDenials(msgspec.Struct, frozen=True):
+    total: int
+    by_actor: list[Denials]
+    """Those with most first; of many, not all."""
+    is_cut: bool
+    """Whether time was up before all lines were looked at: there may be more."""
+
+
 class Fired(msgspec.Struct, frozen=True):
     place: str
     """file:line"""
@@ -148,8 +156,8 @@ async def list_decisions(
 
 async def count_denials(
     store: Store, principal: Principal, audit: Path, now: int, seconds_max: float = SECONDS_MAX
-) -> list[Denials]:
-    """Of the last day, by who was denied; those with most first."""
+) -> CountedDenials:
+    """Of the last day, by who was denied."""
     scan = _Scan(audit, Wanted(outcome="denied", since=to_text(max(0, now - _DAY))), seconds_max)
     counts: Counter[str] = Counter()
     last: dict[str, str] = {}
@@ -157,7 +165,8 @@ async def count_denials(
         for line in await _readable(store, principal, await asyncio.to_thread(scan.more, _AT_ONCE)):
             counts[line.actor] += 1
             last.setdefault(line.actor, line.timestamp)
-    return [Denials(actor, count, last[actor]) for actor, count in counts.most_common(ACTORS_MAX)]
+    most = [Denials(actor, count, last[actor]) for actor, count in counts.most_common(ACTORS_MAX)]
+    return CountedDenials(counts.total(), most, scan.is_cut)
 
 
 async def explain_decision(

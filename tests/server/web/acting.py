@@ -20,11 +20,22 @@ class _Forms(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         if tag == "form":
-            self.forms.append({"action": given.get("action"), "method": given.get("method"), "fields": {}})
-        elif tag == "input" and self.forms and given.get("name") and given.get("type") not in ("checkbox", "file"):
-            self.forms[-1]["fields"][given["name"]] = given.get("value") or ""
+            form = {"action": given.get("action"), "method": given.get("method")}
+            self.forms.append({**form, "fields": {}, "texts": [], "boxes": {}})
+        elif tag in ("input", "textarea") and self.forms and given.get("name"):
+            self._add(str(given["name"]), given.get("type") or "text", given.get("value") or "")
         elif tag == "button" and self.forms and given.get("name"):
             self.forms[-1]["fields"].setdefault(given["name"], given.get("value") or "")
+
+    def _add(self, name: str, kind: str, value: str) -> None:
+        """What a person types into, and what they tick, is also told apart."""
+        form = self.forms[-1]
+        if kind == "checkbox":
+            form["boxes"][name] = value
+        elif kind != "file":
+            form["fields"][name] = value
+        if kind in ("text", "search"):
+            form["texts"].append(name)
 
 
 def forms_of(text: str) -> list[dict[str, Any]]:

@@ -107,7 +107,7 @@ async def test_a_policy_that_changed_since_is_said_to_decide_otherwise(tmp_path:
 
 
 async def test_denials_of_the_last_day_are_told_first(pages: Pages) -> None:
-    ((denial),) = (await pages.json("/audit"))["denials"]
+    ((denial),) = (await pages.json("/audit"))["denials"]["by_actor"]
     assert (denial["actor"], denial["count"]) == ("mallory", 1)
     assert 'href="/audit?actor=mallory&amp;outcome=denied"' in await pages.html("/audit")
 

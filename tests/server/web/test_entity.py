@@ -212,3 +212,13 @@ async def test_a_task_leads_to_its_evidence_and_to_what_was_read_for_it(tmp_path
         assert 'href="/entities/rule"' in drawn
         assert "&lt;script&gt;alert(1)" in drawn
         assert (await pages.json("/entities/rule"))["why"] is None
+
+
+async def test_what_is_stale_says_why_and_by_what_it_was_superseded(pages: Pages) -> None:
+    await pages.node("old", attrs={"title": "The old way", "stale_after": "2020-01-01"})
+    await pages.node("older", attrs={"title": "The older way"})
+    await pages.node("new", attrs={"title": "The new way", "supersedes": ["older"]})
+    assert "past its time" in await pages.html("/entities/old")
+    text = await pages.html("/entities/older")
+    assert "superseded" in text
+    assert '<a href="/entities/new"><bdi>new</bdi></a>' in text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,20 @@ async def test_everything_of_it_is_redacted_with_its_edges(pages: Pages) -> None
     assert "3 values redacted" in page
     assert "0170" not in await pages.html(entity_address("plan|serves|goal"))
     assert "There is nothing left to redact" in await pages.html("/redact?id=plan")
+
+
+async def test_copies_that_could_not_be_cleaned_are_told(
+    pages: Pages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tallystick.tenant_projections.ERASED_SECONDS", 0.5)
+    with closing(sqlite3.connect(tmp_path / "base/graph.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM nodes").fetchone()
+        answer = await send(pages, "/redact?id=plan", "/redact", {**YES, "field:attrs.phone": "yes"})
+    assert answer.status_code == 200
+    assert "not every copy of it could be cleaned yet" in answer.text
+    assert "<code>sql</code>" in answer.text
+    assert "0170" not in await pages.html("/entities/plan")
 
 
 async def test_an_edge_is_redacted_too(pages: Pages) -> None:

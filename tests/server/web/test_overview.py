@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from tallystick.operations.decisions import CountedDenials, count_denials
 from tests.server.web.pages import SITE, serving_pages
 from tests.server.web.policies import owners_policy
 
@@ -59,9 +62,29 @@ async def test_it_says_whether_all_is_well_and_who_was_denied(tmp_path: Path) ->
     async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path)) as pages:
         await pages.node("plan")
         first = await pages.json("/")
-        assert (first["denials"], first["health"]["damage"]) == ([], 0)
+        assert (first["denials"]["total"], first["health"]["damage"]) == (0, 0)
         assert 0 < first["health"]["disk_free"] <= first["health"]["disk_total"]
         node = {"id": "plan", "type": "Sealed", "attrs": {}}
         assert "error" in await pages.write("crawler", "memory.write", op="UPSERT_NODE", node=node)
-        assert [(each["actor"], each["count"]) for each in (await pages.json("/"))["denials"]] == [("crawler", 1)]
+        denials = (await pages.json("/"))["denials"]
+        assert [(each["actor"], each["count"]) for each in denials["by_actor"]] == [("crawler", 1)]
+        assert (denials["total"], denials["is_cut"]) == (1, False)
+        assert "at least" not in await pages.html("/")
         assert "/audit?actor=crawler&amp;outcome=denied" in await pages.html("/")
+
+
+async def test_denials_that_were_not_all_counted_are_said_to_be_at_least_so_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def in_too_little_time(*args: Any) -> CountedDenials:
+        return msgspec.structs.replace(await count_denials(*args), is_cut=True)
+
+    monkeypatch.setattr("tallystick.server.web.overview.count_denials", in_too_little_time)
+    async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path)) as pages:
+        await pages.node("plan")
+        assert "none found" in await pages.html("/")
+        node = {"id": "plan", "type": "Sealed", "attrs": {}}
+        await pages.write("crawler", "memory.write", op="UPSERT_NODE", node=node)
+        text = await pages.html("/")
+        assert "at least 1" in text
+        assert "denied × 1 or more" in text

@@ -10,9 +10,9 @@ import msgspec
 from tallystick.clock import from_text, to_text, wall_clock
 from tallystick.errors import InvalidArgument
 from tallystick.operations.decisions import (
+    CountedDenials,
     DecisionLine,
     Decisions,
-    Denials,
     Explanation,
     Wanted,
     count_denials,
@@ -56,7 +56,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     filter: AuditFilter
     decisions: Decisions
-    denials: list[Denials]
+    denials: CountedDenials
     """Of the last 24 hours."""
     explained: Explanation | None
 

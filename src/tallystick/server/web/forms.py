@@ -29,6 +29,12 @@ def read_form(content_type: str, body: bytes) -> dict[str, str]:
     return dict(_field(part) for part in message.iter_parts())
 
 
+def number_of(text: str, most: int) -> int | None:
+    """None for what is no number up to `most`. A text of thousands of digits is not even read."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    return int(text) if is_number and int(text) <= most else None
+
+
 def confirmed_reason(form: Mapping[str, str]) -> str:
     """What every act that cannot be undone asks for. Raises InvalidArgument; nothing was changed then."""
     reason = form.get("reason", "").strip()

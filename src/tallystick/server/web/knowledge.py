@@ -12,6 +12,7 @@ from tallystick.errors import InvalidArgument
 from tallystick.operations.known_files import KnownFiles, show_known_files
 from tallystick.policy import Action
 from tallystick.server.web.addresses import with_query
+from tallystick.server.web.forms import number_of
 from tallystick.server.web.visit import TOOL, Redirect, Visit, told
 from tallystick.state.work import NODE
 from tallystick.store import Target
@@ -20,6 +21,7 @@ from tallystick.toolsets.knowledge.stale import find_stale
 
 CHANGELOG_MAX = 50
 _MADE_MAX = 10_000
+_VERSION_MAX = 1 << 53
 
 Form = Mapping[str, str]
 
@@ -92,10 +94,10 @@ async def _pin(visit: Visit, form: Form) -> Redirect:
 
 
 async def _update(visit: Visit, form: Form, **changes: Any) -> Redirect:
-    version, atom = form.get("version", ""), form.get("atom", "")
-    if not (version.isascii() and version.isdigit() and len(version) < 16):
+    version, atom = number_of(form.get("version", ""), _VERSION_MAX), form.get("atom", "")
+    if version is None:
         raise InvalidArgument("'version' must be the number that the page showed")
-    named = {"operation": "update", "entityType": "atom", "id": atom, "version": int(version)}
+    named = {"operation": "update", "entityType": "atom", "id": atom, "version": version}
     await visit.act("manage_graph", **named, **changes)
     return Redirect(f"{with_query('/knowledge', atom=atom, **_place(visit))}#atom")
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tallystick.clock import wall_clock
-from tallystick.operations.decisions import Denials, count_denials
+from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.figures import Health, check_health
 from tallystick.operations.log_tail import newest
 from tallystick.operations.titles import title_of, vocabulary_of
@@ -67,7 +67,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     claimed: list[ClaimedWork]
     """The newest claims."""
     stale: list[StaleFact]
-    denials: list[Denials]
+    denials: CountedDenials
     """Of the last 24 hours."""
     health: Health | None
     """None where it is about other tenants too."""

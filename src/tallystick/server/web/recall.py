@@ -11,7 +11,7 @@ from tallystick.errors import InvalidArgument, NotFound
 from tallystick.operations.recall import Sought, recall
 from tallystick.policy import Action
 from tallystick.server.web.addresses import entity_address
-from tallystick.server.web.forms import confirmed_reason
+from tallystick.server.web.forms import confirmed_reason, number_of
 from tallystick.server.web.visit import Redirect, Visit, told
 from tallystick.state.derivation import Trace
 from tallystick.state.trust import RECALL
@@ -49,15 +49,15 @@ async def recall_step(visit: Visit) -> RecallView:
 async def act_on_recall(visit: Visit, form: Mapping[str, str]) -> RecallView | Redirect:
     visit.check_may_act()
     reason = confirmed_reason(form)
-    hops = form.get("hops", "")
-    if not (hops.isascii() and hops.isdigit() and int(hops) <= HOPS_MAX):
+    hops = number_of(form.get("hops", ""), HOPS_MAX)
+    if hops is None:
         raise InvalidArgument(f"'hops' must be a number up to {HOPS_MAX}")
     sought, entity = _sought(form), form.get("entity") or None
-    view = await _view(visit, sought, int(hops), entity)
+    view = await _view(visit, sought, hops, entity)
     if view.digest != form.get("digest"):
         return msgspec.structs.replace(view, is_changed=True)
     with told():
-        done = await recall(visit.context.operations(visit.principal), sought, hops=int(hops), reason=reason)
+        done = await recall(visit.context.operations(visit.principal), sought, hops=hops, reason=reason)
     return Redirect(entity_address(entity or done.recall or ""))
 
 

@@ -27,11 +27,17 @@ class RedactView(msgspec.Struct, frozen=True, kw_only=True):
     if_commit: str
     """What is confirmed is what was shown."""
     plan: RedactionPlan
+    uncleaned: list[str] = []
+    """It is done just now, and these copies could not be cleaned of it yet."""
 
 
 async def redact_step(visit: Visit) -> RedactView:
     """Raises NotFound, also for who may not."""
-    report = await _report(visit, visit.said("id") or "")
+    return await _view(visit, visit.said("id") or "")
+
+
+async def _view(visit: Visit, entity_id: str) -> RedactView:
+    report = await _report(visit, entity_id)
     if report.latest is None or not (await visit.may(redaction_of(report.id)))[0]:
         raise NotFound("there is nothing to redact")
     return RedactView(
@@ -44,7 +50,7 @@ async def redact_step(visit: Visit) -> RedactView:
     )
 
 
-async def redact(visit: Visit, form: Mapping[str, str]) -> Redirect:
+async def redact(visit: Visit, form: Mapping[str, str]) -> RedactView | Redirect:
     visit.check_may_act()
     reason = confirmed_reason(form)
     report = await _report(visit, form.get("id", ""))
@@ -56,7 +62,7 @@ async def redact(visit: Visit, form: Mapping[str, str]) -> Redirect:
     if report.history[0].commit_id != form.get("if_commit"):
         raise Conflict("it is not what you were shown: something was written meanwhile", hint="go back and look again")
     is_edge = report.kind == "edge"
-    await visit.act(
+    done = await visit.act(
         "memory.write",
         op="REDACT_EDGE" if is_edge else "REDACT_NODE",
         node_id=None if is_edge else report.id,
@@ -64,6 +70,8 @@ async def redact(visit: Visit, form: Mapping[str, str]) -> Redirect:
         redacted_fields=None if form.get("what") == "all" else fields,
         reason=reason,
     )
+    if "erasure" in done:
+        return msgspec.structs.replace(await _view(visit, report.id), uncleaned=done["erasure"]["pending"])
     return Redirect(entity_address(report.id))
 
 

@@ -13,6 +13,7 @@ from tallystick.errors import Denied, InvalidArgument
 from tallystick.policy import Principal
 from tallystick.server.dispatch import Broken, Done, Refused, call
 from tallystick.server.web.context import WebContext
+from tallystick.server.web.forms import number_of
 from tallystick.server.web.security import SESSION_KEY
 from tallystick.store import Target
 
@@ -48,9 +49,10 @@ class Visit(msgspec.Struct, frozen=True):
         text = self.said(name)
         if text is None:
             return default
-        if not (text.isascii() and text.isdigit() and int(text) <= most):
+        number = number_of(text, most)
+        if number is None:
             raise InvalidArgument(f"'{name}' in the address must be a number up to {most}")
-        return int(text)
+        return number
 
     @property
     def as_of(self) -> str | int | None:

@@ -11,6 +11,7 @@ from tallystick.operations.work_board import ProjectBoard, Projects, list_projec
 from tallystick.policy import Action
 from tallystick.server.web.addresses import anchor_of, with_query
 from tallystick.server.web.dependencies import Dependencies, draw_dependencies
+from tallystick.server.web.forms import number_of
 from tallystick.server.web.visit import Redirect, Visit, told
 from tallystick.state.work import NODE
 from tallystick.store import Target
@@ -104,9 +105,10 @@ def _priority(form: Form) -> int | None:
     text = form.get("priority", "").strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and int(text) <= PRIORITY_MAX):
+    priority = number_of(text, PRIORITY_MAX)
+    if priority is None:
         raise InvalidArgument(f"a priority is a number from 0 to {PRIORITY_MAX}")
-    return int(text)
+    return priority
 
 
 def _back(visit: Visit, task: str) -> Redirect:
