@@ -179,14 +179,14 @@ def _upsert_edge(columns: Columns, commit: Commit, offset: int) -> None:
         handle = edges.add(source, document.rel, target, document.id)
     if not edges.alive[handle]:
         edges.owner[handle] = columns.nodes.actors.number(commit.actor)
-    edges.alive[handle] = 1
+    edges.set_alive(handle, True)
     _add_edge_row(columns, handle, commit, offset)
 
 
 def _undo_upsert_edge(columns: Columns, handle: int, seq: int) -> None:
     prev = columns.history.prev[seq]
     if prev and not is_alive_after(columns, prev):
-        columns.edges.alive[handle] = 0
+        columns.edges.set_alive(handle, False)
         columns.edges.owner[handle] = columns.nodes.actors.number(edge_creator(columns, prev))
 
 
@@ -196,7 +196,7 @@ def _delete_edge(columns: Columns, commit: Commit, offset: int) -> None:
     handle = _named(columns, commit, document, source, target)
     if handle is None or not columns.edges.alive[handle]:
         raise _corrupt(commit, f"it deletes the edge '{document.name}', which is not there")
-    columns.edges.alive[handle] = 0
+    columns.edges.set_alive(handle, False)
     _add_edge_row(columns, handle, commit, offset)
 
 
@@ -230,7 +230,7 @@ def _named(columns: Columns, commit: Commit, document: EdgePayload, source: int,
 
 
 def _undo_delete_edge(columns: Columns, handle: int, seq: int) -> None:
-    columns.edges.alive[handle] = 1
+    columns.edges.set_alive(handle, True)
 
 
 def _add_edge_row(columns: Columns, handle: int, commit: Commit, offset: int) -> None:

@@ -1,15 +1,13 @@
 """The facets: which types, attribute keys and relations there are, how often, and an example of each.
 
-Nodes are counted by what the indexes hold already; edges, of which no index is kept by relation, in slices.
+Counted by what the indexes hold already; the one of edges by relation is made at the first question, in slices.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import nlargest
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +17,7 @@ from tallystick.state import Breathing
 from tallystick.state.asof import name_of, version
 from tallystick.state.attributes import at_path
 from tallystick.state.columns import Columns
+from tallystick.state.graph import Edges
 from tallystick.state.lineage import may_read_edge
 
 if TYPE_CHECKING:
@@ -99,20 +98,31 @@ def _holders(columns: Columns, members: BitMap | None) -> Breathing[dict[str, Bi
 
 
 def _edges_by_relation(columns: Columns, sources: BitMap | None) -> Breathing[dict[str, BitMap]]:
+    yield from related(columns)
     edges = columns.edges
-    found: dict[int, BitMap] = {}
-    for start in range(0, len(edges.rel), _ROWS):
-        alive = edges.alive[start : start + _ROWS]
-        places = list(compress(range(start, start + len(alive)), alive))
-        if sources is not None:
-            places = [each for each in places if edges.source[each] in sources]
-        by_relation: dict[int, list[int]] = defaultdict(list)
-        for each in places:
-            by_relation[edges.rel[each]].append(each)
-        for number, ours in by_relation.items():
-            found.setdefault(number, BitMap()).update(ours)
+    found: dict[str, BitMap] = {}
+    for number, handles in list(edges.by_rel.items()):
+        ours = handles if sources is None else (yield from _leaving(edges, handles, sources))
+        if ours:
+            found[edges.rels.texts[number]] = ours
+    return found
+
+
+def related(columns: Columns) -> Breathing[None]:
+    """Until all edges are known by their relations."""
+    while not columns.edges.relate(_ROWS):
         yield
-    return {edges.rels.texts[number]: handles for number, handles in found.items()}
+
+
+def _leaving(edges: Edges, handles: BitMap, sources: BitMap) -> Breathing[BitMap]:
+    found = BitMap()
+    every = handles.to_array()
+    for start in range(0, len(every), _ROWS):
+        # A row may go while others run: it was taken back.
+        there = (each for each in every[start : start + _ROWS] if each < len(edges.source))
+        found.update([each for each in there if edges.source[each] in sources])
+        yield
+    return found
 
 
 def _node_id(columns: Columns, name: str, handle: int) -> str | None:

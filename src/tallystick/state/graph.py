@@ -7,7 +7,9 @@ history, and what is made again takes it up. Only `undo` of a first creation dro
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import compress
 
 from pyroaring import BitMap
 
@@ -137,6 +139,9 @@ class Edges:
         self.chosen: dict[int, str] = {}
         """The ids that authors chose; any other edge is known by its ends and its relation."""
         self.by_chosen: dict[str, int] = {}
+        self.by_rel: dict[int, BitMap] = {}
+        """The living among the first `related` edges. Begun when it is first asked for: a start pays nothing for it."""
+        self.related = 0
 
     def columns(self) -> tuple[array[int], ...]:
         return self.source, self.rel, self.target, self.last, self.owner
@@ -162,9 +167,30 @@ class Edges:
             del self.by_chosen[self.chosen.pop(handle)]
         _unlink(self.out, self.source[handle])
         _unlink(self.into, self.target[handle])
+        self.set_alive(handle, False)
+        self.related = min(self.related, handle)
         for column in self.columns():
             column.pop()
         self.alive.pop()
+
+    def set_alive(self, handle: int, is_alive: bool) -> None:
+        self.alive[handle] = is_alive
+        if handle < self.related:
+            found = self.by_rel.setdefault(self.rel[handle], BitMap())
+            (found.add if is_alive else found.discard)(handle)
+            if not found:
+                del self.by_rel[self.rel[handle]]
+
+    def relate(self, most: int) -> bool:
+        """Take up to so many more into `by_rel`. Whether all are in it now."""
+        start, end = self.related, min(len(self.rel), self.related + most)
+        living: dict[int, list[int]] = defaultdict(list)
+        for edge in compress(range(start, end), self.alive[start:end]):
+            living[self.rel[edge]].append(edge)
+        for number, edges in living.items():
+            self.by_rel.setdefault(number, BitMap()).update(edges)
+        self.related = end
+        return end == len(self.rel)
 
     def find(self, source: int, rel: str, target: int) -> int | None:
         """The one without a chosen id, dead or alive. Costs a walk along the shorter of the two adjacency lists."""

@@ -1,0 +1,152 @@
+"""What the pages cost at a size: the first byte of each, the server's work for it, and pages that go on listening."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import resource
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench import Row, percentile, say
+from bench.bases import fill
+from bench.processes import Server, tallystick_http
+from bench.text import text_of
+from tallystick.commits import Operation, Verb
+
+FIRST_BYTE_MS = 50.0
+STREAMS_MB = 100.0
+TYPES = 20
+PEOPLE = 50
+TASKS = 200
+PAGES = {
+    "/": "/",
+    "/search": "/search?q=refunds",
+    "/search, rare words": "/search?q={rare}",
+    "/search without words": "/search",
+    "/entities/…": "/entities/note-7",
+    "/entities/… with many edges": "/entities/person-3",
+    "/graph": "/graph",
+    "/graph around an entity": "/graph?around=note-7&hops=2",
+    "/graph of a type": "/graph?type=Note7",
+    "/graph of a relation": "/graph?relation=by",
+    "/work": "/work",
+    "/work, a project": "/work?project=refunds",
+    "/knowledge": "/knowledge",
+    "/audit": "/audit",
+    "/policy": "/policy",
+    "/governance": "/governance",
+    "/operations": "/operations",
+}
+
+
+def run(quick: bool = False) -> list[Row]:
+    entities, turns, streams = (2_000, 5, 100) if quick else (100_000, 30, 1_000)
+    with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder:
+        say(f"filling {entities:,} entities")
+        fill(Path(folder), _memory(entities))
+        # Half of what may be connected may listen, and half of that one person alone.
+        with tallystick_http(Path(folder), toolsets="all", http_connections_max=4 * streams + 64) as server:
+            _plan(server, TASKS)
+            server.settle()
+            rows = [row for name in PAGES for row in _page(server, name, turns, entities)]
+            return rows + _streams(server, streams)
+
+
+def _memory(entities: int) -> Iterator[Operation]:
+    for number in range(PEOPLE):
+        attrs = {"name": f"Person {number}"}
+        yield Operation(Verb.UPSERT_NODE, {"id": f"person-{number}", "type": "Person", "attrs": attrs})
+    for number in range(entities - PEOPLE):
+        attrs = {"title": f"What was found out on day {number}", "day": number % 365, "body": _body(number)}
+        yield Operation(Verb.UPSERT_NODE, {"id": f"note-{number}", "type": f"Note{number % TYPES}", "attrs": attrs})
+        for relation, target in (("by", f"person-{number % PEOPLE}"), ("after", f"note-{number // 2}")):
+            yield Operation(Verb.UPSERT_EDGE, {"from": f"note-{number}", "rel": relation, "to": target})
+
+
+def _body(number: int) -> str:
+    return f"{text_of(number)[:200]} {'refunds' if number % 10 == 0 else ''}"
+
+
+def _plan(server: Server, tasks: int) -> None:
+    root = _call(server, "graph_open", project="refunds", goal="Refunds that cannot happen twice")["root"]["id"]
+    nodes = [
+        {
+            "ref": f"task-{number}",
+            "parent_ref": root if number < 10 else f"task-{number % 10}",
+            "summary": f"Task {number}",
+            "depends_on": [f"task-{number - 10}"] if number >= 20 and number % 3 == 0 else [],
+        }
+        for number in range(tasks)
+    ]
+    _call(server, "graph_plan", nodes=nodes)
+
+
+def _call(server: Server, tool: str, **arguments: object) -> dict:  # type: ignore[type-arg]  # it is JSON
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection.request("POST", f"/v1/tools/{tool}", json.dumps(arguments), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    found = json.loads(answer.read())
+    connection.close()
+    assert answer.status == 200, found
+    return found  # type: ignore[no-any-return]
+
+
+def _page(server: Server, name: str, turns: int, entities: int) -> list[Row]:
+    say(name)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    words = iter(text_of(number).split()[5] for number in range(10_000, 11_000))
+    taken: list[tuple[float, float]] = []
+    first = _open(connection, PAGES[name].format(rare=next(words)))
+    cpu = server.cpu_of(
+        lambda: taken.extend(_open(connection, PAGES[name].format(rare=next(words))) for _ in range(turns))
+    )
+    connection.close()
+    return [
+        Row(f"{name}: first byte, p50", percentile([each[0] for each in taken], 50) * 1e3, "ms", at=entities),
+        Row(f"{name}: first byte, p95", percentile([each[0] for each in taken], 95) * 1e3, "ms", FIRST_BYTE_MS),
+        Row(f"{name}: first byte, the first time", first[0] * 1e3, "ms"),
+        Row(f"{name}: server CPU", cpu / turns * 1e3, "ms"),
+    ]
+
+
+def _open(connection: http.client.HTTPConnection, address: str) -> tuple[float, float]:
+    """Seconds to the first byte, and to the last."""
+    started = time.perf_counter()
+    connection.request("GET", address, headers={"Accept": "text/html"})
+    answer = connection.getresponse()
+    first = time.perf_counter() - started
+    body = answer.read()
+    assert answer.status == 200, (address, answer.status, body[:300])
+    return first, time.perf_counter() - started
+
+
+def _streams(server: Server, streams: int) -> list[Row]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, streams + 256)), hard))
+    server.settle()
+    rows: list[Row] = []
+    before = server.resident_bytes
+    for turn in range(1, 4):
+        with ExitStack() as opened:
+            for _ in range(streams):
+                _listen(opened, server.port)
+            held = server.resident_bytes - before
+        server.settle()
+        left = server.resident_bytes - before
+        rows += [
+            Row(f"{streams:,} event streams, time {turn}: more memory", held / 1e6, "MB", STREAMS_MB),
+            Row(f"{streams:,} event streams, time {turn}: left of it", left / 1e6, "MB"),
+        ]
+    return rows
+
+
+def _listen(opened: ExitStack, port: int) -> None:
+    stream = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+    stream.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n\r\n".encode())
+    told = stream.recv(65_536)
+    assert told.startswith(b"HTTP/1.1 200"), told
