@@ -28,6 +28,7 @@ SECTIONS = (
     "work",
     "knowledge",
     "policy",
+    "pages",
     "path",
     "proof",
     "backup",

@@ -62,7 +62,7 @@ const begin = async (place) => {
   };
 
   const add = (found, { near, isFirst = false } = {}) => {
-    for (const node of [found.centre, ...found.nodes]) if (graph.order < NODES_MAX) addNode(node, near);
+    for (const node of found.centre ? [found.centre, ...found.nodes] : found.nodes) if (graph.order < NODES_MAX) addNode(node, near);
     for (const edge of found.edges) {
       const name = JSON.stringify([edge.source, edge.relation, edge.target]);
       if (graph.hasEdge(name) || !graph.hasNode(edge.source) || !graph.hasNode(edge.target)) continue;

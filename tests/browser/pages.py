@@ -20,6 +20,9 @@ ADDRESSES = (
     "/search?q=refunds",
     "/entities/decision-retries",
     "/entities/decision-retries?as_of=7",
+    "/graph?around=decision-retries&hops=2",
+    "/graph?type=Decision",
+    "/graph?relation={relation}",
     f"/work?project={PROJECT}",
     "/audit?outcome=denied",
     "/audit?actor=nobody",
@@ -51,7 +54,14 @@ def known(site: str) -> dict[str, str]:
     atoms = httpx2.get(f"{site}/knowledge.json").json()["known"]["atoms"]
     (tree, *_) = httpx2.get(f"{site}/work.json?project={PROJECT}").json()["board"]["tree"]
     commit = httpx2.get(f"{site}/entities/decision-retries.json").json()["entity"]["latest"]["commit_id"]
-    return {"task": tree["task"]["id"], "commit": commit, "denied": str(denied[0]["seq"]), "atom": atoms[0]["id"]}
+    relations = httpx2.get(f"{site}/graph.json").json()["relations"]
+    return {
+        "task": tree["task"]["id"],
+        "commit": commit,
+        "denied": str(denied[0]["seq"]),
+        "atom": atoms[0]["id"],
+        "relation": relations[0]["name"],
+    }
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -139,7 +149,7 @@ def test_decisions_are_filtered_without_scripts(browser: Browser, site: str) -> 
         assert all("codex" in text for text in rows.all_inner_texts())
 
 
-@pytest.mark.parametrize("address", PLAIN)
+@pytest.mark.parametrize("address", [*PLAIN, "/graph?type=Note7"])
 def test_a_large_memory_opens_too(browser: Browser, large_site: str, address: str) -> None:
     with browser.visit(large_site) as visit:
         visit.open(address)

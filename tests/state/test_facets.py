@@ -74,6 +74,26 @@ def test_where_something_may_be_withheld_there_are_no_counts_and_nothing_of_it()
     assert found.omitted == 0
 
 
+def test_relations_go_on_being_counted_after_the_first_question() -> None:
+    logged = LoggedState()
+    for name in "abc":
+        logged.node(name)
+    logged.edge("a", "likes", "b")
+    assert table(facets(logged).relations) == {"likes": (1, "a|likes|b")}
+    logged.edge("b", "likes", "c")
+    logged.edge("b", "needs", "c")
+    logged.delete_edge("a", "likes", "b")
+    assert table(facets(logged).relations) == {"likes": (1, "b|likes|c"), "needs": (1, "b|needs|c")}
+    logged.undo(1)
+    assert table(facets(logged).relations) == {"likes": (2, "b|likes|c"), "needs": (1, "b|needs|c")}
+    logged.undo(2)
+    assert table(facets(logged).relations) == {"likes": (1, "a|likes|b")}
+    logged.edge("c", "needs", "a")
+    logged.delete_edge("a", "likes", "b")
+    assert table(facets(logged).relations) == {"needs": (1, "c|needs|a")}
+    assert list(drive(logged.state.edges_of_relation("needs"))) == [("c", "needs", "a")]
+
+
 _Written = st.lists(
     st.tuples(st.sampled_from("abcd"), st.sampled_from(["note", "task"]), st.sampled_from(["x", "y.z", "t"])),
     max_size=12,

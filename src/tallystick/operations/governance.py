@@ -1,14 +1,15 @@
 """What can be counted of how a memory is used and kept: work that was claimed and resolved, commits that say why,
 redactions, and what waits to be erased.
 
-Counted is what the principal may read, from the newest commit back, for a bounded time.
+Counted is what the principal may read, from the newest commit back, for a bounded time. For those who may read all of
+it the counts are kept: the rest of the log is counted while nobody waits, and then only what is new.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from tallystick.audit import Decided, decode
+from tallystick.audit import Decided, Event, decode
 from tallystick.audit.newest import newest_lines
 from tallystick.clock import to_text
 from tallystick.commits import REDACTIONS, Commit, Verb
@@ -29,15 +30,22 @@ from tallystick.operations.forget import (
     pending_backups_of,
     pending_erasures,
 )
-from tallystick.policy import Action
+from tallystick.policy import Action, Principal
 from tallystick.projections.registry import PendingErasure
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.state.work import NODE
 from tallystick.state.work.attributes import read as read_work
+from tallystick.store import Store
 
 SECONDS_MAX = 1.0
+"""Where something is withheld: then nothing is kept."""
+WAITED_FOR = 1_000
+"""Commits: a longer log is not counted while somebody waits."""
+_AT_A_TIME = 100
+_PAUSE_SECONDS = 0.02
+"""Between so many old commits, for everybody else."""
 ROWS_MAX = 20
 RECALL_TOOLS = ("memory.search", "memory.read", "query_graph")
 """By which agents look up what was known before."""
@@ -88,26 +96,83 @@ class Governance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Task(msgspec.Struct):
+    position: int
+    """Of its newest version that was counted."""
     is_resolved: bool
-    """Done, by its newest version."""
+    """Done, by that version."""
     ended: str | None = None
+    """As `claimed` the first time."""
     claimed: str | None = None
     owner: str | None = None
 
 
-async def count_governance(context: OperationContext, audit: Path) -> Governance:
+class KeptCounts:
+    """By tenant, for as long as a server runs."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+
+    async def of(self, store: Store, principal: Principal, audit: Path) -> tuple[_Tally, _Lookups]:
+        """For who may read everything."""
+        kept = self._kept.get(principal.tenant)
+        if kept is None or not await kept.count_new(store, principal):
+            kept = self._kept[principal.tenant] = _Kept(store, principal, audit)
+            await kept.count_new(store, principal)
+        await kept.wait()
+        return kept.tally, kept.lookups
+
+    async def close(self) -> None:
+        counting = [kept.counting for kept in self._kept.values()]
+        for each in counting:
+            each.cancel()
+        await asyncio.gather(*counting, return_exceptions=True)
+
+
+class _Kept:
+    def __init__(self, store: Store, principal: Principal, audit: Path) -> None:
+        self.tally, self.lookups = _Tally(), _Lookups()
+        self._audit = audit
+        self._begun = self._position = store.position(principal)
+        self.counting = asyncio.create_task(self._count_old(store, principal), name="governance")
+
+    async def _count_old(self, store: Store, principal: Principal) -> None:
+        await asyncio.to_thread(self.lookups.read, self._audit)
+        async with aclosing(store.commits(principal, newest_first=True)) as entries:
+            async for entry in entries:
+                if entry.commit.lamport <= self._begun:
+                    self.tally.add(entry.commit)
+                if self._begun > WAITED_FOR and self.tally.commits % _AT_A_TIME == 0:
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        self.tally.is_cut = False
+
+    async def count_new(self, store: Store, principal: Principal) -> bool:
+        """False where what was counted may be redacted, or could not be counted: then it is begun again."""
+        if self.counting.done() and (self.counting.cancelled() or self.counting.exception() is not None):
+            return False
+        async with aclosing(store.commits(principal, after=self._position)) as entries:
+            async for entry in entries:
+                if entry.commit.operation in REDACTIONS:
+                    self.counting.cancel()
+                    return False
+                if entry.commit.lamport > self._position:
+                    self._position = entry.commit.lamport
+                    self.tally.add(entry.commit)
+        return True
+
+    async def wait(self) -> None:
+        if self.counting.done():
+            await asyncio.to_thread(self.lookups.read, self._audit)
+        elif self._begun <= WAITED_FOR:
+            await self.counting
+
+
+async def count_governance(context: OperationContext, audit: Path, kept: KeptCounts) -> Governance:
     principal, settings = context.principal, context.settings
     async with context.open_store() as store:
         recalls, narrows = await store.read(principal, Action.SEARCH, _recalls)
         await store.flush_audit()
-        tally = _Tally()
-        try:
-            async with asyncio.timeout(SECONDS_MAX), aclosing(store.commits(principal, newest_first=True)) as entries:
-                async for entry in entries:
-                    tally.add(entry.commit)
-        except TimeoutError:
-            tally.is_cut = True
-    lookups = await asyncio.to_thread(_lookups, audit)
+        counted = _counted(store, principal, audit) if narrows else kept.of(store, principal, audit)
+        tally, lookups = await counted
     tasks = [task for task in tally.tasks.values() if task.claimed is not None]
     backups: list[PendingBackup] = []
     erasures: list[PendingErasure] = []
@@ -130,16 +195,28 @@ async def count_governance(context: OperationContext, audit: Path) -> Governance
     )
 
 
+async def _counted(store: Store, principal: Principal, audit: Path) -> tuple[_Tally, _Lookups]:
+    tally, lookups = _Tally(), _Lookups()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SECONDS_MAX), aclosing(store.commits(principal, newest_first=True)) as entries:
+            async for entry in entries:
+                tally.add(entry.commit)
+        tally.is_cut = False
+    await asyncio.to_thread(lookups.read, audit)
+    return tally, lookups
+
+
 def _recalls(state: State, read_filter: ReadFilter) -> tuple[list[RecallRow], bool]:
     found = [each for each in state.derived(Trust).recalls() if read_filter.allows(each.id)]
     return [RecallRow(each.id, each.reason, each.active) for each in found], read_filter.narrows
 
 
 class _Tally:
-    """Of commits, the newest first."""
+    """Of commits in any order."""
 
     def __init__(self) -> None:
-        self.is_cut = False
+        self.is_cut = True
+        """Until the log was counted to its beginning."""
         self.commits = self.with_reason = self.with_run = 0
         self.redactions: list[Commit] = []
         self.tasks: dict[str, _Task] = {}
@@ -153,14 +230,16 @@ class _Tally:
         elif commit.operation is Verb.UPSERT_NODE:
             said = commit.document()
             if said.get("type") == NODE:
-                self._work(said, commit.timestamp)
+                self._work(said, commit)
 
-    def _work(self, said: Mapping[str, Any], timestamp: str) -> None:
+    def _work(self, said: Mapping[str, Any], commit: Commit) -> None:
         facts = read_work(said.get("attrs") or {})
-        task = self.tasks.setdefault(said["id"], _Task(facts.resolved and not facts.dropped))
+        task = self.tasks.setdefault(said["id"], _Task(0, is_resolved=False))
+        if commit.lamport > task.position:
+            task.position, task.is_resolved = commit.lamport, facts.resolved and not facts.dropped
         if facts.resolved:
-            task.ended = timestamp
-        if facts.owner is not None:
+            task.ended = min(task.ended or commit.timestamp, commit.timestamp)
+        if facts.owner is not None and (task.claimed is None or to_text(facts.claimed) <= task.claimed):
             task.owner, task.claimed = facts.owner, to_text(facts.claimed)
 
 
@@ -168,32 +247,40 @@ def _share(tasks: Sequence[_Task]) -> Share:
     return Share(sum(task.is_resolved for task in tasks), len(tasks))
 
 
-class _Lookups(msgspec.Struct, frozen=True):
-    since: str | None
-    """From when on the audit log tells."""
-    times: dict[str, list[str]]
-    """Of each actor, in order."""
+class _Lookups:
+    """When agents looked something up, by the audit log."""
+
+    def __init__(self) -> None:
+        self.since: str | None = None
+        """From when on it tells."""
+        self._times: dict[str, list[str]] = {}
+        """Of each actor, in order."""
+        self._newest = 0
 
     def has(self, actor: str, first: str, last: str) -> bool:
-        times = self.times.get(actor, [])
+        times = self._times.get(actor, [])
         at = bisect_left(times, first)
         return at < len(times) and times[at] <= last
 
+    def read(self, audit: Path) -> None:
+        """What is new, for a bounded time."""
+        until = time.monotonic() + SECONDS_MAX
+        known = self._newest
+        for raw in newest_lines(audit):
+            with suppress(Corrupt):
+                line = decode(raw)
+                if line.seq <= known:
+                    break
+                self._newest = max(self._newest, line.seq)
+                self._add(line.event)
+            if time.monotonic() > until:
+                break
 
-def _lookups(audit: Path) -> _Lookups:
-    until = time.monotonic() + SECONDS_MAX
-    times: dict[str, list[str]] = {}
-    since: str | None = None
-    for raw in newest_lines(audit):
-        with suppress(Corrupt):
-            event = decode(raw).event
-            # The first line of a file may be younger than the second: it is written with it.
-            since = min(since or event.timestamp, event.timestamp)
-            if isinstance(event, Decided) and event.decision and event.tool in RECALL_TOOLS:
-                times.setdefault(event.actor, []).append(event.timestamp)
-        if time.monotonic() > until:
-            break
-    return _Lookups(since, {actor: sorted(found) for actor, found in times.items()})
+    def _add(self, event: Event) -> None:
+        # The first line of a file may be younger than the second: it is written with it.
+        self.since = min(self.since or event.timestamp, event.timestamp)
+        if isinstance(event, Decided) and event.decision and event.tool in RECALL_TOOLS:
+            insort(self._times.setdefault(event.actor, []), event.timestamp)
 
 
 def _periods(tasks: Sequence[_Task], lookups: _Lookups) -> list[Period]:

@@ -22,6 +22,8 @@ Breathing = Generator[None, None, T]
 
 Direction = Literal["out", "in", "both"]
 EntityKind = Literal["node", "edge"]
+Triple = tuple[str, str, str]
+"""Source, relation and target of an edge."""
 Test = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "regex", "exists"]
 
 

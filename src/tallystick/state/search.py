@@ -30,17 +30,21 @@ class _Question(msgspec.Struct, frozen=True):
     window: range | None
 
     def holds(self, handle: int) -> bool:
-        """By the document, as it was at the moment."""
+        """As it was at the moment; by the document where the columns do not tell."""
         # A node that others made and took back while we were looking has no row any more.
         if handle >= len(self.columns.nodes.ids):
             return False
+        nodes = self.columns.nodes
+        if self.window is None and not self.criteria and self.moment.at == self.columns.history.count:
+            return handle in nodes.alive and self._is_of_type(nodes.type_of(handle))
         found = version(self.columns, handle, self.moment.at)
         return found is not None and self._accepts(found)
 
+    def _is_of_type(self, name: str) -> bool:
+        return self.query.type in (None, name) and (self.query.types is None or name in self.query.types)
+
     def _accepts(self, found: Version) -> bool:
-        if self.query.type is not None and found.type != self.query.type:
-            return False
-        if self.query.types is not None and found.type not in self.query.types:
+        if not self._is_of_type(found.type):
             return False
         if self.window is not None and found.seq not in self.window:
             return False

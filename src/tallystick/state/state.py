@@ -26,6 +26,7 @@ from tallystick.state import (
     Query,
     Redacts,
     Summary,
+    Triple,
     Walk,
     Walked,
     asof,
@@ -257,7 +258,7 @@ class State:
                 found.append(edge)
         return found
 
-    def triples(self, node_id: str) -> list[tuple[str, str, str]]:
+    def triples(self, node_id: str) -> list[Triple]:
         """Source, relation and target of a node's living edges, without reading a line."""
         return [(name["from"], name["rel"], name["to"]) for name in self.edge_names(node_id)]
 
@@ -301,6 +302,18 @@ class State:
         ids = self._columns.nodes.ids
         members = self._columns.nodes.by_type.get(name)
         return (ids[handle] for handle in facets.backwards(members)) if members is not None else iter(())
+
+    def edges_of_relation(self, name: str) -> Breathing[Iterator[Triple]]:
+        """Those that are alive, the newest first."""
+        yield from facets.related(self._columns)
+        number = self._columns.edges.rels.find(name)
+        found = None if number is None else self._columns.edges.by_rel.get(number)
+        return iter(()) if found is None else map(self._triple, facets.backwards(found))
+
+    def newest_edges(self, node_id: str) -> Iterator[Triple]:
+        """Of a node, those that are alive, the newest first."""
+        alive = self._columns.edges.alive
+        return (self._triple(edge) for edge in reversed(self._around(node_id, "both")) if alive[edge])
 
     def types(self) -> dict[str, int]:
         """Of living nodes, and how many there are of each."""
@@ -426,6 +439,10 @@ class State:
     def _edge_owner(self, edge: int) -> tuple[str, str]:
         edges = self._columns.edges
         return edges.rel_of(edge), self._columns.nodes.actors.texts[edges.owner[edge]]
+
+    def _triple(self, edge: int) -> Triple:
+        edges, ids = self._columns.edges, self._columns.nodes.ids
+        return ids[edges.source[edge]], edges.rel_of(edge), ids[edges.target[edge]]
 
     def _edge_name(self, edge: int) -> dict[str, str]:
         edges, ids = self._columns.edges, self._columns.nodes.ids

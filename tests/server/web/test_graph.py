@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.server.web.graph import DRAWN_MAX, NODES_MAX, GraphEdge, GraphNode, draw_around
+from tallystick.server.web.graph import DRAWN_MAX, NODES_MAX, PART, GraphEdge, GraphNode, draw_around
 from tests.server.web.pages import Pages, serving_pages
 
 pytestmark = pytest.mark.anyio
@@ -45,6 +45,41 @@ async def test_it_opens_by_types_and_relations_with_counts(pages: Pages) -> None
     text = await pages.html("/graph")
     assert 'href="/graph?around=inc%2F1.json"' in text
     assert '<svg class="drawing"' not in text
+
+
+@pytest.mark.parametrize(
+    ("query", "nodes", "edges"),
+    [
+        ("type=service", ["ledger", "service", "plan"], ["writes_to", "constrains"]),
+        ("relation=writes_to", ["service", "ledger"], ["writes_to"]),
+        ("type=incident&relation=led_to", ["inc/1.json", "plan"], ["led_to"]),
+        ("type=incident&relation=writes_to", [], []),
+        ("type=nothing", [], []),
+        ("relation=nothing", [], []),
+    ],
+)
+async def test_the_newest_of_a_type_or_a_relation_are_drawn_and_listed(
+    pages: Pages, query: str, nodes: list[str], edges: list[str]
+) -> None:
+    said = (await pages.json(f"/graph?{query}"))["neighbourhood"]
+    assert said["centre"] is None
+    assert sorted(each["id"] for each in said["nodes"]) == sorted(nodes)
+    assert sorted(each["relation"] for each in said["edges"]) == sorted(edges)
+    text = await pages.html(f"/graph?{query}")
+    assert ('<svg class="drawing"' in text) is bool(nodes)
+    assert ("There are none that you may read." in text) is not bool(nodes)
+
+
+async def test_older_ones_are_a_link_away_and_what_has_no_edge_is_listed(pages: Pages) -> None:
+    for number in range(PART + 3):
+        await pages.node(f"note-{number}", "note")
+    first = (await pages.json("/graph?type=note"))["neighbourhood"]
+    assert [each["id"] for each in first["nodes"]][:2] == [f"note-{PART + 2}", f"note-{PART + 1}"]
+    assert first["next"] == PART
+    assert 'href="/graph?type=note&amp;skip=20"' in await pages.html("/graph?type=note")
+    rest = (await pages.json(f"/graph?type=note&skip={PART}"))["neighbourhood"]
+    assert ([each["id"] for each in rest["nodes"]], rest["next"]) == (["note-2", "note-1", "note-0"], None)
+    assert "no edges" in await pages.html(f"/graph?type=note&skip={PART}")
 
 
 @pytest.mark.parametrize(
@@ -138,4 +173,8 @@ async def test_what_may_not_be_read_is_nowhere(tmp_path: Path) -> None:
         for address in ("/graph", "/graph?around=plan&hops=3"):
             text = await pages.html(address)
             assert not any(word in text for word in ("vault", "secret", "keeps"))
+        assert "vault" not in await pages.html("/graph?type=decision")
+        for address in ("/graph.json?type=secret", "/graph.json?relation=keeps"):
+            found = (await pages.json(address))["neighbourhood"]
+            assert (found["nodes"], found["edges"], found["next"]) == ([], [], None)
         await pages.html("/graph?around=vault", 404)

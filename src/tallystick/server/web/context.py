@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick.operations import OperationContext
+from tallystick.operations.governance import KeptCounts
 from tallystick.operations.why import Task
 from tallystick.policy import Principal
 from tallystick.server import Offer
@@ -45,5 +46,6 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """Who visitors are where nobody logs in; None means whom the server takes callers for."""
     history: History = msgspec.field(default_factory=History)
     """Of the metrics, for plots."""
+    kept_counts: KeptCounts = msgspec.field(default_factory=KeptCounts)
     figures_for: str | None = None
     """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""

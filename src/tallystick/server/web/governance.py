@@ -61,8 +61,9 @@ class GovernanceView(msgspec.Struct, frozen=True, kw_only=True):
 async def governance(visit: Visit) -> GovernanceView:
     context = visit.context
     directory = context.audit_of(visit.principal.tenant)
+    operations = context.operations(visit.principal)
     return GovernanceView(
-        counted=await count_governance(context.operations(visit.principal), directory),
+        counted=await count_governance(operations, directory, context.kept_counts),
         reports=context.report_times.of(visit.principal.tenant),
     )
 

@@ -1,4 +1,4 @@
-"""The graph: which types and relations there are, and what is around an entity, as a table and drawn."""
+"""The graph: which types and relations there are; the newest of one, or what is around an entity, listed and drawn."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from zlib import crc32
 import msgspec
 
 from tallystick.errors import NotFound
+from tallystick.operations.graph_part import show_part
 from tallystick.operations.titles import shortened, title_of
 from tallystick.server.web.addresses import entity_address, with_query
 from tallystick.server.web.visit import Visit
@@ -19,6 +20,9 @@ HOPS_MAX = 3
 NODES_MAX = 100
 DRAWN_MAX = 40
 """More could not be told apart; the table has all of them."""
+PART = 20
+"""Entities of a type, or edges of a relation, at a time."""
+SKIPPED_MAX = 10_000
 LABEL_CHARACTERS = 22
 SHAPES = ("circle", "square", "diamond", "triangle", "hexagon", "page")
 """Which the script that draws knows too."""
@@ -83,7 +87,8 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Neighbourhood(msgspec.Struct, frozen=True, kw_only=True):
-    centre: GraphNode
+    centre: GraphNode | None
+    """None for the newest of a type or a relation."""
     hops: int
     nodes: list[GraphNode]
     """Without the centre; the nearest first."""
@@ -92,6 +97,8 @@ class Neighbourhood(msgspec.Struct, frozen=True, kw_only=True):
     relations: list[Count]
     is_truncated: bool
     drawing: Drawing
+    next: int | None = None
+    """How many newer ones to skip for what comes behind these."""
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +121,13 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
 async def graph_page(visit: Visit) -> Graph:
     around, kind, relation = visit.said("around"), visit.said("type"), visit.said("relation")
     hops = visit.number("hops", 1, most=HOPS_MAX)
-    facets = (await visit.ask("memory.search", facets=True))["facets"] if around is None else {}
+    is_part = around is None and (kind or relation)
+    facets = (await visit.ask("memory.search", facets=True))["facets"] if around is None and not is_part else {}
+    drawn: Neighbourhood | None = None
+    if around is not None:
+        drawn = await _neighbourhood(visit, around, hops, kind, relation)
+    elif is_part:
+        drawn = await _part(visit, kind, relation)
     return Graph(
         around=around,
         hops=hops,
@@ -122,7 +135,7 @@ async def graph_page(visit: Visit) -> Graph:
         relation=relation,
         types=_counts(facets.get("types", ())),
         relations=_counts(facets.get("relations", ())),
-        neighbourhood=None if around is None else await _neighbourhood(visit, around, hops, kind, relation),
+        neighbourhood=drawn,
         as_of=visit.as_of,
     )
 
@@ -153,6 +166,27 @@ async def _neighbourhood(visit: Visit, around: str, hops: int, kind: str | None,
         relations=_counted(edge.relation for edge in edges),
         is_truncated=found["truncated"] or found["pagination"]["next_offset"] is not None,
         drawing=draw_around(centre, nodes, edges),
+    )
+
+
+async def _part(visit: Visit, kind: str | None, relation: str | None) -> Neighbourhood:
+    skip = visit.number("skip", 0, most=SKIPPED_MAX)
+    found = await show_part(
+        visit.context.offer.store, visit.principal, type=kind, relation=relation, skip=skip, limit=PART
+    )
+    nodes = [_node(each.id, {"type": each.type, "attrs": {"title": each.title}}, 1, None) for each in found.nodes]
+    edges = [GraphEdge(*each) for each in found.edges]
+    behind = skip + PART
+    return Neighbourhood(
+        centre=None,
+        hops=1,
+        nodes=nodes,
+        edges=edges,
+        types=_counted(node.type for node in nodes if node.type is not None),
+        relations=_counted(edge.relation for edge in edges),
+        is_truncated=False,
+        drawing=draw_around(None, nodes, edges),
+        next=behind if found.has_more and behind <= SKIPPED_MAX else None,
     )
 
 
@@ -203,11 +237,12 @@ def _counted(names: Iterable[str]) -> list[Count]:
 # -- the drawing
 
 
-def draw_around(centre: GraphNode, nodes: list[GraphNode], edges: list[GraphEdge]) -> Drawing:
+def draw_around(centre: GraphNode | None, nodes: list[GraphNode], edges: list[GraphEdge]) -> Drawing:
     """On rings around the centre, one for each hop; everybody near whom it is reached by."""
     drawn = nodes[:DRAWN_MAX]
-    angles: dict[str, float] = {centre.id: 0.0}
-    at: dict[str, tuple[float, float]] = {centre.id: (0.0, 0.0)}
+    middle = [] if centre is None else [centre]
+    angles: dict[str, float] = {node.id: 0.0 for node in middle}
+    at: dict[str, tuple[float, float]] = {node.id: (0.0, 0.0) for node in middle}
     radius = 0.0
     for hop in range(1, HOPS_MAX + 1):
         ring = sorted((node for node in drawn if node.hop == hop), key=lambda node: _towards(node, edges, angles))
@@ -229,7 +264,7 @@ def draw_around(centre: GraphNode, nodes: list[GraphNode], edges: list[GraphEdge
                 label=shortened(node.title, LABEL_CHARACTERS),
                 is_left=at[node.id][0] < -1,
             )
-            for node in [centre, *drawn]
+            for node in [*middle, *drawn]
         ],
         lines=[
             Line(edge, *spots[edge.source], *spots[edge.target])

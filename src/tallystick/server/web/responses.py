@@ -102,7 +102,10 @@ class WebPages:
 
     async def run(self) -> None:
         """What goes on as long as there are pages, whether or not somebody looks; until it is cancelled."""
-        await self._context.history.run()
+        try:
+            await self._context.history.run()
+        finally:
+            await self._context.kept_counts.close()
 
     # -- pages
 
