@@ -114,6 +114,8 @@ const begin = async (place) => {
     labelRenderedSizeThreshold: graph.order > 60 ? 9 : 0,
     stagePadding: 60,
     zIndex: true,
+    // Where a window is made too small, or printed, there may be no room for a moment.
+    allowInvalidContainer: true,
   });
   layout();
   say();
