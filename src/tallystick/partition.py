@@ -188,8 +188,11 @@ class Partition:
         else:
             found = self._log.read(await self.look(lambda state: state.head_at(after)))
         try:
-            while entries := list(islice(found, _ENTRIES_AT_ONCE)):
+            # Most who ask for the newest want no more than a few.
+            size = _ENTRIES_AT_ONCE // 8 if newest_first else _ENTRIES_AT_ONCE
+            while entries := list(islice(found, size)):
                 yield entries
+                size = min(2 * size, _ENTRIES_AT_ONCE)
                 await asyncio.sleep(0)
         except Corrupt as error:
             raise self._reported(error) from None

@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from tallystick.audit.files import files_in
 
 _BLOCK_BYTES = 1 << 18
@@ -36,3 +38,13 @@ def _backwards(path: Path) -> Iterator[bytes]:
             is_last = is_last and not lines
         if rest and not is_last:
             yield rest
+
+
+def is_look(line: bytes, tool: str) -> bool:
+    """Whether it says that this tool was allowed to read or search: told by the bytes, since quotes within texts are
+    escaped."""
+    return (
+        b'"tool":%b' % msgspec.json.encode(tool) in line
+        and b'"decision":true' in line
+        and (b'"action":"SEARCH"' in line or b'"action":"READ"' in line)
+    )

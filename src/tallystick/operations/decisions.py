@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from tallystick.audit import Decided, Line, decode
-from tallystick.audit.newest import newest_lines
+from tallystick.audit.newest import is_look, newest_lines
 from tallystick.clock import to_text
 from tallystick.errors import Corrupt, NotFound, TallystickError
 from tallystick.policy import Action, Principal
@@ -34,7 +34,6 @@ _AT_ONCE = 200
 _LOOK_AT_CLOCK = 1_000
 _DAY = 86_400_000
 _DENIED = b'"decision":false'
-_LOOKS = frozenset({"READ", "SEARCH"})
 
 Outcome = Literal["allowed", "denied"]
 
@@ -62,12 +61,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             and (self.outcome is None or event.decision == (self.outcome == "allowed"))
             and (self.policy is None or event.policy_version.startswith(self.policy))
             and (self.until is None or event.timestamp <= self.until)
-            and not self._is_look(event)
         )
 
-    def _is_look(self, event: Decided) -> bool:
-        by = self.except_looks_by
-        return by is not None and event.tool == by and event.decision and event.action in _LOOKS
+    def shows(self, line: bytes) -> bool:
+        """As far as its bytes say."""
+        is_passed = self.except_looks_by is not None and is_look(line, self.except_looks_by)
+        return not is_passed and (self.outcome != "denied" or _DENIED in line)
 
 
 class DecisionLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -291,7 +290,7 @@ class _Scan:
                 if line is not None and line.event.timestamp < (self._wanted.since or ""):
                     self.is_over = True
                     break
-                if line is not None and isinstance(line.event, Decided) and self._wanted.fits(line.seq, line.event):
+                if line is not None and self._fits(raw, line):
                     found.append(line)
                 if len(found) == most:
                     break
@@ -305,9 +304,12 @@ class _Scan:
         self._spent += time.monotonic() - began
         return found
 
+    def _fits(self, raw: bytes, line: Line) -> bool:
+        return isinstance(line.event, Decided) and self._wanted.fits(line.seq, line.event) and self._wanted.shows(raw)
+
     def _decoded(self, raw: bytes, *, is_needed: bool) -> Line | None:
         """Of most lines their bytes already say that they are not wanted."""
-        if not is_needed and self._wanted.outcome == "denied" and _DENIED not in raw:
+        if not (is_needed or self._wanted.shows(raw)):
             return None
         try:
             line = decode(raw)

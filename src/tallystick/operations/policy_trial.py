@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from tallystick.audit import Decided, Line, decode
-from tallystick.audit.newest import newest_lines
+from tallystick.audit import Decided, decode
+from tallystick.audit.newest import is_look, newest_lines
 from tallystick.errors import Corrupt, InvalidArgument, LimitExceeded
 from tallystick.policy import Action, Principal
 from tallystick.policy.bundle import Bundle, Module
@@ -187,19 +187,15 @@ def _shows(read_filter: ReadFilter, resource: str | None) -> bool:
 def _newest(audit: Path, except_looks_by: str, until: float) -> tuple[_Asked, bool]:
     found: _Asked = []
     for raw in newest_lines(audit):
+        if is_look(raw, except_looks_by):
+            continue
         with suppress(Corrupt):
             line = decode(raw)
-            if isinstance(line.event, Decided) and not _is_look(line, except_looks_by):
+            if isinstance(line.event, Decided):
                 if len(found) == DECISIONS_MAX or time.monotonic() > until:
                     return found, True
                 found.append((line.seq, line.event))
     return found, False
-
-
-def _is_look(line: Line, tool: str) -> bool:
-    event = line.event
-    assert isinstance(event, Decided)
-    return event.tool == tool and event.decision and event.action in (Action.READ, Action.SEARCH)
 
 
 # -- the process
