@@ -43,8 +43,6 @@ def _backwards(path: Path) -> Iterator[bytes]:
 def is_look(line: bytes, tool: str) -> bool:
     """Whether it says that this tool was allowed to read or search: told by the bytes, since quotes within texts are
     escaped."""
-    return (
-        b'"tool":%b' % msgspec.json.encode(tool) in line
-        and b'"decision":true' in line
-        and (b'"action":"SEARCH"' in line or b'"action":"READ"' in line)
-    )
+    # The cheapest first: it is asked of every line.
+    is_allowed_look = b'"decision":true' in line and (b'"action":"SEARCH"' in line or b'"action":"READ"' in line)
+    return is_allowed_look and b'"tool":%b' % msgspec.json.encode(tool) in line

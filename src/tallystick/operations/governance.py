@@ -115,9 +115,13 @@ class KeptCounts:
     async def of(self, store: Store, principal: Principal, audit: Path) -> tuple[_Tally, _Lookups]:
         """For who may read everything."""
         kept = self._kept.get(principal.tenant)
-        if kept is None or not await kept.count_new(store, principal):
+        if kept is not None and not await kept.count_new(store, principal):
+            # Somebody else may have begun it again meanwhile.
+            if self._kept.get(principal.tenant) is kept:
+                del self._kept[principal.tenant]
+            kept = self._kept.get(principal.tenant)
+        if kept is None:
             kept = self._kept[principal.tenant] = _Kept(store, principal, audit)
-            await kept.count_new(store, principal)
         await kept.wait()
         return kept.tally, kept.lookups
 

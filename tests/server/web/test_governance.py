@@ -67,6 +67,20 @@ async def test_a_person_is_found_then_forgotten(pages: Pages) -> None:
     assert (await pages.json("/governance"))["counted"]["redactions"] == 1
 
 
+async def test_what_is_kept_goes_on_with_what_is_new_and_begins_again_after_a_redaction(pages: Pages) -> None:
+    async def counted() -> tuple[int, int, bool]:
+        said = (await pages.json("/governance"))["counted"]
+        return said["coverage"]["commits"], said["coverage"]["with_reason"], said["is_cut"]
+
+    assert await counted() == await counted() == (2, 1, False)
+    await pages.node("next", attrs={"title": "of Ada Example"}, reason="asked for")
+    assert await counted() == await counted() == (3, 2, False)
+    await post(pages, confirmed(await find(pages)))
+    assert (await counted())[::2] == (5, False), "a redaction of each"
+    await pages.node("last")
+    assert (await counted())[::2] == (6, False)
+
+
 @pytest.mark.parametrize(
     "changed",
     [
