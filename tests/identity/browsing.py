@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
@@ -176,7 +176,11 @@ async def serving(
             home_of=lambda tenant: base,
             audit_of=lambda tenant: msgspec.structs.replace(chosen, tenant=tenant).system / "audit",
             policy_source="rbac",
-            operations=lambda principal: app.operation_context(chosen).for_tenant(principal.tenant),
+            operations=lambda principal: msgspec.structs.replace(
+                app.operation_context(chosen).for_tenant(principal.tenant),
+                principal=principal,
+                open_store=lambda: nullcontext(offer.store),
+            ),
         )
         here.front = http_app(guarded, admission=admission, pages=WebPages(context, entry))
         async with here.front.run():

@@ -20,6 +20,8 @@ const privateJwk = (kind, options, alg) => ({
 const accounts = {
   alice: { roles: ['writer', 'reader'] },
   bob: { roles: ['reader'], tenant_id: 'acme' },
+  carol: { roles: ['admin'] },
+  dave: { roles: ['reader'] },
 };
 
 const keys = [
