@@ -51,7 +51,7 @@ agents: $(READY) $(AGENTS_READY) ## let Claude Code and Codex work with it, aski
 	@$(BIN)/python -m pytest -n auto $(AGENTS)/connected.py $(AGENTS)/installed.py $(AGENTS)/hooked.py $(ARGS)
 
 browser: $(READY) $(BROWSER_READY) $(IDENTITY_READY) ## look at the pages in Chromium: with and without scripts, by keyboard, in every size and theme
-	@$(BIN)/python -m pytest -o pythonpath='. .browser' -n 0 $(BROWSER)/faulty_pages.py $(BROWSER)/pages.py $(BROWSER)/acts.py $(BROWSER)/scripts.py $(ARGS)
+	@$(BIN)/python -m pytest -o pythonpath='. .browser' -n 0 $(BROWSER)/faulty_pages.py $(BROWSER)/pages.py $(BROWSER)/acts.py $(BROWSER)/hostile.py $(BROWSER)/scripts.py $(ARGS)
 
 deployment: $(READY) $(DEPLOYMENT_READY) ## hold image, chart, dashboards and alerts against the programs that read them
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/deploy/chart.py tests/deploy/image.py tests/deploy/monitoring.py $(ARGS)

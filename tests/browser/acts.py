@@ -7,11 +7,12 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.browser.harness import Browser, Look
+from tests.browser.harness import Browser, Look, Visit
 from tests.browser.memories import PROJECT, SAMPLE, import_lines, lived_in
 from tests.identity.browsing import register
 from tests.identity.provider import provider
@@ -100,8 +101,50 @@ def test_keys_do_what_can_be_clicked(browser: Browser, site: str) -> None:
         assert visit.faults == []
 
 
-def test_from_login_to_an_exported_report(browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As an auditor does it: how long it takes is said, and judged by nobody."""
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+def test_knowledge_is_edited_pinned_and_looked_at_again(browser: Browser, site: str, scripts: bool) -> None:
+    with browser.visit(site, Look(scripts=scripts)) as visit:
+        page, text = visit.page, f"Retries were switched off, with scripts: {scripts}"
+        visit.open("/knowledge")
+        if scripts:
+            page.get_by_role("button", name="Make work of what is stale").click()
+            page.get_by_text("1 task made to look at what is stale").wait_for()
+        page.get_by_role("link", name="Retries").first.click()
+        atom = page.locator("#atom")
+        if scripts:
+            atom.get_by_text("stale", exact=True).wait_for()
+            atom.get_by_role("button", name="pin it").click()
+            atom.get_by_text("fresh", exact=True).wait_for()
+        atom.locator("summary").click()
+        if scripts:
+            assert visit.axe() == []
+        atom.get_by_label("What is known").fill(text)
+        atom.get_by_role("button", name="Save").click()
+        atom.locator(".prose").get_by_text(text).wait_for()
+        assert visit.faults == []
+
+
+def test_what_a_client_needs_is_copied_from_the_first_page(browser: Browser, tmp_path: Path) -> None:
+    with (
+        stopping(start_http(tmp_path / "memory", "--toolsets", "all", agent="operator")) as server,
+        browser.visit(server.url) as visit,
+    ):
+        page = visit.page
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        visit.open("/")
+        assert visit.axe() == []
+        buttons = page.locator("[data-copy]")
+        assert buttons.count() > 2
+        for number, button in enumerate(buttons.all(), 1):
+            button.click()
+            button.get_by_text("Copied").wait_for()
+            assert page.evaluate("navigator.clipboard.readText()") == page.locator(f"#command-{number}").inner_text()
+        assert visit.faults == []
+
+
+@contextmanager
+def behind_login(tmp_path: Path) -> Iterator[str]:
+    """The address of the sample, whose people log in at a real identity provider and have roles."""
     import_lines(tmp_path / "memory", SAMPLE.read_text())
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -120,27 +163,36 @@ def test_from_login_to_an_exported_report(browser: Browser, tmp_path: Path, caps
             "TALLYSTICK_WEB_CLIENT_SECRET_FILE": str(secret),
             "TALLYSTICK_POLICY": "rbac",
         }
-        with (
-            stopping(start_http(tmp_path / "memory", "--toolsets", "all", agent=None, port=port, environ=environ)),
-            browser.visit(url) as visit,
-        ):
-            page, began = visit.page, time.monotonic()
-            page.goto("/")
-            page.locator("input[name=login]").fill("alice")
-            page.locator("input[name=password]").fill("any")
-            page.locator("[type=submit]").click()
-            page.locator("[type=submit]").click()
-            page.locator("#q").fill("retry payments")
-            page.keyboard.press("Enter")
-            page.get_by_role("link", name="Retry payments three times").click()
-            page.locator(".lineage .step").first.wait_for()
-            page.get_by_role("link", name="Earlier").click()
-            page.get_by_role("link", name="Back to now").click()
-            with page.expect_download() as report:
-                page.get_by_role("link", name="Audit report").click()
-            seconds = time.monotonic() - began
-            text = Path(report.value.path()).read_text()
-            assert "Retry payments three times" in text
-            assert "agreed in review" in text
+        with stopping(start_http(tmp_path / "memory", "--toolsets", "all", agent=None, port=port, environ=environ)):
+            yield url
+
+
+def log_in(visit: Visit, name: str) -> None:
+    page = visit.page
+    page.goto("/")
+    page.locator("input[name=login]").fill(name)
+    page.locator("input[name=password]").fill("any")
+    page.locator("[type=submit]").click()
+    page.locator("[type=submit]").click()
+    page.locator("#q").wait_for()
+
+
+def test_from_login_to_an_exported_report(browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As an auditor does it: how long it takes is said, and judged by nobody."""
+    with behind_login(tmp_path) as url, browser.visit(url) as visit:
+        page, began = visit.page, time.monotonic()
+        log_in(visit, "alice")
+        page.locator("#q").fill("retry payments")
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name="Retry payments three times").click()
+        page.locator(".lineage .step").first.wait_for()
+        page.get_by_role("link", name="Earlier").click()
+        page.get_by_role("link", name="Back to now").click()
+        with page.expect_download() as report:
+            page.get_by_role("link", name="Audit report").click()
+        seconds = time.monotonic() - began
+        text = Path(report.value.path()).read_text()
+        assert "Retry payments three times" in text
+        assert "agreed in review" in text
     with capsys.disabled():
         print(f"\nfrom login to an exported report: {seconds:.1f} s")

@@ -222,3 +222,8 @@ async def test_what_is_stale_says_why_and_by_what_it_was_superseded(pages: Pages
     text = await pages.html("/entities/older")
     assert "superseded" in text
     assert '<a href="/entities/new"><bdi>new</bdi></a>' in text
+
+
+async def test_a_report_that_is_taken_home_tells_no_time_that_goes_on(pages: Pages) -> None:
+    assert "just now" in await pages.html("/entities/billing")
+    assert "just now" not in (await pages.http.get("/entities/billing?export=report")).text
