@@ -716,7 +716,7 @@ def test_what_another_program_keeps_is_said_and_finished_later(
         compared = shell.run("verify", "--views", "--json").json["views"]["projections"]
         assert {each["name"]: each["waits"] for each in compared} == {"views": 0, "sql": 1, "text": 0}
     asyncio.run(opened())
-    assert shell.run("redactions", "--pending", "--json").json == {"pending": []}
+    assert shell.run("redactions", "--pending", "--json").json == {"pending": [], "backups": []}
 
 
 def test_a_crash_before_the_copies_are_gone_is_finished_by_the_next_start(
@@ -738,7 +738,7 @@ def test_a_crash_before_the_copies_are_gone_is_finished_by_the_next_start(
 
     asyncio.run(started())
     assert found_in(settings.base) == []
-    assert shell.run("redactions", "--pending", "--json", "--tenant", "acme").json == {"pending": []}
+    assert shell.run("redactions", "--pending", "--json", "--tenant", "acme").json == {"pending": [], "backups": []}
 
 
 _KILLED = """

@@ -127,7 +127,7 @@ def test_the_theme_that_was_chosen_stays(browser: Browser, site: str) -> None:
 def test_from_a_denial_to_the_rules_that_made_it_by_clicks(browser: Browser, site: str) -> None:
     with browser.visit(site) as visit:
         visit.open("/")
-        visit.page.get_by_role("link", name="Audit").click()
+        visit.page.get_by_role("navigation").get_by_role("link", name="Audit").first.click()
         visit.page.get_by_role("link", name="Show them").first.click()
         visit.page.locator("tbody tr").first.get_by_role("link").first.click()
         explained = visit.page.locator("#explained")

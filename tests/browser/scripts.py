@@ -85,15 +85,15 @@ def test_a_board_is_drawn_again_as_work_goes_on_but_not_under_somebodys_hand(bro
         open_marked(visit, f"/work?project={PROJECT}")
         visit.page.get_by_text("now, live").wait_for()
         add("Tell the auditors")
-        visit.page.locator(".board").get_by_text("Tell the auditors").wait_for()
+        visit.page.locator(".board").get_by_text("Tell the auditors").first.wait_for()
         assert is_the_same(visit)
         visit.page.get_by_text("now, live").wait_for()
         visit.page.locator(".board a").first.focus()
         add("Tell the bank")
         visit.page.get_by_text("1 new since you looked").wait_for()
-        assert visit.page.locator(".board").get_by_text("Tell the bank").count() == 0
+        assert visit.page.locator(".board").get_by_text("Tell the bank").first.count() == 0
         visit.page.evaluate("document.activeElement.blur()")
-        visit.page.locator(".board").get_by_text("Tell the bank").wait_for()
+        visit.page.locator(".board").get_by_text("Tell the bank").first.wait_for()
         assert is_the_same(visit)
         assert visit.faults == []
 

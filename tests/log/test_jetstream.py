@@ -15,7 +15,7 @@ from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import Corrupt, InvalidArgument, StorageRefused, TallystickError
 from tallystick.log import Entry, Head, Log, jetstream
 from tallystick.log.files import FilesLog
-from tallystick.log.jetstream import JetStreamLog, copy, erasure
+from tallystick.log.jetstream import JetStreamLog, catching_up, copy, erasure
 from tallystick.log.jetstream.client import Client, NoAnswer
 from tallystick.log.jetstream.inspection import inspect
 from tallystick.log.jetstream.membership import Membership
@@ -219,7 +219,7 @@ def test_a_machine_without_a_copy_waits_for_a_stream_that_elects_a_leader(
 ) -> None:
     one = open_log(nats_server, tmp_path / "one", stream=stream_for(tmp_path))
     filled(one, 3)
-    fill, answers = jetstream.fill_copy, iter([False, False])
+    fill, answers = catching_up.fill_copy, iter([False, False])
 
     def elects_at_first(*arguments: Any, **more: Any) -> None:
         if next(answers, True) is False:

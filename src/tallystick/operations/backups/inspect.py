@@ -23,7 +23,7 @@ from tallystick.operations.backups.object_store import shown
 from tallystick.operations.backups.repository import Repository
 from tallystick.operations.backups.restore import choose_backup
 from tallystick.operations.tenants import tenants_of
-from tallystick.private_files import make_directory
+from tallystick.private_files import make_directory, place_file
 
 
 class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class _Verification:
             directory = Path(made)
             for file in tenant.audit.files:
                 make_directory(directory)
-                (directory / Path(file.path).name).write_bytes(self._got(file))
+                place_file(directory / Path(file.path).name, self._got(file))
             with closing(HeadFile(directory / "head")) as head_file:
                 head_file.write(tenant.audit.head)
             proof = verify_audit(directory)
