@@ -57,8 +57,8 @@ OPERATING_REQUIREMENTS = (
      _WORKERS + "test_every_worker_serves_every_session_and_reads_what_another_has_written"),
     ("§5.4, workers", "a killed worker is begun anew and its clients go on",
      _WORKERS + "test_a_killed_worker_is_begun_anew_and_its_clients_go_on"),
-    ("§5.4, drain", "no call fails when a server is asked to end",
-     _DRAIN + "test_no_call_fails_when_the_server_is_asked_to_end_and_none_that_was_acknowledged_is_lost"),
+    ("§5.4, drain", "a request on its way is answered when a server is asked to end",
+     _DRAIN + "test_a_request_on_its_way_when_the_end_begins_is_answered_and_probes_are_told_to_look_elsewhere"),
     ("§5.3, secrets", "no vocabulary writes a key down, and its caller is told what and where",
      "tests/journeys/test_secret_stories.py::"
      "test_no_vocabulary_writes_a_key_down_and_its_caller_is_told_what_and_where"),
