@@ -153,23 +153,6 @@ def test_a_neighbourhood_is_drawn_and_grows_by_keyboard_with_its_table(browser: 
         assert visit.faults == []
 
 
-def test_a_click_on_a_node_brings_what_is_linked_to_it(browser: Browser, site: str) -> None:
-    with browser.visit(site, Look(reduced_motion=True)) as visit:
-        visit.open(GRAPH)
-        before = drawn_nodes(visit)
-        stage = visit.page.locator("[data-drawing]")
-        box = stage.bounding_box()
-        for across in range(20, int(box["width"]), 24):
-            for down in range(20, int(box["height"]), 24):
-                stage.click(position={"x": across, "y": down})
-            if drawn_nodes(visit) > before:
-                break
-        visit.page.wait_for_function(
-            "before => document.querySelector('[data-drawn]').dataset.nodes > before", arg=before
-        )
-        assert visit.faults == []
-
-
 @pytest.mark.parametrize(("button", "begins"), [("SVG", b"<svg"), ("PNG", b"\x89PNG")])
 def test_a_drawing_is_saved(browser: Browser, site: str, button: str, begins: bytes) -> None:
     with browser.visit(site) as visit:
