@@ -121,10 +121,11 @@ class _Kept:
         at, step = self._count % self.span.rows, reading.since(self._before)
         self._times[at] = now
         self._store(at, ALL_TOOLS, _row(step))
-        for tool in dict.fromkeys(labels[0] for labels in step.calls):
-            if tool in self._tools or len(self._tools) < TOOLS_MAX:
+        for tool in dict.fromkeys(labels[0] for labels, counts in step.calls.items() if any(counts)):
+            if len(self._tools) < TOOLS_MAX:
                 self._begin(tool)
-                self._store(at, tool, _calls(step, tool))
+        for tool in self._tools:
+            self._store(at, tool, _calls(step, tool))
         self._count += 1
         self._before, self.since = reading, now
 

@@ -214,6 +214,9 @@ class WriteArguments(WriteOperation):
 
 
 class ReadFilters(Arguments):
+    # Its fields are those of the call, and shown there.
+    model_config = ConfigDict(json_schema_extra=TOLD_ONCE)
+
     id: Id | None = None
     entity_id: Id | None = None
     type: Name | None = None
@@ -221,7 +224,7 @@ class ReadFilters(Arguments):
 
 class ReadArguments(Arguments):
     entity_id: Id | None = None
-    filters: ReadFilters | None = Field(default=None, description="alias")
+    filters: ReadFilters | None = Field(default=None, description="alias: entity_id, type")
     type: Name | None = Field(default=None, description="null unless of this type")
     as_of: Moment | None = None
     include_edges: bool = False
@@ -249,6 +252,9 @@ class Traversal(Arguments):
 
 
 class SearchFilters(Arguments):
+    # Its fields are those of the call, and shown there.
+    model_config = ConfigDict(json_schema_extra=TOLD_ONCE)
+
     id: Id | None = None
     entity_id: Id | None = None
     type: Name | None = None
@@ -289,7 +295,7 @@ class SearchArguments(Arguments):
     traversal: Traversal | None = None
     limit: int | None = Field(default=None, ge=1, le=PAGE_MAX)
     offset: int | None = Field(default=None, ge=0)
-    filters: SearchFilters | None = Field(default=None, description="alias")
+    filters: SearchFilters | None = Field(default=None, description="alias: the conditions above in one object")
     as_of: Moment | None = None
     max_tokens: int | None = Field(default=None, ge=TOKENS_LEAST, description="of the answer")
     facets: bool = Field(default=False, description="types, keys and relations in use")
