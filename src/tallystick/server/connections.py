@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from enum import IntEnum
 from typing import Protocol
@@ -10,6 +11,8 @@ from typing import Protocol
 import msgspec
 
 _TURNS_PER_DEADLINE = 10
+_ACCEPTING_SECONDS = 0.05
+"""Until a connection that was just accepted is among those that are open."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -51,7 +54,7 @@ class Connections:
         self.is_draining = False
         self._open: dict[Connection, None] = {}
         """The longest unused first."""
-        self._none_left = asyncio.Event()
+        self._one_left = asyncio.Event()
 
     def add(self, connection: Connection) -> None:
         if len(self._open) >= self.bounds.connections:
@@ -69,18 +72,24 @@ class Connections:
 
     def remove(self, connection: Connection) -> None:
         self._open.pop(connection, None)
-        if not self._open:
-            self._none_left.set()
+        self._one_left.set()
 
-    async def drain(self) -> None:
+    async def drain(self, stop_listening: Callable[[], None]) -> None:
         """Until all are closed, each by the answer that says so. A client whose connection is closed while its request
         is on the way cannot know whether that was read: so nobody is closed who may be about to ask, but for those who
-        asked nothing for all of the time."""
+        asked nothing for all of the time. Until those who were there have left, others are still let in."""
         self.is_draining = True
-        self._none_left.clear()
-        if self._open:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._none_left.wait(), self.bounds.drain_seconds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.bounds.drain_seconds):
+                await self._left(list(self._open))
+                stop_listening()
+                await asyncio.sleep(_ACCEPTING_SECONDS)
+                await self._left(list(self._open))
+
+    async def _left(self, connections: list[Connection]) -> None:
+        while any(each in self._open for each in connections):
+            self._one_left.clear()
+            await self._one_left.wait()
 
     async def watch(self) -> None:
         """One task for all, since a timer for each request costs more than the bounds."""

@@ -181,7 +181,12 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._drain is not None:
             self._drain()
-        await self._connections.drain()
+
+        def stop_listening() -> None:
+            for each in (*(sockets or ()), *self.servers):
+                each.close()
+
+        await self._connections.drain(stop_listening)
         await super().shutdown(sockets)
 
     @contextmanager

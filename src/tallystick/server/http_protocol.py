@@ -381,7 +381,7 @@ class _Exchange:
         if message["type"] == AT_ONCE:
             body = message["body"]
             length = b"content-length: %d\r\n" % len(body)
-            head = self._write_head(message, (length,) if self.keeps_alive else (length, _CLOSING))
+            head = self._write_head(message, (length, _CLOSING) if self._is_last() else (length,))
             self._protocol.transport.write(head + body)
             self._finish()
         elif not self.is_begun:
@@ -396,8 +396,7 @@ class _Exchange:
         lines = []
         if b"close" in given.get(b"connection", b"").lower():
             self.keeps_alive = False
-        elif not self.keeps_alive or self._protocol.takes_no_more:
-            self.keeps_alive = False
+        elif self._is_last():
             lines.append(_CLOSING)
         if not has_body:
             self._left = 0
@@ -426,6 +425,12 @@ class _Exchange:
             if self._left:
                 raise RuntimeError("the answer is shorter than its Content-Length")
             self._finish()
+
+    def _is_last(self) -> bool:
+        """Of its connection."""
+        if self._protocol.takes_no_more:
+            self.keeps_alive = False
+        return not self.keeps_alive
 
     def _finish(self) -> None:
         # Who waited to be asked for a body may send it now or not: what comes next has no one meaning.
