@@ -1,5 +1,6 @@
 // The drawing of a neighbourhood: sigma draws what the page says, a click or a button of the table brings what is linked
-// to a node, and the table grows with it. Without WebGL the drawing that came with the page stays.
+// to a node, and the table grows with it; who points at an entity in the table is shown where it is drawn. Without WebGL
+// the drawing that came with the page stays.
 import Graph from "graphology";
 import forceAtlas2 from "graphology-layout-forceatlas2";
 import Sigma from "sigma";
@@ -117,17 +118,42 @@ const begin = async (place) => {
     // Where a window is made too small, or printed, there may be no room for a moment.
     allowInvalidContainer: true,
   });
+  const mark = place.appendChild(Object.assign(document.createElement("span"), { className: "mark", hidden: true }));
+  let marked = null;
+  const placeMark = () => {
+    mark.hidden = marked === null;
+    if (marked === null) return;
+    const { x, y } = sigma.graphToViewport(graph.getNodeAttributes(marked));
+    Object.assign(mark.style, { left: `${x}px`, top: `${y}px` });
+  };
+  const point = (event) => {
+    marked = event.target.closest("td")?.querySelector("[data-grow]")?.dataset.grow ?? null;
+    placeMark();
+  };
+
   layout();
   say();
-  sigma.on("clickNode", ({ node }) => grow(node));
+  sigma.on("afterRender", placeMark);
+  let clicked = null;
+  sigma.on("clickStage", () => (clicked = null));
+  sigma.on("clickNode", ({ node }) => {
+    clicked = node;
+    grow(node);
+  });
   sigma.on("doubleClickNode", ({ node, preventSigmaDefault }) => {
     preventSigmaDefault();
-    window.location.assign(graph.getNodeAttribute(node, "address"));
+    // Sigma calls any two quick clicks a double click, also those on different nodes.
+    if (node === clicked) window.location.assign(graph.getNodeAttribute(node, "address"));
+    else grow(node);
+    clicked = node;
   });
-  document.querySelector("[data-edges]").addEventListener("click", (event) => {
+  const edges = document.querySelector("[data-edges]");
+  edges.addEventListener("click", (event) => {
     const button = event.target.closest("[data-grow]");
     if (button) grow(button.dataset.grow);
   });
+  edges.addEventListener("focusin", point);
+  edges.addEventListener("mouseover", point);
   const camera = sigma.getCamera();
   const moves = {
     in: () => camera.animatedZoom({ duration: isCalm() ? 0 : 200 }),
@@ -142,7 +168,7 @@ const begin = async (place) => {
   }
   for (const each of document.querySelectorAll("[data-grow]")) each.hidden = false;
   rowTemplate.querySelectorAll("[data-grow]").forEach((each) => (each.hidden = false));
-  place.dataset.drawn = "";
+  sigma.once("afterRender", () => (place.dataset.drawn = ""));
 };
 
 const escaped = (text) => text.replace(/[&<>"]/g, (each) => `&#${each.charCodeAt(0)};`);

@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from tests.timeouts import SECONDS
+
 HERE = Path(__file__).parent
 AXE = HERE / "node_modules/axe-core/axe.min.js"
 WCAG = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
@@ -57,6 +59,7 @@ class Browser:
             forced_colors="active" if look.forced_colours else "none",
             reduced_motion="reduce" if look.reduced_motion else "no-preference",
         )
+        context.set_default_timeout(1000 * SECONDS)
         try:
             yield Visit(context.new_page(), address)
         finally:

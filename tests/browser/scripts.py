@@ -142,14 +142,57 @@ def test_a_neighbourhood_is_drawn_and_grows_by_keyboard_with_its_table(browser: 
         for button in visit.page.locator("[data-grow]:visible").all():
             button.focus()
             visit.page.keyboard.press("Enter")
-        visit.page.wait_for_function(
-            "before => document.querySelector('[data-drawn]').dataset.nodes > before", arg=before
-        )
+        visit.page.wait_for_function(GROWN, arg=before)
         visit.page.wait_for_function(
             "rows => document.querySelector('[data-edges] tbody').rows.length > rows", arg=rows
         )
         assert visit.overflow() == []
         assert visit.axe() == []
+        assert visit.faults == []
+
+
+def with_more_around_it(site: str) -> str:
+    """An entity of the drawing that is linked to something that is not drawn yet."""
+    first = httpx2.get(f"{site}{GRAPH.replace('?', '.json?')}").json()["neighbourhood"]
+    drawn = {each["id"] for each in (first["centre"], *first["nodes"])}
+    for each in first["nodes"]:
+        around = httpx2.get(f"{site}/graph.json", params={"around": each["id"]}).json()["neighbourhood"]
+        if any(other["id"] not in drawn for other in around["nodes"]):
+            return str(each["id"])
+    raise AssertionError("everything is drawn already")
+
+
+def click_where_it_is_drawn(visit: Visit, entity_id: str) -> None:
+    """The drawing marks whatever is pointed at in the table."""
+    visit.page.locator(f'[data-grow="{entity_id}"]').first.focus()
+    visit.page.locator(".mark:visible").wait_for()
+    spot = visit.page.locator(".mark").bounding_box()
+    visit.page.mouse.click(spot["x"] + spot["width"] / 2, spot["y"] + spot["height"] / 2)
+
+
+def test_a_click_on_a_node_brings_what_is_linked_to_it(browser: Browser, site: str) -> None:
+    entity_id = with_more_around_it(site)
+    with browser.visit(site, Look(reduced_motion=True, height=2000)) as visit:
+        visit.open(GRAPH)
+        before = drawn_nodes(visit)
+        click_where_it_is_drawn(visit, entity_id)
+        visit.page.wait_for_function(GROWN, arg=before)
+        assert visit.page.url == f"{site}{GRAPH}"
+        assert visit.faults == []
+
+
+def test_two_quick_clicks_open_a_node_only_if_both_are_on_it(browser: Browser, site: str) -> None:
+    entity_id = with_more_around_it(site)
+    with browser.visit(site, Look(reduced_motion=True, height=2000)) as visit:
+        visit.open(GRAPH)
+        before = drawn_nodes(visit)
+        click_where_it_is_drawn(visit, "decision-retries")
+        click_where_it_is_drawn(visit, entity_id)
+        visit.page.wait_for_function(GROWN, arg=before)
+        assert visit.page.url == f"{site}{GRAPH}"
+        spot = visit.page.locator(".mark").bounding_box()
+        visit.page.mouse.dblclick(spot["x"] + spot["width"] / 2, spot["y"] + spot["height"] / 2)
+        visit.page.wait_for_url("**/entities/**")
         assert visit.faults == []
 
 
