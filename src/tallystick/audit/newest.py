@@ -20,16 +20,17 @@ def newest_lines(directory: Path, before: int | None = None) -> Iterator[bytes]:
     """Whole lines without their ends, newest first; with `before`, none of a file that begins there or behind it."""
     for path in reversed(files_in(directory)):
         if before is None or int(path.stem) < before:
-            yield from _backwards(path)
+            yield from read_backwards(path)
 
 
-def _backwards(path: Path) -> Iterator[bytes]:
+def read_backwards(path: Path, begin: int = 0) -> Iterator[bytes]:
+    """The lines of a file from its end to the byte `begin`, where one begins."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         rest = b""
         is_last = True
-        while end:
-            start = max(0, end - _BLOCK_BYTES)
+        while end > begin:
+            start = max(begin, end - _BLOCK_BYTES)
             file.seek(start)
             rest, *lines = (file.read(end - start) + rest).split(b"\n")
             end = start

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from tallystick.audit import Decided, Line, decode
+from tallystick.audit.index import AuditIndex
 from tallystick.audit.newest import is_look, newest_lines
 from tallystick.clock import to_text
 from tallystick.errors import Corrupt, NotFound, TallystickError
@@ -29,6 +30,8 @@ from tallystick.store import Store
 
 PAGE = 50
 SECONDS_MAX = 1.0
+INDEXING_SECONDS = 0.05
+"""So long somebody waits for the index to get on, if the log is much longer than what it knows."""
 ACTORS_MAX = 10
 _AT_ONCE = 200
 _LOOK_AT_CLOCK = 1_000
@@ -140,10 +143,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_decisions(
-    store: Store, principal: Principal, audit: Path, wanted: Wanted, most: int = PAGE
+    store: Store, principal: Principal, audit: AuditIndex, wanted: Wanted, most: int = PAGE
 ) -> Decisions:
     """The newest that fit. Reads no longer than a second."""
     await store.flush_audit()
+    await asyncio.to_thread(audit.read, INDEXING_SECONDS)
     scan = _Scan(audit, wanted)
     found: list[DecisionLine] = []
     while len(found) <= most and not scan.is_over:
@@ -154,9 +158,10 @@ async def list_decisions(
 
 
 async def count_denials(
-    store: Store, principal: Principal, audit: Path, now: int, seconds_max: float = SECONDS_MAX
+    store: Store, principal: Principal, audit: AuditIndex, now: int, seconds_max: float = SECONDS_MAX
 ) -> CountedDenials:
     """Of the last day, by who was denied."""
+    await asyncio.to_thread(audit.read, min(INDEXING_SECONDS, seconds_max))
     scan = _Scan(audit, Wanted(outcome="denied", since=to_text(max(0, now - _DAY))), seconds_max)
     counts: Counter[str] = Counter()
     last: dict[str, str] = {}
@@ -269,14 +274,18 @@ def _shown(line: Line) -> DecisionLine:
 class _Scan:
     """From the newest line on, until enough were found, the lines are older than was asked for, or time is up."""
 
-    def __init__(self, directory: Path, wanted: Wanted, seconds_max: float = SECONDS_MAX) -> None:
+    def __init__(self, audit: AuditIndex, wanted: Wanted, seconds_max: float = SECONDS_MAX) -> None:
         self.is_over = False
         self.is_cut = False
         self.damaged = 0
         self.reached: int | None = None
         """The last line that was decoded."""
         self._wanted = wanted
-        self._lines: Iterator[bytes] = newest_lines(directory, wanted.before)
+        self._lines: Iterator[bytes] = (
+            newest_lines(audit.directory, wanted.before)
+            if wanted.except_looks_by is None and wanted.outcome != "denied"
+            else audit.lines(wanted.before, denied=wanted.outcome == "denied")
+        )
         self._spent = 0.0
         self._seconds_max = seconds_max
 

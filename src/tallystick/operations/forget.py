@@ -426,10 +426,15 @@ def pending_backups_of(settings: Settings, made: Sequence[Commit]) -> list[Pendi
 def pending_erasures(context: OperationContext) -> list[PendingErasure]:
     """What may still hold what was redacted or deleted, on this disk. Reads the whole log, and does not open it:
     that would finish them."""
-    settings = context.settings
-    with unopened(settings.system) as log:
+    with unopened(context.settings.system) as log:
         made = (chain.decode(line) for _, line in log.segments.lines_with(NEEDLE, 0, log.end))
         redacted = max((commit.lamport for commit in made if commit.operation in REDACTIONS), default=0)
+    return pending_erasures_of(context, redacted)
+
+
+def pending_erasures_of(context: OperationContext, redacted: int) -> list[PendingErasure]:
+    """The same, for who knows the newest redaction; 0 for none."""
+    settings = context.settings
     found = pending_in_projections(settings.home, database=context.database)
     old = [at for at in kept_positions(settings.system / "snapshots") if at < redacted]
     in_stream = _pending_in_stream(settings) if settings.log_url and is_copy(settings.system) else []

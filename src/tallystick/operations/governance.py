@@ -8,27 +8,22 @@ it the counts are kept: the rest of the log is counted while nobody waits, and t
 from __future__ import annotations
 
 import asyncio
-import time
-from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tallystick.audit import Decided, Event, decode
-from tallystick.audit.newest import newest_lines
+from tallystick.audit.index import AuditIndex
 from tallystick.clock import to_text
 from tallystick.commits import REDACTIONS, Commit, Verb
-from tallystick.errors import Corrupt
 from tallystick.operations import OperationContext
 from tallystick.operations.forget import (
     PendingBackup,
     Redaction,
     describe_redaction,
     pending_backups_of,
-    pending_erasures,
+    pending_erasures_of,
 )
 from tallystick.policy import Action, Principal
 from tallystick.projections.registry import PendingErasure
@@ -46,6 +41,7 @@ WAITED_FOR = 1_000
 _AT_A_TIME = 100
 _PAUSE_SECONDS = 0.02
 """Between so many old commits, for everybody else."""
+INDEXING_SECONDS = 0.05
 ROWS_MAX = 20
 RECALL_TOOLS = ("memory.search", "memory.read", "query_graph")
 """By which agents look up what was known before."""
@@ -112,7 +108,7 @@ class KeptCounts:
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
 
-    async def of(self, store: Store, principal: Principal, audit: Path) -> tuple[_Tally, _Lookups]:
+    async def of(self, store: Store, principal: Principal) -> _Tally:
         """For who may read everything."""
         kept = self._kept.get(principal.tenant)
         if kept is not None and not await kept.count_new(store, principal):
@@ -121,9 +117,10 @@ class KeptCounts:
                 del self._kept[principal.tenant]
             kept = self._kept.get(principal.tenant)
         if kept is None:
-            kept = self._kept[principal.tenant] = _Kept(store, principal, audit)
-        await kept.wait()
-        return kept.tally, kept.lookups
+            kept = self._kept[principal.tenant] = _Kept(store, principal)
+        if kept.is_short:
+            await kept.counting
+        return kept.tally
 
     async def close(self) -> None:
         counting = [kept.counting for kept in self._kept.values()]
@@ -133,19 +130,17 @@ class KeptCounts:
 
 
 class _Kept:
-    def __init__(self, store: Store, principal: Principal, audit: Path) -> None:
-        self.tally, self.lookups = _Tally(), _Lookups()
-        self._audit = audit
+    def __init__(self, store: Store, principal: Principal) -> None:
+        self.tally = _Tally()
         self._begun = self._position = store.position(principal)
         self.counting = asyncio.create_task(self._count_old(store, principal), name="governance")
 
     async def _count_old(self, store: Store, principal: Principal) -> None:
-        await asyncio.to_thread(self.lookups.read, self._audit)
         async with aclosing(store.commits(principal, newest_first=True)) as entries:
             async for entry in entries:
                 if entry.commit.lamport <= self._begun:
                     self.tally.add(entry.commit)
-                if self._begun > WAITED_FOR and self.tally.commits % _AT_A_TIME == 0:
+                if not self.is_short and self.tally.commits % _AT_A_TIME == 0:
                     await asyncio.sleep(_PAUSE_SECONDS)
         self.tally.is_cut = False
 
@@ -163,29 +158,28 @@ class _Kept:
                     self.tally.add(entry.commit)
         return True
 
-    async def wait(self) -> None:
-        if self.counting.done():
-            await asyncio.to_thread(self.lookups.read, self._audit)
-        elif self._begun <= WAITED_FOR:
-            await self.counting
+    @property
+    def is_short(self) -> bool:
+        return self._begun <= WAITED_FOR
 
 
-async def count_governance(context: OperationContext, audit: Path, kept: KeptCounts) -> Governance:
+async def count_governance(context: OperationContext, audit: AuditIndex, kept: KeptCounts) -> Governance:
     principal, settings = context.principal, context.settings
     async with context.open_store() as store:
         recalls, narrows = await store.read(principal, Action.SEARCH, _recalls)
         await store.flush_audit()
-        counted = _counted(store, principal, audit) if narrows else kept.of(store, principal, audit)
-        tally, lookups = await counted
+        await asyncio.to_thread(audit.read, INDEXING_SECONDS)
+        tally = await (_counted(store, principal) if narrows else kept.of(store, principal))
     tasks = [task for task in tally.tasks.values() if task.claimed is not None]
     backups: list[PendingBackup] = []
     erasures: list[PendingErasure] = []
     if not narrows:
         backups = await asyncio.to_thread(pending_backups_of, settings, tally.redactions)
-        erasures = await asyncio.to_thread(pending_erasures, context)
+        redacted = max((commit.lamport for commit in tally.redactions), default=0)
+        erasures = await asyncio.to_thread(pending_erasures_of, context, redacted)
     return Governance(
         work=_share(tasks),
-        periods=_periods(tasks, lookups),
+        periods=_periods(tasks, audit),
         coverage=Coverage(commits=tally.commits, with_reason=tally.with_reason, with_run=tally.with_run),
         redactions=len(tally.redactions),
         newest_redactions=[describe_redaction(commit) for commit in tally.redactions[:ROWS_MAX]],
@@ -199,15 +193,14 @@ async def count_governance(context: OperationContext, audit: Path, kept: KeptCou
     )
 
 
-async def _counted(store: Store, principal: Principal, audit: Path) -> tuple[_Tally, _Lookups]:
-    tally, lookups = _Tally(), _Lookups()
+async def _counted(store: Store, principal: Principal) -> _Tally:
+    tally = _Tally()
     with suppress(TimeoutError):
         async with asyncio.timeout(SECONDS_MAX), aclosing(store.commits(principal, newest_first=True)) as entries:
             async for entry in entries:
                 tally.add(entry.commit)
         tally.is_cut = False
-    await asyncio.to_thread(lookups.read, audit)
-    return tally, lookups
+    return tally
 
 
 def _recalls(state: State, read_filter: ReadFilter) -> tuple[list[RecallRow], bool]:
@@ -251,56 +244,24 @@ def _share(tasks: Sequence[_Task]) -> Share:
     return Share(sum(task.is_resolved for task in tasks), len(tasks))
 
 
-class _Lookups:
-    """When agents looked something up, by the audit log."""
-
-    def __init__(self) -> None:
-        self.since: str | None = None
-        """From when on it tells."""
-        self._times: dict[str, list[str]] = {}
-        """Of each actor, in order."""
-        self._newest = 0
-
-    def has(self, actor: str, first: str, last: str) -> bool:
-        times = self._times.get(actor, [])
-        at = bisect_left(times, first)
-        return at < len(times) and times[at] <= last
-
-    def read(self, audit: Path) -> None:
-        """What is new, for a bounded time."""
-        until = time.monotonic() + SECONDS_MAX
-        known = self._newest
-        for raw in newest_lines(audit):
-            with suppress(Corrupt):
-                line = decode(raw)
-                if line.seq <= known:
-                    break
-                self._newest = max(self._newest, line.seq)
-                self._add(line.event)
-            if time.monotonic() > until:
-                break
-
-    def _add(self, event: Event) -> None:
-        # The first line of a file may be younger than the second: it is written with it.
-        self.since = min(self.since or event.timestamp, event.timestamp)
-        if isinstance(event, Decided) and event.decision and event.tool in RECALL_TOOLS:
-            insort(self._times.setdefault(event.actor, []), event.timestamp)
-
-
-def _periods(tasks: Sequence[_Task], lookups: _Lookups) -> list[Period]:
+def _periods(tasks: Sequence[_Task], audit: AuditIndex) -> list[Period]:
     months: dict[str, list[_Task]] = {}
     for task in tasks:
         months.setdefault((task.claimed or "")[:7], []).append(task)
-    return [_period(month, months[month], lookups) for month in sorted(months, reverse=True)]
+    return [_period(month, months[month], audit) for month in sorted(months, reverse=True)]
 
 
-def _period(month: str, tasks: Sequence[_Task], lookups: _Lookups) -> Period:
-    told = [task for task in tasks if lookups.since is not None and (task.claimed or "") >= lookups.since]
-    recalled = [task for task in told if lookups.has(task.owner or "", task.claimed or "", task.ended or "9")]
-    others = [task for task in told if task not in recalled]
+def _period(month: str, tasks: Sequence[_Task], audit: AuditIndex) -> Period:
+    told = [task for task in tasks if audit.since is not None and (task.claimed or "") >= audit.since]
+    recalled = [task for task in told if audit.has_recalled(task.owner or "", task.claimed or "", task.ended)]
     return Period(
         month=month,
         all=_share(tasks),
         with_recall=_share(recalled) if told else None,
-        without_recall=_share(others) if told else None,
+        without_recall=_without(told, recalled) if told else None,
     )
+
+
+def _without(all: Sequence[_Task], some: Sequence[_Task]) -> Share:
+    whole, part = _share(all), _share(some)
+    return Share(whole.resolved - part.resolved, whole.claimed - part.claimed)

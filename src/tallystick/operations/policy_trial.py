@@ -14,12 +14,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
 from tallystick.audit import Decided, decode
-from tallystick.audit.newest import is_look, newest_lines
+from tallystick.audit.index import AuditIndex
+from tallystick.audit.newest import is_look
 from tallystick.errors import Corrupt, InvalidArgument, LimitExceeded
 from tallystick.policy import Action, Principal
 from tallystick.policy.bundle import Bundle, Module
@@ -33,6 +33,9 @@ from tallystick.store import Store
 CANDIDATE_CHARACTERS_MAX = 200_000
 DECISIONS_MAX = 20_000
 """Asked again, the newest of them."""
+NARROWED_MAX = 1_000
+"""Of those by which versions are counted where each has to be asked about."""
+INDEXING_SECONDS = 0.05
 SECONDS_MAX = 20.0
 MEMORY_BYTES_MAX = 2 << 30
 TRIALS_AT_ONCE = 2
@@ -90,17 +93,28 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     """The first of them."""
 
 
-async def list_versions(store: Store, principal: Principal, audit: Path, *, except_looks_by: str) -> PolicyVersions:
-    lines, is_cut = await _readable_decisions(store, principal, audit, except_looks_by)
+async def list_versions(store: Store, principal: Principal, audit: AuditIndex) -> PolicyVersions:
+    """Of all decisions; where something is withheld, of the newest that may be read."""
+    await store.flush_audit()
+    await asyncio.to_thread(audit.read, INDEXING_SECONDS)
+    _, narrows = await _allowed(store, principal, [])
+    if narrows:
+        lines, is_cut = await _readable_decisions(store, principal, audit, NARROWED_MAX)
+        return PolicyVersions(_versions(lines), is_cut)
+    found = await asyncio.to_thread(audit.versions)
+    named = [PolicyVersion(name=name, **msgspec.structs.asdict(counted)) for name, counted in found.items()]
+    return PolicyVersions(named, not audit.is_complete)
+
+
+def _versions(lines: _Asked) -> list[PolicyVersion]:
     found: dict[str, PolicyVersion] = {}
-    for line in lines:
-        event = line[1]
+    for _, event in lines:
         name, at = event.policy_version, event.timestamp
         version = found.setdefault(name, PolicyVersion(name=name, first=at, last=at))
         version.first = min(version.first, at)
         version.decisions += 1
         version.denials += not event.decision
-    return PolicyVersions(list(found.values()), is_cut)
+    return list(found.values())
 
 
 async def examine_policy(bundle: Bundle) -> Examined:
@@ -109,7 +123,7 @@ async def examine_policy(bundle: Bundle) -> Examined:
 
 
 async def simulate(
-    store: Store, principal: Principal, audit: Path, candidate: str, beside: Bundle | None, *, except_looks_by: str
+    store: Store, principal: Principal, audit: AuditIndex, candidate: str, beside: Bundle | None
 ) -> Simulation:
     """What the candidate decides of what the principal may read in the audit log. It has the data of the policy
     `beside`. Raises InvalidArgument for none, LimitExceeded where it takes too long."""
@@ -118,7 +132,8 @@ async def simulate(
     if len(candidate) > CANDIDATE_CHARACTERS_MAX:
         raise LimitExceeded(f"a policy to try has at most {CANDIDATE_CHARACTERS_MAX} characters")
     bundle = Bundle("candidate", (Module("candidate.rego", candidate),), data=() if beside is None else beside.data)
-    asked, is_cut = await _readable_decisions(store, principal, audit, except_looks_by)
+    await store.flush_audit()
+    asked, is_cut = await _readable_decisions(store, principal, audit, DECISIONS_MAX)
     asked.reverse()
     outcome = await _in_a_process(bundle, asked)
     found = outcome.replayed or Replayed("none", 0, 0, 0, 0, [])
@@ -150,13 +165,10 @@ def _grouped(changed: Iterable[tuple[str | None, bool]]) -> list[ChangedGroup]:
 # -- what was decided
 
 
-async def _readable_decisions(
-    store: Store, principal: Principal, audit: Path, except_looks_by: str
-) -> tuple[_Asked, bool]:
+async def _readable_decisions(store: Store, principal: Principal, audit: AuditIndex, most: int) -> tuple[_Asked, bool]:
     """The newest first, and whether there are more."""
-    await store.flush_audit()
     until = time.monotonic() + _READING_SECONDS_MAX
-    lines, is_cut = await asyncio.to_thread(_newest, audit, except_looks_by, until)
+    lines, is_cut = await asyncio.to_thread(_newest, audit, most, until)
 
     found: _Asked = []
     for first in range(0, max(1, len(lines)), _AT_ONCE):
@@ -184,15 +196,15 @@ def _shows(read_filter: ReadFilter, resource: str | None) -> bool:
     return resource is None or read_filter.allows_reference(resource)
 
 
-def _newest(audit: Path, except_looks_by: str, until: float) -> tuple[_Asked, bool]:
+def _newest(audit: AuditIndex, most: int, until: float) -> tuple[_Asked, bool]:
     found: _Asked = []
-    for raw in newest_lines(audit):
-        if is_look(raw, except_looks_by):
+    for raw in audit.lines():
+        if is_look(raw, audit.looks_by):
             continue
         with suppress(Corrupt):
             line = decode(raw)
             if isinstance(line.event, Decided):
-                if len(found) == DECISIONS_MAX or time.monotonic() > until:
+                if len(found) == most or time.monotonic() > until:
                     return found, True
                 found.append((line.seq, line.event))
     return found, False

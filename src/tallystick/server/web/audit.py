@@ -20,8 +20,9 @@ from tallystick.operations.decisions import (
     list_decisions,
 )
 from tallystick.policy import Action
+from tallystick.server.web.context import TOOL
 from tallystick.server.web.policy import NOT_SHOWN, shows_rules
-from tallystick.server.web.visit import TOOL, Download, Visit
+from tallystick.server.web.visit import Download, Visit
 from tallystick.toolsets.memory.lineage import csv_cell, csv_line
 
 ACTIONS = tuple(Action)
@@ -63,22 +64,22 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def audit(visit: Visit) -> AuditView | Download:
     context, principal = visit.context, visit.principal
-    store, directory = context.offer.store, context.audit_of(principal.tenant)
+    store, index = context.offer.store, context.audit(principal.tenant)
     asked = AuditFilter(**{name: visit.said(name) for name in AuditFilter.__struct_fields__})
     wanted = _wanted(visit, asked)
     export = visit.said("export")
     if export is not None:
         if export not in _EXPORTS:
             raise InvalidArgument(f"there is no export '{export[:20]}'; there are {', '.join(_EXPORTS)}")
-        found = await list_decisions(store, principal, directory, wanted, EXPORTED_MAX)
+        found = await list_decisions(store, principal, index, wanted, EXPORTED_MAX)
         visit.context.report_times.exported(visit.visitor)
         return _EXPORTS[export](found)
     seq = visit.number("seq", 0, most=_SEQ_MAX)
     explained = await _explained(visit, seq) if seq else None
     return AuditView(
         filter=asked,
-        decisions=await list_decisions(store, principal, directory, wanted),
-        denials=await count_denials(store, principal, directory, wall_clock()),
+        decisions=await list_decisions(store, principal, index, wanted),
+        denials=await count_denials(store, principal, index, wall_clock()),
         explained=explained,
     )
 

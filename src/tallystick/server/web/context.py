@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
+from tallystick.audit.index import AuditIndex
 from tallystick.operations import OperationContext
-from tallystick.operations.governance import KeptCounts
+from tallystick.operations.governance import RECALL_TOOLS, KeptCounts
 from tallystick.operations.why import Task
 from tallystick.policy import Principal
 from tallystick.server import Offer
@@ -17,6 +19,26 @@ from tallystick.server.web.report_times import ReportTimes
 from tallystick.telemetry.history import History
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
+
+INDEXES_MAX = 16
+TOOL = "web"
+"""As which the audit log knows what pages ask for."""
+
+
+class AuditIndexes:
+    """By where the logs lie; those that were asked for last."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Path, AuditIndex] = OrderedDict()
+
+    def of(self, directory: Path) -> AuditIndex:
+        index = self._kept.pop(directory, None)
+        if index is None:
+            index = AuditIndex(directory, looks_by=TOOL, recalls_by=RECALL_TOOLS)
+        self._kept[directory] = index
+        if len(self._kept) > INDEXES_MAX:
+            self._kept.popitem(last=False)
+        return index
 
 
 class WebContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +68,10 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """Who visitors are where nobody logs in; None means whom the server takes callers for."""
     history: History = msgspec.field(default_factory=History)
     """Of the metrics, for plots."""
+    audit_indexes: AuditIndexes = msgspec.field(default_factory=AuditIndexes)
     kept_counts: KeptCounts = msgspec.field(default_factory=KeptCounts)
     figures_for: str | None = None
     """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""
+
+    def audit(self, tenant: str) -> AuditIndex:
+        return self.audit_indexes.of(self.audit_of(tenant))

@@ -60,10 +60,10 @@ class GovernanceView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def governance(visit: Visit) -> GovernanceView:
     context = visit.context
-    directory = context.audit_of(visit.principal.tenant)
+    audit = context.audit(visit.principal.tenant)
     operations = context.operations(visit.principal)
     return GovernanceView(
-        counted=await count_governance(operations, directory, context.kept_counts),
+        counted=await count_governance(operations, audit, context.kept_counts),
         reports=context.report_times.of(visit.principal.tenant),
     )
 

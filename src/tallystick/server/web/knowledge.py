@@ -12,8 +12,9 @@ from tallystick.errors import InvalidArgument
 from tallystick.operations.known_files import KnownFiles, show_known_files
 from tallystick.policy import Action
 from tallystick.server.web.addresses import with_query
+from tallystick.server.web.context import TOOL
 from tallystick.server.web.forms import number_of
-from tallystick.server.web.visit import TOOL, Redirect, Visit, told
+from tallystick.server.web.visit import Redirect, Visit, told
 from tallystick.state.work import NODE
 from tallystick.store import Target
 from tallystick.toolsets.knowledge.reverify import add_work

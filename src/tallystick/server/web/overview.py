@@ -97,7 +97,7 @@ async def overview(visit: Visit) -> Overview:
         claimed=await _claimed(visit),
         stale=await _stale(visit),
         denials=await count_denials(
-            context.offer.store, visit.principal, context.audit_of(tenant), wall_clock(), DENIALS_SECONDS
+            context.offer.store, visit.principal, context.audit(tenant), wall_clock(), DENIALS_SECONDS
         ),
         health=await check_health(context.home_of(tenant)) if context.figures_for in (None, tenant) else None,
         connections=[] if position else connections(visit.site),

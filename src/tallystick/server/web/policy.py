@@ -18,7 +18,7 @@ from tallystick.operations.policy_trial import (
 from tallystick.policy import Action
 from tallystick.policy.bundle import Bundle, Module, find_bundle
 from tallystick.policy.policy_tests import Examined
-from tallystick.server.web.visit import TOOL, Visit
+from tallystick.server.web.visit import Visit
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 
@@ -40,9 +40,8 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def policy(visit: Visit) -> PolicyView:
     context, principal = visit.context, visit.principal
-    directory = context.audit_of(principal.tenant)
     # First: it raises for who may look at nothing.
-    history = await list_versions(context.offer.store, principal, directory, except_looks_by=TOOL)
+    history = await list_versions(context.offer.store, principal, context.audit(principal.tenant))
     bundle, problem = await _in_force(visit)
     return PolicyView(
         name=context.policy,
@@ -76,8 +75,7 @@ async def _tested(visit: Visit) -> Examined:
 async def _simulated(visit: Visit, candidate: str) -> Simulation:
     context, principal = visit.context, visit.principal
     beside, _ = await _in_force(visit)
-    directory = context.audit_of(principal.tenant)
-    return await simulate(context.offer.store, principal, directory, candidate, beside, except_looks_by=TOOL)
+    return await simulate(context.offer.store, principal, context.audit(principal.tenant), candidate, beside)
 
 
 async def shows_rules(visit: Visit) -> bool:

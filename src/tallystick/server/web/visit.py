@@ -12,14 +12,10 @@ from starlette.requests import Request
 from tallystick.errors import Denied, InvalidArgument
 from tallystick.policy import Principal
 from tallystick.server.dispatch import Broken, Done, Refused, call
-from tallystick.server.web.context import WebContext
+from tallystick.server.web.context import TOOL, WebContext
 from tallystick.server.web.forms import number_of
 from tallystick.server.web.security import SESSION_KEY
 from tallystick.store import Target
-
-TOOL = "web"
-"""As which the audit log knows what pages ask for."""
-
 
 NOT_ALLOWED = "NOT_ALLOWED"
 """Of an act that the policy denied. What was looked at and denied is not there; who was shown something and may not
