@@ -337,7 +337,7 @@ _EXPECTED = re.compile(
     r"""
     tallystick\.toml | graph\.db | policy\.rego
     | _system/(lock | head | backups\.jsonl | registry\.json | ontology\.yaml | views\.db | (views|sql|text)\.lock)
-    | _system/(stream(\.\w+)? | machine(\.lock)? | follow\.[\w-]+(\.lock)? | sessions/.*)
+    | _system/(stream(\.\w+)? | stream\.missing/[0-9a-f]{64} | machine(\.lock)? | follow\.[\w-]+(\.lock)? | sessions/.*)
     | _system/log/\d{20}\.jsonl(\.torn-[\dTZ]+-\d+)?
     | _system/snapshots/\d{20}\.snapshot
     | _system/audit/(\d{20}\.jsonl | head | lock)

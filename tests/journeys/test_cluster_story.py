@@ -14,7 +14,7 @@ from mcp.client import Client
 from tests.command_line import CommandLine, node
 from tests.journeys.work_client import Worker, worker
 from tests.mcp_client import ServerProcess, call, start_http, stopping
-from tests.nats_cluster import Cluster, running
+from tests.nats_cluster import Cluster, running, wait_until
 
 STREAM = "tally-0"
 
@@ -122,6 +122,33 @@ async def claim_all(agent: Worker) -> list[str]:
         if not found and mine:
             return mine
         mine += [each["node"]["id"] for each in found]
+
+
+async def test_a_large_content_is_read_on_every_machine_and_gone_from_each_when_it_is_redacted(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    given = environ(cluster, "tally-contents") | {"TALLYSTICK_TOOLSETS": "memory,ontology"}
+    bases = [tmp_path / name for name in ("one", "two")]
+    text = "A long text, by ada-needle. " * 20_000
+    async with AsyncExitStack() as stack:
+        servers = [stack.enter_context(stopping(start_http(base, environ=given))) for base in bases]
+        one, two = [await stack.enter_async_context(Client(server.mcp_url)) for server in servers]
+        await call(one, "create_ontology", node_types=["Note"], connection_types=[])
+        made = await call(one, "create_node", type="Note", content=text, format="markdown", properties={})
+        await call(two, "memory.read", entity_id=made["node_id"], consistency="latest")
+        read = await call(two, "get_node_content", node_id=made["node_id"])
+        assert read["content"] == text
+        for base in bases:
+            assert len(list((base / "_content" / "blobs").iterdir())) == 1
+        await call(one, "memory.write", op="REDACT_NODE", node_id=made["node_id"], reason="asked")
+        for base in bases:
+            await asyncio.to_thread(wait_until, lambda base=base: not holders(base, b"ada-needle"))
+    for base in bases:
+        assert CommandLine(base).run("verify", "--json").json["sound"] is True
+
+
+def holders(base: Path, needle: bytes) -> list[Path]:
+    return [path for path in base.rglob("*") if path.is_file() and needle in path.read_bytes()]
 
 
 async def test_what_is_read_while_the_servers_are_away_says_how_old_it_may_be(tmp_path: Path) -> None:

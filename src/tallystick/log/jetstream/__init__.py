@@ -18,6 +18,7 @@ from tallystick.errors import HeadMoved, InvalidArgument, LogClosed, StorageRefu
 from tallystick.log import Entry, Head
 from tallystick.log.jetstream.catching_up import catch_up, check_continues, fill_copy, sequence_at
 from tallystick.log.jetstream.client import NoAnswer
+from tallystick.log.jetstream.contents import names_in, store
 from tallystick.log.jetstream.copy import Copy, is_empty
 from tallystick.log.jetstream.membership import Membership, Place, join, leave
 from tallystick.log.jetstream.messages import Message, group_headers, group_lines, read_group
@@ -52,6 +53,8 @@ class JetStreamLog:
         self._claimed = False
         self._losses = 0
         """How many groups in a row another machine was faster than."""
+        self._stored: set[str] = set()
+        """The contents of the last group that had any, which may have to be published again."""
         self._membership = join(place)
         try:
             self._copy = self._open_copy()
@@ -129,6 +132,7 @@ class JetStreamLog:
         self._copy.log.check(entries, expected)
         self._membership.require()
         self._copy.require_memory(self._membership.stream.memory)
+        self._store_contents(entries)
         sequence = self._publish(entries, expected)
         self._losses = 0
         try:
@@ -201,6 +205,22 @@ class JetStreamLog:
             time.sleep(0.001)
         self._membership.end_turn(self._tenant)
         return True
+
+    def _store_contents(self, entries: Sequence[Entry]) -> None:
+        """Before the commits that name them. Raises StorageRefused."""
+        blobs = names_in(group_lines(entries)) - self._stored
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while blobs:
+            try:
+                store(self._membership.stream, self.system, self._tenant, sorted(blobs))
+                self._stored = blobs
+                return
+            except (NoAnswer, Refused) as error:
+                if time.monotonic() > deadline:
+                    raise unreachable(self._membership.stream.contents.name, error) from None
+            except InvalidArgument as error:
+                raise StorageRefused(error.message, code=error.code, hint=error.hint) from None
+            time.sleep(_PAUSE_SECONDS)
 
     def _publish(self, entries: Sequence[Entry], expected: Head) -> int:
         """The sequence that the group is stored as. Raises HeadMoved, StorageRefused, Unsettled, Corrupt."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tallystick.errors import Corrupt
 from tallystick.log import Head
+from tallystick.log.jetstream.contents import fetch_or_note
 from tallystick.log.jetstream.copy import Copy, fill
 from tallystick.log.jetstream.messages import Group, Message, group_of, read_group
 from tallystick.log.jetstream.stream import Stream
@@ -35,7 +36,8 @@ def missing(stream: Stream, copy: Copy, heard: Message | None = None) -> list[Gr
 
 
 def adopt(stream: Stream, copy: Copy, groups: Iterable[Group]) -> None:
-    copy.adopt(groups, lambda after: stream.patch(copy.tenant, after))
+    tenant = copy.tenant
+    copy.adopt(groups, lambda after: stream.patch(tenant, after), fetch_or_note(stream, copy.system, tenant))
 
 
 def _start(stream: Stream, copy: Copy) -> int:
@@ -50,6 +52,7 @@ def fill_copy(stream: Stream, system: Path, tenant: str, *, segment_bytes_max: i
         tenant,
         stream.groups(tenant, 0),
         lambda after: stream.patch(tenant, after),
+        fetch_or_note(stream, system, tenant),
         memory=stream.memory,
         stream=stream.name,
         segment_bytes_max=segment_bytes_max,

@@ -25,7 +25,8 @@ from tallystick.file_locks import locked
 from tallystick.log import Entry, Head, head_after
 from tallystick.log.files import FilesLog
 from tallystick.log.head_file import encode_head
-from tallystick.log.jetstream.messages import Group, entries_of
+from tallystick.log.jetstream.contents import named_by, names_in, remove_unnamed
+from tallystick.log.jetstream.messages import Group, entries_of, group_lines
 from tallystick.log.recovery import set_back
 from tallystick.log.restore import restore
 from tallystick.log.unopened import COPY_MARK
@@ -38,6 +39,9 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 Patch = Callable[[int], Group | None]
 """The group that follows on a lamport, as a redaction left it; None where no redaction touched it."""
+
+Fetch = Callable[[bytes], None]
+"""Have the contents that these lines name."""
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +66,7 @@ class Copy:
     def __init__(self, system: Path, tenant: str, *, memory: str | None, stream: str, segment_bytes_max: int) -> None:
         """`memory` is None while the stream cannot be asked. Raises InvalidArgument for a log of something else."""
         self.tenant = tenant
-        self._system = system
+        self.system = system
         self._stream = stream
         make_directory(system)
         self._memory = _prepare(system, memory, stream)
@@ -76,7 +80,7 @@ class Copy:
     def require_memory(self, memory: str) -> None:
         """Raises InvalidArgument unless it is a copy of this one."""
         if memory != self._memory:
-            raise _differing(self._system, self._memory, memory, self._stream)
+            raise _differing(self.system, self._memory, memory, self._stream)
 
     # -- under the claim
 
@@ -97,17 +101,22 @@ class Copy:
 
     def append(self, entries: Sequence[Entry], expected: Head, sequence: int) -> Head:
         """What the stream holds already."""
+        redacted = {int(lamport) for entry in entries for lamport in entry.commit.redacts or ()}
+        blobs = named_by(self.system, redacted, group_lines(entries)) if redacted else set()
         head = self.log.append(entries, expected=expected)
         self.note(sequence)
+        # A crash before this leaves it to the views, which remove what they saw named.
+        remove_unnamed(self.system, blobs)
         return head
 
-    def adopt(self, groups: Iterable[Group], patch: Patch) -> None:
+    def adopt(self, groups: Iterable[Group], patch: Patch, fetch: Fetch) -> None:
         """Append what is not there yet. Raises Corrupt where the groups do not continue what is there."""
         held: list[Entry] = []
         """Masked by a redaction that is still to come: nobody may see them before it is there."""
         head = self.log.head()
         for group in _joined(groups, head, patch):
             entries, is_intact = entries_of(group, head, self.tenant)
+            fetch(group.lines)
             head = head_after(entries, head)
             is_intact = is_intact and not held
             held += entries
@@ -120,9 +129,9 @@ class Copy:
 
     def sync(self) -> None:
         """Raises OSError."""
-        since = _read_synced(self._system)
+        since = _read_synced(self.system)
         head = self.log.sync(since.head if since else Head())
-        _write_synced(self._system, Synced(self._memory, self._stream, boot_id(), head))
+        _write_synced(self.system, Synced(self._memory, self._stream, boot_id(), head))
 
     def _known(self) -> tuple[int, str] | None:
         said = os.pread(self._place, _PLACE_BYTES, 0).decode("ascii", "replace").split()
@@ -138,6 +147,7 @@ def fill(
     tenant: str,
     groups: Iterable[Group],
     patch: Patch,
+    fetch: Fetch,
     *,
     memory: str,
     stream: str,
@@ -150,10 +160,14 @@ def fill(
     make_directory(system)
     _prepare(system, memory, stream)
 
+    fetched: set[str] = set()
+
     def entries() -> Iterator[list[Entry]]:
         head = Head()
         for group in _joined(chain_of((first,), groups), head, patch):
             found, _ = entries_of(group, head, tenant)
+            fetch(group.lines)
+            fetched.update(names_in(group.lines))
             head = head_after(found, head)
             metrics.STREAM_ADOPTED.add(by=len(found))
             yield found
@@ -167,6 +181,8 @@ def fill(
     except _Filled:
         # Another process of this machine was first.
         return
+    # What a later redaction masked was fetched with the rest.
+    remove_unnamed(system, fetched)
     _write_synced(system, Synced(memory, stream, boot_id(), head))
 
 

@@ -1,8 +1,9 @@
 """Redactions reach the stream: the message that holds a masked payload is replaced by a patch, and overwritten.
 
-Every copy has masked it by then, as it adopted the redaction. First the patch is stored, then the message is erased:
-a crash in between leaves both, and whoever comes next erases. Any machine does all of it, any number of times.
-The servers' Raft logs keep the bytes for some minutes more; their monitoring tells when they are gone.
+So are the blobs that only it named. Every copy has masked it by then, as it adopted the redaction. First the patch is
+stored, then the message is erased: a crash in between leaves both, and whoever comes next erases. Any machine does all
+of it, any number of times. The servers' Raft logs keep the bytes for some minutes more; their monitoring tells when
+they are gone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import msgspec
 
 from tallystick.commits import chain
 from tallystick.log.jetstream.catching_up import find_behind
+from tallystick.log.jetstream.contents import erase as erase_contents
+from tallystick.log.jetstream.contents import names_in, unnamed
 from tallystick.log.jetstream.copy import Copy
 from tallystick.log.jetstream.durability import raft_logs
 from tallystick.log.jetstream.messages import Group, MachineStatus, group_of, read_group, regrouped
@@ -83,6 +86,8 @@ def _erase(stream: Stream, tenant: str, lamport: int, log: Unopened) -> None:
         lines = _lines_here(group, log)
         if lines == group.lines:
             continue
+        # Before the message, which is all that still names them.
+        erase_contents(stream, tenant, unnamed(log, names_in(group.lines)))
         _store_patch(stream, tenant, group, lines, group.sequence if is_patch else None)
         stream.erase(group.sequence)
 
@@ -123,7 +128,7 @@ def _lines_here(group: Group, log: Unopened) -> bytes:
 def _noted(stream: Stream, trust: Trust, lamports: list[int]) -> list[Erased]:
     # Whoever has adopted this has adopted the redactions before it.
     state = (stream.info() or {}).get("state", {})
-    logs = raft_logs(stream, trust.monitors)
+    logs = _raft_logs(stream, trust)
     raft = None if logs is None else {name: last for name, (_, last) in logs.items()}
     return [Erased(lamport, int(state.get("last_seq", 0)), time.time(), raft) for lamport in lamports]
 
@@ -143,7 +148,7 @@ def _machines(stream: Stream, erased: list[Erased]) -> list[Waiting]:
 
 
 def _servers(stream: Stream, erased: list[Erased], trust: Trust) -> list[Waiting]:
-    now = raft_logs(stream, trust.monitors) or {}
+    now = _raft_logs(stream, trust) or {}
     found: dict[str, list[int]] = {}
     for each in erased:
         if each.raft is None:
@@ -156,6 +161,13 @@ def _servers(stream: Stream, erased: list[Erased], trust: Trust) -> list[Waiting
             elif now[server][0] <= last:
                 found.setdefault(f"the Raft log of server {server}", []).append(each.lamport)
     return [Waiting(where, lamports) for where, lamports in found.items()]
+
+
+def _raft_logs(stream: Stream, trust: Trust) -> dict[str, tuple[int, int]] | None:
+    """Also of the contents, where there are any."""
+    logs = raft_logs(stream, trust.monitors)
+    contents = raft_logs(stream.contents, trust.monitors) if logs else None
+    return {**logs, **{f"{server} (contents)": each for server, each in (contents or {}).items()}} if logs else logs
 
 
 def _read(system: Path) -> _Kept:

@@ -18,6 +18,7 @@ import msgspec
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.log.jetstream.catching_up import adopt, catch_up, fill_copy, missing
 from tallystick.log.jetstream.client import NoAnswer
+from tallystick.log.jetstream.contents import fetch, fetch_missing, names_in
 from tallystick.log.jetstream.copy import Copy, Unexplained, boot_id, is_empty
 from tallystick.log.jetstream.erasure import carry_out
 from tallystick.log.jetstream.messages import Group, MachineStatus, Message, read_group
@@ -28,6 +29,7 @@ BEAT_SECONDS = 1.0
 _BEAT_PATIENCE_SECONDS = 3.0
 _FRESH_SECONDS = 0.25
 _SYNC_EVERY_BEATS = 5
+_MISSING_EVERY_BEATS = 60
 _BUSY_PAUSE_SECONDS = 0.005
 _COPIES_MAX = 64
 _CLAIM_SECONDS = 0.001
@@ -133,6 +135,8 @@ class Follower:
                 groups = missing(self._stream, copy, message)
                 if not groups:
                     break
+                for group in groups:
+                    fetch(self._stream, copy.system, tenant, names_in(group.lines))
                 if not self._append(copy, groups):
                     return
                 message = None
@@ -208,6 +212,9 @@ class Follower:
             self._sync()
             for tenant in list(self._troubled):
                 self._await(tenant, _EVERYTHING)
+        if self._beats % _MISSING_EVERY_BEATS == 0:
+            for tenant, copy in self._copies.items():
+                fetch_missing(self._stream, copy.system, tenant)
 
     def _begin(self) -> None:
         """Nothing is known of what was stored before: look at every tenant there is."""

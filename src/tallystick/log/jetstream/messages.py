@@ -8,6 +8,10 @@ say where it goes, so that a reader decides without a look at the lines.
     <stream>.machine.<machine>          what a machine last said of itself; one message each
     <stream>.key.<name>                 a secret that all machines share; written once
 
+In a stream beside it, `<stream>-contents`:
+
+    <stream>.content.<tenant>.<sha256>.<number>   a piece of a blob that commits name
+
 Beside the stream, not stored: `<stream>.new.>` brings what was just stored, `<stream>.turn.<tenant>` asks the
 other writers of a tenant to wait a moment.
 """
@@ -25,6 +29,7 @@ from tallystick.log import Entry, Head, head_after, verifier_after
 
 FORMAT = "1"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_BLOB = re.compile("[0-9a-f]{64}")
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -86,6 +91,24 @@ class Layout(msgspec.Struct, frozen=True):
         """Whose log it is; None for what is none."""
         prefix = f"{self.stream}.log."
         return subject.removeprefix(prefix) if subject.startswith(prefix) else None
+
+
+def is_content(name: str) -> bool:
+    """Whether it can be the name of a blob: its SHA-256."""
+    return _BLOB.fullmatch(name) is not None
+
+
+def contents_stream(stream: str) -> tuple[str, list[str]]:
+    """The name of the stream that keeps the blobs of another, and its subjects."""
+    return f"{stream}-contents", [f"{stream}.content.*.*.*"]
+
+
+def content_piece(stream: str, tenant: str, blob: str, number: int) -> str:
+    return f"{stream}.content.{_token(tenant)}.{_token(blob)}.{number}"
+
+
+def content_pieces(stream: str, tenant: str, blob: str) -> str:
+    return f"{stream}.content.{_token(tenant)}.{_token(blob)}.*"
 
 
 class Group(msgspec.Struct, frozen=True):

@@ -12,7 +12,8 @@ from itertools import zip_longest
 from tallystick.errors import Conflict, Corrupt
 from tallystick.log import Entry, Head, head_after
 from tallystick.log.files import FilesLog
-from tallystick.log.jetstream.catching_up import find_start, sequence_at
+from tallystick.log.jetstream.catching_up import adopt, find_start, sequence_at
+from tallystick.log.jetstream.contents import all_named, store
 from tallystick.log.jetstream.copy import Copy
 from tallystick.log.jetstream.messages import (
     Group,
@@ -36,6 +37,7 @@ def send(log: FilesLog, stream: Stream, tenant: str, *, machine: str, progress: 
 
     Raises Conflict where the stream has something else. A crash leaves a prefix, which the next try continues.
     """
+    store(stream, log.system, tenant, sorted(all_named(log.system)))
     subject = stream.layout.log(tenant)
     last = stream.last(subject)
     begun = _begun(last, tenant, stream.name)
@@ -89,7 +91,7 @@ def end_in_stream(stream: Stream, copy: Copy, to: str) -> None:
             yield read_group(message)
 
     while True:
-        copy.adopt(groups(), lambda after: stream.patch(copy.tenant, after))
+        adopt(stream, copy, groups())
         if went:
             if went != [to]:
                 raise Conflict(f"'{copy.tenant}' was moved from '{stream.name}' to {went[0]} already", code="LOG_MOVED")

@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from tallystick.errors import InvalidArgument, StorageRefused
 from tallystick.log.jetstream.client import Client, NoAnswer
 from tallystick.log.jetstream.durability import find_unsynced
-from tallystick.log.jetstream.messages import FORMAT, Group, Layout, Message, read_group
+from tallystick.log.jetstream.messages import FORMAT, Group, Layout, Message, contents_stream, read_group
 
 LEAST_SERVER = (2, 11)
 """The first that hands out messages in batches without a consumer."""
@@ -58,11 +59,21 @@ class Refused(Exception):
 class Stream:
     """One stream over one connection. Raises NoAnswer wherever no answer came."""
 
-    def __init__(self, client: Client, name: str) -> None:
+    def __init__(self, client: Client, name: str, *, stored: Sequence[str] = ()) -> None:
+        """`stored` are the subjects of one that holds no log."""
         self.client = client
         self.layout = Layout(name)
+        self.trust = Trust()
         self.memory = ""
         """Which memory it holds; known once it is open."""
+        self._stored = sorted(stored or self.layout.stored)
+        self._is_log = not stored
+
+    @cached_property
+    def contents(self) -> Stream:
+        """The one that keeps the blobs which commits of this one name. Made when the first is stored."""
+        name, stored = contents_stream(self.name)
+        return Stream(self.client, name, stored=stored)
 
     @property
     def name(self) -> str:
@@ -70,8 +81,9 @@ class Stream:
 
     # -- opening
 
-    def open(self, trust: Trust, *, create: bool = True) -> None:
-        """Make the stream where there is none. Raises InvalidArgument for one that cannot be trusted with a memory."""
+    def open(self, trust: Trust, *, create: bool = True, memory: str = "") -> None:
+        """Make the stream where there is none; with `memory` it must be that one's. Raises InvalidArgument for one
+        that cannot be trusted with a memory."""
         if self.client.server_version < LEAST_SERVER:
             raise _unsuitable("the NATS servers are too old", f"this needs {'.'.join(map(str, LEAST_SERVER))} or newer")
         if self.client.payload_bytes_max < PAYLOAD_BYTES_MIN:
@@ -83,9 +95,15 @@ class Stream:
         if info is None:
             if not create:
                 raise _unsuitable(f"there is no stream '{self.name}' yet", "'tallystick serve' makes it")
-            info = self._create(trust)
+            info = self._create(trust, memory or uuid.uuid4().hex)
         self._check(info, trust)
-        self.memory = info["config"]["metadata"][_MEMORY_KEY]
+        found = info["config"]["metadata"][_MEMORY_KEY]
+        if memory and found != memory:
+            raise _unsuitable(
+                f"the stream '{self.name}' holds contents of memory {found}, not of {memory}",
+                "it was left by a stream that was deleted: delete it too, or name another with log_stream",
+            )
+        self.memory, self.trust = found, trust
         if trust.sync == "always":
             self.check_synced(info, trust)
 
@@ -175,10 +193,10 @@ class Stream:
 
     # -- below
 
-    def _create(self, trust: Trust) -> dict[str, Any]:
+    def _create(self, trust: Trust, memory: str) -> dict[str, Any]:
         asked = {
             "name": self.name,
-            "subjects": self.layout.stored,
+            "subjects": self._stored,
             "retention": "limits",
             "storage": "file",
             "discard": "new",
@@ -189,8 +207,8 @@ class Stream:
             "max_msg_size": -1,
             "allow_direct": True,
             "allow_rollup_hdrs": True,
-            "republish": {"src": ">", "dest": self.layout.new},
-            "metadata": {_FORMAT_KEY: FORMAT, _MEMORY_KEY: uuid.uuid4().hex},
+            **({"republish": {"src": ">", "dest": self.layout.new}} if self._is_log else {}),
+            "metadata": {_FORMAT_KEY: FORMAT, _MEMORY_KEY: memory},
         }
         answer = self._api(f"STREAM.CREATE.{self.name}", asked, seconds=ASK_SECONDS * 5)
         if answer.get("error", {}).get("err_code") == _STREAM_EXISTS:
@@ -207,7 +225,7 @@ class Stream:
     def _check(self, info: Mapping[str, Any], trust: Trust) -> None:
         config = info["config"]
         metadata = config.get("metadata") or {}
-        if metadata.get(_FORMAT_KEY) != FORMAT or sorted(config["subjects"]) != sorted(self.layout.stored):
+        if metadata.get(_FORMAT_KEY) != FORMAT or sorted(config["subjects"]) != self._stored:
             raise _unsuitable(
                 f"the stream '{self.name}' is not laid out as this version does it: format"
                 f" {metadata.get(_FORMAT_KEY, 'none')}, subjects {', '.join(config['subjects'])}",
