@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tallystick.errors import Conflict
@@ -40,16 +40,28 @@ def restore(
     try:
         require_empty(target.head())
         _sweep(system)
-        beside = Path(tempfile.mkdtemp(prefix=_BESIDE, dir=system))
-        try:
-            with locked(beside, create=False):
-                head = _build(beside, groups, segment_bytes_max)
-                _move_into_place(beside, target, head, require_empty)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
+        with _beside(system) as beside:
+            head = _build(beside, groups, segment_bytes_max)
+            _move_into_place(beside, target, head, require_empty)
     finally:
         target.close()
     return head
+
+
+@contextmanager
+def _beside(system: Path) -> Iterator[Path]:
+    """A directory of our own, locked: another restore sweeps away those that are not."""
+    while True:
+        beside = Path(tempfile.mkdtemp(prefix=_BESIDE, dir=system))
+        with ExitStack() as stack:
+            stack.callback(shutil.rmtree, beside, ignore_errors=True)
+            try:
+                stack.enter_context(locked(beside, create=False))
+            except FileNotFoundError:
+                continue
+            if beside.exists():
+                yield beside
+                return
 
 
 def _build(system: Path, groups: Iterable[Sequence[Entry]], segment_bytes_max: int) -> Head:

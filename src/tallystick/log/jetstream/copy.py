@@ -13,6 +13,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import chain as chain_of
 from pathlib import Path
@@ -35,6 +36,7 @@ from tallystick.telemetry import metrics
 
 _PLACE = "stream"
 _PLACE_BYTES = 128
+_FILLING = "stream.lock"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 Patch = Callable[[int], Group | None]
@@ -176,14 +178,12 @@ def fill(
         if head != Head():
             raise _Filled
 
-    try:
+    # Both who opens a log and who follows fill an empty copy: the second waits for the first.
+    with suppress(_Filled), locked(system / _FILLING):
         head = restore(system, entries(), segment_bytes_max=segment_bytes_max, require_empty=require_empty)
-    except _Filled:
-        # Another process of this machine was first.
-        return
-    # What a later redaction masked was fetched with the rest.
-    remove_unnamed(system, fetched)
-    _write_synced(system, Synced(memory, stream, boot_id(), head))
+        # What a later redaction masked was fetched with the rest.
+        remove_unnamed(system, fetched)
+        _write_synced(system, Synced(memory, stream, boot_id(), head))
 
 
 class _Filled(Exception):
