@@ -67,7 +67,8 @@ def open_object_store(url: str) -> ObjectStore:
         return DirectoryStore(_directory_of(url))
     if parts.scheme not in REMOTE_SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in ("file", *REMOTE_SCHEMES[:-2]))
-        raise _invalid(f"'{shown(url)}' is no place for backups", f"it begins with one of {known}")
+        here = "" if parts.scheme else f"; a directory on this machine is {Path(url).absolute().as_uri()}"
+        raise _invalid(f"'{shown(url)}' is no place for backups", f"it begins with one of {known}{here}")
     return _RemoteStore(url)
 
 
