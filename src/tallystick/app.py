@@ -28,7 +28,7 @@ from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings,
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
-from tallystick.log.replica import GuardedLog, require_restored
+from tallystick.log.replica import GuardedLog, read_replica, require_restored
 from tallystick.log.unopened import is_copy
 from tallystick.operations import OperationContext
 from tallystick.operations.forget import pending_erasures
@@ -305,7 +305,11 @@ def open_log(settings: Settings) -> Log:
         from tallystick.log.jetstream import JetStreamLog
         from tallystick.log.jetstream.places import place_of
 
-        return JetStreamLog(place_of(settings), settings.tenant)
+        return GuardedLog(JetStreamLog(place_of(settings), settings.tenant), settings.base)
+    if is_copy(settings.system) and read_replica(settings.base) is not None:
+        from tallystick.log.jetstream.copy import open_followed
+
+        return GuardedLog(open_followed(settings.system, segment_bytes_max=settings.segment_bytes_max), settings.base)
     if is_copy(settings.system):
         raise InvalidArgument(
             f"{settings.system} is this machine's copy of a stream, and log_url names no servers",

@@ -6,15 +6,19 @@ import asyncio
 import json
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from mcp.client import Client
+
 from tallystick.log.backups import read_targets
+from tallystick.log.unopened import unopened
 from tests import timeouts
 from tests.command_line import CommandLine
-from tests.mcp_client import call, connect, kill_server, refused
-from tests.nats_cluster import wait_until
+from tests.mcp_client import call, connect, kill_server, refused, start_http, stopping
+from tests.nats_cluster import running, wait_until
 
 
 def run(*words: object) -> dict[str, object]:
@@ -64,3 +68,53 @@ async def test_a_killed_memory_goes_on_from_its_copy_and_is_stopped_when_it_come
 def backed_up(base: Path, url: str) -> int:
     kept = read_targets(base).get(url)
     return kept.kept[-1].tenants["default"][1] if kept and kept.kept else 0
+
+
+async def test_a_copy_of_a_stream_takes_over_without_a_loss_and_stops_the_machines_that_are_left(
+    tmp_path: Path,
+) -> None:
+    copy = tmp_path / "copy"
+    with running(tmp_path / "nats") as servers:
+        given = {"TALLYSTICK_LOG_URL": servers.url, "TALLYSTICK_LOG_REPLICAS": "1", "TALLYSTICK_LOG_SYNC": "unchecked"}
+        one, two = (start_http(tmp_path / name, environ=given) for name in ("one", "two"))
+        with ended(one.process), stopping(two):
+            async with Client(one.mcp_url) as client:
+                for number in range(5):
+                    await call(client, "memory.write", **write(f"n{number}"))
+            with ended(start_following(servers.url, copy)):
+                await asyncio.to_thread(wait_until, lambda: position(copy) == 5)
+                async with Client(two.mcp_url) as client:
+                    await call(client, "memory.write", **write("n5"))
+                await asyncio.to_thread(wait_until, lambda: position(copy) == 6)
+            one.process.kill()
+            with stopping(start_http(copy)) as reader:
+                async with Client(reader.mcp_url) as client, Client(two.mcp_url) as left:
+                    await call(left, "memory.write", **write("n6"))
+                    assert (await call(client, "memory.read", entity_id="n5"))["entity"]["id"] == "n5"
+                    assert (await refused(client, "memory.write", **write("n7")))["error"] == "IS_REPLICA"
+                    promoted = await asyncio.to_thread(run, "promote", "--base", copy)
+                    assert promoted["positions"] == {"default": 7}
+                    await call(client, "memory.write", **write("n7"))
+                    assert (await call(client, "memory.write", **write("n6")))["duplicate"] is True
+                    assert (await refused(left, "memory.write", **write("lost")))["error"] == "TAKEN_OVER"
+                    assert (await call(left, "memory.read", entity_id="n6"))["entity"]["id"] == "n6"
+    assert CommandLine(copy).run("verify", "--json").json["commits"] == 8
+
+
+def start_following(url: str, base: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tallystick", "follow", url, "--base", str(base), "--every", "0.5"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait(timeouts.SECONDS)
+
+
+def position(base: Path) -> int:
+    with unopened(base / "_system") as log:
+        return log.head.lamport

@@ -280,7 +280,10 @@ def restore(
 
 
 def follow(
-    store: Annotated[str, typer.Argument(metavar="URL", help="The store that the memory is backed up to.")],
+    store: Annotated[
+        str,
+        typer.Argument(metavar="URL", help="The store that it is backed up to, or nats://… where its log is."),
+    ],
     every: Annotated[float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look.")] = 30.0,
     once: Annotated[bool, typer.Option("--once", help="Catch up and leave.")] = False,
     vkey: VerifierKeys = None,
@@ -288,26 +291,38 @@ def follow(
     json: Json = False,
     base: Base = None,
 ) -> None:
-    """Keep a warm copy of a memory that is backed up elsewhere, for reading and to take over.
+    """Keep a warm copy of a memory that is backed up elsewhere, or kept in a stream, for reading and to take over.
 
     \b
     An empty base becomes the copy; from then on what is new is fetched, verified and appended, and redactions are
     carried out. 'tallystick serve' on the same base serves reads; writes are refused there until
       tallystick promote
-    makes it the memory. The copy is as old as the last backup: the setting backup_every of the other side.
-    It runs until it is stopped, and goes on where the store was away.
+    makes it the memory. The copy is as old as the last backup: the setting backup_every of the other side. Of a stream
+    it is as old as the way there. It runs until it is stopped, and goes on where the store was away.
 
     \b
     Examples:
       tallystick follow s3://backups/memory --base /srv/replica
       tallystick follow s3://backups/memory --base /srv/replica --once --json
+      tallystick follow nats://n1:4222,nats://n2:4222 --base /srv/replica
     """
+    from tallystick.operations.backups.follow_stream import is_stream
+
+    settings = settled(base=base)
+    if is_stream(store):
+        _follow_stream(settings, store, every, once, json)
+    else:
+        _follow_backups(settings, store, key, vkey, every, once, json)
+
+
+def _follow_backups(
+    settings: Settings, store: str, key: Path | None, vkey: list[Path] | None, every: float, once: bool, json: bool
+) -> None:
     import time
 
     from tallystick.errors import StorageRefused
     from tallystick.operations.backups.follow import follow_once
 
-    settings = settled(base=base)
     keys = _believed(settings, vkey)
     last = 0
     while True:
@@ -328,10 +343,35 @@ def follow(
         time.sleep(every)
 
 
+def _follow_stream(settings: Settings, url: str, every: float, once: bool, json: bool) -> None:
+    import time
+
+    from tallystick.errors import StorageRefused
+    from tallystick.operations.backups.follow_stream import following
+
+    while True:
+        try:
+            with progress() as tell, following(settings, url, progress=tell) as look:
+                while True:
+                    found = look()
+                    if json:
+                        emit(found)
+                    elif found.commits:
+                        say(f"complete as of {found.at}: {counted(found.commits, 'new commit')}")
+                    if once:
+                        return
+                    time.sleep(every)
+        except StorageRefused as error:
+            if once:
+                raise
+            note(f"{error.message}; it is tried again")
+        time.sleep(every)
+
+
 def promote(
     store: Store = "",
     without_store: Annotated[
-        bool, typer.Option("--without-store", help="Also if the store cannot be reached: then nothing is fenced.")
+        bool, typer.Option("--without-store", help="Also if it cannot be reached: then nothing is fenced.")
     ] = False,
     vkey: VerifierKeys = None,
     key: KeyFile = None,
@@ -344,6 +384,8 @@ def promote(
     Catches up with the newest backup, proves every log, and puts a fence into the store: should the machine that had
     the memory come back, its next backup finds the fence and it takes no more writes. Servers that have this base open
     take writes from then on, without a restart. What was acknowledged there after the last backup is lost.
+    A copy of a stream fetches what it has not, and ends the logs there: no machine writes to the stream any more, and
+    nothing is lost.
 
     \b
     Examples:
@@ -352,18 +394,22 @@ def promote(
     """
     from tallystick.log.replica import read_replica
     from tallystick.operations.backups.follow import promote as promoted
+    from tallystick.operations.backups.follow_stream import is_stream, promote_stream
 
     settings = settled(base=base)
     replica = read_replica(settings.base)
     source = store or (replica.source if replica is not None and not replica.is_fenced else "")
     with progress() as tell:
-        done = promoted(
-            settings,
-            _repository(settings, source, key),
-            keys=_believed(settings, vkey),
-            without_store=without_store,
-            progress=tell,
-        )
+        if is_stream(source):
+            done = promote_stream(settings, source, without_store=without_store, progress=tell)
+        else:
+            done = promoted(
+                settings,
+                _repository(settings, source, key),
+                keys=_believed(settings, vkey),
+                without_store=without_store,
+                progress=tell,
+            )
     if json:
         emit(done)
         return

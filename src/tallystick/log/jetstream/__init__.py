@@ -21,7 +21,8 @@ from tallystick.log.jetstream.client import NoAnswer
 from tallystick.log.jetstream.contents import names_in, store
 from tallystick.log.jetstream.copy import Copy, is_empty
 from tallystick.log.jetstream.membership import Membership, Place, join, leave
-from tallystick.log.jetstream.messages import Message, group_headers, group_lines, read_group
+from tallystick.log.jetstream.messages import Message, end_of, group_headers, group_lines, read_group, taken_over
+from tallystick.log.jetstream.moving import fenced_by
 from tallystick.log.jetstream.stream import Refused, WrongSequence, unreachable
 from tallystick.log.unopened import is_copy
 from tallystick.telemetry import metrics
@@ -101,7 +102,7 @@ class JetStreamLog:
             last = stream.last(stream.layout.log(self._tenant))
         except (NoAnswer, Refused, WrongSequence) as error:
             raise unreachable(stream.name, error) from None
-        while last is not None and read_group(last).until > self.head().lamport:
+        while last is not None and end_of(last) > self.head().lamport:
             if time.monotonic() > deadline:
                 raise unreachable(stream.name, "this machine's copy is behind it")
             time.sleep(0.001)
@@ -184,7 +185,7 @@ class JetStreamLog:
         try:
             last = stream.last(stream.layout.log(self._tenant))
             check_continues(last, copy.log.head(), stream.name)
-            if last is None or read_group(last).until <= copy.log.head().lamport:
+            if last is None or end_of(last) <= copy.log.head().lamport:
                 return
             if copy.log.claim(timeout_seconds=PATIENCE_SECONDS):
                 try:
@@ -272,9 +273,21 @@ class JetStreamLog:
         if sequence is None:
             raise self._overtaken(None)
         try:
-            return stream.publish(subject, lines, headers, seconds=_ATTEMPT_SECONDS, expected=sequence)
+            if sequence == 0:
+                self._require_unfenced()
+            stored = stream.publish(subject, lines, headers, seconds=_ATTEMPT_SECONDS, expected=sequence)
         except WrongSequence:
             return self._look_behind(entries, expected, sequence)
+        if sequence == 0:
+            # Taken over meanwhile, by one who did not see this tenant yet: it is not the memory's any more.
+            self._require_unfenced()
+        return stored
+
+    def _require_unfenced(self) -> None:
+        """A tenant that was there when the memory was taken over ends in its stream; a new one has to ask."""
+        by = fenced_by(self._membership.stream)
+        if by is not None:
+            raise taken_over(by)
 
     def _look_behind(self, entries: Sequence[Entry], expected: Head, sequence: int) -> int | None:
         """Who stored what behind `expected`: we, when we sent it before, or another; None where it is not seen yet."""

@@ -13,13 +13,13 @@ from tallystick.errors import Corrupt
 from tallystick.log import Head
 from tallystick.log.jetstream.contents import fetch_or_note
 from tallystick.log.jetstream.copy import Copy, fill
-from tallystick.log.jetstream.messages import Group, Message, group_of, read_group
+from tallystick.log.jetstream.messages import Group, Message, end_of, group_of, read_group
 from tallystick.log.jetstream.stream import Stream
 
 
 def catch_up(stream: Stream, copy: Copy, heard: Message | None = None) -> None:
     """`heard` is a message that was just stored: most of the time it is all that is missing."""
-    group = None if heard is None else read_group(heard)
+    group = None if heard is None else group_of(heard)
     if group is not None and group.before_hash == copy.log.head().record_hash:
         adopt(stream, copy, [group])
     else:
@@ -28,11 +28,11 @@ def catch_up(stream: Stream, copy: Copy, heard: Message | None = None) -> None:
 
 def missing(stream: Stream, copy: Copy, heard: Message | None = None) -> list[Group]:
     """The next of what a copy has not; for one who does not hold the claim, so that it may be there by then."""
-    group = None if heard is None else read_group(heard)
+    group = None if heard is None else group_of(heard)
     if group is not None and group.before_hash == copy.log.head().record_hash:
         return [group]
     messages = stream.batch(stream.layout.log(copy.tenant), _start(stream, copy))
-    return [read_group(message) for message in messages]
+    return [group for message in messages if (group := group_of(message)) is not None]
 
 
 def adopt(stream: Stream, copy: Copy, groups: Iterable[Group]) -> None:
@@ -79,13 +79,14 @@ def sequence_at(stream: Stream, copy: Copy) -> int | None:
 
 def check_continues(last: Message | None, head: Head, stream: str) -> None:
     """Raises Corrupt where this machine has what the stream has not: somebody replaced the stream."""
-    group = None if last is None else read_group(last)
-    is_behind = group is None or group.until < head.lamport
+    group = None if last is None else group_of(last)
+    end = 0 if last is None else end_of(last)
+    is_behind = end < head.lamport
     differs = group is not None and group.until == head.lamport and group.after_hash != head.record_hash
     if head != Head() and (is_behind or differs):
         raise Corrupt(
             f"this copy ends at lamport {head.lamport}, and the stream '{stream}' "
-            + ("at another commit of that lamport" if differs else f"at {group.until if group else 0}"),
+            + ("at another commit of that lamport" if differs else f"at {end}"),
             code="LOG_DIVERGED",
             hint="the stream was replaced or restored from an older state; nothing was changed. 'tallystick verify'"
             " proves this copy, and 'tallystick migrate' takes it to an empty stream",

@@ -287,6 +287,20 @@ def _prepare(system: Path, memory: str | None, stream: str) -> str:
         return kept.memory
 
 
+def memory_of(system: Path) -> str:
+    """Of the stream that this is a copy of; empty for a log of its own."""
+    synced = _read_synced(system)
+    return synced.memory if synced else ""
+
+
+def open_followed(system: Path, *, segment_bytes_max: int) -> FilesLog:
+    """A copy that another process keeps up to date, for reading; it syncs what is written once it is promoted."""
+    synced = _read_synced(system)
+    if synced is not None:
+        _prepare(system, None, synced.stream)
+    return FilesLog(system, segment_bytes_max=segment_bytes_max)
+
+
 def mark_copy(system: Path, *, memory: str, stream: str, head: Head) -> None:
     """From now on what lies there is a copy of this stream; all of it is durable."""
     (system / _PLACE).unlink(missing_ok=True)

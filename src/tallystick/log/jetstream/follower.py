@@ -21,7 +21,7 @@ from tallystick.log.jetstream.client import NoAnswer
 from tallystick.log.jetstream.contents import fetch, fetch_missing, names_in
 from tallystick.log.jetstream.copy import Copy, Unexplained, boot_id, is_empty
 from tallystick.log.jetstream.erasure import carry_out
-from tallystick.log.jetstream.messages import Group, MachineStatus, Message, read_group
+from tallystick.log.jetstream.messages import Group, MachineStatus, Message, end_of
 from tallystick.log.jetstream.stream import ROLLUP, Refused, Stream, Trust
 from tallystick.private_files import place_file
 
@@ -112,7 +112,7 @@ class Follower:
         if tenant is None or self._system_of(tenant) is None:
             return
         try:
-            self._await(tenant, read_group(message).until)
+            self._await(tenant, end_of(message))
         except Corrupt as error:
             self._trouble(tenant, error)
             return

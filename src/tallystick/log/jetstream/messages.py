@@ -7,6 +7,7 @@ say where it goes, so that a reader decides without a look at the lines.
     <stream>.patch.<tenant>.<lamport>   the group that follows on this lamport, as a redaction left it
     <stream>.machine.<machine>          what a machine last said of itself; one message each
     <stream>.key.<name>                 a secret that all machines share; written once
+    <stream>.key.fence                  by whom the memory was taken over: it takes no writes any more
 
 In a stream beside it, `<stream>-contents`:
 
@@ -83,6 +84,10 @@ class Layout(msgspec.Struct, frozen=True):
 
     def key(self, name: str) -> str:
         return f"{self.stream}.key.{_token(name)}"
+
+    @property
+    def fence(self) -> str:
+        return self.key("fence")
 
     def turn(self, tenant: str) -> str:
         return f"{self.stream}.turn.{_token(tenant)}"
@@ -169,19 +174,36 @@ def group_lines(entries: Sequence[Entry]) -> bytes:
     return b"".join([entry.line + b"\n" for entry in entries])
 
 
-def moved_headers(head: Head, to: str) -> dict[str, str]:
+def moved_headers(lamport: int, to: str, *, taken_over: bool = False) -> dict[str, str]:
     """Of the message that ends a tenant's log in a stream: whoever still writes there learns where it went."""
-    return {"Tallystick-Format": FORMAT, "Tallystick-Moved": to, "Tallystick-After": str(head.lamport)}
+    said = {"Tallystick-Format": FORMAT, "Tallystick-Moved": to, "Tallystick-After": str(lamport)}
+    return said | ({"Tallystick-Taken-Over": "yes"} if taken_over else {})
 
 
 def moved_to(message: Message) -> str | None:
     return message.headers.get("Tallystick-Moved")
 
 
+def taken_over(by: str) -> StorageRefused:
+    return StorageRefused(
+        f"this memory was taken over by {by}: nothing is written here any more",
+        code="TAKEN_OVER",
+        hint="connect to the other; reads go on here, and docs/runbooks/take-over.md says what to do",
+    )
+
+
+def end_of(message: Message) -> int:
+    """The lamport that the log has come to with this message. Raises Corrupt."""
+    group = group_of(message)
+    return int(message.headers["Tallystick-After"]) if group is None else group.until
+
+
 def read_group(message: Message) -> Group:
     """Raises Corrupt for what is no group of ours, StorageRefused where the log was moved elsewhere."""
     headers = message.headers
     if (to := moved_to(message)) is not None:
+        if "Tallystick-Taken-Over" in headers:
+            raise taken_over(to)
         raise StorageRefused(
             f"this memory was moved to {to} at position {headers.get('Tallystick-After')}; nothing was written",
             code="LOG_MOVED",

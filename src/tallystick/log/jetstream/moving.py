@@ -7,6 +7,7 @@ group is refused by the servers, reads that message, and says so. What was sent 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import zip_longest
 
 from tallystick.errors import Conflict, Corrupt
@@ -18,6 +19,7 @@ from tallystick.log.jetstream.copy import Copy
 from tallystick.log.jetstream.messages import (
     Group,
     Message,
+    end_of,
     group_headers,
     group_lines,
     moved_headers,
@@ -100,11 +102,39 @@ def end_in_stream(stream: Stream, copy: Copy, to: str) -> None:
         if sequence is None:
             continue
         try:
-            stream.publish(subject, b"", moved_headers(copy.log.head(), to), seconds=ASK_SECONDS, expected=sequence)
+            headers = moved_headers(copy.log.head().lamport, to)
+            stream.publish(subject, b"", headers, seconds=ASK_SECONDS, expected=sequence)
             return
         except WrongSequence:
             # Another machine wrote meanwhile.
             continue
+
+
+def take_over(stream: Stream, by: str) -> None:
+    """No machine writes to the stream any more, whatever it has heard of. Raises Conflict where another was faster."""
+    try:
+        # First of all: whoever begins a tenant looks at it, before and after.
+        stream.publish(stream.layout.fence, by.encode(), {}, seconds=ASK_SECONDS, expected=0)
+    except WrongSequence:
+        first = fenced_by(stream)
+        if first not in (None, by):
+            raise Conflict(f"this memory was taken over by {first} already", code="TAKEN_OVER") from None
+    for tenant in stream.tenants():
+        _end(stream, tenant, by)
+
+
+def fenced_by(stream: Stream) -> str | None:
+    """Who took the memory over, as the leader knows it."""
+    found = stream.last(stream.layout.fence)
+    return None if found is None else found.data.decode("utf-8", "replace")
+
+
+def _end(stream: Stream, tenant: str, by: str) -> None:
+    subject = stream.layout.log(tenant)
+    while (last := stream.last(subject)) is not None and moved_to(last) is None:
+        with suppress(WrongSequence):
+            headers = moved_headers(end_of(last), by, taken_over=True)
+            stream.publish(subject, b"", headers, seconds=ASK_SECONDS, expected=last.sequence)
 
 
 def chunks(log: FilesLog, *, until: int | None = None) -> Iterator[list[Entry]]:

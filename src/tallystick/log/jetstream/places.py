@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,8 +17,16 @@ from tallystick.log.jetstream.stream import Trust
 def place_of(settings: Settings) -> Place:
     """Of the tenant that the settings name. Raises InvalidArgument."""
     streams = read_streams(settings.log_streams)
-    stream = streams.get(settings.tenant, settings.log_stream)
+    return _place(settings, streams, streams.get(settings.tenant, settings.log_stream))
 
+
+def places_of(settings: Settings) -> list[Place]:
+    """All streams that the settings name. Raises InvalidArgument."""
+    streams = read_streams(settings.log_streams)
+    return [_place(settings, streams, stream) for stream in sorted({settings.log_stream, *streams.values()})]
+
+
+def _place(settings: Settings, streams: Mapping[str, str], stream: str) -> Place:
     def system_of(tenant: str) -> Path | None:
         is_ours = re.fullmatch(TENANT_PATTERN, tenant) and streams.get(tenant, settings.log_stream) == stream
         return msgspec.structs.replace(settings, tenant=tenant).system if is_ours else None

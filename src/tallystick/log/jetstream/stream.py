@@ -17,7 +17,7 @@ import msgspec
 from tallystick.errors import InvalidArgument, StorageRefused
 from tallystick.log.jetstream.client import Client, NoAnswer
 from tallystick.log.jetstream.durability import find_unsynced
-from tallystick.log.jetstream.messages import FORMAT, Group, Layout, Message, contents_stream, read_group
+from tallystick.log.jetstream.messages import FORMAT, Group, Layout, Message, contents_stream, group_of, read_group
 
 LEAST_SERVER = (2, 11)
 """The first that hands out messages in batches without a consumer."""
@@ -153,7 +153,9 @@ class Stream:
     def groups(self, tenant: str, after: int) -> Iterator[Group]:
         """Those stored behind a sequence, in order, as far as the server that is asked has them."""
         for message in self.messages(self.layout.log(tenant), after):
-            yield read_group(message)
+            if (group := group_of(message)) is None:
+                return
+            yield group
 
     def messages(self, subject: str, after: int, *, through: int | None = None) -> Iterator[Message]:
         """Of a subject or a pattern, in order; with `through` asked for again until one with that sequence was seen."""

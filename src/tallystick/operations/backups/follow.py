@@ -82,7 +82,7 @@ def follow_once(
         if manifest.number > replica.number:
             new = sum(_Copy(settings, repository, each).caught_up() for each in manifest.tenants)
             write_replica(base, replica_of(repository, manifest))
-    return Followed(repository.store.url, manifest.number, manifest.at, _positions(settings), new)
+    return Followed(repository.store.url, manifest.number, manifest.at, positions(settings), new)
 
 
 class _Copy:
@@ -176,7 +176,7 @@ def promote(
         except StorageRefused:
             if not without_store:
                 raise
-    _require_sound(settings, progress)
+    require_sound(settings, progress)
     epoch = 0 if without_store and not caught_up else _fenced(repository)
     known = read_targets(base).get(repository.store.url, Target())
     write_target(base, repository.store.url, msgspec.structs.replace(known, epoch=max(epoch, known.epoch)))
@@ -186,7 +186,7 @@ def promote(
         epoch=epoch,
         source=repository.store.url,
         as_of=now.as_of if now else "",
-        positions=_positions(settings),
+        positions=positions(settings),
         caught_up=caught_up,
     )
 
@@ -197,14 +197,15 @@ def _fenced(repository: Repository) -> int:
     with suppress(NotFound, Corrupt):
         newest = repository.newest()
     memory = newest.manifest.memory if newest else ""
+    stream = newest.manifest.stream if newest else ""
     while True:
         last = repository.fence()
         epoch = 1 + max(last.epoch if last else 0, newest.manifest.epoch if newest else 0)
-        if repository.put_fence(Fence(epoch, to_text(wall_clock()), socket.gethostname(), memory)):
+        if repository.put_fence(Fence(epoch, to_text(wall_clock()), socket.gethostname(), memory, stream)):
             return epoch
 
 
-def _require_sound(settings: Settings, progress: Progress) -> None:
+def require_sound(settings: Settings, progress: Progress) -> None:
     names = tenants_of(settings)
     if not names:
         raise NotFound(
@@ -219,7 +220,7 @@ def _require_sound(settings: Settings, progress: Progress) -> None:
             )
 
 
-def _positions(settings: Settings) -> dict[str, int]:
+def positions(settings: Settings) -> dict[str, int]:
     found = {}
     for name in tenants_of(settings):
         with unopened(msgspec.structs.replace(settings, tenant=name).system) as log:

@@ -100,6 +100,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     tallystick: str
     tenants: list[TenantBackup]
+    stream: str = ""
+    """Which memory of a stream it is a backup of, where the log is in one."""
 
     def pieces(self) -> Iterator[Piece]:
         for tenant in self.tenants:

@@ -33,6 +33,9 @@ class Fence(msgspec.Struct, frozen=True):
     at: str
     host: str
     memory: str
+    stream: str = ""
+    """Which memory of a stream was taken over; empty where its log was in files. One that is kept in another stream
+    is not meant."""
 
 
 class Repository:

@@ -29,6 +29,7 @@ from tallystick.log.unopened import unopened
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.backups.capture import Told, capture_tenant
 from tallystick.operations.backups.encryption import load_backup_keys
+from tallystick.operations.backups.fenced_streams import stream_of, take_over_streams
 from tallystick.operations.backups.manifest import FORMAT, Manifest, RedactionNote, TenantBackup
 from tallystick.operations.backups.object_store import local_directory, open_object_store
 from tallystick.operations.backups.repository import Repository
@@ -143,10 +144,16 @@ class _Run:
 
     def _require_unfenced(self) -> None:
         fence = self._repository.fence()
-        if fence is not None and fence.epoch > self._known.epoch:
+        if fence is not None and fence.epoch > self._known.epoch and fence.stream == self._stream():
+            if fence.stream:
+                # Other machines write to the stream, too: it must take nothing more from any of them.
+                take_over_streams(self._settings, fence.host)
             # Every process that has this base open sees it before its next write.
             write_replica(self._settings.base, Replica(fence.host, fence.at, is_fenced=True))
             raise taken_over(fence.host, fence.at)
+
+    def _stream(self) -> str:
+        return stream_of(self._settings, tenants_of(self._settings))
 
     def _base(self) -> Manifest | None:
         """The newest, if it is one of ours to go on from."""
@@ -205,6 +212,7 @@ class _Run:
             host=socket.gethostname(),
             tallystick=__version__,
             tenants=sorted(tenants, key=lambda each: each.tenant),
+            stream=self._stream(),
         )
 
     def _tenant(self, name: str, before: TenantBackup | None, told: Told) -> TenantBackup | None:
