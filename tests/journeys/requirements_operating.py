@@ -20,7 +20,7 @@ OPERATING_REQUIREMENTS = (
      _CLUSTER + "test_each_task_goes_to_one_agent_whatever_machine_it_asks"),
     ("§5.2, contents", "a large content is on every machine, and leaves each when it is redacted",
      _CLUSTER + "test_a_large_content_is_read_on_every_machine_and_gone_from_each_when_it_is_redacted"),
-    ("§5.4, take over a stream", "a copy that follows the stream takes over without a loss, and no machine writes there",
+    ("§5.4, take over a stream", "a copy that follows takes over without a loss, and no machine writes there",
      "tests/journeys/test_take_over.py::"
      "test_a_copy_of_a_stream_takes_over_without_a_loss_and_stops_the_machines_that_are_left"),
     ("§5.4, cut off", "a machine that is cut off reads on and says how old it is",
