@@ -6,11 +6,13 @@ import http.client
 import json
 import resource
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench import Row, percentile, say
 from bench.bases import fill
@@ -18,7 +20,11 @@ from bench.processes import Server, tallystick_http
 from bench.text import text_of
 from tallystick.commits import Operation, Verb
 
+if TYPE_CHECKING:
+    from tests.browser.harness import Visit
+
 FIRST_BYTE_MS = 50.0
+USABLE_MS = 1000.0
 STREAMS_MB = 100.0
 STREAM_TURNS = 6
 TYPES = 20
@@ -54,8 +60,27 @@ def run(quick: bool = False) -> list[Row]:
         with tallystick_http(Path(folder), toolsets="all", http_connections_max=4 * streams + 64) as server:
             _plan(server, TASKS)
             server.settle()
-            rows = [row for name in PAGES for row in _page(server, name, turns, entities)]
-            return rows + _streams(server, streams)
+            rows = [row for name in PAGES for row in _page(server, name, turns)]
+            rows += _usable(server, turns // 3)
+            rows += _streams(server, streams)
+    return rows + _opened_at(20_000 if quick else 1_000_000, turns)
+
+
+def _opened_at(entities: int, turns: int) -> list[Row]:
+    """The first page of a memory that is so large that projections are still far behind when somebody looks."""
+    with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder:
+        say(f"filling {entities:,} entities")
+        fill(Path(folder), _notes(entities))
+        say("starting")
+        with tallystick_http(Path(folder), toolsets="all") as server:
+            rows = _page(server, "/", turns)
+    return [row._replace(what=f"{entities:,} entities, just started: {row.what}", target=None) for row in rows]
+
+
+def _notes(entities: int) -> Iterator[Operation]:
+    for number in range(entities):
+        said = {"title": f"What was found out on day {number}", "day": number % 365}
+        yield Operation(Verb.UPSERT_NODE, {"id": f"note-{number}", "type": f"Note{number % TYPES}", "attrs": said})
 
 
 def _memory(entities: int) -> Iterator[Operation]:
@@ -97,7 +122,7 @@ def _call(server: Server, tool: str, **arguments: object) -> dict:  # type: igno
     return found  # type: ignore[no-any-return]
 
 
-def _page(server: Server, name: str, turns: int, entities: int) -> list[Row]:
+def _page(server: Server, name: str, turns: int) -> list[Row]:
     say(name)
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     words = iter(text_of(number).split()[5] for number in range(10_000, 11_000))
@@ -108,11 +133,33 @@ def _page(server: Server, name: str, turns: int, entities: int) -> list[Row]:
     )
     connection.close()
     return [
-        Row(f"{name}: first byte, p50", percentile([each[0] for each in taken], 50) * 1e3, "ms", at=entities),
+        Row(f"{name}: first byte, p50", percentile([each[0] for each in taken], 50) * 1e3, "ms"),
         Row(f"{name}: first byte, p95", percentile([each[0] for each in taken], 95) * 1e3, "ms", FIRST_BYTE_MS),
         Row(f"{name}: first byte, the first time", first[0] * 1e3, "ms"),
         Row(f"{name}: server CPU", cpu / turns * 1e3, "ms"),
     ]
+
+
+def _usable(server: Server, turns: int) -> list[Row]:
+    """Until a browser has run all scripts of a page and could begin to wait; nothing where there is no browser."""
+    sys.path.append(str(Path(__file__).parents[1] / ".browser"))
+    try:
+        from tests.browser.harness import browsing
+
+        with browsing() as browser, browser.visit(f"http://127.0.0.1:{server.port}") as visit:
+            return [row for name in PAGES for row in _loaded(visit, name, turns)]
+    except (ImportError, AssertionError) as error:
+        say(f"no browser: {error}")
+        return []
+
+
+def _loaded(visit: Visit, name: str, turns: int) -> list[Row]:
+    say(f"{name} in a browser")
+    taken = []
+    for _ in range(turns + 1):
+        visit.open(PAGES[name].format(rare="refunds"))
+        taken.append(float(visit.page.evaluate("performance.getEntriesByType('navigation')[0].loadEventStart")))
+    return [Row(f"{name}: usable, p95", percentile(taken[1:], 95), "ms", USABLE_MS)]
 
 
 def _open(connection: http.client.HTTPConnection, address: str) -> tuple[float, float]:

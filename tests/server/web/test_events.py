@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 from collections.abc import AsyncIterator, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,20 @@ async def test_who_was_away_for_long_is_told_so_instead(server: Server) -> None:
         assert (await listener.event())["event"] == "missed"
         await server.pages.node("new")
         assert (await listener.event())["data"]["commit"]["entity_id"] == "new"
+
+
+async def test_nothing_is_left_of_streams_that_ended(server: Server) -> None:
+    for _ in range(3):
+        async with AsyncExitStack() as open_pages:
+            for _ in range(20):
+                listener = await open_pages.enter_async_context(server.listening())
+                assert await listener.status() == 200
+            assert server.web.events.listening == 20
+        assert server.web.events.listening == 0
+    del listener
+    gc.collect()
+    kinds = (events.Stream, events.Feed, events.EventStream)
+    assert [found for found in gc.get_objects() if isinstance(found, kinds)] == []
 
 
 async def test_what_waits_for_a_slow_page_is_bounded() -> None:
