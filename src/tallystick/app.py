@@ -397,7 +397,7 @@ def serve_http(
             guarded = (
                 offer if admission is None else _guarded(settings, offer, None if worker is None else worker.buckets)
             )
-            pages = web_pages(settings, guarded, admission)
+            pages = web_pages(settings, guarded, admission, worker)
             application = http_app(
                 guarded,
                 hosts=[host, *settings.http_hosts],
@@ -460,12 +460,14 @@ def _part_of(settings: Settings, worker: Worker) -> Settings:
     )
 
 
-def web_pages(settings: Settings, offer: Offer, admission: Admission | None = None) -> WebPages | None:
+def web_pages(
+    settings: Settings, offer: Offer, admission: Admission | None = None, worker: Worker | None = None
+) -> WebPages | None:
     """None where they are switched off, and where tokens are asked for but nobody could log in."""
     if not settings.web or (settings.issuers and not settings.web_client_id):
         return None
     from tallystick.operations.why import explain_task
-    from tallystick.server.web.context import WebContext
+    from tallystick.server.web.context import WebContext, WorkerPlace
     from tallystick.server.web.responses import WebPages
 
     def of(tenant: str) -> Settings:
@@ -491,6 +493,7 @@ def web_pages(settings: Settings, offer: Offer, admission: Admission | None = No
             is_read_only=settings.read_only,
             person=settings.web_actor or system_user(),
             figures_for=settings.tenant if settings.issuers else None,
+            worker=None if worker is None else WorkerPlace(worker.number + 1, worker.count),
         ),
         None if admission is None else _login(settings, offer, admission),
     )

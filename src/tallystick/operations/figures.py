@@ -90,8 +90,6 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     disk_total: int
     sessions: int
     """Of clients, open now."""
-    last_backup: float | None
-    """Seconds since 1970; None before the first of this process."""
     damage: int
     """Reads that met something that is not what its hashes say."""
     incidents: list[Incident]
@@ -143,7 +141,6 @@ async def measure(home: Path, system: Path) -> Figures:
         disk_free=disk.free,
         disk_total=disk.total,
         sessions=_sum(metrics.SESSIONS.read()),
-        last_backup=max((value for _, value in metrics.BACKUP.read()), default=None),
         incidents=_incidents(),
         damage=_sum(metrics.DAMAGE.read()),
         audit_healthy=next((bool(value) for _, value in metrics.AUDIT.read()), None),

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import httpx2
 import pytest
+from anyio import to_thread
 
+from tallystick import app
+from tallystick.config import Settings
+from tallystick.operations.backups.run import back_up
 from tallystick.telemetry.metrics import quantile
+from tests.mcp_client import serving_http
 from tests.server.web.pages import Pages, serving_pages
+from tests.timeouts import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -62,6 +70,34 @@ async def test_the_last_hour_is_plotted_with_a_table_of_the_same(tmp_path: Path)
         page = await pages.html("/operations")
         assert page.count("As a table") == len(history["plots"])
         assert "no backup yet" in page
+
+
+async def test_the_last_backup_is_told_with_what_is_not_in_it(tmp_path: Path) -> None:
+    place = f"file://{tmp_path}/backups"
+    settings = Settings(base=tmp_path / "memory")
+    async with serving_pages(tmp_path / "memory", backup_to=place, backup_every=86_400) as pages:
+        (before,) = (await pages.json("/operations"))["backups"]
+        assert (before["target"], before["last"], before["is_configured"]) == (place, None, True)
+        await pages.node("plan")
+        await to_thread.run_sync(lambda: back_up(app.operation_context(settings), to=place))
+        await pages.node("next")
+        (after,) = (await pages.json("/operations"))["backups"]
+        assert (after["kept"], after["waiting"], after["failed"]) == (1, 1, None)
+        page = await pages.html("/operations")
+        assert place in page
+        assert "1 commit" in page
+
+
+async def test_of_several_workers_it_is_said_whose_figures_these_are(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        assert (await pages.json("/operations"))["worker"] is None
+    with serving_http(tmp_path, "--workers", "2") as server:
+        async with httpx2.AsyncClient(base_url=server.url, timeout=SECONDS) as http:
+            view = (await http.get("/operations.json")).json()
+            page = (await http.get("/operations", headers={"Accept": "text/html"})).text
+        assert view["worker"]["number"] in (1, 2)
+        assert view["worker"]["count"] == 2
+        assert re.search("Worker [12] of 2 answers", page)
 
 
 async def test_plots_are_of_one_tool_and_of_a_day_where_the_address_says_so(tmp_path: Path) -> None:

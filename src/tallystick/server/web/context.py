@@ -41,6 +41,14 @@ class AuditIndexes:
         return index
 
 
+class WorkerPlace(msgspec.Struct, frozen=True):
+    """Which of several processes behind one address."""
+
+    number: int
+    """From 1."""
+    count: int
+
+
 class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     offer: Offer
     tools: Tools
@@ -69,6 +77,8 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     history: History = msgspec.field(default_factory=History)
     """Of the metrics, for plots."""
     audit_indexes: AuditIndexes = msgspec.field(default_factory=AuditIndexes)
+    worker: WorkerPlace | None = None
+    """None where one process serves alone."""
     kept_counts: KeptCounts = msgspec.field(default_factory=KeptCounts)
     figures_for: str | None = None
     """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""

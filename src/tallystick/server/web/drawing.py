@@ -43,7 +43,6 @@ def _environment() -> Environment:
     }
     environment.filters |= {
         "decimal": lambda value: f"{value:.10g}",
-        "moment_of": lambda seconds: to_text(round(1000 * seconds)),
         "number": lambda value: f"{value:,}",
         "anchor": anchor_of,
         "plain": plain,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
 
 from tallystick.clock import to_text
-from tallystick.errors import InvalidArgument, NotFound
+from tallystick.config import Settings
+from tallystick.errors import InvalidArgument, NotFound, TallystickError
+from tallystick.operations.backups.inspect import TargetStatus, backup_status
 from tallystick.operations.figures import Figures, measure
 from tallystick.policy import Action
+from tallystick.server.web.context import WorkerPlace
 from tallystick.server.web.visit import Visit
 from tallystick.telemetry.history import ALL_TOOLS, SPANS, Rows, SpanName
 
@@ -44,6 +48,12 @@ class OperationsView(msgspec.Struct, frozen=True):
     position: int
     figures: Figures
     history: Plots
+    backups: list[TargetStatus]
+    """Where they are made to, or shall be."""
+    backups_problem: str | None
+    """Why that is not known."""
+    worker: WorkerPlace | None
+    """Whose figures these are; None where there is one process only."""
 
 
 async def operations(visit: Visit) -> OperationsView:
@@ -53,7 +63,23 @@ async def operations(visit: Visit) -> OperationsView:
         raise NotFound("the figures are about all tenants")
     position = await offer.store.read(principal, Action.SEARCH, lambda state, read_filter: state.position)
     home = visit.context.home_of(principal.tenant)
-    return OperationsView(offer.version, position, await measure(home, home / "_system"), _history(visit))
+    backups, problem = await asyncio.to_thread(_backups, visit.context.operations(principal).settings)
+    return OperationsView(
+        version=offer.version,
+        position=position,
+        figures=await measure(home, home / "_system"),
+        history=_history(visit),
+        backups=backups,
+        backups_problem=problem,
+        worker=visit.context.worker,
+    )
+
+
+def _backups(settings: Settings) -> tuple[list[TargetStatus], str | None]:
+    try:
+        return backup_status(settings), None
+    except TallystickError as error:
+        return [], error.message
 
 
 def _history(visit: Visit) -> Plots:
