@@ -22,8 +22,11 @@ from tallystick.store import Store
 from tallystick.toolsets.knowledge.context import Pins, ToolContext
 from tallystick.toolsets.knowledge.freshness import read_pin
 
-ATOMS_MAX = 500
-ENTRIES_MAX = 500
+ATOMS_MAX = 50
+ENTRIES_MAX = 100
+"""Shown at a time."""
+COMPARED_MAX = 500
+"""Atoms whose files are looked at, besides those that are shown: by them files are known to be stale."""
 FILES_MAX = 20_000
 """More are not matched one by one."""
 _PATTERNS_MAX = 20
@@ -84,32 +87,42 @@ class KnownFiles(msgspec.Struct, frozen=True, kw_only=True):
     stale: int
     """Below the path, as with an entry."""
     entries: list[PathInRepository]
+    entries_before: int
     entries_more: int
     gap: str | None
     """Why there are no files to show."""
     atoms: list[AtomLine]
     """By name."""
+    atoms_before: int
     atoms_more: int
 
 
 async def show_known_files(
-    context: ToolContext, store: Store, principal: Principal, project: str | None = None, path: str = ""
+    context: ToolContext,
+    store: Store,
+    principal: Principal,
+    project: str | None = None,
+    path: str = "",
+    *,
+    skip_entries: int = 0,
+    skip_atoms: int = 0,
 ) -> KnownFiles:
     """`project` is an id; one that may not be read has nothing in it. Raises InvalidArgument for a path that leads
     out of the repository."""
     inside = _inside(path)
+    shown = slice(skip_atoms, skip_atoms + ATOMS_MAX)
 
     def look(state: State, read_filter: ReadFilter) -> _Known:
         for derived in (WorkGraph, Trust):
             state.derived(derived)
-        return _known(state, read_filter, project)
+        return _known(state, read_filter, project, shown)
 
     known = await store.read(principal, Action.SEARCH, look)
     compared = await context.compare(known.pins)
     fresh = {atom: bool(said["fresh"]) for atom, said in compared.items()}
     files = await asyncio.to_thread(context.repository.files)
     drawn = await asyncio.to_thread(_draw, known.atoms, fresh, files or [], inside)
-    lines = [_line(known, atom, compared.get(atom.id)) for atom in known.atoms[:ATOMS_MAX]]
+    lines = [_line(known, atom, compared.get(atom.id)) for atom in known.atoms[shown]]
     return KnownFiles(
         position=known.position,
         projects=known.projects,
@@ -118,11 +131,13 @@ async def show_known_files(
         files=drawn.files,
         known=drawn.known,
         stale=drawn.stale,
-        entries=drawn.entries[:ENTRIES_MAX],
-        entries_more=max(0, len(drawn.entries) - ENTRIES_MAX),
+        entries=drawn.entries[skip_entries : skip_entries + ENTRIES_MAX],
+        entries_before=skip_entries,
+        entries_more=max(0, len(drawn.entries) - skip_entries - ENTRIES_MAX),
         gap=_gap(files, inside, drawn),
         atoms=lines,
-        atoms_more=max(0, len(known.atoms) - ATOMS_MAX),
+        atoms_before=skip_atoms,
+        atoms_more=max(0, len(known.atoms) - skip_atoms - ATOMS_MAX),
     )
 
 
@@ -152,7 +167,7 @@ class _Known(msgspec.Struct, frozen=True):
     pins: Pins
 
 
-def _known(state: State, read_filter: ReadFilter, project: str | None) -> _Known:
+def _known(state: State, read_filter: ReadFilter, project: str | None, shown: slice) -> _Known:
     knowledge, boards = state.derived(Knowledge), state.derived(WorkGraph).boards
     names: dict[str, str] = {}
     projects: list[KnownProject] = []
@@ -167,7 +182,7 @@ def _known(state: State, read_filter: ReadFilter, project: str | None) -> _Known
     atoms = in_order(atoms)
     details: dict[str, AtomLine] = {}
     pins: Pins = {}
-    for atom in atoms[:ATOMS_MAX]:
+    for atom in {atom.id: atom for atom in (*atoms[:COMPARED_MAX], *atoms[shown])}.values():
         details[atom.id] = _details(state, read_filter, knowledge, names, atom, pins)
     return _Known(state.position, sorted(projects, key=lambda each: each.name.casefold()), atoms, details, pins)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.operations import known_files
 from tests.server.web.acting import followed, form_of, post, send
 from tests.server.web.pages import Pages, serving_pages
 
@@ -85,6 +86,28 @@ async def test_a_piece_of_knowledge_is_shown_with_its_changelog(pages: Pages) ->
     page = await pages.html(f"/knowledge?atom={atom}")
     assert "queued <strong>once</strong> &lt;img" in page
     assert "it is &lt;b&gt;parked&lt;/b&gt; now" in page
+
+
+async def test_of_many_files_and_pieces_some_are_shown_at_a_time(
+    pages: Pages, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ENTRIES_MAX", "ATOMS_MAX"):
+        monkeypatch.setattr(known_files, name, 1)
+    monkeypatch.setattr(known_files, "COMPARED_MAX", 1)
+    await know(pages, "Queue", "queued once", "src/queue.py")
+    await know(pages, "Retry", "thrice", "src/retry.py", project="other")
+    (repository / "src/retry.py").write_text("changed\n")
+    first, second = [(await pages.json(f"/knowledge?{query}"))["known"] for query in ("", "files_from=1&from=1")]
+    assert [each["name"] for view in (first, second) for each in view["entries"]] == ["src", "README.md"]
+    assert [(each["name"], each["freshness"]) for view in (first, second) for each in view["atoms"]] == [
+        ("Queue", "fresh"),
+        ("Retry", "stale"),
+    ]
+    assert (first["atoms_more"], second["atoms_more"], first["entries_more"], second["entries_more"]) == (1, 0, 1, 0)
+    page = await pages.html("/knowledge?from=1")
+    assert "2 pieces of knowledge" in page
+    assert "2 to 2 of 2" in page
+    await pages.html("/knowledge?from=-1", status=400)
 
 
 async def test_of_several_projects_one_can_be_chosen(pages: Pages) -> None:

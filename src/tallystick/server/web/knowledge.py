@@ -23,6 +23,7 @@ from tallystick.toolsets.knowledge.stale import find_stale
 CHANGELOG_MAX = 50
 _MADE_MAX = 10_000
 _VERSION_MAX = 1 << 53
+_SKIP_MAX = 10_000_000
 
 Form = Mapping[str, str]
 
@@ -50,6 +51,8 @@ async def knowledge(visit: Visit) -> KnowledgeView:
         visit.principal,
         visit.said("project"),
         visit.said("path") or "",
+        skip_entries=visit.number("files_from", 0, most=_SKIP_MAX),
+        skip_atoms=visit.number("from", 0, most=_SKIP_MAX),
     )
     atom_id = visit.said("atom")
     return KnowledgeView(
