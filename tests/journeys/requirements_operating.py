@@ -71,4 +71,7 @@ OPERATING_REQUIREMENTS = (
      _PATHS + "test_the_shortest_paths_to_an_entity_are_found_however_far_it_is"),
     ("FR-004, closure", "all that depends on an entity is found",
      _PATHS + "test_all_that_depends_on_an_entity_is_found_and_can_be_paged_and_narrowed"),
+    ("§9, upgrades", "the next version beside this one loses nothing, and they do not take the indexes from each other",
+     "tests/journeys/test_upgrade_story.py::"
+     "test_the_next_version_beside_this_one_loses_nothing_and_neither_takes_the_indexes_from_the_other"),
 )  # fmt: skip

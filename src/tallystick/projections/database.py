@@ -47,6 +47,23 @@ class Damaged(TallystickError):
     code = "PROJECTION_DAMAGED"
 
 
+def check_version(found: int, ours: int, name: str) -> None:
+    """Of two versions of the program on one base the newer one has what both could build: taking it from each other
+    they would build for ever. Raises Damaged for an older file, StorageRefused for a newer one."""
+    if found > ours:
+        raise newer_version(name)
+    if found < ours:
+        raise Damaged("it was made by an older version")
+
+
+def newer_version(name: str) -> StorageRefused:
+    return StorageRefused(
+        f"{name} was made by a newer version of Tallystick",
+        code="PROJECTION_NEWER",
+        hint=f"let that version answer, or install it here too; to go back for good, move {name} away",
+    )
+
+
 class Database:
     """The writer's side. `prepare` makes what a new file lacks and raises Damaged for one it cannot use."""
 
@@ -112,6 +129,9 @@ class Database:
     def give_up(self, why: str) -> None:
         """Make room for a new file. Readers that have the old one open notice it by its inode."""
         self.close()
+        # One of a newer version is refused, however strange it looks to this one.
+        with suppress(Damaged, sqlite3.Error):
+            self._opened().close()
         self._doubt = None
         logger.warning("%s cannot be used and is built again from the log: %s", self.path.name, why)
         rejected = self.path.with_name(f"{self.path.name}{_REJECTED}{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}")

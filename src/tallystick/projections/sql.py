@@ -24,7 +24,7 @@ from tallystick.commits.mask import redact
 from tallystick.commits.payloads import EdgePayload, read_edge, read_extent, read_node, read_target
 from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
-from tallystick.projections.database import Connection, Damaged, Database, Reader, check_follows
+from tallystick.projections.database import Connection, Damaged, Database, Reader, check_follows, newer_version
 
 _SCRUB_AGAIN_SECONDS = 5.0
 _CACHE_KILOBYTES = 8_000
@@ -404,9 +404,7 @@ def _prepare(db: Connection) -> None:
     made = _made(db)
     wanted = {name: digest for name, _, digest in _migrations()}
     if made.keys() - wanted.keys():
-        raise StorageRefused(
-            "graph.db was made by a newer version of Tallystick", hint="use that version, or move graph.db away"
-        )
+        raise newer_version("graph.db")
     if {_INDEXES: wanted[_INDEXES], **made} != wanted:
         raise Damaged("it was made by an older version")
     if has_indexes(db):

@@ -28,7 +28,7 @@ from tallystick.commits.payloads import read_edge, read_extent, read_node, read_
 from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
 from tallystick.projections.content import Contents
-from tallystick.projections.database import Connection, Damaged, Database, check_follows
+from tallystick.projections.database import Connection, Damaged, Database, check_follows, check_version
 from tallystick.projections.text import postings, slots
 from tallystick.projections.text.entity_words import Entity, marks_of, words_of_entity
 from tallystick.projections.text.postings import (
@@ -527,9 +527,8 @@ def _prepare(db: Connection) -> None:
         db.execute("BEGIN IMMEDIATE")
         _make_tables(db)
         db.execute("COMMIT")
-    version = db.execute("SELECT version FROM place").fetchone()
-    if version != (_VERSION,):
-        raise Damaged("it was made by another version")
+    (version,) = db.execute("SELECT version FROM place").fetchone() or (0,)
+    check_version(version, _VERSION, DATABASE)
 
 
 def _make_tables(db: Connection) -> None:

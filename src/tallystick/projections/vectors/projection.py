@@ -21,7 +21,7 @@ from tallystick.commits.reserved_attributes import said
 from tallystick.errors import TallystickError
 from tallystick.log import Entry, Head
 from tallystick.projections.content import Contents
-from tallystick.projections.database import Connection, Damaged, Database, Reader, check_follows
+from tallystick.projections.database import Connection, Damaged, Database, Reader, check_follows, check_version
 from tallystick.projections.text.entity_words import Entity, values
 from tallystick.projections.text.projection import Key, key_of, read_entity
 
@@ -229,8 +229,8 @@ def _prepare(db: Connection) -> None:
         db.execute("BEGIN IMMEDIATE")
         _make_tables(db)
         db.execute("COMMIT")
-    if db.execute("SELECT version FROM place").fetchone() != (_VERSION,):
-        raise Damaged("it was made by another version")
+    (version,) = db.execute("SELECT version FROM place").fetchone() or (0,)
+    check_version(version, _VERSION, "vectors.db")
 
 
 def _make_tables(db: Connection) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from tallystick.log import Head
-from tallystick.projections.database import Connection, Damaged, Database, translated
+from tallystick.projections.database import Connection, Damaged, Database, check_version, translated
 
 VERSION = 2
 _SCHEMA = """
@@ -310,7 +310,7 @@ _CONNECTION = ", ".join(ConnectionRow.__struct_fields__)
 
 def prepare(connection: Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version not in (0, VERSION):
-        raise Damaged(f"it was made by another version of this program ({version})")
-    if version == 0:
+    if version:
+        check_version(version, VERSION, "views.db")
+    else:
         connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
