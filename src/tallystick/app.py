@@ -112,6 +112,7 @@ def toolsets(
             hops_max=settings.max_hops,
             text=projections.text if projections else None,
             vectors=projections.vectors if projections and settings.vectors else None,
+            walks=projections.walks if projections and settings.cypher_url else None,
             prove=partial(_prove, settings),
         ),
         work.toolset(

@@ -85,7 +85,39 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "Ask the person at the client before a redaction, where the client can ask; off for agents that work alone."
         ),
     ] = True
-    max_hops: Annotated[int, _meaning("The longest traversal; a longer one is cut short and says so.", ge=1, le=10)] = 3
+    max_hops: Annotated[
+        int,
+        _meaning(
+            "The longest traversal; a longer one is delegated to the engine at `cypher_url`, or cut short and says so.",
+            ge=1,
+            le=10,
+        ),
+    ] = 3
+    cypher_url: Annotated[
+        str,
+        _meaning(
+            "An engine that follows the log for walks that exceed the memory's limits, and for `tallystick cypher`:"
+            " `falkor://host:6379`, `bolt://host:7687` or `neo4j://…`, with TLS `falkors`, `bolt+s` or `neo4j+s`; empty"
+            " means none. Needs `tallystick[cypher]`."
+        ),
+    ] = ""
+    cypher_user: Annotated[str, _meaning("The account there that writes; empty means none.")] = ""
+    cypher_password_file: Annotated[str, _place("The file that holds its password.")] = ""
+    cypher_reader: Annotated[
+        str, _meaning("Another account there, which may only read, for questions; empty means the same.")
+    ] = ""
+    cypher_reader_password_file: Annotated[str, _place("The file that holds that one's password.")] = ""
+    cypher_graph: Annotated[
+        str,
+        _meaning(
+            "What the graphs there begin with: each memory needs one of its own, each tenant gets one.",
+            pattern="^[a-z][a-z0-9]{0,30}$",
+        ),
+    ] = "tallystick"
+    walk_nodes_max: Annotated[
+        int, _meaning("Entities that a delegated walk may come to; one that would come to more is refused.", ge=100)
+    ] = 10_000
+    walk_ms_max: Annotated[float, _meaning("Milliseconds that a delegated walk may take.", gt=0)] = 1_000.0
 
     http: Annotated[str, _meaning("HOST:PORT to serve HTTP on; empty means stdio.")] = ""
     workers: Annotated[

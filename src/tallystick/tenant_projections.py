@@ -19,6 +19,8 @@ import msgspec
 from tallystick.config import Settings
 from tallystick.log import Entry, Log
 from tallystick.projections.content import Contents, Kind
+from tallystick.projections.cypher import EngineThread, address_of
+from tallystick.projections.cypher.walks import Budget, GraphWalks
 from tallystick.projections.file_edits import FileEdits
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
@@ -72,6 +74,8 @@ class AllProjections:
         self._lineage = lineage
         self._keys = keys
         self._witnesses = witnesses
+        address = address_of(settings)
+        self._engine = None if address is None else EngineThread(address)
         self._by_tenant: dict[str, TenantProjections] = {}
         self._left: set[TenantProjections] = set()
         """No longer to be had, and still used."""
@@ -95,6 +99,8 @@ class AllProjections:
             self._lineage(tenant) if self._lineage is not None else None,
             self._keys(tenant),
             self._witnesses,
+            self._engine,
+            tenant,
         )
         return TenantProjections(settings, place, self._adopt)
 
@@ -112,6 +118,10 @@ class AllProjections:
 
     def vectors(self, tenant: str) -> VectorIndex:
         return self.of(tenant).vectors
+
+    def walks(self, tenant: str) -> GraphWalks:
+        """Only where the settings name an engine."""
+        return self.of(tenant).walks
 
     def keys(self, tenant: str) -> tuple[SignerKey, ...]:
         """Those that sign its checkpoints; none where none are configured."""
@@ -209,6 +219,8 @@ class AllProjections:
         for home in projections:
             await home.close()
         await asyncio.gather(*self._closing)
+        if self._engine is not None:
+            await asyncio.to_thread(self._engine.close)
 
     def _close_later(self, home: TenantProjections) -> None:
         if home in self._left:
@@ -270,6 +282,14 @@ class TenantProjections:
         index.start()
         return index
 
+    @cached_property
+    def walks(self) -> GraphWalks:
+        """Only where the settings name an engine."""
+        engine = self.follower.place.cypher
+        assert engine is not None
+        budget = Budget(self._settings.walk_nodes_max, self._settings.walk_ms_max)
+        return GraphWalks(engine, self._settings.tenant, self.follower.worker("cypher"), budget, used=self.used)
+
     @property
     def views(self) -> Views:
         return cast(Views, self.follower.worker("views").projection)
@@ -281,7 +301,7 @@ class TenantProjections:
     def serve(self) -> None:
         """Follow all the time, from now on."""
         for name in COPIES:
-            if name != "vectors":
+            if name not in ("vectors", "cypher"):
                 self.follower.worker(name).start()
         if self._settings.vectors:
             _ = self.vectors

@@ -31,7 +31,7 @@ def _maker(name: str) -> Make:
     return lambda home, log: PROJECTIONS[name].make(Place(home, LogReader(lambda: log), lineage=to))
 
 
-@pytest.fixture(params=PROJECTIONS)
+@pytest.fixture(params=[name for name in PROJECTIONS if name != "cypher"])  # tests.contracts.test_cypher has that one
 def make(request: pytest.FixtureRequest) -> Make:
     return _maker(request.param)
 

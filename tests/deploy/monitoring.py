@@ -161,6 +161,10 @@ CASES = {
         {'tallystick_projection_lag_commits{projection="sql"}': "2000+10x60"},
         {'tallystick_projection_lag_commits{projection="sql"}': "90000-1000x60"},
     ),
+    "TallystickWalksDegraded": Case(
+        {'tallystick_walks_degraded_total{reason="away"}': "0+1x60"},
+        {'tallystick_walks_degraded_total{reason="dear"}': "0+9x60"},
+    ),
     "TallystickTokensRefused": Case(
         {'tallystick_authentication_failures_total{code="INVALID_SIGNATURE"}': "0+1x60"},
         {'tallystick_authentication_failures_total{code="MISSING_TOKEN"}': "0+9x60"},

@@ -11,6 +11,7 @@ _S3 = "tests/operations/test_backups_s3.py::"
 _FOLLOWING = "tests/operations/test_following.py::"
 _WORKERS = "tests/server/test_workers.py::"
 _DRAIN = "tests/server/test_drain.py::"
+_CYPHER = "tests/contracts/test_cypher.py::"
 _PATHS = "tests/toolsets/test_memory_search.py::"
 
 OPERATING_REQUIREMENTS = (
@@ -74,4 +75,12 @@ OPERATING_REQUIREMENTS = (
     ("§9, upgrades", "the next version beside this one loses nothing, and they do not take the indexes from each other",
      "tests/journeys/test_upgrade_story.py::"
      "test_the_next_version_beside_this_one_loses_nothing_and_neither_takes_the_indexes_from_the_other"),
+    ("FR-004, delegation", "a walk past the limit of hops is taken over by a graph engine, and says by which",
+     _CYPHER + "test_a_walk_past_the_limit_of_hops_is_delegated"),
+    ("FR-004, degraded", "an engine that is away or behind leaves the memory's own answer, which says so",
+     _CYPHER + "test_an_engine_that_is_away_or_behind_leaves_the_memorys_own_answer_and_says_so"),
+    ("Risk 2", "a walk that is too dear is refused with what it would cost",
+     _CYPHER + "test_a_walk_that_is_too_dear_is_refused_with_what_it_would_cost"),
+    ("FR-004, own questions", "the engine itself keeps a question from writing",
+     _CYPHER + "test_the_engine_itself_keeps_a_question_from_writing"),
 )  # fmt: skip

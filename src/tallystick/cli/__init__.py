@@ -17,6 +17,7 @@ from tallystick import __version__, errors
 from tallystick.cli import (
     backup,
     checkpoint,
+    cypher,
     emit,
     forget,
     init,
@@ -82,6 +83,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "follow": backup.follow,
     "promote": backup.promote,
     "emit": emit.emit,
+    "cypher": cypher.cypher,
     "forget": forget.forget,
     "redactions": forget.redactions,
     "recall": recall.recall,

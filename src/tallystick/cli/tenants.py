@@ -94,6 +94,8 @@ def delete(
     say(f"{done.tenant} is erased: {done.commits} commits, {done.files} files, {done.bytes} bytes")
     for backup in done.backups_left:
         note(f"still in the backup {backup.target} of {backup.at} ({backup.id})")
+    if done.graph_left:
+        note(f"left: {done.graph_left}; delete it there")
     if done.database_left:
         note(f"{done.database_left} is not below the base and was left: remove it if it is this tenant's")
 

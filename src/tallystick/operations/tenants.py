@@ -18,6 +18,7 @@ from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.log.backups import Backup, known_backups
 from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext
+from tallystick.operations.cypher import drop_graph
 
 _DELETING = ".deleting-"
 """No tenant can be called so."""
@@ -52,6 +53,8 @@ class Deletion(msgspec.Struct, frozen=True):
     """Exports that were made of it, and still hold everything."""
     database_left: str | None
     """A `graph.db` that the settings place elsewhere."""
+    graph_left: str | None = None
+    """What could not be deleted in the engine at `cypher_url`."""
 
 
 def tenants_of(settings: Settings) -> list[str]:
@@ -111,6 +114,7 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
     found = describe(context)
     require_unused(settings)
     kept = known_backups(settings)
+    graph_left = drop_graph(settings)
     with closing(context.open_log()) as log:
         if not log.claim(timeout_seconds=30):
             raise Conflict("another process holds the lock of this tenant", code="TENANT_IN_USE", hint=_STOP)
@@ -150,6 +154,7 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
         files=found.files,
         backups_left=kept,
         database_left=None if context.database is None or not context.database.exists() else str(context.database),
+        graph_left=graph_left,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 
 import msgspec
 
@@ -12,13 +12,15 @@ from tallystick.commits.signed_note import SignerKey
 from tallystick.errors import Corrupt, InvalidArgument, TallystickError
 from tallystick.log.proof import Proof, prove
 from tallystick.operations import OperationContext, Progress, no_progress
+from tallystick.operations.cypher import opened_engine
 from tallystick.projections.blobs import BlobProof, prove_blobs
 from tallystick.projections.checkpoints import Compared as ComparedCheckpoint
 from tallystick.projections.checkpoints import Comparison as CheckpointComparison
 from tallystick.projections.checkpoints import Known, read_kept
-from tallystick.projections.consistency_check import Comparison, compare, rebuild
+from tallystick.projections.consistency_check import Comparison, compare, names_of, rebuild
 from tallystick.projections.consistency_check.replay import Finding
 from tallystick.projections.content import Contents
+from tallystick.projections.cypher import EngineThread
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -66,13 +68,32 @@ def verify(
     named = _prove_blobs(context, progress) if blobs else None
     if not views:
         return Verification(proof, audit, named, checkpoints=signed)
-    compared = compare(
-        home,
+    with _engine(context) as engine:
+        compared = _compare(
+            context, engine, lambda done: progress("comparing", done, len(names_of(home)) * proof.bytes)
+        )
+        rebuilt = _rebuild(context, engine, compared) if repair else []
+    return Verification(proof, audit, named, compared, rebuilt, signed)
+
+
+@contextmanager
+def _engine(context: OperationContext) -> Iterator[EngineThread | None]:
+    with opened_engine(context.settings) if context.settings.cypher_url else nullcontext() as engine:
+        yield engine
+
+
+def _compare(
+    context: OperationContext, engine: EngineThread | None, progress: Callable[[int], None] = lambda done: None
+) -> Comparison:
+    settings = context.settings
+    return compare(
+        settings.home,
         context.open_log,
         database=context.database,
-        progress=lambda done: progress("comparing", done, 3 * proof.bytes),
+        engine=engine,
+        tenant=settings.tenant,
+        progress=progress,
     )
-    return Verification(proof, audit, named, compared, _rebuild(context, compared) if repair else [], signed)
 
 
 def known_checkpoints(context: OperationContext, given: Sequence[Known] = ()) -> CheckpointComparison:
@@ -96,17 +117,24 @@ def _prove_blobs(context: OperationContext, progress: Progress) -> BlobProof:
     return prove_blobs(context.settings.home, lambda done: progress("reading blobs", done, total))
 
 
-def _rebuild(context: OperationContext, compared: Comparison) -> list[str]:
+def _rebuild(context: OperationContext, engine: EngineThread | None, compared: Comparison) -> list[str]:
     differing = [each.name for each in compared.projections if each.differs]
     refused: TallystickError | None = None
     for name in differing:
         try:
-            rebuild(context.settings.home, context.open_log, name, database=context.database)
+            rebuild(
+                context.settings.home,
+                context.open_log,
+                name,
+                database=context.database,
+                engine=engine,
+                tenant=context.settings.tenant,
+            )
         except TallystickError as error:
             refused = refused or error
     if refused is not None:
         raise refused
-    again = compare(context.settings.home, context.open_log, database=context.database) if differing else compared
+    again = _compare(context, engine) if differing else compared
     if not again.sound:
         first = next(each for each in again.findings if each.status == "differs")
         raise Corrupt(

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tallystick.commits import DELETIONS, REDACTIONS, chain
+from tallystick.config import DEFAULT_TENANT
 from tallystick.errors import Corrupt
 from tallystick.log import Head
 from tallystick.log.unopened import unopened
 from tallystick.projections import Projection, sql, tiles, views
+from tallystick.projections.cypher import projection as cypher
 from tallystick.projections.database import Damaged, Reader
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import projection as text
@@ -22,6 +24,7 @@ from tallystick.projections.worker import REST_SECONDS
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey
+    from tallystick.projections.cypher import EngineThread
     from tallystick.projections.lineage_emitter import Destination
     from tallystick.projections.witnesses import WitnessAddress
 
@@ -41,6 +44,10 @@ class Place(msgspec.Struct, frozen=True):
     """Those that checkpoints of the log are signed with, if any are."""
     witnesses: tuple[WitnessAddress, ...] = ()
     """Who is asked to cosign them."""
+    cypher: EngineThread | None = None
+    """The engine that has a graph of it, if one does."""
+    tenant: str = DEFAULT_TENANT
+    """As which it is known there."""
 
     def lock(self, name: str) -> Path:
         return self.home / "_system" / f"{name}.lock"
@@ -124,6 +131,14 @@ PROJECTIONS: dict[str, Registered] = {
             lambda place: vectors.VectorProjection(place.home, place.log.line),
             Copies(lambda home, database: vectors.database_path(home), vectors.POSITION, vectors.ERASING),
             rest_seconds=1.0,
+        ),
+        Registered(
+            "cypher",
+            lambda place: cypher.CypherProjection(place.home, place.cypher, place.tenant),
+            Copies(lambda home, database: cypher.database_path(home), cypher.POSITION, cypher.ERASING),
+            closing_seconds=3.0,
+            commits_at_once=2_000,
+            is_wanted=lambda place: place.cypher is not None,
         ),
         Registered("lineage", _lineage, None, closing_seconds=3.0, is_wanted=lambda place: place.lineage is not None),
         Registered(

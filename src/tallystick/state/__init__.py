@@ -89,6 +89,16 @@ class Page(msgspec.Struct, frozen=True):
     """False when documents had to be looked at one by one."""
 
 
+class NamedEdge(msgspec.Struct, frozen=True):
+    """As somebody outside the state names one."""
+
+    source: str
+    rel: str
+    target: str
+    id: str | None = None
+    """Only when its author chose one."""
+
+
 class Walk(msgspec.Struct, frozen=True, kw_only=True):
     start: str
     target: str | None = None
@@ -109,6 +119,10 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     """0: none is listed, and none is missed."""
     read_filter: ReadFilter | None = None
     """Nodes that it denies are not crossed and not counted."""
+    along: tuple[NamedEdge, ...] | None = None
+    """Only these edges are looked at; those that are not there are not crossed."""
+    reads_nodes: bool = True
+    """Whether the nodes are answered with what they say, or not at all."""
 
 
 class Path(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ from tallystick.state.columns import Columns, Lines
 from tallystick.state.derived_index import A, DerivedIndex, DerivedIndexes
 from tallystick.state.facets import Facets
 from tallystick.state.graph import linked
-from tallystick.state.walk import Reached
+from tallystick.state.walk import Reached, Verified
 
 if TYPE_CHECKING:
     from tallystick.state.read_filter import ReadFilter
@@ -330,6 +330,14 @@ class State:
     def walk(self, walk_: Walk) -> Breathing[Walked]:
         """From a node that is not there nothing is reached."""
         return walk.walk(self._columns, walk_)
+
+    def verify_edges(self, walk_: Walk) -> Breathing[Verified]:
+        """Which of the edges that the walk is to go along it may."""
+        return walk.verify(self._columns, walk_)
+
+    def estimate(self, walk_: Walk) -> Breathing[int]:
+        """About how many nodes a walk comes to."""
+        return walk.estimate(self._columns, walk_)
 
     def lineage(
         self,

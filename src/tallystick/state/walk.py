@@ -11,14 +11,19 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tallystick.state import Breathing, Node, Path, Walk, Walked
+from tallystick.state import Breathing, NamedEdge, Node, Path, Walk, Walked
 from tallystick.state.asof import clamped, edge_of, name_of, node_at
 from tallystick.state.columns import Columns
-from tallystick.state.links import Link, Links, simple_paths
+from tallystick.state.links import Link, Links, find_named, simple_paths
 from tallystick.state.paths_between import between
 
 _BREATH = 512
 _PATHS = 64
+_PATH_STEPS_MAX = 200_000
+"""Ways that lead nowhere may be more than anybody can wait for."""
+_LOOKED_AHEAD_MAX = 2_000
+"""Edges that an estimate looks at."""
+_ESTIMATE_MAX = 1_000_000
 
 
 Explored = dict[int, list[Link]]
@@ -41,10 +46,13 @@ def walk(columns: Columns, asked: Walk) -> Breathing[Walked]:
                 cut = True
                 break
             chosen.append(links)
+        if number == _PATH_STEPS_MAX:
+            cut = True
+            break
         if number % _PATHS == 0:
             yield
     columns.expect([link.seq for links in chosen for link in links])
-    nodes = yield from _nodes(columns, reached, at)
+    nodes = (yield from _nodes(columns, reached, at)) if asked.reads_nodes else []
     paths = yield from _paths(columns, start, chosen)
     crossed = {link.edge for links in explored.values() for link in links}
     return Walked(nodes, paths, len(crossed), cut)
@@ -95,6 +103,56 @@ def reach(columns: Columns, asked: Walk) -> Breathing[Reached]:
         [name_of(columns, edge) for edge in crossed],
         cut,
     )
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What is true of edges that somebody outside found."""
+
+    edges: list[NamedEdge]
+    """Those that may be crossed."""
+    ends: list[str]
+    """Their nodes, each once."""
+    unheard_of: int
+    """Those that there never were."""
+
+
+def verify(columns: Columns, asked: Walk) -> Breathing[Verified]:
+    """Of `asked.along`."""
+    along = asked.along or ()
+    links = Links(columns, asked, clamped(columns, asked.at))
+    kept: list[NamedEdge] = []
+    ends: dict[str, None] = {}
+    unheard_of = 0
+    for number, named in enumerate(along, 1):
+        if find_named(columns, named) is None:
+            unheard_of += 1
+        elif links.crosses(named):
+            kept.append(named)
+            ends[named.source] = ends[named.target] = None
+        if number % _BREATH == 0:
+            yield
+    return Verified(kept, list(ends), unheard_of)
+
+
+def estimate(columns: Columns, asked: Walk) -> Breathing[int]:
+    """About how many nodes a walk comes to: two steps are looked at, and further ones are taken to branch alike."""
+    start, read_filter = columns.nodes.handles.get(asked.start), asked.read_filter
+    if start is None:
+        return 0
+    # How many there are in all is not for who may not read them.
+    is_open = read_filter is None or not read_filter.narrows
+    most = len(columns.nodes.alive) if is_open else _ESTIMATE_MAX
+    ahead = msgspec.structs.replace(asked, hops=min(asked.hops, 2), entities_max=_LOOKED_AHEAD_MAX)
+    explored, reached, cut = yield from _explore(columns, ahead, start, clamped(columns, asked.at))
+    first = len({link.node for link in explored.get(start, ())} - {start})
+    second = len(reached) - first
+    total, step = float(len(reached)), float(second)
+    for _ in range(asked.hops - 2):
+        step *= second / first if first else 0
+        total += step
+        if not step or total > most:
+            break
+    return most if cut and asked.hops > 2 else min(round(total), most)
 
 
 def _explore(columns: Columns, asked: Walk, start: int, at: int) -> Breathing[tuple[Explored, list[int], bool]]:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from tallystick.config import DEFAULT_TENANT
 from tallystick.log import Log
-from tallystick.projections.consistency_check import sql, text, views
+from tallystick.projections.consistency_check import cypher, sql, text, views
 from tallystick.projections.consistency_check.replay import (
     LIMIT,
     Finding,
@@ -28,11 +29,13 @@ from tallystick.projections.consistency_check.replay import (
     naming_bugs,
     unerased,
 )
+from tallystick.projections.cypher import EngineThread
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import COPIES, Place
 
 NAMES: tuple[Name, ...] = ("views", "sql", "text")
+"""Those that every memory has; one that follows into an engine is compared where it was made."""
 _FINDINGS: dict[Name, Callable[[Subject], Iterator[Finding]]] = {
     "views": views.findings,
     "sql": sql.findings,
@@ -68,6 +71,8 @@ def compare(
     open_log: Callable[[], Log],
     *,
     database: Path | None = None,
+    engine: EngineThread | None = None,
+    tenant: str = DEFAULT_TENANT,
     limit: int = LIMIT,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Comparison:
@@ -79,12 +84,13 @@ def compare(
     compared, findings = [], []
     with closing(open_log()) as log:
         size = log.head().end
-        for number, name in enumerate(NAMES):
+        for number, name in enumerate(names_of(home)):
             path = COPIES[name].database(home, database)
             with tempfile.TemporaryDirectory(prefix="tallystick-comparing-") as elsewhere:
                 one = Subject(home, path, log, Path(elsewhere), partial(_advanced, progress, number * size))
                 result = Compared(name)
-                for finding in (*_FINDINGS[name](one), *unerased(name, one)) if path.exists() else ():
+                found = cypher.findings(one, engine, tenant) if name == "cypher" else _FINDINGS[name](one)
+                for finding in (*found, *unerased(name, one)) if path.exists() else ():
                     if _count(result, finding.status) <= limit:
                         findings.append(finding)
                 result.position, result.behind, result.not_compared = one.position, one.behind, one.not_compared
@@ -92,13 +98,28 @@ def compare(
     return Comparison(compared, findings)
 
 
-def rebuild(home: Path, open_log: Callable[[], Log], name: Name, *, database: Path | None = None) -> None:
+def names_of(home: Path) -> tuple[Name, ...]:
+    return (*NAMES, "cypher") if COPIES["cypher"].database(home, None).exists() else NAMES
+
+
+def rebuild(
+    home: Path,
+    open_log: Callable[[], Log],
+    name: Name,
+    *,
+    database: Path | None = None,
+    engine: EngineThread | None = None,
+    tenant: str = DEFAULT_TENANT,
+) -> None:
     """Throw a projection's database away and build it again from the log. Servers may go on: they notice."""
     path = COPIES[name].database(home, database)
+    worker = Follower(Place(home, LogReader(open_log), database, cypher=engine, tenant=tenant)).worker(name)
     with held(lock_of(home, name)):
-        for ending in ("", "-wal", "-shm"):
-            path.with_name(path.name + ending).unlink(missing_ok=True)
-    worker = Follower(Place(home, LogReader(open_log), database)).worker(name)
+        if name == "cypher":
+            worker.projection.reset()
+        else:
+            for ending in ("", "-wal", "-shm"):
+                path.with_name(path.name + ending).unlink(missing_ok=True)
     try:
         with naming_bugs(worker.projection):
             worker.catch_up()

@@ -22,7 +22,7 @@ from tallystick.projections.registry import COPIES
 from tallystick.projections.row_diff import differing_rows, doubted, shown
 from tallystick.projections.worker import trouble_of
 
-Name = Literal["views", "sql", "text"]
+Name = Literal["views", "sql", "text", "cypher"]
 Status = Literal["differs", "edited", "waits"]
 """It is wrong; a person changed it and that is not adopted yet; a server has not got to it yet."""
 

@@ -17,6 +17,7 @@ from tallystick.toolsets import Tool, Toolset
 from tallystick.toolsets.memory import lineage, read, search, write
 from tallystick.toolsets.memory.arguments import LineageArguments, ReadArguments, SearchArguments, WriteArguments
 from tallystick.toolsets.memory.confirm_redaction import CONFIRM_REDACTION
+from tallystick.toolsets.memory.delegation import Walks
 from tallystick.toolsets.memory.similar import SimilarNodes
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "commit_id": _TEXT,
     "content_hash": _TEXT,
     "csv": _TEXT,
+    "degraded": _TEXT,
     "delegated_to": _TEXT_OR_NULL,
     "dropped": {"type": "array", "items": _TEXT},
     "dropped_total": _COUNT,
@@ -93,13 +95,14 @@ def toolset(
     hops_max: int = search.HOPS_MAX,
     text: Callable[[str], TextIndex] | None = None,
     vectors: Callable[[str], VectorIndex] | None = None,
+    walks: Walks | None = None,
     prove: lineage.Prove | None = None,
 ) -> Toolset:
-    """Longer traversals than `hops_max` are cut short and say so. `text`: the text index of each tenant, `vectors`
-    the one by meaning, where it is wanted; `prove` proves commits to others."""
+    """Longer traversals than `hops_max` are cut short and say so, unless `walks` takes them over. `text`: the text
+    index of each tenant, `vectors` the one by meaning, where it is wanted; `prove` proves commits to others."""
     calls: dict[str, Callable[..., Any]] = {
         "memory.write": partial(write.write, similar=None if text is None else SimilarNodes(text)),
-        "memory.search": partial(search.search, hops_max=hops_max, text=text, vectors=vectors),
+        "memory.search": partial(search.search, hops_max=hops_max, text=text, vectors=vectors, walks=walks),
         "memory.lineage": partial(lineage.lineage, prove=prove),
     }
     tools = (msgspec.structs.replace(tool, call=calls.get(tool.name, tool.call)) for tool in TOOLSET.tools)
@@ -163,6 +166,7 @@ TOOLSET = Toolset(
             output=_answer(
                 "position",
                 "entities provenance pagination paths edges_traversed truncated indexed_position delegated_to"
+                " degraded"
                 " unchanged query_latency_ms cache_hit looked_for nearest types facets",
             ),
             call=search.search,

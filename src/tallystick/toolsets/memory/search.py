@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from tallystick.state.facets import Facet
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
-from tallystick.toolsets.memory import by_words, scope
+from tallystick.toolsets.memory import by_words, delegation, scope
 from tallystick.toolsets.memory.answers import (
     ANSWER_BYTES_MAX,
     entity_of,
@@ -32,6 +32,7 @@ from tallystick.toolsets.memory.search_query import SearchQuery, filter_of, pinn
 from tallystick.toolsets.truncation import room_for, shortened, size_of, within_budget
 
 if TYPE_CHECKING:
+    from tallystick.projections.cypher.walks import GraphWalks
     from tallystick.projections.text import TextIndex
     from tallystick.projections.vectors import VectorIndex
     from tallystick.store import Store
@@ -51,9 +52,10 @@ async def search(
     hops_max: int = HOPS_MAX,
     text: Callable[[str], TextIndex] | None = None,
     vectors: Callable[[str], VectorIndex] | None = None,
+    walks: delegation.Walks | None = None,
 ) -> Answer:
     """`text`: the text index of a tenant; without one, words are looked for in everything. `vectors`: what finds
-    other words, too, if anything does."""
+    other words, too, if anything does. `walks`: who takes over what the memory would cut."""
     sought = understand(asked, room_for(principal, ANSWER_BYTES_MAX))
     if asked.consistency == "latest":
         await store.confirm(principal)
@@ -65,9 +67,38 @@ async def search(
         return await by_words.search(store, principal, sought, asked, indexes, hops_max)
     else:
         find = _searched if sought.traversal is None else partial(_walked, hops_max=hops_max)
-    return Answer(
-        await store.read(principal, Action.SEARCH, partial(_look, sought, asked, find), resource=sought.entity_id)
-    )
+    ask = partial(_ask, store, principal, sought, asked)
+    if walks is None or sought.words is not None or not delegation.may_be_delegated(sought, asked):
+        return Answer(await ask(find))
+    return Answer(await _heavy(store, principal, sought, walks(principal.tenant), ask, find, hops_max))
+
+
+async def _ask(
+    store: Store, principal: Principal, sought: SearchQuery, asked: SearchArguments, find: Find
+) -> dict[str, Any]:
+    look = partial(_look, sought, asked, find)
+    return await store.read(principal, Action.SEARCH, look, resource=sought.entity_id)
+
+
+async def _heavy(
+    store: Store,
+    principal: Principal,
+    sought: SearchQuery,
+    walks: GraphWalks,
+    ask: Callable[[Find], Awaitable[dict[str, Any]]],
+    find: Find,
+    hops_max: int,
+) -> dict[str, Any]:
+    """A walk that may be delegated."""
+    traversal = sought.traversal or Traversal()
+    is_long = traversal.hops > hops_max
+    own = None if is_long else await ask(find)
+    if own is not None and not own.get("truncated"):
+        return own
+    found = await delegation.delegate(store, principal, sought, walks, is_long=is_long)
+    if isinstance(found, delegation.Delegated):
+        return await ask(partial(_delegated, found=found))
+    return (await ask(find) if own is None else own) | {"degraded": found.why}
 
 
 Find = Callable[[State, SearchQuery, SearchArguments, ReadFilter], Looked]
@@ -142,6 +173,42 @@ def _walked(
         "edges_traversed": walked.edges_traversed,
         "truncated": walked.truncated or within.truncated or traversal.hops > hops_max or len(shown) < len(paths),
         "delegated_to": None,
+        "cache_hit": False,
+    }
+
+
+def _delegated(
+    state: State,
+    sought: SearchQuery,
+    asked: SearchArguments,
+    read_filter: ReadFilter,
+    *,
+    found: delegation.Delegated,
+) -> Looked:
+    """As `_walked`, of what an engine found; only what is shown is read."""
+    at = state.count
+    walk = msgspec.structs.replace(found.walk, at=at, read_filter=read_filter, reads_nodes=False)
+    reached = yield from state.reach(walk)
+    ids = reached.nodes[1:]
+    within = yield from scope.resolve(state, read_filter, sought.scope, at)
+    if sought.type is not None or sought.conditions or within.types is not None:
+        query = Query(ids=tuple(ids), type=sought.type, types=within.types, conditions=sought.conditions, at=at)
+        kept = frozenset((yield from state.find_ids(query, len(ids))) or ())
+        ids = [each for each in ids if each in kept]
+    ids = within.among(ids).ids or []
+    if asked.stale:
+        ids = [each for each in ids if read_filter.stale(each) is not None]
+    walked = yield from state.walk(walk)
+    ends = frozenset(ids)
+    paths = [path for path in walked.paths if path.ids[-1] in ends]
+    half = sought.bytes_max // 2
+    shown = within_budget((slim(path_of(path, read_filter), "edges", half) for path in paths), half)
+    page = [node for each in ids[sought.offset : sought.offset + sought.limit] if (node := state.node(each, at))]
+    return _listed(read_filter, page, len(ids), sought, asked.fields, sought.bytes_max - size_of(shown)) | {
+        "paths": shown,
+        "edges_traversed": walked.edges_traversed,
+        "truncated": found.truncated or walked.truncated or within.truncated or len(shown) < len(paths),
+        "delegated_to": found.engine,
         "cache_hit": False,
     }
 

@@ -206,7 +206,7 @@ def pinned_moment(state: State, asked: SearchArguments, read_filter: ReadFilter)
     return state.count if asked.as_of is None else read_filter.look_back(asked.as_of)
 
 
-def walk_of(sought: SearchQuery, traversal: Traversal, at: int, hops_max: int, read_filter: ReadFilter) -> Walk:
+def walk_of(sought: SearchQuery, traversal: Traversal, at: int, hops_max: int, read_filter: ReadFilter | None) -> Walk:
     shortest = traversal.to is not None and "hops" not in traversal.model_fields_set
     return Walk(
         start=sought.entity_id or "",
