@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tallystick import app
+from tallystick import app, tenant_projections
 from tallystick.commits import Operation, Verb
 from tallystick.config import Settings, load
 from tallystick.errors import InvalidArgument, LimitExceeded, StorageRefused, TallystickError
@@ -35,6 +35,7 @@ from tallystick.projections.registry import PROJECTIONS, Place, pending_erasures
 from tallystick.projections.worker import ProjectionWorker
 from tallystick.server.dispatch import Done, Refused, call
 from tallystick.telemetry import metrics
+from tallystick.toolsets.memory import delegation
 from tests import cypher_engines
 from tests.commits_by_hand import append, draft, node
 from tests.contracts.test_projection import (  # noqa: F401  # collected here, on the fixtures below
@@ -69,6 +70,13 @@ def engine(running: RunningEngine) -> Iterator[EngineThread]:
         thread.wait_for(thread.engine.drop(thread.address.graph_of(tenant)))
     yield thread
     thread.close()
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is given up because this machine is busy."""
+    monkeypatch.setattr(delegation, "BEHIND_SECONDS", SECONDS)
+    monkeypatch.setattr(tenant_projections, "ERASED_SECONDS", SECONDS)
 
 
 @pytest.fixture
@@ -459,8 +467,9 @@ def test_a_walk_to_more_than_a_hundred_entities_is_delegated_and_paged(
 
 
 def test_an_engine_that_is_away_or_behind_leaves_the_memorys_own_answer_and_says_so(
-    engine: EngineThread, running: RunningEngine, tmp_path: Path
+    engine: EngineThread, running: RunningEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(delegation, "BEHIND_SECONDS", 0.2)
     settings = settings_of(running, tmp_path / "memory")
 
     async def story() -> None:
@@ -586,7 +595,7 @@ def test_an_engine_that_answers_wrong_or_twice_invents_nothing(
 
 
 def test_a_redaction_waits_for_the_engine_and_names_it_while_it_is_away(
-    engine: EngineThread, running: RunningEngine, tmp_path: Path
+    engine: EngineThread, running: RunningEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_of(running, tmp_path / "memory")
 
@@ -602,6 +611,7 @@ def test_a_redaction_waits_for_the_engine_and_names_it_while_it_is_away(
                 ["[REDACTED]"]
             ]
             running.pause()
+            monkeypatch.setattr(tenant_projections, "ERASED_SECONDS", 0.5)
             try:
                 waits = await memory("memory.write", op="REDACT_NODE", node_id="two", reason="asked")
             finally:
@@ -609,6 +619,7 @@ def test_a_redaction_waits_for_the_engine_and_names_it_while_it_is_away(
             assert waits["erasure"]["pending"] == ["cypher"]
 
     run(story)
+    monkeypatch.setattr(tenant_projections, "ERASED_SECONDS", SECONDS)
     context = app.operation_context(settings)
     asyncio.run(context.erase())  # type: ignore[arg-type]  # an awaitable
     assert pending_erasures(settings.home) == []

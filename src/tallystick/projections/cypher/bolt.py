@@ -31,7 +31,9 @@ from tallystick.projections.cypher import (
     refused,
 )
 
-_CONNECT_SECONDS = 5.0
+_CONNECT_SECONDS = 30.0
+_GRACE_SECONDS = 5.0
+"""Over what a question was given, until it is given up."""
 _NAMES = re.compile(r"memgraph|arcadedb|falkordb|neo4j", re.IGNORECASE)
 _NO_DATABASE = "Neo.ClientError.Database.DatabaseNotFound"
 _INDEXES = (
@@ -187,10 +189,10 @@ class BoltEngine:
     async def _guarded(self, seconds: float) -> AsyncIterator[None]:
         """Whoever is given up on loses the connection: a server need not heed the time that a transaction has."""
         try:
-            async with asyncio.timeout(seconds + _CONNECT_SECONDS):
+            async with asyncio.timeout(seconds + _GRACE_SECONDS):
                 yield
         except TimeoutError as error:
-            raise away(self._address.shown, TimeoutError(f"no answer in {seconds + _CONNECT_SECONDS:g} s")) from error
+            raise away(self._address.shown, TimeoutError(f"no answer in {seconds + _GRACE_SECONDS:g} s")) from error
         except (ServiceUnavailable, TransientError, OSError) as error:
             raise away(self._address.shown, error) from error
         except (AuthError, ClientError, Neo4jError) as error:

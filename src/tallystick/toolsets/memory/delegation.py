@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tallystick.store import Store
 
 Walks = Callable[[str], "GraphWalks"]
-_BEHIND_SECONDS = 0.5
+BEHIND_SECONDS = 0.5
 """How long a walk waits for the engine to get to the head."""
 
 
@@ -70,7 +70,7 @@ async def delegate(
             raise _too_dear(walks, told, nodes, milliseconds)
         return _degraded("dear", f"{told}, and the budget is {_shown(walks)}")
     try:
-        await walks.require_at(position, _BEHIND_SECONDS)
+        await walks.require_at(position, BEHIND_SECONDS)
         verify = partial(_verified, store, principal, sought)
         found = await _walk(walks, walk, verify)
         metrics.WALKS_DELEGATED.add((found.engine,))
