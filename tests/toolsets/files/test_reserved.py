@@ -262,7 +262,8 @@ NO_PATHS = {
     "tenant", "agent_identity", "toolsets", "tools", "http", "http_hosts", "http_origins", "issuers", "public_url",
     "audience", "scopes", "tenant_claim", "roles_claim", "introspection_client", "quota_overrides", "policy_path",
     "metrics_tenants", "repo", "checkpoint_key_command", "witnesses", "web_client_id",
-    "web_actor", "log_url", "cypher_url", "cypher_user", "cypher_reader", "cypher_graph", "log_stream", "log_streams", "log_monitor", "backup_key_command",
+    "web_actor", "log_url", "log_stream", "log_streams", "log_monitor", "backup_key_command",
+    "cypher_url", "cypher_user", "cypher_reader", "cypher_graph",
 }  # fmt: skip
 """`policy_path` is a rule's, and `repo` is what tools are for."""
 
