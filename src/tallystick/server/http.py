@@ -183,7 +183,7 @@ class _Server(uvicorn.Server):
             self._drain()
 
         def stop_listening() -> None:
-            for each in (*(sockets or ()), *self.servers):
+            for each in (*self.servers, *(sockets or ())):
                 each.close()
 
         await self._connections.drain(stop_listening)
