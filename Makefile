@@ -27,10 +27,13 @@ WEB := web
 WEB_READY := $(WEB)/node_modules/.ready
 PEERS_READY := bench/node_modules/.ready
 DEPLOYMENT_READY := .deploy/.ready .deploy/root/.ready
+OTHER_PYTHONS := 3.12 3.13
+OTHER_PYTHONS_READY := $(OTHER_PYTHONS:%=.pythons/%/.ready)
+OTHER_PYTHONS_TESTS := tests/commits tests/log tests/contracts tests/state tests/server --ignore=tests/server/web
 MUTANTS_READY := $(VENV)/.mutants-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test clients agents browser deployment screenshots scripts coverage mutants check format bench soak torture docs site wheel packages lock clean
+.PHONY: help setup run test pythons clients agents browser deployment screenshots scripts coverage mutants check format bench soak torture docs site wheel packages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +58,12 @@ browser: $(READY) $(BROWSER_READY) $(IDENTITY_READY) ## look at the pages in Chr
 
 deployment: $(READY) $(DEPLOYMENT_READY) ## hold image, chart, dashboards and alerts against the programs that read them
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/deploy/chart.py tests/deploy/image.py tests/deploy/monitoring.py $(ARGS)
+
+pythons: $(READY) $(OTHER_PYTHONS_READY) ## run the tests of log, state and server on the newer Pythons that this machine has
+	@for version in $(OTHER_PYTHONS); do \
+	  if [ -x .pythons/$$version/bin/python ]; then \
+	    .pythons/$$version/bin/python -V && .pythons/$$version/bin/python -m pytest -n auto $(OTHER_PYTHONS_TESTS) $(ARGS) || exit 1; \
+	  else echo "no Python $$version on this machine: nothing was tried on it"; fi; done
 
 screenshots: $(READY) $(BROWSER_READY) ## take the pictures of the pages that the docs show (docs/pictures)
 	@PYTHONPATH=.browser $(BIN)/python -m tests.browser.screenshots
@@ -122,7 +131,7 @@ LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes 
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) $(RUN) .sample .mutants dist .site .cache .packages .browser .deploy .clients .skillsaw .foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf $(VENV) $(RUN) .sample .mutants dist .site .cache .packages .browser .deploy .clients .skillsaw .pythons .foreign .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find . \( -name node_modules -o -name __pycache__ \) -type d -prune -exec rm -rf {} +
 
 NEW_ENOUGH := $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'
@@ -181,6 +190,15 @@ $(READY): pyproject.toml constraints.txt constraints-build.txt constraints-dev.t
 	    { tail $(@D).log; exit 1; }; \
 	  touch $@; \
 	else echo 'no debootstrap, or not root: the stages of the image are not run'; fi
+
+# As pyenv or the system has them.
+.pythons/%/.ready: pyproject.toml constraints.txt constraints-build.txt constraints-dev.txt
+	@mkdir -p $(@D)
+	@if PYENV_VERSION=$* python$* -c 'import venv' 2>/dev/null; then \
+	  PYENV_VERSION=$* python$* -m venv $(@D) && \
+	  $(@D)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r constraints.txt -r constraints-build.txt -r constraints-dev.txt && \
+	  $(@D)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .; fi
+	@touch $@
 
 $(MUTANTS_READY): $(READY) constraints-mutants.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r constraints.txt -r constraints-build.txt -r constraints-dev.txt -r constraints-mutants.txt
