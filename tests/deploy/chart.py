@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tallystick.config import table
+from tallystick.config import load, table
 from tests.deploy.image_root import ROOT, environment, instruction
+from tests.nats_cluster import find_server
 
 CHART = ROOT / "deploy" / "helm" / "tallystick"
 PROGRAMS = ROOT / ".deploy" / "bin"
@@ -165,6 +166,35 @@ def test_a_compose_file_runs_it_as_the_image_says_with_settings_that_are_some(pa
         assert any(volume.endswith(":/var/lib/tallystick") for volume in each["volumes"])
     bound = [port for each in services.values() for port in each.get("ports", [])]
     assert all(port.startswith("127.0.0.1:") for port in bound)
+
+
+@pytest.mark.parametrize("path", COMPOSED, ids=lambda path: path.stem)
+def test_the_settings_of_a_compose_file_can_be_loaded(path: Path, tmp_path: Path) -> None:
+    for each in yaml.safe_load(path.read_text("utf-8"))["services"].values():
+        if each.get("image") == "tallystick":
+            assert load({"base": tmp_path}, environ=each["environment"]).http
+
+
+def test_nats_takes_the_configuration_in_the_compose_file_and_syncs_every_write(tmp_path: Path) -> None:
+    composed = yaml.safe_load((ROOT / "deploy" / "compose" / "three-nats-and-opa.yaml").read_text("utf-8"))
+    said = composed["configs"]["nats"]["content"]
+    assert "sync_interval: always" in said
+    file = tmp_path / "nats.conf"
+    file.write_text(said)
+    done = subprocess.run([find_server(), "-t", "-c", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    named = [name for name, each in composed["services"].items() if each["image"].startswith("nats:")]
+    asked = composed["services"]["one"]["environment"]["TALLYSTICK_LOG_URL"]
+    assert asked == ",".join(f"nats://{name}:4222" for name in named)
+
+
+def test_the_rules_in_the_compose_file_are_there_and_have_the_rule_that_is_asked_for() -> None:
+    path = ROOT / "deploy" / "compose" / "three-nats-and-opa.yaml"
+    services = yaml.safe_load(path.read_text("utf-8"))["services"]
+    rules = (path.parent / services["opa"]["volumes"][0].partition(":")[0]).resolve().read_text("utf-8")
+    package, rule = services["one"]["environment"]["TALLYSTICK_POLICY_PATH"].rsplit("/", 1)
+    assert f"package {package.replace('/', '.')}\n" in rules
+    assert re.search(rf"^{rule} := ", rules, re.MULTILINE)
 
 
 def test_the_image_has_settings_that_are_some() -> None:

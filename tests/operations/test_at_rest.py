@@ -53,7 +53,15 @@ def test_where_the_kernel_names_no_device_nothing_is_claimed(tmp_path: Path) -> 
     [
         ({}, "log for ever; audit 90 days, then removed"),
         ({"audit_archive": "/mnt/cold"}, "log for ever; audit 90 days, then moved to /mnt/cold"),
-        ({"audit_retention_days": 0}, "log and audit are kept for ever"),
+        ({"audit_retention_days": 0}, "log for ever; audit for ever"),
+        (
+            {"backup_to": "file:///mnt/b"},
+            "log for ever; audit 90 days, then removed; backups the newest 30, for ever",
+        ),
+        (
+            {"backup_to": "file:///mnt/b", "backup_keep": 0, "backup_keep_days": 35},
+            "log for ever; audit 90 days, then removed; backups any number, for 35 days",
+        ),
     ],
 )
 def test_the_doctor_tells_encryption_and_how_long_what_is_kept(

@@ -23,10 +23,17 @@ from tallystick.operations import counted
 from tallystick.private_files import replacing
 
 if TYPE_CHECKING:
+    from tallystick.config import Settings
     from tallystick.exporters.directory import Directory
+    from tallystick.operations.backups.encryption import BackupKey
     from tallystick.operations.exporting import Report as ExportReport
     from tallystick.operations.importing.report import Report
+    from tallystick.operations.transfer import Output
 
+Key = Annotated[
+    Path | None,
+    typer.Option("--key", metavar="FILE", help="The keys that it is encrypted with. [default: backup_key]"),
+]
 LIST = "list"
 _BY_UMASK = 0o666
 """What a person exports is readable for whom that person's umask says."""
@@ -67,6 +74,10 @@ def export(
     force: Annotated[
         bool, typer.Option("--force", help="Replace a file that is there, or the directory of an earlier export.")
     ] = False,
+    encrypt: Annotated[
+        bool, typer.Option("--encrypt", help="Encrypt the file with the newest of the keys for backups.")
+    ] = False,
+    key: Key = None,
     json: Annotated[bool, typer.Option("--json", help="With --as: print the report as JSON.")] = False,
     base: Base = None,
     tenant: Tenant = None,
@@ -77,6 +88,7 @@ def export(
     The file appears under its name only when it is complete. Servers may go on writing meanwhile.
 
     \b
+    With --encrypt: AES-256-GCM with a key of 'tallystick backup new-key' (--key, else backup_key); import reads it.
     With --as: the nodes and edges as they are, or were at a moment. What is redacted stays so, what was recalled
       says so, what was deleted is not there. The report lists what the form cannot hold.
 
@@ -84,10 +96,12 @@ def export(
     Examples:
       tallystick export backup.jsonl
       tallystick export | gzip > backup.jsonl.gz
+      tallystick export --encrypt --key ~/.config/tallystick/backup.key backup.sealed
       tallystick export --as vault ~/notes/memory
       tallystick export --as mermaid --project bridge plan.mmd
     """
     if form is not None:
+        _refuse_options(["--encrypt"] if encrypt else [], "does not go with --as")
         _export_as(form, file, ExportOptions(as_of, project, type, force), json, base, tenant)
         return
     others = (("--as-of", as_of), ("--project", project), ("--type", type), ("--json", json))
@@ -95,13 +109,19 @@ def export(
     from tallystick import app
     from tallystick.operations.transfer import export as exported
 
+    _refuse_options(["--key"] if key is not None and not encrypt else [], "needs --encrypt")
     context = app.operation_context(existing(base=base, tenant=tenant))
+    sealing_key = _newest_key(context.settings, key) if encrypt else None
     to_stdout = str(file) == "-"
     if not to_stdout:
         _refuse_existing(file, force=force)
     name = "-" if to_stdout else str(file.absolute())
-    with progress() as tell, nullcontext(sys.stdout.buffer) if to_stdout else _whole_file(file) as target:
-        done = asyncio.run(exported(context, target, name=name, progress=tell))
+    with (
+        progress() as tell,
+        nullcontext(sys.stdout.buffer) if to_stdout else _whole_file(file) as target,
+        _sealed(target, sealing_key) as output,
+    ):
+        done = asyncio.run(exported(context, output, name=name, progress=tell))
     if not to_stdout:
         note(
             f"{counted(done.commits, 'commit')} in {file}; to prove them, import them into an empty base and verify it"
@@ -109,6 +129,31 @@ def export(
     if done.blobs:
         beside = context.settings.home / "_content" / "blobs"
         note(f"{counted(done.blobs, 'large content')} beside the log: copy {beside} as well")
+
+
+def _newest_key(settings: Settings, file: Path | None) -> BackupKey:
+    from tallystick.operations.backups.encryption import load_backup_keys
+
+    found = load_backup_keys(settings, file).newest
+    if found is None:
+        raise InvalidArgument(
+            "there is no key to encrypt with",
+            code="BACKUP_KEY_MISSING",
+            hint="'tallystick backup new-key FILE' makes one; name it by --key or backup_key",
+        )
+    return found
+
+
+@contextmanager
+def _sealed(target: BinaryIO, key: BackupKey | None) -> Iterator[Output]:
+    if key is None:
+        yield target
+        return
+    from tallystick.operations.backups.sealed_file import SealingFile
+
+    sealing = SealingFile(target, key)
+    yield sealing
+    sealing.finish()
 
 
 class ExportOptions(NamedTuple):
@@ -220,6 +265,7 @@ def import_(
     ] = False,
     checkpoint: Checkpoints = None,
     vkey: VerifierKeys = None,
+    key: Key = None,
     json: Json = False,
     base: Base = None,
     tenant: Tenant = None,
@@ -248,7 +294,7 @@ def import_(
       tallystick import --from server-memory memory.jsonl --dry-run
     """
     if source is not None:
-        options = (("--replay", replay), ("--checkpoint", checkpoint), ("--vkey", vkey))
+        options = (("--replay", replay), ("--checkpoint", checkpoint), ("--vkey", vkey), ("--key", key))
         _refuse_options([name for name, given in options if given], "does not go with --from")
         _import_from(source, file, dry_run, prefix, project, json, base, tenant)
         return
@@ -261,8 +307,10 @@ def import_(
 
     context = app.operation_context(settled(base=base, tenant=tenant))
     known = read_checkpoints(checkpoint, vkey)
-    with _opened(file) as (opened, size), progress() as tell:
-        done = asyncio.run(imported(context, opened, size=size, replay=replay, checkpoints=known, progress=tell))
+    with _opened(file) as (given, given_size), _unsealed(context.settings, given, given_size, key) as found:
+        opened, size = found
+        with progress() as tell:
+            done = asyncio.run(imported(context, opened, size=size, replay=replay, checkpoints=known, progress=tell))
     if json:
         emit(done)
     else:
@@ -378,6 +426,24 @@ def _opened(file: Path) -> Iterator[tuple[BinaryIO, int]]:
         size = source.tell()
         source.seek(0)
         yield source, size
+
+
+@contextmanager
+def _unsealed(settings: Settings, source: BinaryIO, size: int, key: Path | None) -> Iterator[tuple[BinaryIO, int]]:
+    """What was encrypted is set aside in a file without a name while it is read."""
+    from tallystick.operations.backups.sealed_file import is_sealed, open_sealed
+
+    start = source.read(8)
+    source.seek(0)
+    if not is_sealed(start):
+        yield source, size
+        return
+    from tallystick.operations.backups.encryption import load_backup_keys
+
+    with tempfile.TemporaryFile() as plain:
+        size = open_sealed(source, plain, load_backup_keys(settings, key))
+        plain.seek(0)
+        yield plain, size
 
 
 @contextmanager

@@ -87,12 +87,17 @@ def _at_rest(place: Path) -> Finding:
 
 
 def _retention(settings: Settings) -> Finding:
-    """Of the audit log. The log itself is kept for ever."""
+    """What ends by itself, and when; the log never does."""
     days = settings.audit_retention_days
-    if not days:
-        return Finding("retention", "log and audit are kept for ever")
     then = f"moved to {settings.audit_archive}" if settings.audit_archive else "removed"
-    return Finding("retention", f"log for ever; audit {counted(days, 'day')}, then {then}")
+    audit = f"audit {counted(days, 'day')}, then {then}" if days else "audit for ever"
+    parts = ["log for ever", audit, *([f"backups {backups_kept(settings)}"] if settings.backup_to else [])]
+    return Finding("retention", "; ".join(parts))
+
+
+def backups_kept(settings: Settings) -> str:
+    count = f"the newest {settings.backup_keep}" if settings.backup_keep else "any number"
+    return f"{count}, {f'for {settings.backup_keep_days:g} days' if settings.backup_keep_days else 'for ever'}"
 
 
 def _log(settings: Settings) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from tallystick.audit.index import AuditIndex
 from tallystick.clock import to_text
 from tallystick.commits import REDACTIONS, Commit, Verb
 from tallystick.operations import OperationContext
+from tallystick.operations.doctor import backups_kept
 from tallystick.operations.forget import (
     PendingBackup,
     Redaction,
@@ -89,6 +90,8 @@ class Governance(msgspec.Struct, frozen=True, kw_only=True):
     erasures: list[PendingErasure]
     audit_retention_days: int
     audit_is_archived: bool
+    backups_kept: str | None
+    """How many and for how long; None where none are made by themselves."""
 
 
 class _Task(msgspec.Struct):
@@ -189,6 +192,7 @@ async def count_governance(context: OperationContext, audit: AuditIndex, kept: K
         backups=backups,
         erasures=erasures,
         audit_retention_days=settings.audit_retention_days,
+        backups_kept=backups_kept(settings) if settings.backup_to else None,
         audit_is_archived=bool(settings.audit_archive),
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, Protocol
 
 import msgspec
 
@@ -30,6 +30,10 @@ _TOGETHER_LINES = 256
 _TOGETHER_BYTES = 8 << 20
 
 
+class Output(Protocol):
+    def write(self, data: bytes, /) -> int: ...
+
+
 class Exported(msgspec.Struct, frozen=True):
     commits: int
     position: int
@@ -45,7 +49,7 @@ class Imported(msgspec.Struct):
 
 
 async def export(
-    context: OperationContext, target: BinaryIO, *, name: str = "-", progress: Progress = no_progress
+    context: OperationContext, target: Output, *, name: str = "-", progress: Progress = no_progress
 ) -> Exported:
     """Every commit, a line each, verified as it is read. Noted as a backup under `name`. Servers may go on writing."""
     settings = context.settings
