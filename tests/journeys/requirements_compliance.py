@@ -14,6 +14,8 @@ COMPLIANCE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     # -- lineage exports
     ("TC-005-02", "a history as OpenLineage events passes the official schemas, with run, job and dataset facets",
      _EXPORT + "test_an_audit_gets_events_that_conform_and_name_run_job_and_dataset"),
+    ("TC-005-02, consumer", "a consumer that checks every event by the official schemas takes all that are sent",
+     "tests/journeys/test_lineage_story.py::test_a_server_that_is_killed_loses_no_event_and_none_changes"),
     ("FR-005, OpenLineage", "every kind of commit gives events that conform",
      _EVENTS + "test_every_event_conforms_to_the_official_schemas"),
     ("FR-005, for real", "an auditor gets the history, and a feed of everything, in a form that other tools read",

@@ -321,7 +321,7 @@ def test_a_file_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 
 class Endpoint(msgspec.Struct):
-    """A real one. `answers` are given in order, and 201 from then on."""
+    """A real one. `answers` are given in order; from then on 201, and 422 for what the official schemas refuse."""
 
     address: str
     bodies: list[Any]
@@ -341,10 +341,12 @@ def endpoint(*answers: tuple[int, dict[str, str]], port: int = 0) -> Iterator[En
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            status, headers = there.answers.pop(0) if there.answers else (201, {})
+            said = json.loads(body)
+            faults = [fault for event in (said if isinstance(said, list) else [said]) for fault in faults_of(event)]
+            status, headers = there.answers.pop(0) if there.answers else (422 if faults else 201, {})
             if status == 201:
                 with there.came:
-                    there.bodies.append(json.loads(body))
+                    there.bodies.append(said)
                     there.came.notify_all()
             there.headers.append({name.lower(): value for name, value in self.headers.items()})
             self.send_response(status)
@@ -371,6 +373,16 @@ def endpoint(*answers: tuple[int, dict[str, str]], port: int = 0) -> Iterator[En
 
 
 EVENTS = told(in_run(OPERATIONS[0], RUN), in_run(OPERATIONS[1], RUN), in_run(OPERATIONS[2], RUN))
+
+
+def test_an_endpoint_that_holds_events_against_the_official_schemas_refuses_one_that_does_not_conform() -> None:
+    with endpoint() as there:
+        sink = HttpSink(there.address)
+        sink.send(EVENTS[:1])
+        with pytest.raises(TallystickError) as refused:
+            sink.send([{**EVENTS[0], "eventType": "NO_SUCH_TYPE"}])
+        assert refused.value.code == "LINEAGE_REFUSED"
+        assert there.bodies == EVENTS[:1]
 
 
 def test_an_endpoint_gets_each_event_by_itself_or_some_together() -> None:
