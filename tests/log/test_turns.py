@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.log import Head
 from tallystick.log.jetstream.membership import TURN_SECONDS, Membership, join, leave
+from tallystick.log.jetstream.turns import WAIT_SECONDS_MAX, Turns
 from tests.log.jetstream_logs import place_of, stream_for
 from tests.nats_cluster import running, wait_until
 
@@ -55,3 +57,39 @@ def test_what_is_said_that_is_no_turn_costs_one_turn_at_most(members: tuple[Memb
 
     wait_until(was_heard)
     assert other.turn_of_another("default") <= time.monotonic() + TURN_SECONDS
+
+
+def at(lamport: int) -> Head:
+    return Head(lamport=lamport)
+
+
+def test_two_that_write_all_the_time_write_by_turns() -> None:
+    turns = Turns()
+    turns.written(at(0), at(1))
+    assert turns.until(at(1)) == 0, "nobody else has written"
+    turns.written(at(2), at(3))
+    assert turns.until(at(3)) > time.monotonic(), "another was between our two: it is its turn"
+    assert turns.until(at(4)) == 0, "it has had it"
+
+
+def test_one_that_stopped_writing_is_waited_for_a_few_times_only() -> None:
+    turns = Turns()
+    turns.written(at(0), at(1))
+    turns.written(at(2), at(3))
+    waits = 0
+    while turns.until(at(3 + waits)):
+        turns.waited(is_met=False)
+        turns.written(at(3 + waits), at(4 + waits))
+        waits += 1
+    assert 0 < waits <= 3
+    turns.written(at(50), at(51))
+    assert turns.until(at(51)), "it is back"
+
+
+def test_the_other_is_waited_for_as_long_as_it_lately_needed_and_never_for_long() -> None:
+    turns = Turns()
+    turns.written(at(0), at(1))
+    turns.written(at(2), at(3))
+    for _ in range(100):
+        turns.waited(is_met=True)
+    assert turns.until(at(3)) <= time.monotonic() + WAIT_SECONDS_MAX

@@ -24,6 +24,7 @@ from tallystick.log.jetstream.membership import Membership, Place, join, leave
 from tallystick.log.jetstream.messages import Message, end_of, group_headers, group_lines, read_group, taken_over
 from tallystick.log.jetstream.moving import fenced_by
 from tallystick.log.jetstream.stream import Refused, WrongSequence, unreachable
+from tallystick.log.jetstream.turns import Turns
 from tallystick.log.unopened import is_copy
 from tallystick.telemetry import metrics
 
@@ -33,6 +34,7 @@ CONFIRM_SECONDS = 5.0
 _ATTEMPT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
 _INFLIGHT_PAUSE_SECONDS = 0.002
+_POLL_SECONDS = 0.0005
 _CLAIM_SECONDS = 30.0
 _FULL = {10023, 10047, 10077}
 """What servers say whose disk or whose limits are full."""
@@ -54,6 +56,7 @@ class JetStreamLog:
         self._claimed = False
         self._losses = 0
         """How many groups in a row another machine was faster than."""
+        self._turns = Turns()
         self._stored: set[str] = set()
         """The contents of the last group that had any, which may have to be published again."""
         self._membership = join(place)
@@ -137,7 +140,9 @@ class JetStreamLog:
         sequence = self._publish(entries, expected)
         self._losses = 0
         try:
-            return self._copy.append(entries, expected, sequence)
+            head = self._copy.append(entries, expected, sequence)
+            self._turns.written(expected, head)
+            return head
         except StorageRefused as error:
             # It is in the stream, and whoever asks again finds it there.
             raise Unsettled(f"it is stored, but not on this machine: {error.message}", hint=error.hint) from error
@@ -196,14 +201,16 @@ class JetStreamLog:
             return
 
     def _let_another_pass(self, timeout_seconds: float) -> bool:
-        until = self._membership.turn_of_another(self._tenant)
+        """One that asked to be next; and one that writes all the time as we do, so that neither loses."""
+        until = max(self._membership.turn_of_another(self._tenant), self._turns.until(self.head()))
         if not until:
             return True
         if timeout_seconds == 0:
             return False
         head = self.head()
         while time.monotonic() < until and self.head() == head:
-            time.sleep(0.001)
+            time.sleep(_POLL_SECONDS)
+        self._turns.waited(is_met=self.head() != head)
         self._membership.end_turn(self._tenant)
         return True
 
