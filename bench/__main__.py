@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench import SECTIONS, Row, recall
+from bench import SECTIONS, Row, cluster, recall
 from bench.report import Results, drawn, tables
 
 
@@ -53,7 +53,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--locomo", type=Path, metavar="FILE", help="the data set that recall is measured on")
     parser.add_argument("--vectors", action="store_true", help="measure recall with the setting `vectors` on")
+    parser.add_argument("--commits", type=int, metavar="N", help="of the memory that a new machine of a cluster joins")
     chosen = parser.parse_args()
+    cluster.COMMITS = chosen.commits
     recall.DATA, recall.VECTORS = chosen.locomo, chosen.vectors
     if unknown := [name for name in chosen.names if name not in (*SECTIONS, "all")]:
         parser.error(f"there is no {unknown[0]}; there are {', '.join(SECTIONS)}")

@@ -23,6 +23,8 @@ from tallystick.operations.backups.follow_stream import following, promote_strea
 from tallystick.operations.backups.object_store import open_object_store
 from tallystick.operations.backups.repository import Repository
 from tallystick.operations.backups.run import back_up
+from tallystick.telemetry import metrics
+from tests.command_line import CommandLine
 from tests.commits_by_hand import append, draft, filled, node
 from tests.log.jetstream_logs import stream_for
 from tests.nats_cluster import Cluster
@@ -199,3 +201,34 @@ def test_a_fence_in_the_store_stops_every_machine_of_the_stream(memory: Settings
 
 def repository(settings: Settings, store: str) -> Repository:
     return Repository(open_object_store(store), load_backup_keys(settings, None))
+
+
+def test_a_new_machine_begins_with_a_backup_and_fetches_the_rest(memory: Settings, tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/store"
+    with_log(memory, lambda log: filled(log, 30))
+    back_up(app.operation_context(memory), to=store)
+    with_log(memory, lambda log: filled(log, 3))
+    base = tmp_path / "new"
+    environ = {
+        "TALLYSTICK_LOG_URL": memory.log_url,
+        "TALLYSTICK_LOG_STREAM": memory.log_stream,
+    }
+    assert CommandLine(base).run("restore", store, "--json", **environ).json["tenants"][0]["position"] == 30
+    new = msgspec.structs.replace(memory, base=base)
+    adopted = dict(metrics.STREAM_ADOPTED.read()).get((), 0)
+    with_log(new, lambda log: append(log, draft(node("from the new one"))))
+    assert dict(metrics.STREAM_ADOPTED.read())[()] == adopted + 3
+    assert with_log(new, lines)[:33] == with_log(memory, lines)[:33]
+
+
+def test_a_backup_of_another_memory_is_not_taken_for_a_copy(memory: Settings, tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/store"
+    other = msgspec.structs.replace(memory, base=tmp_path / "other", log_stream=f"{memory.log_stream}-other")
+    with_log(memory, lambda log: filled(log, 3))
+    with_log(other, lambda log: append(log, draft(node("something else"))))
+    back_up(app.operation_context(other), to=store)
+    environ = {"TALLYSTICK_LOG_URL": memory.log_url, "TALLYSTICK_LOG_STREAM": memory.log_stream}
+    CommandLine(tmp_path / "new").run("restore", store, "--json", **environ)
+    with pytest.raises(InvalidArgument) as caught:
+        app.open_log(msgspec.structs.replace(memory, base=tmp_path / "new"))
+    assert caught.value.code == "LOG_DIVERGED"

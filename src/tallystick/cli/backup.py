@@ -243,6 +243,8 @@ def restore(
     or nothing. Refused for a base that is not empty, and for a backup that is damaged, not signed by a key of --vkey
     (or our own, where there are any), or encrypted with a key that is not at hand.
     --as-of ends each log at that moment. What was redacted since cannot come back by it.
+    Where log_url is set and the backup is of a memory in a stream, the base becomes a machine of it, which fetches the
+    rest from there.
 
     \b
     Examples:
@@ -252,6 +254,7 @@ def restore(
     """
     from tallystick.operations.backups.restore import parse_as_of
     from tallystick.operations.backups.restore import restore as restored
+    from tallystick.operations.backups.streams import make_copies
 
     settings = settled(base=base)
     with progress() as tell:
@@ -265,6 +268,8 @@ def restore(
             segment_bytes_max=settings.segment_bytes_max,
             progress=tell,
         )
+    if settings.log_url and done.stream:
+        make_copies(settings, done.stream, [each.tenant for each in done.tenants])
     if json:
         emit(done)
         return

@@ -84,6 +84,8 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     signed_by: list[str]
     """Verifier keys that were asked for and signed the manifest."""
     notes: list[str]
+    stream: str = ""
+    """Which memory of a stream it was a backup of."""
 
 
 def parse_as_of(text: str | None) -> AsOf:
@@ -278,6 +280,7 @@ class _Restoring:
             bytes=self._done,
             signed_by=list(self._signed.signed_by),
             notes=self._notes,
+            stream=manifest.stream,
         )
 
     def _tenant(self, tenant: TenantBackup) -> TenantRestored:

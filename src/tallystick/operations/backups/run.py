@@ -29,10 +29,10 @@ from tallystick.log.unopened import unopened
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.backups.capture import Told, capture_tenant
 from tallystick.operations.backups.encryption import load_backup_keys
-from tallystick.operations.backups.fenced_streams import stream_of, take_over_streams
 from tallystick.operations.backups.manifest import FORMAT, Manifest, RedactionNote, TenantBackup
 from tallystick.operations.backups.object_store import local_directory, open_object_store
 from tallystick.operations.backups.repository import Repository
+from tallystick.operations.backups.streams import stream_of, take_over_streams
 from tallystick.operations.tenants import tenants_of
 
 LOCK = "backup.lock"
