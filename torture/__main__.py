@@ -49,6 +49,7 @@ SCENARIOS: dict[str, tuple[str, Callable[[Arena, Tally], None]]] = {
     "cluster-slow": ("three machines: slow and lossy links", cluster.suffering(cluster.slow_and_lossy)),
     "cluster-full-disk": ("three machines: a server's disk is full", cluster.full_disk),
     "cluster-power": ("three machines: power cut of one", cluster.power_cut),
+    "cluster-clocks": ("three machines: clocks apart by minutes", cluster.clocks_apart),
     "cluster-damage": ("three machines: a damaged stream file", cluster.suffering(cluster.damaged_stream)),
 }
 

@@ -26,7 +26,7 @@ from torture.writer import Plan
 
 STREAM = "tally-0"
 HOSTS = 3
-_CLIENTS = 6
+_CLIENTS = 7
 _FAULTS = 3
 _PATIENCE_SECONDS = 120.0
 """For what goes on by itself: longer than an election on a busy machine, so that only what hangs takes it."""
@@ -43,7 +43,7 @@ class Ground:
         self.tally = tally
         self.bases = [place / f"base{number}" for number in range(HOSTS)]
         self.wraps: list[list[str]] = [net.prefix(number) for number in range(HOSTS)]
-        self.environs: list[dict[str, str]] = [{} for _ in range(HOSTS)]
+        self.clocks = [0.0] * HOSTS
         self.settings: dict[str, Any] = {
             "log_url": cluster.url,
             "log_monitor": [f"http://{node.host}:{node.monitor_port}" for node in cluster.nodes],
@@ -57,8 +57,17 @@ class Ground:
         """A new process of this host."""
         name = f"host{number}life{next(self._numbers[number])}"
         path = self.place / f"{name}.journal"
-        plan = Plan(str(self.bases[number]), str(path), name, "sharing", self.arena.seed, _CLIENTS, self.settings)
-        life = self.arena.start(plan, wrap=[*self.wraps[number], *(wrap or ())], environ=self.environs[number])
+        plan = Plan(
+            str(self.bases[number]),
+            str(path),
+            name,
+            "sharing",
+            self.arena.seed,
+            _CLIENTS,
+            self.settings,
+            clock_seconds=self.clocks[number],
+        )
+        life = self.arena.start(plan, wrap=[*self.wraps[number], *(wrap or ())])
         self._lives[number] = plan, life
 
     def kill_writer(self, number: int) -> None:
@@ -259,6 +268,29 @@ def kill_before_adopting(arena: Arena, tally: Tally) -> None:
         g.write_on(number)
 
     suffering(fault)(arena, tally)
+
+
+# -- clocks
+
+
+def clocks_apart(arena: Arena, tally: Tally) -> None:
+    """By minutes, from the start on; one that ends begins again with another."""
+    for place in arena.rounds(tally):
+        with ground(arena, place, tally) as g:
+            g.clocks = [_some_minutes(g) for _ in range(HOSTS)]
+            _live_through(g, _set_clock)
+
+
+def _set_clock(g: Ground) -> None:
+    number = g.arena.random.randrange(HOSTS)
+    g.suffer(4.0)
+    g.kill_writer(number)
+    g.clocks[number] = _some_minutes(g)
+    g.write_on(number)
+
+
+def _some_minutes(g: Ground) -> float:
+    return g.arena.random.uniform(-8.0, 8.0) * 60
 
 
 # -- links

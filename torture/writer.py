@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from hashlib import sha256
@@ -50,6 +51,8 @@ class Plan(msgspec.Struct, frozen=True):
     settings: dict[str, Any] = {}
     writes_max: int = 0
     """For each client; 0 means until killed."""
+    clock_seconds: float = 0.0
+    """How far its clock is ahead of the others'."""
 
 
 def settled(base: Path | str, **flags: Any) -> Settings:
@@ -85,7 +88,8 @@ async def _sharing(plan: Plan, journal: Journal) -> None:
     """On entities and work that other processes want as well."""
     from torture import sharing
 
-    await _served(plan, journal, sharing.share, _commit_batches, sharing.work, sharing.share, _count_up, sharing.work)
+    trades = (sharing.share, _commit_batches, sharing.work, sharing.share, _count_up, sharing.work, _write_pages)
+    await _served(plan, journal, *trades)
 
 
 async def _snapshots(plan: Plan, journal: Journal) -> None:
@@ -274,7 +278,18 @@ async def _write_page(client: Client, name: str, tool: str, /, **arguments: Any)
 
 def main(plan: str) -> None:
     logging.basicConfig(level=logging.WARNING)
-    asyncio.run(write(msgspec.json.decode(plan, type=Plan)))
+    found = msgspec.json.decode(plan, type=Plan)
+    if found.clock_seconds:
+        _set_clock(found.clock_seconds)
+    asyncio.run(write(found))
+
+
+def _set_clock(seconds: float) -> None:
+    """Of this process. Not by libfaketime: `time.sleep` fails with EINVAL there, since it waits for a point of the
+    monotonic clock, which the library translates although it is told to leave that clock alone."""
+    real, real_ns = time.time, time.time_ns
+    time.time = lambda: real() + seconds
+    time.time_ns = lambda: real_ns() + round(seconds * 1e9)
 
 
 if __name__ == "__main__":

@@ -149,7 +149,9 @@ def test_after_a_power_cut_a_copy_goes_back_to_what_was_synced_and_fetches_the_r
     whole = path.read_bytes()
     middle = whole.index(b"\n", len(whole) // 2) + 1
     synced = _head_at(tmp_path, whole[:middle])
+    place = (log.system / "stream").read_bytes()
     copy.mark_copy(log.system, memory=_memory(log.system), stream=stream_for(tmp_path), head=synced)
+    (log.system / "stream").write_bytes(place)
     if damage == "zeroes":
         path.write_bytes(whole[: middle + 100].ljust(len(whole), b"\0"))
     elif damage == "cut short":

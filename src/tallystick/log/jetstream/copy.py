@@ -30,7 +30,7 @@ from tallystick.log.jetstream.contents import named_by, names_in, remove_unnamed
 from tallystick.log.jetstream.messages import Group, entries_of, group_lines
 from tallystick.log.recovery import set_back
 from tallystick.log.restore import restore
-from tallystick.log.unopened import COPY_MARK
+from tallystick.log.unopened import COPY_MARK, unopened
 from tallystick.private_files import make_directory, replace_file, sync_directory
 from tallystick.telemetry import metrics
 
@@ -307,6 +307,12 @@ def mark_copy(system: Path, *, memory: str, stream: str, head: Head) -> None:
     _write_synced(system, Synced(memory, stream, boot_id(), head))
 
 
+def mark_restored(system: Path, *, memory: str, stream: str) -> None:
+    """The same of a log that was restored from a backup, where it was synced."""
+    with unopened(system) as log:
+        mark_copy(system, memory=memory, stream=stream, head=log.head)
+
+
 def unmark_copy(system: Path) -> None:
     """From now on it is a log of its own again."""
     (system / _PLACE).unlink(missing_ok=True)
@@ -324,6 +330,8 @@ def _differing(system: Path, here: str, there: str, stream: str) -> InvalidArgum
 
 def _go_back(system: Path, head: Head) -> None:
     """What was not synced before the machine went down may be anything: the stream has it."""
+    # It may tell of a message that ended behind there: whoever looked for the rest from it would miss some.
+    (system / _PLACE).unlink(missing_ok=True)
     set_back(system / "log", head)
     replace_file(system / "head", encode_head(head))
     for snapshot in (system / "snapshots").glob("*.snapshot"):

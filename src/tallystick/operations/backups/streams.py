@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 from tallystick.config import Settings
-from tallystick.log.jetstream.copy import mark_copy, memory_of
+from tallystick.log.jetstream.copy import mark_restored, memory_of
 from tallystick.log.jetstream.following import take_over_from
 from tallystick.log.jetstream.places import place_of, places_of
-from tallystick.log.unopened import unopened
 
 
 def take_over_streams(settings: Settings, by: str) -> None:
@@ -30,5 +29,4 @@ def make_copies(settings: Settings, memory: str, tenants: Sequence[str]) -> None
     they continue it is found out when it is opened."""
     for name in tenants:
         own = msgspec.structs.replace(settings, tenant=name)
-        with unopened(own.system) as log:
-            mark_copy(own.system, memory=memory, stream=place_of(own).stream, head=log.head)
+        mark_restored(own.system, memory=memory, stream=place_of(own).stream)
