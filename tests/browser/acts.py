@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.browser.harness import Browser, Look, Visit
@@ -17,6 +18,7 @@ from tests.browser.memories import PROJECT, SAMPLE, import_lines, lived_in
 from tests.identity.browsing import register
 from tests.identity.provider import provider
 from tests.mcp_client import start_http, stopping
+from tests.timeouts import SECONDS
 
 BOARD = f"/work?project={PROJECT}"
 
@@ -87,6 +89,10 @@ def test_keys_do_what_can_be_clicked(browser: Browser, site: str) -> None:
         visit.open("/entities/decision-retries")
         page.keyboard.press("[")
         page.locator(".bar.past").wait_for()
+        earlier = page.url
+        page.keyboard.press("]")
+        page.wait_for_url(lambda address: address != earlier)
+        page.locator(".bar.past").wait_for()
         page.keyboard.press("Escape")
         page.locator(".bar:not(.past)").wait_for()
         page.keyboard.press("?")
@@ -98,6 +104,73 @@ def test_keys_do_what_can_be_clicked(browser: Browser, site: str) -> None:
         page.wait_for_url(f"{site}/")
         page.keyboard.press("/")
         assert page.evaluate("document.activeElement.id") == "q"
+        assert visit.faults == []
+
+
+def test_keys_lead_from_row_to_row_and_open_one(browser: Browser, site: str) -> None:
+    with browser.visit(site) as visit:
+        page = visit.page
+
+        def pressed(key: str) -> str:
+            page.keyboard.press(key)
+            return str(page.evaluate("document.activeElement.href"))
+
+        visit.open("/audit")
+        rows = [row.locator("a").first.evaluate("link => link.href") for row in page.locator("main tbody tr").all()]
+        assert [pressed(key) for key in ("j", "j", "j", "k")] == [rows[0], rows[1], rows[2], rows[1]]
+        assert visit.tab_stops() != []
+        assert [pressed("k")] == [rows[-1]], "from nowhere, the last one"
+        page.locator("main tbody a").first.focus()
+        assert pressed("k") == rows[0], "it stays on the first"
+        page.keyboard.press("Enter")
+        page.wait_for_url(rows[0])
+        assert visit.faults == []
+
+
+@pytest.fixture(scope="module")
+def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The sample, of which everybody may read everything."""
+    base = tmp_path_factory.mktemp("unguarded") / "memory"
+    import_lines(base, SAMPLE.read_text())
+    with stopping(start_http(base, "--toolsets", "all", agent="operator")) as server:
+        yield server.url
+
+
+OPENED = (BOARD, "/work", "/knowledge?atom={atom}", "/policy", "/entities/decision-retries")
+LOOKS = [Look(theme="dark"), Look(width=320, height=700), Look(zoom=2), Look(forced_colours=True)]
+NAMES = ["dark", "320 px", "200 %", "forced colours"]
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=NAMES)
+def test_forms_that_are_opened_can_be_used_by_everybody(browser: Browser, site: str, look: Look) -> None:
+    atom = httpx2.get(f"{site}/knowledge.json").json()["known"]["atoms"][0]["id"]
+    with browser.visit(site, look) as visit:
+        for address in OPENED:
+            visit.open(address.format(atom=atom))
+            visit.page.evaluate("for (const each of document.querySelectorAll('main details')) each.open = true")
+            assert visit.page.locator("main form:visible").count() > 0, address
+            assert visit.axe() == [], address
+            assert visit.overflow() == [], address
+        assert visit.faults == []
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=NAMES)
+def test_a_person_is_forgotten_by_steps_that_everybody_can_use(browser: Browser, unguarded: str, look: Look) -> None:
+    name = f"Person {NAMES[LOOKS.index(look)]}"
+    written = {"op": "UPSERT_NODE", "node": {"id": name, "type": "Person", "attrs": {"name": name}}}
+    assert httpx2.post(f"{unguarded}/v1/tools/memory.write", json=written, timeout=SECONDS).status_code == 200
+    with browser.visit(unguarded, look) as visit:
+        visit.open("/governance")
+        visit.page.locator("textarea[name=texts]").fill(name)
+        visit.page.get_by_role("button", name="Find").click()
+        visit.page.get_by_role("textbox", name="Reason").fill("asked to")
+        assert visit.axe() == []
+        assert visit.overflow() == []
+        visit.page.locator("input[name=confirmed]").check()
+        visit.page.locator("button.grave").click()
+        visit.page.locator("input[name=confirmed]").wait_for(state="detached")
+        assert visit.axe() == []
+        assert visit.overflow() == []
         assert visit.faults == []
 
 
@@ -177,9 +250,54 @@ def log_in(visit: Visit, name: str) -> None:
     page.locator("#q").wait_for()
 
 
-def test_from_login_to_an_exported_report(browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with behind_login(tmp_path_factory.mktemp("guarded")) as url:
+        yield url
+
+
+def offered(visit: Visit, address: str) -> set[str]:
+    """What the page lets its visitor do."""
+    visit.open(address)
+    words = ("Recall…", "Redact…", "Claim", "Add a task", "Begin it", "Change", "Make work")
+    controls = visit.page.locator("main :is(button, a.button, summary):visible").all_inner_texts()
+    return {word for word in words if any(text.strip().startswith(word) for text in controls)}
+
+
+def test_people_are_offered_what_their_roles_allow(browser: Browser, guarded: str) -> None:
+    """After a login each: a writer plans, an admin redacts and recalls, a reader looks."""
+    entity = "/entities/decision-retries"
+    with browser.visit(guarded) as visit:
+        log_in(visit, "alice")
+        assert offered(visit, "/work") == {"Begin it"}
+        visit.page.get_by_label("Name").fill("roles")
+        visit.page.get_by_role("button", name="Begin it").click()
+        visit.page.get_by_text("Add a task").click()
+        visit.page.get_by_label("What is to be done").fill("Ask them")
+        visit.page.get_by_role("button", name="Add it").click()
+        visit.page.locator("li.task", has_text="Ask them").get_by_role("button", name="Claim").wait_for()
+        assert offered(visit, "/work?project=roles") == {"Claim", "Add a task", "Change"}
+        assert "Redact…" not in offered(visit, entity)
+    with browser.visit(guarded) as visit:
+        log_in(visit, "dave")
+        assert offered(visit, "/work?project=roles") == offered(visit, "/work") == offered(visit, entity) == set()
+        assert visit.page.locator("main form[method=post]").count() == 0
+        visit.open("/redact?id=decision-retries", status=404)
+    with browser.visit(guarded) as visit:
+        log_in(visit, "carol")
+        visit.faults.clear()  # of the provider's own pages
+        assert offered(visit, entity) == {"Recall…", "Redact…"}
+        visit.page.get_by_role("link", name="Recall…").click()
+        visit.page.get_by_role("textbox", name="Reason").fill("not to be trusted")
+        visit.page.get_by_label("Mark all of it").check()
+        visit.page.get_by_role("button", name="Recall").click()
+        visit.page.locator(".note.untrusted").wait_for()
+        assert visit.faults == []
+
+
+def test_from_login_to_an_exported_report(browser: Browser, guarded: str, capsys: pytest.CaptureFixture[str]) -> None:
     """As an auditor does it: how long it takes is said, and judged by nobody."""
-    with behind_login(tmp_path) as url, browser.visit(url) as visit:
+    with browser.visit(guarded) as visit:
         page, began = visit.page, time.monotonic()
         log_in(visit, "alice")
         page.locator("#q").fill("retry payments")
