@@ -22,6 +22,8 @@ const fill = (row, arrival) => {
     if (text === "") at.remove();
     else at.textContent = text;
   }
+  const id = row.querySelector("[data-field=id]");
+  if (id) id.title = commit.entity_id;
   row.querySelector("[data-field=time]").dateTime = commit.timestamp;
   row.querySelector("[data-field=actor]").title = commit.actor;
   row.querySelector("[data-field=position]").href = arrival.moment;

@@ -25,7 +25,9 @@ import rego.v1
 
 policy_version := "team@3"
 
-decision := {"result": allow, "reason": reason, "policy_version": policy_version}
+decision := {"result": allow, "reason": reason, "policy_version": policy_version, "narrows": changes}
+
+changes := input.action in {"WRITE", "DELETE"}
 
 people := {"ada", "grace", "operator"}
 
@@ -34,7 +36,7 @@ default allow := true
 allow := false if deny
 
 deny if {
-	input.action in {"WRITE", "DELETE"}
+	changes
 	input.resource_type == "Decision"
 	not input.actor in people
 }

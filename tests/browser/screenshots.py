@@ -15,18 +15,21 @@ PICTURES = {
     "entity-past": "/entities/decision-retries?as_of=7",
     "work": f"/work?project={PROJECT}",
     "audit": "/audit?outcome=denied",
-    "knowledge": "/knowledge?path=src/refunds",
-    "operations": "/operations",
+    "graph": "/graph?around=decision-retries&hops=2",
 }
+DARK = ("overview", "entity")
+"""Which of them the docs show in both themes."""
+READY = {"graph": "[data-drawn]", "overview": ".live:not([hidden])"}
 
 
 def take() -> None:
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory, lived_in(Path(directory)) as site, browsing() as browser:
         for theme in THEMES:
-            with browser.visit(site, Look(theme=theme, height=860)) as visit:
-                for name, address in PICTURES.items():
-                    visit.open(address)
+            with browser.visit(site, Look(theme=theme, height=860, reduced_motion=True)) as visit:
+                for name in PICTURES if theme == "light" else DARK:
+                    visit.open(PICTURES[name])
+                    visit.page.locator(READY.get(name, "main")).wait_for()
                     visit.page.screenshot(path=DIRECTORY / f"{name}-{theme}.png")
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tallystick.clock import wall_clock
 from tallystick.operations.decisions import CountedDenials, count_denials
+from tallystick.operations.log_tail import count_last_day
 from tallystick.telemetry import metrics
 from tests import timeouts
 from tests.server.web.pages import SITE, serving_pages
@@ -42,6 +44,33 @@ async def test_it_shows_what_there_is_and_what_was_written(tmp_path: Path) -> No
         text = await pages.html("/")
         for words in ("The plan", "to begin", 'href="/entities/plan"', "plan leads_to → other"):
             assert words in text
+
+
+async def test_the_last_day_is_drawn_as_a_tally_with_a_table_of_the_same(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("plan")
+        await pages.node("other")
+        day = (await pages.json("/"))["day"]
+        assert len(day) == 48
+        assert [each["commits"] for each in day] == [0] * 47 + [2]
+        page = await pages.html("/")
+        assert "2 commits" in page
+        assert "As a table" in page
+
+
+async def test_commits_are_counted_into_the_half_hour_they_belong_to(tmp_path: Path) -> None:
+    hour = 3_600_000
+    async with serving_pages(tmp_path) as pages:
+        for number in range(5):
+            await pages.node(f"n{number}")
+        store, who = pages.offer.store, pages.offer.principal_of(None)
+        later = wall_clock() + 20 * hour
+        day = await count_last_day(store, who, later)
+        assert day is not None
+        (found,) = [at for at, each in enumerate(day) if each.commits]
+        assert (found, day[found].commits) in ((7, 5), (8, 5))
+        assert [each.commits for each in await count_last_day(store, who, wall_clock() + 25 * hour) or []] == [0] * 48
+        assert [each.commits for each in await count_last_day(store, who, wall_clock() - hour) or []] == [0] * 48
 
 
 async def test_it_shows_who_works_on_what_and_what_is_stale(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from tallystick.clock import wall_clock
 from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.figures import Health, check_health
-from tallystick.operations.log_tail import newest
+from tallystick.operations.log_tail import Span, count_last_day, newest
 from tallystick.operations.titles import title_of, vocabulary_of
 from tallystick.server.web.commit_rows import CommitRow, commit_row
 from tallystick.server.web.visit import Visit
@@ -69,6 +69,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     stale: list[StaleFact]
     denials: CountedDenials
     """Of the last 24 hours."""
+    day: list[Span] | None
+    """Commits of these hours; None where something may be withheld."""
     health: Health | None
     """None where it is about other tenants too."""
     connections: list[Connection]
@@ -99,6 +101,7 @@ async def overview(visit: Visit) -> Overview:
         denials=await count_denials(
             context.offer.store, visit.principal, context.audit(tenant), wall_clock(), DENIALS_SECONDS
         ),
+        day=await count_last_day(context.offer.store, visit.principal, wall_clock()),
         health=await check_health(context.home_of(tenant)) if context.figures_for in (None, tenant) else None,
         connections=[] if position else connections(visit.site),
     )
