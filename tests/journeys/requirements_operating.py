@@ -24,6 +24,8 @@ OPERATING_REQUIREMENTS = (
     ("§5.4, take over a stream", "a copy that follows takes over without a loss, and no machine writes there",
      "tests/journeys/test_take_over.py::"
      "test_a_copy_of_a_stream_takes_over_without_a_loss_and_stops_the_machines_that_are_left"),
+    ("§5.2, sessions", "a session that goes on with another machine reads there what it wrote",
+     _CLUSTER + "test_a_session_that_goes_on_with_another_machine_reads_there_what_it_wrote"),
     ("§5.4, cut off", "a machine that is cut off reads on and says how old it is",
      _CLUSTER + "test_what_is_read_while_the_servers_are_away_says_how_old_it_may_be"),
     ("§5.4, quorum", "writes are refused without a quorum and go on by themselves",

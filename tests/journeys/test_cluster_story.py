@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import urllib.request
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from functools import partial
@@ -12,9 +14,10 @@ from typing import Any
 import pytest
 from mcp.client import Client
 
+from tests import timeouts
 from tests.command_line import CommandLine, node
 from tests.journeys.work_client import Worker, worker
-from tests.mcp_client import ServerProcess, call, start_http, stopping
+from tests.mcp_client import HELLO, INITIALIZED, ServerProcess, call, start_http, stopping
 from tests.nats_cluster import Cluster, running, wait_until
 
 STREAM = "tally-0"
@@ -150,6 +153,35 @@ async def test_a_large_content_is_read_on_every_machine_and_gone_from_each_when_
 
 def is_without(base: Path, needle: bytes) -> bool:
     return not any(needle in path.read_bytes() for path in base.rglob("*") if path.is_file())
+
+
+def test_a_session_that_goes_on_with_another_machine_reads_there_what_it_wrote(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    given = environ(cluster, "tally-sessions")
+    with (
+        stopping(start_http(tmp_path / "one", environ=given)) as one,
+        stopping(start_http(tmp_path / "two", environ=given)) as two,
+    ):
+        session, _ = ask(one.mcp_url, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO})
+        ask(one.mcp_url, json.loads(INITIALIZED), session)
+        for number in range(10):
+            ask(one.mcp_url, tool_call("memory.write", node(f"n{number}")), session)
+            _, told = ask(two.mcp_url, tool_call("memory.read", {"entity_id": f"n{number}"}), session)
+            assert told["result"]["structuredContent"]["entity"]["id"] == f"n{number}"
+
+
+def tool_call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+
+
+def ask(url: str, message: dict[str, Any], session: str | None = None) -> tuple[str | None, Any]:
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    headers |= {"MCP-Protocol-Version": str(HELLO["protocolVersion"]), "Mcp-Session-Id": session} if session else {}
+    request = urllib.request.Request(url, json.dumps(message).encode(), headers)
+    with urllib.request.urlopen(request, timeout=timeouts.SECONDS) as answer:
+        said = answer.read()
+        return answer.headers["mcp-session-id"], json.loads(said) if said else None
 
 
 async def test_what_is_read_while_the_servers_are_away_says_how_old_it_may_be(tmp_path: Path) -> None:
