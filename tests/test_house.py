@@ -228,7 +228,7 @@ HURRIED = re.compile(
 def test_which_log_is_opened_is_said_in_one_place() -> None:
     """Its own package knows it by name; bench, torture and tests may."""
     sources = [path for path in SOURCE.rglob("*.py") if "FilesLog" in path.read_text()]
-    assert {path.relative_to(SOURCE).parts[0] for path in sources} == {"app.py", "log"}
+    assert {path.relative_to(SOURCE).parts[0] for path in sources} == {"app", "log"}
 
 
 def test_who_reads_the_files_of_a_log_without_opening_it_is_on_the_map() -> None:
@@ -240,7 +240,7 @@ def test_who_reads_the_files_of_a_log_without_opening_it_is_on_the_map() -> None
         if path.relative_to(SOURCE).parts[0] not in ("log", "audit") and beside.search(path.read_text("utf-8"))
     }
     assert found == {
-        "app.py", "cli/maintenance.py", "operations/backups/capture.py", "operations/backups/follow.py",
+        "app/logs.py", "cli/maintenance.py", "operations/backups/capture.py", "operations/backups/follow.py",
         "operations/backups/inspect.py", "operations/backups/restore.py", "operations/backups/run.py",
         "operations/doctor.py", "operations/forget.py", "operations/migrate.py", "operations/orphans.py",
         "operations/tenants.py", "operations/transfer.py", "operations/verify.py", "projections/blobs.py",

@@ -106,7 +106,7 @@ async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -
     def gate(settings: Settings, audit: AuditWriter, *, operator: bool) -> Gate:
         return Gate(POLICIES[policy](), audit=audit, cache=Cache(seconds=0))
 
-    monkeypatch.setattr(app, "_gate", gate)
+    monkeypatch.setattr(app.stores, "make_gate", gate)
     settings = load({"base": tmp_path / "base", "toolsets": "all"}, environ={})
     async with app.served(settings) as offer:
         made = ServedTools(offer)

@@ -688,7 +688,7 @@ async def memory(base: Path, monkeypatch: pytest.MonkeyPatch, hides: str, distan
         policy: Policy | AwaitedPolicy = AwaitedPolicy(allows) if distant else RulePolicy()
         return Gate(policy, audit=audit, cache=Cache(seconds=0))
 
-    monkeypatch.setattr(app, "_gate", gate)
+    monkeypatch.setattr(app.stores, "make_gate", gate)
     # What takes too long is not said, so on a busy machine the two could differ by that.
     monkeypatch.setenv("TALLYSTICK_HOOK_SECONDS", "60")
     async with app.served(load({"base": base, "toolsets": "all"}, environ={})) as offer:

@@ -1,0 +1,31 @@
+"""The wiring: everything is built from Settings here, and nowhere else."""
+
+from __future__ import annotations
+
+from tallystick.app.callers import claims_of, local_user, open_sessions, system_user
+from tallystick.app.logs import checkpoint_keys, open_log
+from tallystick.app.pages import web_pages
+from tallystick.app.serving import LINEAGE_TOKEN_VARIABLE, serve_http, serve_stdio, served
+from tallystick.app.stores import erase, opened, operation_context, publish
+from tallystick.app.vocabularies import knowledge_context, toolsets, why_context
+
+__all__ = [
+    "LINEAGE_TOKEN_VARIABLE",
+    "checkpoint_keys",
+    "claims_of",
+    "erase",
+    "knowledge_context",
+    "local_user",
+    "open_log",
+    "open_sessions",
+    "opened",
+    "operation_context",
+    "publish",
+    "serve_http",
+    "serve_stdio",
+    "served",
+    "system_user",
+    "toolsets",
+    "web_pages",
+    "why_context",
+]

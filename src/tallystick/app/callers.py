@@ -1,0 +1,75 @@
+"""Who calls: the local user, sessions, and the claims that they hold."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from getpass import getuser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tallystick.config import DEFAULT_TENANT, Settings
+from tallystick.errors import InvalidArgument
+from tallystick.policy import Principal
+from tallystick.sessions import Sessions
+from tallystick.toolsets.claims import Claims
+from tallystick.work_settings import DEFAULT_AGENT, WorkSettings, read_settings
+
+if TYPE_CHECKING:
+    pass
+
+
+def system_user() -> str:
+    """By name; some containers have users without one."""
+    try:
+        return getuser()
+    except (KeyError, OSError, ImportError):
+        return "operator"
+
+
+def local_user(settings: Settings) -> Principal:
+    """Whoever can start this process. The name is that of the settings, else that of `graph.config.yaml`."""
+    named = settings.agent_identity != DEFAULT_AGENT
+    actor = settings.agent_identity if named else work_settings(settings).agent_identity
+    return Principal(actor=actor, tenant=settings.tenant)
+
+
+def open_sessions(settings: Settings) -> Sessions:
+    """In the base, and not with a tenant: processes that serve one tenant and processes that serve all meet there."""
+    kept = max(
+        work_settings(settings).claim_ttl_milliseconds / 1000, settings.session_seconds, settings.web_session_seconds
+    )
+    directory = settings.base / "_system" / "sessions"
+    if not settings.log_url:
+        return Sessions(directory, kept_seconds=kept)
+    from tallystick.log.jetstream.copy import machine_id
+    from tallystick.log.jetstream.places import place_of
+    from tallystick.log.jetstream.shared_key import shared_key
+
+    place = place_of(msgspec.structs.replace(settings, tenant=DEFAULT_TENANT))
+    return Sessions(
+        directory,
+        kept_seconds=kept,
+        machine=machine_id(settings.base),
+        shared_key=cache(lambda: shared_key(place, "sessions")),
+    )
+
+
+def claims_of(settings: Settings, sessions: Sessions | None = None) -> Claims:
+    ttl = work_settings(settings).claim_ttl_milliseconds
+    return Claims(ttl=ttl, sessions=sessions or open_sessions(settings))
+
+
+def check_user(settings: Settings) -> None:
+    if settings.refuse_root and hasattr(os, "geteuid") and os.geteuid() == 0:
+        raise InvalidArgument(
+            "will not serve as root: whoever found a way into this process would own the machine",
+            code="RUN_AS_ROOT",
+            hint="start it as another user, such as 'docker run --user 10001:10001', or set refuse_root = false",
+        )
+
+
+def work_settings(settings: Settings) -> WorkSettings:
+    return read_settings(base=settings.base, working=Path.cwd(), environ=os.environ)

@@ -1,0 +1,169 @@
+"""A tenant on disk: its log, the keys that vouch for it, and the partition over it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings
+from tallystick.errors import InvalidArgument
+from tallystick.log import Entry, Log
+from tallystick.log.files import FilesLog
+from tallystick.log.replica import GuardedLog, read_replica, require_restored
+from tallystick.log.unopened import is_copy
+from tallystick.partition import Limits, Partition
+from tallystick.projections.tiles import CHECKPOINT, directory_of
+from tallystick.snapshots import Snapshots
+from tallystick.state.derived_index import DerivedIndex
+from tallystick.state.knowledge.catalogue import Knowledge
+from tallystick.state.ontology import Ontology
+from tallystick.state.secret_scan import screen_of
+from tallystick.state.tasks import Sections, TaskCards
+from tallystick.state.trust import Trust
+from tallystick.state.work.graph import WorkGraph
+from tallystick.tenants import is_tenant
+
+if TYPE_CHECKING:
+    from tallystick.commits.signed_note import SignerKey
+    from tallystick.projections.witnesses import WitnessAddress
+
+
+logger = logging.getLogger(__name__)
+
+_COLLECTED_AFTER = 20_000, 20, 50
+"""Calls leave next to no cycles behind, and Python's 700 would look for some at every few of them."""
+
+
+def open_log(settings: Settings) -> Log:
+    """The log of the tenant that the settings name: here, and nowhere else, it is said which kind it is."""
+    require_restored(settings.base)
+    if settings.log_url:
+        from tallystick.log.jetstream import JetStreamLog
+        from tallystick.log.jetstream.places import place_of
+
+        return GuardedLog(JetStreamLog(place_of(settings), settings.tenant), settings.base)
+    if is_copy(settings.system) and read_replica(settings.base) is not None:
+        from tallystick.log.jetstream.copy import open_followed
+
+        return GuardedLog(open_followed(settings.system, segment_bytes_max=settings.segment_bytes_max), settings.base)
+    if is_copy(settings.system):
+        raise InvalidArgument(
+            f"{settings.system} is this machine's copy of a stream, and log_url names no servers",
+            code="LOG_IS_A_COPY",
+            hint="set log_url as before; 'tallystick migrate --to file' makes it a log of its own",
+        )
+    return GuardedLog(FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max), settings.base)
+
+
+async def load_partition(
+    settings: Settings, appended: Callable[[str, Sequence[Entry]], None] | None, keys: Sequence[SignerKey]
+) -> Partition:
+    # After a crash, or damage, it reads the whole log: other tenants are served meanwhile.
+    log = await asyncio.to_thread(open_log, settings)
+    try:
+        await asyncio.to_thread(_compare_with_checkpoint, settings, log, keys)
+        partition = Partition(
+            log,
+            tenant=settings.tenant,
+            snapshots=Snapshots(
+                settings.system / "snapshots", every=settings.snapshot_every, take=lambda: _snapshot_elsewhere(settings)
+            ),
+            limits=Limits(settings.group_drafts_max, settings.group_bytes_max),
+            appended=appended,
+            screen=screen_of(settings.secrets),
+        )
+        await partition.open()
+    except BaseException:
+        # A damaged log is tried again at every call for its tenant.
+        log.close()
+        raise
+    # What was loaded stays: a full collection over it would stop the world for seconds.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED_AFTER)
+    return partition
+
+
+def tiles_of(settings: Settings, tenant: str) -> Path | None:
+    """Without an issuer there is one tenant, whoever else has a log here."""
+    if tenant != settings.tenant and not (settings.issuers and is_tenant(tenant)):
+        return None
+    return directory_of(msgspec.structs.replace(settings, tenant=tenant).home)
+
+
+def _compare_with_checkpoint(settings: Settings, log: Log, keys: Sequence[SignerKey]) -> None:
+    """Raises Corrupt where the log does not continue what was signed here."""
+    if (directory_of(settings.home) / CHECKPOINT).exists():
+        from tallystick.projections.checkpoints import check_opened
+
+        check_opened(settings.home, log, [key.verifier for key in keys])
+
+
+def checkpoint_keys(settings: Settings) -> tuple[SignerKey, ...]:
+    """Of the tenant that the settings name; none where none are configured."""
+    if not (settings.checkpoint_key or settings.checkpoint_key_command or os.environ.get(CHECKPOINT_KEY_VARIABLE)):
+        return ()
+    from tallystick.projections.checkpoint_keys import load_keys
+
+    return load_keys(settings, environ=os.environ)
+
+
+def keys_by_tenant(settings: Settings) -> Callable[[str], tuple[SignerKey, ...]]:
+    """By tenant, of keys that are read once: a server that cannot sign as it was told to does not start."""
+    keys = checkpoint_keys(msgspec.structs.replace(settings, tenant=DEFAULT_TENANT))
+    if not keys:
+        return lambda tenant: ()
+    from tallystick.projections.checkpoint_keys import keys_of_tenant
+
+    return lambda tenant: keys_of_tenant(keys, tenant)
+
+
+def read_witnesses(settings: Settings) -> tuple[WitnessAddress, ...]:
+    if not settings.witnesses:
+        return ()
+    from tallystick.projections.witnesses import parse_witnesses
+
+    return parse_witnesses(settings.witnesses)
+
+
+async def build_ahead(partition: Partition, offered: Sequence[str]) -> None:
+    """Build what the offered vocabularies make of the graph, so that no first caller has to wait for all of it."""
+    names = _DERIVED_INDEXES if "all" in offered else [name for name in _DERIVED_INDEXES if name in offered]
+    try:
+        for kind in dict.fromkeys(kind for name in names for kind in _DERIVED_INDEXES[name]):
+            await partition.warm(kind)
+        gc.freeze()
+    except Exception:
+        # What is not built now is built at its first use; if the log cannot be read, that says so to whoever asks.
+        logger.info("not everything was built ahead for %s", partition.tenant, exc_info=True)
+
+
+_DERIVED_INDEXES: dict[str, tuple[type[DerivedIndex], ...]] = {
+    "memory": (Ontology, Trust),
+    "work": (WorkGraph, Sections, Knowledge, Ontology),
+    "knowledge": (Knowledge, WorkGraph, Ontology),
+    "tasks": (WorkGraph, TaskCards, Sections, Knowledge, Ontology),
+    "ontology": (Ontology,),
+    "files": (Ontology,),
+}
+"""What the tools of each toolset look at."""
+
+
+def _snapshot_elsewhere(settings: Settings) -> None:
+    """By a process of its own: encoding a large state would hold up every caller of this one."""
+    command = [sys.executable, "-m", "tallystick", "snapshot", "--base", str(settings.base)]
+    subprocess.Popen(
+        [*command, "--tenant", settings.tenant],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )

@@ -1,0 +1,109 @@
+"""The pages, and the operations that people begin there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tallystick.app.callers import claims_of, system_user
+from tallystick.app.guards import audit_files, shipped_policy
+from tallystick.app.stores import operation_context
+from tallystick.app.vocabularies import knowledge_context, why_context
+from tallystick.config import Settings
+from tallystick.operations import OperationContext
+from tallystick.operations.forget import pending_erasures
+from tallystick.policy import Principal
+from tallystick.server import Offer
+from tallystick.server.dispatch import choose, prepare
+from tallystick.store import Store
+from tallystick.toolsets import Answer
+
+if TYPE_CHECKING:
+    from tallystick.server.oauth.guard import Admission
+    from tallystick.server.web.login import Login
+    from tallystick.server.web.responses import WebPages
+    from tallystick.server.workers import Worker
+
+
+def web_pages(
+    settings: Settings, offer: Offer, admission: Admission | None = None, worker: Worker | None = None
+) -> WebPages | None:
+    """None where they are switched off, and where tokens are asked for but nobody could log in."""
+    if not settings.web or (settings.issuers and not settings.web_client_id):
+        return None
+    from tallystick.operations.why import explain_task
+    from tallystick.server.web.context import WebContext, WorkerPlace
+    from tallystick.server.web.responses import WebPages
+
+    def of(tenant: str) -> Settings:
+        return msgspec.structs.replace(settings, tenant=tenant)
+
+    claims = claims_of(settings, offer.sessions)
+    knowledge = knowledge_context(settings, claims)
+    reasons = why_context(settings, knowledge.repository)
+    return WebPages(
+        WebContext(
+            offer=offer,
+            tools=choose(offer.tools.known),
+            policy=settings.policy_url or Path(settings.policy).name or shipped_policy(settings),
+            home_of=lambda tenant: of(tenant).home,
+            audit_of=lambda tenant: audit_files(of(tenant)).directory,
+            # Who listens keeps a connection: half of them are for everybody else.
+            streams_max=max(1, settings.http_connections_max // 2),
+            operations=lambda principal: _served_operations(settings, offer, principal),
+            policy_source=None if settings.policy_url else settings.policy or shipped_policy(settings),
+            claims=claims,
+            explain=lambda principal, task: explain_task(reasons, offer.store, principal, task),
+            knowledge=knowledge,
+            is_read_only=settings.read_only,
+            person=settings.web_actor or system_user(),
+            figures_for=settings.tenant if settings.issuers else None,
+            worker=None if worker is None else WorkerPlace(worker.number + 1, worker.count),
+        ),
+        None if admission is None else _login(settings, offer, admission),
+    )
+
+
+def _login(settings: Settings, offer: Offer, admission: Admission) -> Login:
+    from tallystick.server.oauth.introspection import Client, find_client
+    from tallystick.server.web.login import Login
+
+    id, secret_file = settings.web_client_id, settings.web_client_secret_file
+    client = find_client(id, secret_file) if secret_file else None
+    return Login(
+        admission,
+        client or Client(id, ""),
+        offer.sessions,
+        audience=settings.audience,
+        idle_seconds=settings.web_idle_seconds,
+        session_seconds=settings.web_session_seconds,
+    )
+
+
+def _served_operations(settings: Settings, offer: Offer, principal: Principal) -> OperationContext:
+    """For who asks a server that runs: by its store, as themselves, and as its policy allows."""
+    tools = choose(offer.tools.known)
+    context = operation_context(settings).for_tenant(principal.tenant)
+
+    def prepared(name: str, arguments: Mapping[str, Any]) -> Callable[[Store], Awaitable[Answer]]:
+        tool = tools.get(name).tool
+        call = prepare(tool, arguments)
+        return lambda store: tool.call(store, principal, call)
+
+    async def left() -> list[str]:
+        """What is redacted in a store that is served is erased with it; it is told what could not be."""
+        return [each.where for each in await asyncio.to_thread(pending_erasures, context)]
+
+    return msgspec.structs.replace(
+        context,
+        principal=principal,
+        open_store=lambda: nullcontext(offer.store),
+        open_store_under_policy=lambda: nullcontext(offer.store),
+        prepare=prepared,
+        erase=left,
+    )

@@ -1,0 +1,267 @@
+"""A server: the store with everything that follows it, offered over stdio or HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tallystick import __version__
+from tallystick.app.callers import check_user, local_user, open_sessions, work_settings
+from tallystick.app.gauges import behind_seconds, open_partitions, watched
+from tallystick.app.guards import find_admission, with_quotas
+from tallystick.app.logs import keys_by_tenant, open_log, read_witnesses, tiles_of
+from tallystick.app.pages import web_pages
+from tallystick.app.stores import opened
+from tallystick.app.vocabularies import toolsets
+from tallystick.commits import Commit
+from tallystick.config import Settings
+from tallystick.operations.tenants import tenants_of
+from tallystick.projections.vectors import model
+from tallystick.projections.views.content_files import Edit
+from tallystick.server import Offer
+from tallystick.server.dispatch import choose
+from tallystick.server.limits import SessionQuota
+from tallystick.sessions import Sessions
+from tallystick.store import Store
+from tallystick.telemetry import metrics
+from tallystick.tenant_projections import AllProjections
+from tallystick.toolsets.files import content_edits
+from tallystick.work_settings import DEFAULT_AGENT
+
+if TYPE_CHECKING:
+    from tallystick.projections.lineage_emitter import Destination
+    from tallystick.server.workers import Worker
+
+LINEAGE_TOKEN_VARIABLE = "OPENLINEAGE_API_KEY"
+"""What an endpoint for lineage wants to see; in no file and in no setting."""
+_JSON_BYTES_PER_BYTE = 6
+"""As which JSON spells a byte at most: `\\u0000`."""
+
+
+@asynccontextmanager
+async def served(settings: Settings) -> AsyncIterator[Offer]:
+    """The store with everything that follows it, offered to agents."""
+    check_user(settings)
+    if settings.vectors:
+        model.require()
+    adopts = settings.adopt_file_edits == "on" or (settings.adopt_file_edits == "auto" and not settings.http)
+
+    async def adopt(tenant: str, edit: Edit) -> None:
+        await content_edits.adopt(store, projections.contents, tenant, edit)
+
+    database = work_settings(settings).db_path
+    sessions = open_sessions(settings)
+    metrics.SESSIONS.reading = lambda: [((), float(sessions.open_count))]
+    with _lineage(settings, lambda: store) as lineage:
+        projections = AllProjections(
+            settings,
+            open_log=open_log,
+            adopt=adopt if adopts else None,
+            repairs=not adopts,
+            database=database,
+            lineage=lineage,
+            keys=keys_by_tenant(settings),
+            witnesses=read_witnesses(settings),
+        )
+        async with opened(settings, projections, warm=True, sessions=sessions) as store:
+            # A log that cannot be opened is said now, not at the first call.
+            await store.partition(local_user(settings))
+            if settings.log_url:
+                # Asked of the other machines: not when the first session begins, on the loop of all others.
+                await asyncio.to_thread(sessions.signing_key)
+            projections.of(settings.tenant).serve()
+            if settings.issuers:
+                # Without one there is one tenant, whoever else has a log here.
+                projections.hand_on_for(lambda: tenants_of(settings))
+            try:
+                async with _backing_up(settings):
+                    with watched(settings, store, projections):
+                        yield _offer(settings, store, projections, sessions)
+            finally:
+                sessions.close()
+                await projections.close()
+
+
+def _offer(settings: Settings, store: Store, projections: AllProjections, sessions: Sessions) -> Offer:
+    user = local_user(settings)
+
+    return Offer(
+        tools=choose(
+            toolsets(settings, projections, sessions),
+            names=settings.toolsets,
+            tools=settings.tools or None,
+            read_only=settings.read_only,
+        ),
+        store=store,
+        principal_of=lambda scope: user,
+        sessions=sessions,
+        session_seconds=settings.session_seconds,
+        session_quota=SessionQuota(settings.sessions_per_subject, settings.sessions_per_tenant),
+        names_clients=user.actor == DEFAULT_AGENT,
+        version=__version__,
+        tool_names=settings.tool_names,
+        validation_errors=settings.validation_errors,
+        confirms=settings.confirm_redactions,
+        body_bytes_max=settings.body_bytes_max,
+        line_bytes_max=settings.body_bytes_max + _JSON_BYTES_PER_BYTE * settings.content_bytes_max,
+        position=lambda: store.position(user),
+        not_live=lambda: next((each.stopped for each in open_partitions(store).values() if each.stopped), None),
+        behind_seconds=partial(behind_seconds, store) if settings.log_url else float,
+    )
+
+
+@contextmanager
+def _lineage(settings: Settings, store: Callable[[], Store]) -> Iterator[Callable[[str], Destination] | None]:
+    """By tenant: where its lineage is handed on to, if the settings say so."""
+    if not settings.lineage_to:
+        yield None
+        return
+    from tallystick.operations.emit import kind_before
+    from tallystick.projections.lineage_emitter import Destination, SharedSink, sink_for
+
+    loop = asyncio.get_running_loop()
+    token = os.environ.get(LINEAGE_TOKEN_VARIABLE) or None
+    sink = SharedSink(sink_for(settings.lineage_to, token=token, patience_seconds=0))
+
+    def of(tenant: str) -> Destination:
+        def kind_of(commit: Commit) -> str:
+            return asyncio.run_coroutine_threadsafe(kind_before(store(), tenant, commit), loop).result()
+
+        return Destination(sink, kind_of)
+
+    try:
+        yield of
+    finally:
+        sink.close()
+
+
+def _backing_up(settings: Settings) -> AbstractAsyncContextManager[None]:
+    if not settings.backup_to:
+        return nullcontext()
+    from tallystick.operations.backups.schedule import backing_up
+
+    return backing_up(settings)
+
+
+def _exporting() -> AbstractAsyncContextManager[None]:
+    if not any(name.startswith("OTEL_") for name in os.environ):
+        return nullcontext()
+    from tallystick.telemetry.otlp import exporting
+
+    return exporting(__version__)
+
+
+def serve_stdio(settings: Settings) -> None:
+    from tallystick.server.stdio import serve_stdio as serve
+
+    async def run() -> None:
+        async with _exporting(), served(settings) as offer:
+            await serve(offer)
+
+    asyncio.run(run())
+
+
+def serve_http(
+    settings: Settings,
+    *,
+    host: str,
+    port: int,
+    announce: Callable[[str, int], None],
+    worker: Worker | None = None,
+) -> None:
+    """Until SIGINT or SIGTERM. `announce` is called with the address once clients can connect. A `worker` has its
+    socket from the process that began it."""
+    import uvloop
+
+    from tallystick.server.connections import Bounds
+    from tallystick.server.http import http_app, run_http
+    from tallystick.server.metrics import PATH as METRICS_PATH
+    from tallystick.server.metrics import metrics_routes
+    from tallystick.server.proofs import proof_routes
+    from tallystick.server.tlog import PATH as TLOG_PATH
+    from tallystick.server.tlog import tlog_routes
+    from tallystick.server.tls import tls_context
+
+    if worker is not None:
+        settings = _part_of(settings, worker)
+    tls = tls_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
+    admission = find_admission(settings, host, port)
+    if admission is not None and settings.metrics == "open":
+        admission.open_paths |= {METRICS_PATH}
+    if admission is not None and settings.tlog == "open":
+        admission.open_prefixes = (f"{TLOG_PATH}/",)
+
+    async def run() -> None:
+        async with _exporting(), served(settings) as offer:
+            is_ending = asyncio.Event()
+            offer = msgspec.structs.replace(offer, not_ready=lambda: _not_ready(settings, is_ending))
+            guarded = (
+                offer if admission is None else with_quotas(settings, offer, None if worker is None else worker.buckets)
+            )
+            pages = web_pages(settings, guarded, admission, worker)
+            application = http_app(
+                guarded,
+                hosts=[host, *settings.http_hosts],
+                origins=settings.http_origins,
+                admission=admission,
+                more=[
+                    *metrics_routes(
+                        settings.metrics,
+                        tenant=settings.tenant,
+                        render=None if worker is None else worker.render_metrics,
+                    ),
+                    *tlog_routes(settings.tlog, lambda tenant: tiles_of(settings, tenant)),
+                    *proof_routes(guarded, lambda tenant: msgspec.structs.replace(settings, tenant=tenant).home),
+                ],
+                pages=pages,
+                one_process=worker is None,
+            )
+            bounds = Bounds(
+                head_seconds=settings.http_head_seconds,
+                body_seconds=settings.http_body_seconds,
+                connections=settings.http_connections_max,
+                drain_seconds=settings.drain_seconds,
+            )
+
+            def drain() -> None:
+                is_ending.set()
+                if pages is not None:
+                    pages.drain()
+
+            async with worker.publishing() if worker is not None else nullcontext():
+                await run_http(
+                    application,
+                    host=host,
+                    port=port,
+                    announce=announce,
+                    listening=None if worker is None else worker.listening,
+                    tls=tls,
+                    bounds=bounds,
+                    drain=drain,
+                )
+
+    uvloop.run(run())
+
+
+def _not_ready(settings: Settings, is_ending: asyncio.Event) -> str | None:
+    if is_ending.is_set():
+        return "this server is about to end"
+    if settings.audit_strict and not all(value for _, value in metrics.AUDIT.read()):
+        return "decisions cannot be written down, so everything is denied"
+    return None
+
+
+def _part_of(settings: Settings, worker: Worker) -> Settings:
+    """What counts for each process, dealt out among the workers."""
+    return msgspec.structs.replace(
+        settings,
+        http_connections_max=worker.share(settings.http_connections_max),
+        sessions_per_subject=worker.share(settings.sessions_per_subject),
+        sessions_per_tenant=worker.share(settings.sessions_per_tenant),
+    )
