@@ -17,6 +17,7 @@ from tallystick.log import Entry, Head, Log, head_after
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
 from tallystick.projections import log_reader as module
+from tallystick.projections import worker
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.worker import ProjectionWorker, Trouble, trouble_of
 from tests import timeouts
@@ -321,6 +322,27 @@ def test_closing_applies_what_is_there_and_settles_for_good(log: MemoryLog, coun
     follower.close()
     follower.close()
     assert (counting.at, counting.settled[-1], counting.closed) == (log.head(), True, True)
+
+
+def test_closing_does_not_wait_for_the_end_of_a_long_log(
+    log: MemoryLog, counting: Counting, follower: ProjectionWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_COMMITS", 2)
+    monkeypatch.setattr(worker, "_LAST_SECONDS", -1.0)
+    filled(log, 10)
+    counting.gate.clear()
+    follower.start()
+    follower.end_soon()
+    counting.gate.set()
+    follower.close()
+    assert counting.at.lamport < 10
+    assert counting.closed
+    assert counting.settled == []
+    again = ProjectionWorker(LogReader(lambda: log), counting)
+    assert again.catch_up()
+    assert counting.at == log.head()
+    monkeypatch.undo()
+    again.close()
 
 
 def test_one_that_was_never_used_opens_nothing_and_is_closed(counting: Counting, tmp_path: Path) -> None:

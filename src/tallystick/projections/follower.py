@@ -85,4 +85,6 @@ class Follower:
 
     def close(self) -> None:
         for worker in self._workers.values():
+            worker.end_soon()
+        for worker in self._workers.values():
             worker.close()

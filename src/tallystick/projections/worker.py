@@ -30,6 +30,8 @@ from tallystick.projections.log_reader import LogReader
 _PATIENCE_SECONDS = 30.0
 _LAST_PATIENCE_SECONDS = 2.0
 """When we are closed: whoever has the lock goes on for us."""
+_LAST_SECONDS = 10.0
+"""When we are closed, too: who has more to apply than that goes on when it is next opened."""
 _FIRST_PAUSE_SECONDS = 1.0
 _PAUSE_SECONDS_MAX = 60.0
 _OTHERS_SECONDS = 1.0
@@ -117,6 +119,7 @@ class ProjectionWorker:
         self._awaited = False
         self._is_late = False
         self._ending = False
+        self._end_by = math.inf
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -214,11 +217,16 @@ class ProjectionWorker:
             return False
         return True
 
-    def close(self) -> None:
-        """Applies what is there, then lets go. Safe to call twice."""
+    def end_soon(self) -> None:
+        """So that several can end at once: `close` waits for it."""
         with self._wake:
-            self._ending = True
+            if not self._ending:
+                self._ending, self._end_by = True, time.monotonic() + _LAST_SECONDS
             self._wake.notify()
+
+    def close(self) -> None:
+        """Applies what is there, as far as that gets in a few seconds, then lets go. Safe to call twice."""
+        self.end_soon()
         if self._thread is None:
             self._finish()
         else:
@@ -276,7 +284,7 @@ class ProjectionWorker:
         self._was_used = True
         at = self._begin()
         while entries := self._unseen(at):
-            if time.monotonic() > deadline:
+            if time.monotonic() > min(deadline, self._end_by):
                 self._is_late = True
                 return None
             self.projection.apply(entries, head_after(entries, at))
@@ -347,7 +355,9 @@ class ProjectionWorker:
             if self._was_used:
                 with self._locked(wait=True):
                     self._apply_all()
-                    if isinstance(self.projection, Settling):
+                    if self._is_late:
+                        logger.warning("%s goes on when it is next opened: it has far to go", self.projection.name)
+                    elif isinstance(self.projection, Settling):
                         self.projection.settle(final=True)
         except TallystickError as error:
             logger.warning("%s was closed before it was at the head: %s", self.projection.name, error.message)
