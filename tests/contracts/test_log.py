@@ -19,6 +19,7 @@ from tallystick.log.jetstream import JetStreamLog
 from tallystick.log.memory import MemoryLog
 from tallystick.partition import Partition
 from tallystick.state.state import State
+from tests import timeouts
 from tests.commits_by_hand import append, draft, entries, filled, node
 from tests.log.jetstream_logs import open_log, stream_for, systems
 from tests.log.network_log import Mishap, NetworkLog
@@ -225,7 +226,7 @@ def test_what_a_redaction_names_is_found_among_many(log: Log) -> None:
 
 def test_a_claim_can_be_released_and_taken_again(log: Log) -> None:
     for _ in range(2):
-        assert log.claim(timeout_seconds=0)
+        assert log.claim(timeout_seconds=timeouts.SECONDS)
         append(log, draft(node("a")))
         log.release()
 
