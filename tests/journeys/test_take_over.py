@@ -18,7 +18,8 @@ from tallystick.log.unopened import unopened
 from tests import timeouts
 from tests.command_line import CommandLine
 from tests.mcp_client import call, connect, kill_server, refused, start_http, stopping
-from tests.nats_cluster import running, wait_until
+from tests.nats_cluster import running
+from tests.timeouts import wait_until
 
 
 def run(*words: object) -> dict[str, object]:

@@ -27,7 +27,8 @@ from tallystick.log.proof import prove
 from tests import timeouts
 from tests.commits_by_hand import append, draft, entries, filled, node
 from tests.log.jetstream_logs import open_log, place_of, stream_for
-from tests.nats_cluster import Cluster, running, wait_until
+from tests.nats_cluster import Cluster, running
+from tests.timeouts import wait_until
 
 
 def lines(log: Log) -> list[bytes]:

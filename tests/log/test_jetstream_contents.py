@@ -19,7 +19,8 @@ from tallystick.log.jetstream import JetStreamLog, contents, erasure, migration
 from tallystick.log.jetstream.client import NoAnswer
 from tests.commits_by_hand import append, draft, filled
 from tests.log.jetstream_logs import open_log, place_of, stream_for
-from tests.nats_cluster import Cluster, wait_until
+from tests.nats_cluster import Cluster
+from tests.timeouts import wait_until
 
 SEVERAL_PIECES = os.urandom(contents.PIECE_BYTES * 2) + b"the end"
 

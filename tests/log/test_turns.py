@@ -12,7 +12,8 @@ from tallystick.log import Head
 from tallystick.log.jetstream.membership import TURN_SECONDS, Membership, join, leave
 from tallystick.log.jetstream.turns import WAIT_SECONDS_MAX, Turns
 from tests.log.jetstream_logs import place_of, stream_for
-from tests.nats_cluster import running, wait_until
+from tests.nats_cluster import running
+from tests.timeouts import wait_until
 
 
 @pytest.fixture

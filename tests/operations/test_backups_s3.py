@@ -22,8 +22,9 @@ from tests import s3_server, timeouts
 from tests.command_line import CommandLine, node
 from tests.commits_by_hand import append, draft
 from tests.commits_by_hand import node as operation
-from tests.nats_cluster import LOOPBACK, wait_until
+from tests.nats_cluster import LOOPBACK
 from tests.operations.test_backups import same_log
+from tests.timeouts import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +23,7 @@ from tallystick.projections.vectors.projection import VectorProjection
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft
 from tests.projections.workspace import connection, gone, memory, text
+from tests.timeouts import wait_until
 
 with_model = pytest.mark.skipif(not model.is_installed(), reason="tallystick[vectors] is not installed")
 
@@ -268,6 +272,44 @@ def test_the_thread_makes_vectors_of_what_is_written_and_ends_with_the_index(tmp
     setup.close()
     assert setup.index._thread is not None
     assert not setup.index._thread.is_alive()
+
+
+def test_nobody_imports_numpy_before_the_one_who_loads_the_model(tmp_path: Path) -> None:
+    """Two threads that import it at once fail, or end the process."""
+    script = """
+import sys
+from pathlib import Path
+from tallystick.projections.vectors import model
+from tests.projections.test_vectors import VectorSetup
+
+def loaded():
+    assert "numpy" not in sys.modules
+    print("asked for the model first")
+    raise SystemExit
+
+model.loaded = loaded
+VectorSetup(Path(sys.argv[1])).index._search("words", None, ("node",), None, 1)
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "asked for the model first\n"
+
+
+def test_who_is_closed_while_it_finds_that_nothing_waits_ends_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = VectorSetup(tmp_path)
+    closer = threading.Thread(target=setup.index.close, daemon=True)
+
+    def none_waits_and_somebody_closes() -> int:
+        closer.start()
+        wait_until(setup.projection.has_waiting.is_set)
+        setup.projection.has_waiting.clear()
+        return 0
+
+    monkeypatch.setattr(setup.index, "embed_waiting", none_waits_and_somebody_closes)
+    setup.index.start()
+    wait_until(lambda: not closer.is_alive())
+    setup.close()
 
 
 # -- one order

@@ -60,6 +60,8 @@ async def test_everything_of_it_is_redacted_with_its_edges(pages: Pages) -> None
 async def test_copies_that_could_not_be_cleaned_are_told(
     pages: Pages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Answered only when every copy is there, and clean.
+    await send(pages, "/redact?id=plan", "/redact", {**YES, "field:attrs.title": "yes"})
     monkeypatch.setattr("tallystick.tenant_projections.ERASED_SECONDS", 0.5)
     with closing(sqlite3.connect(tmp_path / "base/graph.db", isolation_level=None)) as reader:
         reader.execute("BEGIN")

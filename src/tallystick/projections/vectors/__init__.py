@@ -118,9 +118,10 @@ class VectorIndex:
         among: Collection[str] | None,
         limit: int,
     ) -> list[Hit]:
+        # First, and under its lock: NumPy does not bear being imported by two threads at once.
+        made = model.loaded()
         from tallystick.projections.vectors.nearest import VectorTable
 
-        made = model.loaded()
         vector = made.embed(words)
         # Behind the head there may be vectors of what was redacted.
         if not self._worker.catch_up_within(SEARCH_SECONDS):
@@ -144,4 +145,6 @@ class VectorIndex:
             except Exception:
                 logger.exception("vectors are not made; again in %g s", _AGAIN_SECONDS)
                 self._ending.wait(_AGAIN_SECONDS)
-            self._projection.has_waiting.wait()
+            # Whoever closes us sets both, and the second may have been taken back just now.
+            if not self._ending.is_set():
+                self._projection.has_waiting.wait()
