@@ -1,6 +1,7 @@
-// The drawing of a neighbourhood: sigma draws what the page says, a click or a button of the table brings what is linked
-// to a node, and the table grows with it; who points at an entity in the table is shown where it is drawn. Without WebGL
-// the drawing that came with the page stays.
+// The drawing of a neighbourhood. The one that came with the page is there at once; WebGL, which takes most of a second
+// where there is no graphics card, begins when somebody works with it: a click on a node or a button of the table brings
+// what is linked to it, and the table grows with it. Who points at an entity in the table is shown where it is drawn.
+// Without WebGL the drawing that came with the page stays.
 import Graph from "graphology";
 import forceAtlas2 from "graphology-layout-forceatlas2";
 import Sigma from "sigma";
@@ -10,8 +11,10 @@ import { shapesOn } from "./node_shapes.js";
 
 const NODES_MAX = 2000;
 const ROUNDS = 120;
+/** Between nodes that the drawing of the server has no place for, in its pixels. */
+const SPREAD = 60;
+const HEIGHT_MIN = 320;
 
-const canDraw = () => Boolean(document.createElement("canvas").getContext("webgl2"));
 const isCalm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 const read = async (address) => {
@@ -20,11 +23,11 @@ const read = async (address) => {
   return (await answer.json()).neighbourhood;
 };
 
-const begin = async (place) => {
+const begin = async (place, still, status) => {
   const first = await read(place.dataset.drawing);
-  const still = document.querySelector("[data-still]");
+  const spots = new Map(first.drawing.places.map(({ node, x, y }) => [node.id, { x, y: -y }]));
+  const middle = { x: first.drawing.width / 2, y: -first.drawing.height / 2 };
   const table = document.querySelector("[data-edges] tbody");
-  const status = place.parentElement.querySelector("[data-status]");
   const rowTemplate = document.querySelector("#edge-row").content.firstElementChild;
   const graph = new Graph({ multi: true, type: "directed" });
   const grown = new Set();
@@ -36,6 +39,7 @@ const begin = async (place) => {
   const addNode = (node, near) => {
     if (graph.hasNode(node.id)) return;
     const angle = graph.order * 2.4;
+    const reach = SPREAD * (1 + graph.order / 20);
     graph.addNode(node.id, {
       label: node.title,
       kind: node.type,
@@ -44,8 +48,9 @@ const begin = async (place) => {
       type: "shape",
       color: node.hop === 0 && !near ? colours.centre : colours.node,
       size: node.hop === 0 && !near ? 13 : 10,
-      x: (near?.x ?? 0) + Math.cos(angle) * (1 + graph.order / 20),
-      y: (near?.y ?? 0) + Math.sin(angle) * (1 + graph.order / 20),
+      x: (near?.x ?? middle.x) + Math.cos(angle) * reach,
+      y: (near?.y ?? middle.y) + Math.sin(angle) * reach,
+      ...(near ? {} : spots.get(node.id)),
     });
   };
 
@@ -99,6 +104,8 @@ const begin = async (place) => {
     }
   };
 
+  // As high as what it takes the place of: the table stays where it is.
+  place.style.height = `${Math.max(still.offsetHeight, HEIGHT_MIN)}px`;
   place.hidden = false;
   still.hidden = true;
   add(first, { isFirst: true });
@@ -126,12 +133,9 @@ const begin = async (place) => {
     const { x, y } = sigma.graphToViewport(graph.getNodeAttributes(marked));
     Object.assign(mark.style, { left: `${x}px`, top: `${y}px` });
   };
-  const point = (event) => {
-    marked = event.target.closest("td")?.querySelector("[data-grow]")?.dataset.grow ?? null;
-    placeMark();
-  };
 
-  layout();
+  // Those that came with the page stay where they were.
+  if (graph.order > spots.size) layout();
   say();
   sigma.on("afterRender", placeMark);
   let clicked = null;
@@ -147,13 +151,6 @@ const begin = async (place) => {
     else grow(node);
     clicked = node;
   });
-  const edges = document.querySelector("[data-edges]");
-  edges.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-grow]");
-    if (button) grow(button.dataset.grow);
-  });
-  edges.addEventListener("focusin", point);
-  edges.addEventListener("mouseover", point);
   const camera = sigma.getCamera();
   const moves = {
     in: () => camera.animatedZoom({ duration: isCalm() ? 0 : 200 }),
@@ -162,13 +159,60 @@ const begin = async (place) => {
     svg: () => save(new Blob([svgOf(graph, colours)], { type: "image/svg+xml" }), "graph.svg"),
     png: () => pngOf(graph, colours),
   };
-  for (const button of document.querySelectorAll("[data-act]")) {
-    button.hidden = false;
-    button.addEventListener("click", moves[button.dataset.act]);
-  }
-  for (const each of document.querySelectorAll("[data-grow]")) each.hidden = false;
-  rowTemplate.querySelectorAll("[data-grow]").forEach((each) => (each.hidden = false));
   sigma.once("afterRender", () => (place.dataset.drawn = ""));
+  sigma.refresh();
+  return {
+    grow,
+    act: (name) => moves[name](),
+    open: (id) => window.location.assign(graph.getNodeAttribute(id, "address")),
+    point: (id) => {
+      marked = graph.hasNode(id) ? id : null;
+      placeMark();
+    },
+  };
+};
+
+/** What the page does with its drawing; WebGL begins with the first of it. */
+const listen = (place) => {
+  const still = document.querySelector("[data-still]");
+  const edges = document.querySelector("[data-edges]");
+  const status = place.parentElement.querySelector("[data-status]");
+  const newRow = document.querySelector("#edge-row").content;
+  let drawing = null;
+  let hasFailed = false;
+
+  const withDrawing = async (work) => {
+    drawing ??= begin(place, still, status);
+    try {
+      await work(await drawing);
+    } catch {
+      [drawing, hasFailed, place.hidden, still.hidden] = [null, true, true, false];
+      place.replaceChildren();
+      status.textContent = "more cannot be drawn here: the links of drawing and table lead on";
+    }
+  };
+  const point = (event) => {
+    const id = event.target.closest("td")?.querySelector("[data-grow]")?.dataset.grow ?? null;
+    for (const each of still.querySelectorAll("[data-node]")) each.classList.toggle("marked", each.dataset.node === id);
+    drawing?.then(({ point }) => point(id)).catch(() => {});
+  };
+
+  for (const from of [document, newRow]) for (const each of from.querySelectorAll("[data-act], [data-grow]")) each.hidden = false;
+  for (const button of document.querySelectorAll("[data-act]"))
+    button.addEventListener("click", () => withDrawing(({ act }) => act(button.dataset.act)));
+  edges.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-grow]");
+    if (button) withDrawing(({ grow }) => grow(button.dataset.grow));
+  });
+  edges.addEventListener("focusin", point);
+  edges.addEventListener("mouseover", point);
+  still.addEventListener("click", (event) => {
+    const node = event.target.closest("[data-node]");
+    // The keyboard (no detail) and clicks for another window follow the link.
+    if (!node || hasFailed || !event.detail || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    withDrawing(({ grow, open }) => (event.detail > 1 ? open : grow)(node.dataset.node));
+  });
 };
 
 const escaped = (text) => text.replace(/[&<>"]/g, (each) => `&#${each.charCodeAt(0)};`);
@@ -220,4 +264,4 @@ const save = (blob, name) => {
 };
 
 const place = document.querySelector("[data-drawing]");
-if (place && canDraw()) begin(place);
+if (place && window.WebGL2RenderingContext) listen(place);

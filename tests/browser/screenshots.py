@@ -19,7 +19,7 @@ PICTURES = {
 }
 DARK = ("overview", "entity")
 """Which of them the docs show in both themes."""
-READY = {"graph": "[data-drawn]", "overview": ".live:not([hidden])"}
+READY = {"overview": ".live:not([hidden])"}
 
 
 def take() -> None:

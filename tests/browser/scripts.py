@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2
 import pytest
@@ -130,8 +131,66 @@ GRAPH = "/graph?around=decision-retries"
 
 
 def drawn_nodes(visit: Visit) -> int:
+    """After WebGL was asked for."""
+    visit.page.get_by_role("button", name="Fit").click()
     visit.page.locator("[data-drawn]").wait_for()
     return int(visit.page.locator("[data-drawn]").get_attribute("data-nodes"))
+
+
+COUNT_CONTEXTS = """
+  window.contexts = 0;
+  const real = HTMLCanvasElement.prototype.getContext;
+  HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
+    if (kind.includes('webgl')) window.contexts += 1;
+    return window.hasNoWebGL && kind.includes('webgl') ? null : real.call(this, kind, ...more);
+  };
+"""
+
+
+def node_of(visit: Visit, entity_id: str) -> Any:
+    """In the drawing that came with the page."""
+    return visit.page.locator(f'[data-still] [data-node="{entity_id}"] .shape')
+
+
+def test_the_drawing_of_the_server_is_worked_with_until_webgl_is_needed(browser: Browser, site: str) -> None:
+    entity_id = with_more_around_it(site)
+    with browser.visit(site) as visit:
+        visit.page.add_init_script(COUNT_CONTEXTS)
+        visit.open(GRAPH)
+        before = visit.page.locator("[data-still] .shape").count()
+        assert before > 1
+        visit.page.locator(f'[data-grow="{entity_id}"]').first.focus()
+        assert visit.page.locator("[data-still] .marked").get_attribute("data-node") == entity_id
+        assert visit.page.evaluate("window.contexts") == 0
+        top = visit.page.locator("#h-table").bounding_box()["y"]
+        node_of(visit, entity_id).click()
+        visit.page.wait_for_function(
+            f"before => document.querySelector('[data-drawn]') && ({GROWN})(before)", arg=before
+        )
+        assert visit.page.url == f"{site}{GRAPH}"
+        assert abs(visit.page.locator("#h-table").bounding_box()["y"] - top) < 2
+        assert visit.faults == []
+
+
+def test_two_clicks_on_a_node_of_the_servers_drawing_open_it(browser: Browser, site: str) -> None:
+    with browser.visit(site) as visit:
+        visit.open(GRAPH)
+        node_of(visit, "decision-retries").dblclick()
+        visit.page.wait_for_url("**/entities/decision-retries")
+        assert visit.faults == []
+
+
+def test_without_webgl_the_drawing_of_the_server_stays_and_its_links_lead_on(browser: Browser, site: str) -> None:
+    entity_id = with_more_around_it(site)
+    with browser.visit(site) as visit:
+        visit.page.add_init_script(f"window.hasNoWebGL = true; {COUNT_CONTEXTS}")
+        visit.open(GRAPH)
+        visit.page.get_by_role("button", name="Zoom in").click()
+        visit.page.get_by_text("more cannot be drawn here").wait_for()
+        node_of(visit, entity_id).click()
+        visit.page.wait_for_url(f"**around={entity_id}**")
+        assert visit.page.locator("[data-still] .shape").count() > 1
+        assert visit.faults == []
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=NAMES)
