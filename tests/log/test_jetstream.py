@@ -22,7 +22,7 @@ from tallystick.log.jetstream.inspection import inspect
 from tallystick.log.jetstream.membership import Membership
 from tallystick.log.jetstream.messages import Message
 from tallystick.log.jetstream.shared_key import shared_key
-from tallystick.log.jetstream.stream import Trust
+from tallystick.log.jetstream.stream import Stream, Trust
 from tallystick.log.proof import prove
 from tests import timeouts
 from tests.commits_by_hand import append, draft, entries, filled, node
@@ -351,11 +351,11 @@ def test_a_redaction_leaves_the_copies_of_all_machines_and_the_stream(nats_serve
     needle = b"ada-needle@example.org"
     secret = group(one, draft(node("before")), draft(node("person", email=needle.decode(), town="Turin")))[-1]
     filled(one, 3)
-    stream, trust = one._membership.stream, one._place.trust
+    stream = one._membership.stream
     for left in ({"email": "[REDACTED]", "town": "Turin"}, {"email": "[REDACTED]", "town": "[REDACTED]"}):
         redact(one, secret, left)
         reached(two, one.head().lamport)
-        wait_until(lambda: not erasure.pending(stream, one.system, trust))
+        wait_until(lambda: not erasure.pending(stream, one.system, "default"))
     assert lines(one) == lines(two)
     held = [
         path
@@ -383,16 +383,19 @@ def test_what_a_redaction_waits_for_is_told(nats_server: Cluster, tmp_path: Path
     wait_until(lambda: any(two._membership.machine.encode() in said.data for said in one._membership.stream.machines()))
     two.close()
     redact(one, secret, {"email": "[REDACTED]"})
-    stream, trust = one._membership.stream, one._place.trust
-    wait_until(lambda: f"'{name}'" not in "".join(each.where for each in erasure.pending(stream, one.system, trust)))
-    wait_until(lambda: len(erasure.pending(stream, one.system, trust)) == 1)
-    (waiting,) = erasure.pending(stream, one.system, trust)
+    stream = one._membership.stream
+    wait_until(lambda: two._membership.machine in "".join(where(stream, one)) and len(where(stream, one)) == 1)
+    (waiting,) = erasure.pending(stream, one.system, "default")
     assert two._membership.machine in waiting.where
     assert waiting.commits == [2]
     again = open_log(nats_server, tmp_path / "two", stream=name)
-    wait_until(lambda: not erasure.pending(stream, one.system, trust))
+    wait_until(lambda: not erasure.pending(stream, one.system, "default"))
     again.close()
     one.close()
+
+
+def where(stream: Stream, log: JetStreamLog) -> list[str]:
+    return [each.where for each in erasure.pending(stream, log.system, "default")]
 
 
 def test_the_machine_says_since_when_it_is_complete(nats_server: Cluster, tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ def test_a_redacted_content_leaves_every_machine_and_every_byte_of_the_server(
     redact(one, secret)
     redact(one, shared)
     reached(two, 7)
-    stream, trust = one._membership.stream, one._place.trust
-    wait_until(lambda: not erasure.pending(stream, one.system, trust))
+    stream = one._membership.stream
+    wait_until(lambda: not erasure.pending(stream, one.system, "default"))
     both = (tmp_path, nats_server.nodes[0].store)
     assert [path for root in both for path in root.rglob("*") if path.is_file() and needle in path.read_bytes()] == []
     late = open_log(nats_server, tmp_path / "late", stream=name)

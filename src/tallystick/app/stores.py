@@ -93,7 +93,9 @@ async def opened(
         if projections is None:
             unclean.add(tenant)
         elif any(commit.operation in REDACTIONS for commit in receipt.commits):
-            return await projections.erase(tenant, receipt.commits[-1].lamport)
+            left = await projections.erase(tenant, receipt.commits[-1].lamport)
+            # The servers and the other machines need some seconds at least.
+            return [*left, "stream"] if settings.log_url else left
         else:
             projections.delete(tenant)
         return ()

@@ -176,7 +176,12 @@ def redactions(
         ),
     ] = False,
     destroyed: Annotated[
-        str | None, typer.Option("--destroyed", metavar="BACKUP", help="Note that this backup is gone for good.")
+        str | None,
+        typer.Option(
+            "--destroyed",
+            metavar="BACKUP",
+            help="Note that this backup is gone for good, or what this NATS server had stored.",
+        ),
     ] = None,
     json: Json = False,
     base: Base = None,
@@ -193,14 +198,22 @@ def redactions(
       tallystick redactions --pending
       tallystick redactions --pending-backups
       tallystick redactions --destroyed backup_5d1c9a02
+      tallystick redactions --destroyed n3
     """
     from tallystick import app
     from tallystick.log.backups import note_destroyed
     from tallystick.operations import forget as erasure
 
     context = app.operation_context(existing(base=base, tenant=tenant))
-    if destroyed is not None and not note_destroyed(context.settings.system, destroyed, by=context.principal.actor):
-        raise NotFound(f"no backup '{destroyed}' is known", hint="'tallystick redactions --pending-backups' lists them")
+    settings = context.settings
+    if destroyed is not None and erasure.note_server_destroyed(settings, destroyed):
+        note(f"nothing waits for the server {destroyed} any more")
+        return
+    if destroyed is not None and not note_destroyed(settings.system, destroyed, by=context.principal.actor):
+        raise NotFound(
+            f"no backup '{destroyed}' is known, and nothing waits for a server of that name",
+            hint="'tallystick redactions --pending' lists them",
+        )
     if pending_backups or destroyed is not None:
         _draw_backups(asyncio.run(erasure.pending_backups(context)), json=json)
         return
@@ -261,10 +274,16 @@ def _draw_done(report: ErasureReport, *, json: bool) -> None:
     for path in report.files_that_still_name_it:
         note(f"still in {path}")
     for name in report.erasure["pending"]:
-        note(f"still in the {name}: another program keeps it from being cleaned; the next start of a server goes on")
+        note(f"still in the {name}: {_why_pending(name)}")
     for backup in report.backups_taken_before:
         note(f"still in the backup {backup.target} of {backup.at} ({backup.id})")
     note("nothing else in this base names the subject" if report.complete else "NOT everything is erased: see above")
+
+
+def _why_pending(name: str) -> str:
+    if name.endswith(": stream"):
+        return "'tallystick redactions --pending' tells which server or machine it waits for"
+    return "another program keeps it from being cleaned; the next start of a server goes on"
 
 
 def _draw_beyond(mentions: list[NotErased], unread: int) -> None:
@@ -290,7 +309,7 @@ def _draw_pending(found: list[PendingErasure], backups: list[PendingBackup], *, 
         return
     _draw_rows(("where", "position", "commits"), found)
     if found:
-        note("a server that opens this memory finishes it, once no other program reads these files")
+        note("servers that run finish it: on this disk once no other program reads these files")
     if backups:
         _draw_backups(backups, json=False)
 

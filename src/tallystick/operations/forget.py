@@ -135,7 +135,8 @@ class ErasureReport(msgspec.Struct, frozen=True):
     files_that_still_name_it: list[str]
     """Below the base, or as the settings name them."""
     erasure: dict[str, list[str]]
-    """`pending`: tenants and projections that still hold a copy; the next process that opens the tenant erases it."""
+    """`pending`: tenants and projections that still hold a copy, which the next process that opens the tenant erases;
+    `stream` for the servers and machines that share the log."""
     backups_taken_before: list[Backup]
     logs: list[Searched]
     log_is_sound: bool
@@ -262,7 +263,8 @@ async def forget(
         async with context.open_store() as store:
             done = await _redact(context, store, plans.plans.values(), reason)
         # Once for all that was redacted, and now: it may be that no server does it.
-        pending += [f"{context.settings.tenant}: {name}" for name in await context.erase()]
+        left_in = [*await context.erase(), *await asyncio.to_thread(_stream_left, context.settings)]
+        pending += [f"{context.settings.tenant}: {name}" for name in left_in]
         async with context.open_store() as store:
             left = await _search(context, store, subject, progress)
         accounts.append((context, done, left))
@@ -437,24 +439,37 @@ def pending_erasures_of(context: OperationContext, redacted: int) -> list[Pendin
     settings = context.settings
     found = pending_in_projections(settings.home, database=context.database)
     old = [at for at in kept_positions(settings.system / "snapshots") if at < redacted]
-    in_stream = _pending_in_stream(settings) if settings.log_url and is_copy(settings.system) else []
-    return [*found, *(PendingErasure("snapshots", at, [redacted]) for at in old), *in_stream]
+    in_snapshots = [PendingErasure("snapshots", at, [redacted]) for at in old]
+    return [*found, *in_snapshots, *_pending_in_stream(settings)]
+
+
+def _stream_left(settings: Settings) -> list[str]:
+    return ["stream"] if _pending_in_stream(settings) else []
+
+
+def note_server_destroyed(settings: Settings, server: str) -> bool:
+    """What a NATS server had stored is gone, and was made anew or not. False where no redaction waits for it."""
+    from tallystick.log.jetstream.erasure import note_destroyed
+
+    return is_copy(settings.system) and note_destroyed(settings.system, server)
 
 
 def _pending_in_stream(settings: Settings) -> list[PendingErasure]:
     """Other machines, and the servers that keep the log for all of them."""
+    if not settings.log_url or not is_copy(settings.system):
+        return []
     from tallystick.log.jetstream.client import NoAnswer
     from tallystick.log.jetstream.erasure import pending
     from tallystick.log.jetstream.migration import connected
     from tallystick.log.jetstream.places import place_of
+    from tallystick.log.jetstream.stream import Refused
 
     place = place_of(settings)
     try:
         with connected(place, create=False) as stream:
-            return [
-                PendingErasure(each.where, 0, each.commits) for each in pending(stream, settings.system, place.trust)
-            ]
-    except (NoAnswer, StorageRefused):
+            found = pending(stream, settings.system, settings.tenant)
+            return [PendingErasure(each.where, 0, each.commits) for each in found]
+    except (NoAnswer, Refused, StorageRefused):
         return [PendingErasure(f"the stream '{place.stream}', which does not answer", 0, [])]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 import urllib.parse
 import urllib.request
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -66,15 +66,31 @@ def _asked_of_monitors(monitors: Sequence[str]) -> Iterator[tuple[str, bool]]:
             yield said.get("server_name", monitor), _syncs(said.get("jetstream", {}))
 
 
-def raft_logs(stream: Stream, monitors: Sequence[str]) -> dict[str, tuple[int, int]] | None:
-    """Server → the first and the last entry that the Raft log of a stream has there; None where nobody may look."""
+class RaftLogs(msgspec.Struct, frozen=True):
+    """Of one stream, on the servers that keep it."""
+
+    servers: frozenset[str] = frozenset()
+    """None where one server keeps it: it needs no such log."""
+    leader: str = ""
+    may_look: bool = False
+    found: dict[str, tuple[int, int]] = {}
+    """Server → the first and the last entry that its log has; only those that answer."""
+
+    def last(self) -> int | None:
+        """The newest entry; only the leader is sure to have it."""
+        return self.found[self.leader][1] if self.leader in self.found else None
+
+
+def raft_logs(stream: Stream, monitors: Sequence[str]) -> RaftLogs:
+    """Raises NoAnswer."""
     info = stream.info() or {}
-    group = (info.get("cluster") or {}).get("raft_group")
-    if group is None:
-        # One server without a cluster has none.
-        return {}
+    cluster = info.get("cluster") or {}
+    group = cluster.get("raft_group")
+    if group is None or info["config"]["num_replicas"] < 2:
+        return RaftLogs()
+    servers, leader = frozenset(peers_of(info)), cluster.get("leader") or ""
     if not monitors:
-        return None
+        return RaftLogs(servers, leader)
     account = _decoded(stream.client.request(_USER, seconds=_MONITOR_SECONDS).data).get("data", {}).get("account", "$G")
     found = {}
     for monitor in monitors:
@@ -83,7 +99,13 @@ def raft_logs(stream: Stream, monitors: Sequence[str]) -> dict[str, tuple[int, i
         log = said.get(account, {}).get(group, {}).get("wal")
         if name is not None and log is not None:
             found[name] = (int(log["first_seq"]), int(log["last_seq"]))
-    return found
+    return RaftLogs(servers, leader, True, found)
+
+
+def peers_of(info: Mapping[str, Any]) -> set[str]:
+    """The names of the servers that keep a stream."""
+    cluster = info.get("cluster") or {}
+    return {name for name in (cluster.get("leader"), *(each["name"] for each in cluster.get("replicas") or ())) if name}
 
 
 def _monitored(monitor: str, path: str) -> dict[str, Any]:

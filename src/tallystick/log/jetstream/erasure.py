@@ -2,24 +2,25 @@
 
 So are the blobs that only it named. Every copy has masked it by then, as it adopted the redaction. First the patch is
 stored, then the message is erased: a crash in between leaves both, and whoever comes next erases. Any machine does all
-of it, any number of times. The servers' Raft logs keep the bytes for some minutes more; their monitoring tells when
-they are gone.
+of it, any number of times. The one that erases also clears the servers' Raft logs of it, and says what that waits for
+before it begins: where nobody says so, nothing is left.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from tallystick.commits import chain
+from tallystick.file_locks import locked
 from tallystick.log.jetstream.catching_up import find_behind
+from tallystick.log.jetstream.clearing import Clearing, advance, begin, waits, without
 from tallystick.log.jetstream.contents import erase as erase_contents
 from tallystick.log.jetstream.contents import names_in, unnamed
 from tallystick.log.jetstream.copy import Copy
-from tallystick.log.jetstream.durability import raft_logs
 from tallystick.log.jetstream.messages import Group, MachineStatus, group_of, read_group, regrouped
 from tallystick.log.jetstream.stream import ASK_SECONDS, Stream, Trust, WrongSequence
 from tallystick.log.redaction_index import NEEDLE
@@ -29,8 +30,9 @@ from tallystick.private_files import replace_file
 _FILE = "stream.erasures"
 _KEPT_MAX = 1_000
 _NOTE = "redaction.pending"
-COMPACTED_SECONDS = 600.0
-"""Twice what servers were seen to need, for when nobody may look."""
+
+Waits = dict[str, list[int]]
+"""What redactions wait for → their lamports."""
 
 
 class Erased(msgspec.Struct, frozen=True):
@@ -39,15 +41,21 @@ class Erased(msgspec.Struct, frozen=True):
     lamport: int
     message: int
     """The sequence that a machine must have adopted to have masked it."""
-    at: float
-    raft: dict[str, int] | None
-    """Server → the end of its Raft log then; None where nobody may look."""
 
 
 class _Kept(msgspec.Struct, frozen=True):
     end: int = 0
     """Redactions up to this offset were carried out."""
     erased: list[Erased] = []
+    clearing: list[Clearing] = []
+    """What this machine erased, until no server has it."""
+
+    def waits(self) -> Waits:
+        found: Waits = {}
+        for each in self.clearing:
+            for where, commits in waits(each).items():
+                found[where] = sorted({*found.get(where, ()), *commits})
+        return found
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -55,41 +63,104 @@ class Waiting(msgspec.Struct, frozen=True):
     commits: list[int]
 
 
-def carry_out(stream: Stream, copy: Copy, system: Path, trust: Trust) -> None:
-    """Those of which the stream may still hold something. Cheap where there are none. Raises NoAnswer."""
-    kept = _read(system)
-    if copy.log.head().end <= kept.end or (system / _NOTE).exists():
-        return
-    with unopened(system) as log:
-        end = log.end
-        found = [chain.decode(line) for _, line in log.segments.lines_with(NEEDLE, kept.end, end)]
-        named = {commit.lamport: sorted(map(int, commit.redacts)) for commit in found if commit.redacts}
-        for lamport in sorted({each for lamports in named.values() for each in lamports}):
-            _erase(stream, copy.tenant, lamport, log)
-    erased = [*kept.erased, *_noted(stream, trust, list(named))] if named else kept.erased
-    replace_file(system / _FILE, msgspec.json.encode(_Kept(end, erased[-_KEPT_MAX:])))
+def carry_out(stream: Stream, copy: Copy, trust: Trust, say: Callable[[Waits], None]) -> Waits:
+    """Those of which the stream may still hold something. Cheap where there are none. Returns what it waits for, and
+    says it before anything is erased. Raises NoAnswer, Refused."""
+    kept = _read(copy.system)
+    if copy.log.head().end > kept.end and not (copy.system / _NOTE).exists():
+        kept = _Run(stream, copy, trust, say, kept).carry_out()
+    if kept.clearing:
+        kept = _clear(stream, copy.system, trust)
+    return kept.waits()
 
 
-def pending(stream: Stream, system: Path, trust: Trust) -> list[Waiting]:
-    """What redactions wait for. Changes nothing. Raises NoAnswer."""
+def pending(stream: Stream, system: Path, tenant: str) -> list[Waiting]:
+    """What redactions wait for. Changes nothing. Raises NoAnswer, Refused."""
     kept = _read(system)
     with unopened(system) as log:
         lines = [line for _, line in log.segments.lines_with(NEEDLE, kept.end, log.end)]
     unseen = [commit.lamport for commit in map(chain.decode, lines) if commit.redacts]
     found = [Waiting(f"the stream '{stream.name}'", unseen)] if unseen else []
-    found += _machines(stream, kept.erased)
-    return [*found, *_servers(stream, kept.erased, trust)]
+    return [*found, *_machines(stream, tenant, kept.erased)]
 
 
-def _erase(stream: Stream, tenant: str, lamport: int, log: Unopened) -> None:
-    for group, is_patch in _holding(stream, tenant, lamport):
-        lines = _lines_here(group, log)
-        if lines == group.lines:
-            continue
-        # Before the message, which is all that still names them.
-        erase_contents(stream, tenant, unnamed(log, names_in(group.lines)))
-        _store_patch(stream, tenant, group, lines, group.sequence if is_patch else None)
-        stream.erase(group.sequence)
+def note_destroyed(system: Path, server: str) -> bool:
+    """What this server had stored is gone: nothing waits for it. False where nothing did."""
+    with locked(system / f"{_FILE}.lock"):
+        kept = _read(system)
+        left = [without(each, server) for each in kept.clearing]
+        if left != kept.clearing:
+            _write(system, msgspec.structs.replace(kept, clearing=left))
+        return left != kept.clearing
+
+
+class _Run:
+    """One look at the redactions that are new."""
+
+    def __init__(self, stream: Stream, copy: Copy, trust: Trust, say: Callable[[Waits], None], kept: _Kept) -> None:
+        self._stream = stream
+        self._copy = copy
+        self._trust = trust
+        self._say = say
+        self._kept = kept
+        self._begun: set[str] = set()
+        self._commits: list[int] = []
+
+    def carry_out(self) -> _Kept:
+        system = self._copy.system
+        with unopened(system) as log:
+            end = log.end
+            found = [chain.decode(line) for _, line in log.segments.lines_with(NEEDLE, self._kept.end, end)]
+            named = {commit.lamport: sorted(map(int, commit.redacts)) for commit in found if commit.redacts}
+            self._commits = list(named)
+            for lamport in sorted({each for lamports in named.values() for each in lamports}):
+                self._erase(lamport, log)
+        erased = [*self._kept.erased, *_noted(self._stream, list(named))] if named else self._kept.erased
+        self._keep(end=end, erased=erased[-_KEPT_MAX:])
+        return self._kept
+
+    def _erase(self, lamport: int, log: Unopened) -> None:
+        stream, tenant = self._stream, self._copy.tenant
+        for group, is_patch in _holding(stream, tenant, lamport):
+            lines = _lines_here(group, log)
+            if lines == group.lines:
+                continue
+            self._begin(stream)
+            if blobs := unnamed(log, names_in(group.lines)):
+                self._begin(stream.contents)
+                # Before the message, which is all that still names them.
+                erase_contents(stream, tenant, blobs)
+            _store_patch(stream, tenant, group, lines, group.sequence if is_patch else None)
+            stream.erase(group.sequence)
+
+    def _begin(self, stream: Stream) -> None:
+        """It is kept and said first: a crash leaves one who asks with too much, not with too little."""
+        if stream.name in self._begun:
+            return
+        clearing = begin(stream, self._commits, self._trust)
+        if clearing is not None:
+            self._keep(clearing=[*self._kept.clearing, clearing])
+            self._say(self._kept.waits())
+        self._begun.add(stream.name)
+
+    def _keep(self, **changes: object) -> None:
+        with locked(self._copy.system / f"{_FILE}.lock"):
+            self._kept = msgspec.structs.replace(self._kept, **changes)
+            _write(self._copy.system, self._kept)
+
+
+def _clear(stream: Stream, system: Path, trust: Trust) -> _Kept:
+    streams: Mapping[str, Stream] = {each.name: each for each in (stream, stream.contents)}
+    with locked(system / f"{_FILE}.lock"):
+        kept = _read(system)
+        left = []
+        for each in kept.clearing:
+            further = advance(streams[each.stream], each, trust) if each.stream in streams else each
+            left += [] if further is None else [further]
+        if left != kept.clearing:
+            kept = msgspec.structs.replace(kept, clearing=left)
+            _write(system, kept)
+        return kept
 
 
 def _holding(stream: Stream, tenant: str, lamport: int) -> Iterator[tuple[Group, bool]]:
@@ -99,7 +170,10 @@ def _holding(stream: Stream, tenant: str, lamport: int) -> Iterator[tuple[Group,
     group = None if found is None else group_of(found)
     if group is not None and group.after < lamport <= group.until:
         yield group, False
-    for message in list(stream.messages(stream.layout.patches(tenant), 0)):
+    patches = stream.layout.patches(tenant)
+    newest = stream.last(patches)
+    # The server that hands them out may be behind the leader.
+    for message in [] if newest is None else list(stream.messages(patches, 0, through=newest.sequence)):
         patch = read_group(message)
         if patch.after < lamport <= patch.until:
             yield patch, True
@@ -125,49 +199,28 @@ def _lines_here(group: Group, log: Unopened) -> bytes:
     return b"".join(line + b"\n" for _, line, _ in log.segments.lines(offset, offset + len(group.lines)))
 
 
-def _noted(stream: Stream, trust: Trust, lamports: list[int]) -> list[Erased]:
+def _noted(stream: Stream, lamports: list[int]) -> list[Erased]:
     # Whoever has adopted this has adopted the redactions before it.
-    state = (stream.info() or {}).get("state", {})
-    logs = _raft_logs(stream, trust)
-    raft = None if logs is None else {name: last for name, (_, last) in logs.items()}
-    return [Erased(lamport, int(state.get("last_seq", 0)), time.time(), raft) for lamport in lamports]
+    last = int((stream.info() or {}).get("state", {}).get("last_seq", 0))
+    return [Erased(lamport, last) for lamport in lamports]
 
 
-def _machines(stream: Stream, erased: list[Erased]) -> list[Waiting]:
+def _machines(stream: Stream, tenant: str, erased: list[Erased]) -> list[Waiting]:
     found = []
     for message in stream.machines():
         try:
             status = msgspec.json.decode(message.data, type=MachineStatus)
         except msgspec.MsgspecError:
             continue
-        behind = [each.lamport for each in erased if status.adopted < each.message]
+        is_troubled = tenant in status.troubled
+        behind = [each.lamport for each in erased if is_troubled or status.adopted < each.message]
+        seen = max(0, round(time.time() - status.at))
         if behind:
-            seen = max(0, round(time.time() - status.at))
             found.append(Waiting(f"the machine {status.machine}, last heard of {seen} s ago", behind))
+        by = f"as the machine {status.machine} said {seen} s ago"
+        waiting = status.erasing.get(tenant, {})
+        found += [Waiting(f"{where} ({by})", commits) for where, commits in waiting.items()]
     return found
-
-
-def _servers(stream: Stream, erased: list[Erased], trust: Trust) -> list[Waiting]:
-    now = _raft_logs(stream, trust) or {}
-    found: dict[str, list[int]] = {}
-    for each in erased:
-        if each.raft is None:
-            if time.time() - each.at < COMPACTED_SECONDS:
-                found.setdefault("the Raft logs of the servers, which nobody here may look at", []).append(each.lamport)
-            continue
-        for server, last in each.raft.items():
-            if server not in now:
-                found.setdefault(f"the Raft log of server {server}, which does not answer", []).append(each.lamport)
-            elif now[server][0] <= last:
-                found.setdefault(f"the Raft log of server {server}", []).append(each.lamport)
-    return [Waiting(where, lamports) for where, lamports in found.items()]
-
-
-def _raft_logs(stream: Stream, trust: Trust) -> dict[str, tuple[int, int]] | None:
-    """Also of the contents, where there are any."""
-    logs = raft_logs(stream, trust.monitors)
-    contents = raft_logs(stream.contents, trust.monitors) if logs else None
-    return {**logs, **{f"{server} (contents)": each for server, each in (contents or {}).items()}} if logs else logs
 
 
 def _read(system: Path) -> _Kept:
@@ -176,3 +229,7 @@ def _read(system: Path) -> _Kept:
     except (FileNotFoundError, msgspec.MsgspecError):
         # Done once more, which changes nothing.
         return _Kept()
+
+
+def _write(system: Path, kept: _Kept) -> None:
+    replace_file(system / _FILE, msgspec.json.encode(kept))

@@ -11,6 +11,7 @@ import logging
 import queue
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,7 @@ from tallystick.log.jetstream.catching_up import adopt, catch_up, fill_copy, mis
 from tallystick.log.jetstream.client import NoAnswer
 from tallystick.log.jetstream.contents import fetch, fetch_missing, names_in
 from tallystick.log.jetstream.copy import Copy, Unexplained, boot_id, is_empty
-from tallystick.log.jetstream.erasure import carry_out
+from tallystick.log.jetstream.erasure import Waits, carry_out
 from tallystick.log.jetstream.messages import Group, MachineStatus, Message, end_of
 from tallystick.log.jetstream.stream import ROLLUP, Refused, Stream, Trust
 from tallystick.private_files import place_file
@@ -61,6 +62,8 @@ class Follower:
         self._new: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._position: int | None = None
         """All messages up to here were adopted, or are of a tenant that waits below."""
+        self._adopted = 0
+        """All messages up to here were adopted."""
         self._waiting: dict[str, tuple[int, float]] = {}
         """Tenant → the lamport that its copy has to reach, and since when."""
         self._troubled: dict[str, str] = {}
@@ -68,6 +71,8 @@ class Follower:
         self._unsynced: set[str] = set()
         self._grown: set[str] = set()
         """Tenants in whose copies there may be redactions that the stream does not know of."""
+        self._erasing: dict[str, Waits] = {}
+        """Tenant → which servers may still hold what was erased there."""
         self._beats = 0
 
     def listen(self) -> None:
@@ -191,13 +196,7 @@ class Follower:
 
     def _beat(self) -> None:
         began = time.monotonic()
-        position = self._position
-        stored = self._stream.publish(
-            self._stream.layout.machine(self._machine),
-            msgspec.json.encode(MachineStatus(self._machine, time.time(), position or 0, sorted(self._troubled))),
-            ROLLUP,
-            seconds=_BEAT_PATIENCE_SECONDS,
-        )
+        stored = self._say()
         if self._position is None:
             self._begin()
         else:
@@ -216,6 +215,14 @@ class Follower:
             for tenant, copy in self._copies.items():
                 fetch_missing(self._stream, copy.system, tenant)
 
+    def _say(self) -> int:
+        """What this machine knows of itself. Returns the sequence that it is stored as."""
+        if not self._waiting:
+            self._adopted = self._position or 0
+        status = MachineStatus(self._machine, time.time(), self._adopted, sorted(self._troubled), self._erasing)
+        subject = self._stream.layout.machine(self._machine)
+        return self._stream.publish(subject, msgspec.json.encode(status), ROLLUP, seconds=_BEAT_PATIENCE_SECONDS)
+
     def _begin(self) -> None:
         """Nothing is known of what was stored before: look at every tenant there is."""
         for tenant in self._stream.tenants():
@@ -233,11 +240,26 @@ class Follower:
             self._meet(message)
 
     def _carry_out_redactions(self) -> None:
-        for tenant in list(self._grown):
-            system = self._system_of(tenant)
-            if tenant in self._copies and system is not None:
-                carry_out(self._stream, self._copies[tenant], system, self._trust)
-            self._grown.discard(tenant)
+        for tenant in sorted(self._grown | self._erasing.keys()):
+            if self._system_of(tenant) is not None:
+                self._try(partial(self._carry_out, tenant))
+
+    def _carry_out(self, tenant: str) -> None:
+        self._note_erasing(tenant, carry_out(self._stream, self._opened(tenant), self._trust, self._sayer(tenant)))
+        self._grown.discard(tenant)
+
+    def _sayer(self, tenant: str) -> Callable[[Waits], None]:
+        def say(waits: Waits) -> None:
+            self._note_erasing(tenant, waits)
+            self._say()
+
+        return say
+
+    def _note_erasing(self, tenant: str, waits: Waits) -> None:
+        if waits:
+            self._erasing[tenant] = waits
+        else:
+            self._erasing.pop(tenant, None)
 
     def _sync(self) -> None:
         while self._unsynced:

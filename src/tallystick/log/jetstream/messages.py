@@ -6,6 +6,7 @@ say where it goes, so that a reader decides without a look at the lines.
     <stream>.log.<tenant>               the groups of a tenant, in order
     <stream>.patch.<tenant>.<lamport>   the group that follows on this lamport, as a redaction left it
     <stream>.machine.<machine>          what a machine last said of itself; one message each
+    <stream>.machine.filler             takes room in the servers' Raft logs, so that they compact them; then nothing
     <stream>.key.<name>                 a secret that all machines share; written once
     <stream>.key.fence                  by whom the memory was taken over: it takes no writes any more
 
@@ -137,9 +138,11 @@ class MachineStatus(msgspec.Struct, frozen=True):
     machine: str
     at: float
     adopted: int
-    """All messages up to this sequence are in its copies."""
+    """All messages up to this sequence are in its copies, but for those of tenants that are troubled."""
     troubled: list[str] = []
     """Tenants whose copy cannot be brought up to date, which is logged there."""
+    erasing: dict[str, dict[str, list[int]]] = {}
+    """Tenant → which servers may still hold what it erased there → the redactions."""
 
 
 def regrouped(group: Group) -> dict[str, str]:

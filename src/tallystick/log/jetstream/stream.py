@@ -16,7 +16,7 @@ import msgspec
 
 from tallystick.errors import InvalidArgument, StorageRefused
 from tallystick.log.jetstream.client import Client, NoAnswer
-from tallystick.log.jetstream.durability import find_unsynced
+from tallystick.log.jetstream.durability import find_unsynced, peers_of
 from tallystick.log.jetstream.messages import FORMAT, Group, Layout, Message, contents_stream, group_of, read_group
 
 LEAST_SERVER = (2, 11)
@@ -68,6 +68,8 @@ class Stream:
         """Which memory it holds; known once it is open."""
         self._stored = sorted(stored or self.layout.stored)
         self._is_log = not stored
+        self.filler = stored[0].replace("*", "filler") if stored else self.layout.machine("filler")
+        """A subject for what only takes room."""
 
     @cached_property
     def contents(self) -> Stream:
@@ -112,19 +114,13 @@ class Stream:
         return None if answer.get("error", {}).get("err_code") == _STREAM_NOT_FOUND else _ok(answer)
 
     def check_synced(self, info: dict[str, Any], trust: Trust) -> None:
-        problem = find_unsynced(self.client, _peers(info), trust.monitors)
+        problem = find_unsynced(self.client, peers_of(info), trust.monitors)
         if problem is not None:
             raise _unsuitable(problem[0], problem[1])
 
     def tenants(self) -> list[str]:
         """All that have a log in it."""
-        found: list[str] = []
-        while True:
-            asked = {"subjects_filter": self.layout.logs, "offset": len(found)}
-            subjects = _ok(self._api(f"STREAM.INFO.{self.name}", asked))["state"].get("subjects") or {}
-            found += [tenant for subject in subjects if (tenant := self.layout.tenant_of(subject))]
-            if not subjects or len(subjects) < 100_000:
-                return sorted(found)
+        return sorted(tenant for each in self._subjects(self.layout.logs) if (tenant := self.layout.tenant_of(each)))
 
     # -- writing
 
@@ -143,10 +139,12 @@ class Stream:
             raise WrongSequence(error.get("description", ""))
         raise Refused(int(error.get("err_code", 0)), str(error.get("description", "")))
 
-    def erase(self, sequence: int) -> bool:
-        """Delete a message and overwrite its bytes; False where it is gone already."""
+    def erase(self, sequence: int) -> None:
+        """Delete a message and overwrite its bytes, unless it is gone already. Raises NoAnswer, Refused."""
         answer = self._api(f"STREAM.MSG.DELETE.{self.name}", {"seq": sequence, "no_erase": False})
-        return bool(answer.get("success"))
+        if not answer.get("success") and self._from_leader({"seq": sequence}) is not None:
+            _ok(answer)
+            raise NoAnswer(f"message {sequence} was not deleted", was_sent=True)
 
     # -- reading
 
@@ -189,9 +187,8 @@ class Stream:
         return None if found is None else read_group(found)
 
     def machines(self) -> list[Message]:
-        """What each machine last said of itself."""
-        asked = {"multi_last": [self.layout.machines], "batch": 1_000}
-        return self.client.gather(f"$JS.API.DIRECT.GET.{self.name}", msgspec.json.encode(asked), seconds=ASK_SECONDS)
+        """What each machine last said of itself, as the leader knows it."""
+        return [found for subject in self._subjects(self.layout.machines) if (found := self.last(subject)) is not None]
 
     # -- below
 
@@ -249,6 +246,16 @@ class Stream:
                 f" {config['num_replicas']} if that many are enough for you",
             )
 
+    def _subjects(self, pattern: str) -> list[str]:
+        """Those that have a message, as the leader knows it."""
+        found: list[str] = []
+        while True:
+            asked = {"subjects_filter": pattern, "offset": len(found)}
+            subjects = _ok(self._api(f"STREAM.INFO.{self.name}", asked))["state"].get("subjects") or {}
+            found += subjects
+            if len(subjects) < 100_000:
+                return found
+
     def _from_leader(self, asked: Mapping[str, Any]) -> Message | None:
         answer = self._api(f"STREAM.MSG.GET.{self.name}", asked)
         if answer.get("error", {}).get("code") == _NOT_FOUND:
@@ -292,12 +299,6 @@ def _ok(answer: dict[str, Any]) -> dict[str, Any]:
     if error.get("code") == 503:
         raise NoAnswer(str(error.get("description")), was_sent=False)
     raise Refused(int(error.get("err_code", 0)), str(error.get("description", "")))
-
-
-def _peers(info: Mapping[str, Any]) -> set[str]:
-    """The names of the servers that keep it."""
-    cluster = info.get("cluster") or {}
-    return {name for name in (cluster.get("leader"), *(each["name"] for each in cluster.get("replicas") or ())) if name}
 
 
 def _headers(raw: bytes) -> dict[str, str]:
