@@ -17,9 +17,11 @@ from tallystick.partition import Partition
 from tallystick.policy import Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
+from tallystick.snapshots import Snapshots
 from tallystick.store import Store
 from tallystick.toolsets.work import TOOLSET
 
+WHO = Principal(actor="bench")
 TOOLS = {tool.name: tool for tool in TOOLSET.tools}
 AREAS = 20
 BATCH = 100
@@ -49,11 +51,13 @@ async def _measured(folder: Path, small: int, large: int, *, rounds: int) -> lis
 _TARGET = 25.0
 _PLAN_TARGET = 100.0
 _QUERY_TARGET = 50.0
+_START_TARGET = 200.0
 
 
 async def _at_size(base: Path, size: int, rounds: int) -> dict[str, Taken]:
     async def open_partition(tenant: str) -> Partition:
-        partition = Partition(FilesLog(base / "_system"), tenant=tenant)
+        system = base / "_system"
+        partition = Partition(FilesLog(system), tenant=tenant, snapshots=Snapshots(system / "snapshots"))
         await partition.open()
         return partition
 
@@ -63,9 +67,17 @@ async def _at_size(base: Path, size: int, rounds: int) -> dict[str, Taken]:
         await office.fill(size)
         gc.collect()
         gc.freeze()
-        return await office.measure(rounds)
+        measured = await office.measure(rounds)
+        await (await store.partition(WHO)).save_snapshot()
     finally:
         await store.close()
+    store = Store(open_partition, Embedded("single-user"))
+    try:
+        await store.partition(WHO)
+        measured["first graph_next after a start"] = [await Office(store).first()], _START_TARGET
+    finally:
+        await store.close()
+    return measured
 
 
 Taken = tuple[list[float], float | None]
@@ -86,6 +98,10 @@ class Office:
         tool = TOOLS[name]
         answer = await tool.call(self._store, Principal(actor=agent), prepare(tool, arguments))
         return answer.data
+
+    async def first(self) -> float:
+        """Seconds."""
+        return await self._timed("graph_next", {"project": "large"})
 
     async def fill(self, size: int) -> None:
         await self.call("graph_open", project="large")

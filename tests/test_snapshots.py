@@ -21,8 +21,9 @@ from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.log.segments import Segments
 from tallystick.partition import Partition, Propose
-from tallystick.snapshots import KEPT, WORTH_COMMITS, Snapshots, kept_positions
+from tallystick.snapshots import KEPT, WORTH_COMMITS, Snapshots, cached_positions, kept_positions
 from tallystick.state.state import State
+from tallystick.state.work.graph import WorkGraph
 from tests.commits_by_hand import draft, node
 
 
@@ -345,3 +346,66 @@ async def test_no_reader_of_a_masked_payload_searches_the_log_on_the_event_loop(
         assert found.attrs == {"secret": "[REDACTED]"}
     assert read == []
     await again.close()
+
+
+def working(count: int) -> Propose:
+    attrs = ({"project": "p", "summary": f"secret {number}"} for number in range(count))
+    payloads = [{"id": f"w{number}", "type": "work/node", "attrs": each} for number, each in enumerate(attrs)]
+    return lambda state: draft(*(Operation(Verb.UPSERT_NODE, payload) for payload in payloads))
+
+
+async def used(system: Path, count: int = 0) -> Partition:
+    partition = opened(system, every=1_000_000)
+    await partition.open()
+    if count:
+        await partition.commit(working(count))
+    assert await partition.look(lambda state: len(state.derived(WorkGraph).rows)) == WORTH_COMMITS
+    return partition
+
+
+async def test_a_large_index_is_stored_at_a_clean_end_and_its_nodes_are_not_read_at_the_next_first_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await (await used(tmp_path, WORTH_COMMITS)).close()
+    read: list[int] = []
+    real = FilesLog.line
+
+    def noted(self: FilesLog, offset: int, *, checked: bool = True) -> bytes:
+        read.append(offset)
+        return real(self, offset, checked=checked)
+
+    monkeypatch.setattr(FilesLog, "line", noted)
+    again = await used(tmp_path)
+    assert len(read) < 10
+    await again.close()
+
+
+async def test_an_index_that_was_built_after_the_snapshot_is_stored_once(tmp_path: Path) -> None:
+    filled = opened(tmp_path, every=1_000_000)
+    await filled.commit(working(WORTH_COMMITS))
+    await filled.close()
+    assert list((tmp_path / "snapshots").glob("*.index")) == []
+    await (await used(tmp_path)).close()
+    (stored,) = (tmp_path / "snapshots").glob("*.index")
+    made = stored.stat().st_mtime_ns
+    await (await used(tmp_path)).close()
+    assert stored.stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize("damage", [b"", b"not an index"])
+async def test_a_damaged_index_is_built_again(tmp_path: Path, damage: bytes) -> None:
+    await (await used(tmp_path, WORTH_COMMITS)).close()
+    (stored,) = (tmp_path / "snapshots").glob("*.index")
+    stored.write_bytes(damage)
+    await (await used(tmp_path)).close()
+
+
+async def test_a_redaction_takes_the_stored_indexes_with_it(tmp_path: Path) -> None:
+    partition = await used(tmp_path, WORTH_COMMITS)
+    await partition.save_snapshot()
+    (stored,) = (tmp_path / "snapshots").glob("*.index")
+    assert b"secret 7" in stored.read_bytes()
+    assert cached_positions(tmp_path / "snapshots") == [WORTH_COMMITS, WORTH_COMMITS]
+    await partition.commit(redacting("w7"))
+    assert cached_positions(tmp_path / "snapshots") == []
+    await partition.close()

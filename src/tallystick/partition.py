@@ -228,11 +228,15 @@ class Partition:
             raise ValueError("this partition keeps no snapshots")
         # Not while it is ahead of the log: what is in a snapshot counts as durable.
         await self._still()
-        save = partial(self._save, self._snapshots, self._state.head, self._state.dump())
+        # The indexes are taken here and now: they change with the next commit.
+        indexes = list(self._state.dump_indexes())
+        save = partial(self._save, self._snapshots, self._state.head, self._state.dump(), indexes)
         return await self._on_disk(save)
 
-    def _save(self, snapshots: Snapshots, head: Head, dumped: Iterator[bytes]) -> Path:
-        path = snapshots.save(head.lamport, dumped)
+    def _save(
+        self, snapshots: Snapshots, head: Head, dumped: Iterator[bytes], indexes: Sequence[tuple[str, bytes]]
+    ) -> Path:
+        path = snapshots.save(head.lamport, dumped, indexes)
         # What was redacted since this state was read is still in it. A redaction after this look forgets it itself.
         if any(entry.commit.operation in REDACTIONS for entry in self._log.read(head)):
             snapshots.forget()
@@ -240,8 +244,9 @@ class Partition:
 
     def rest(self) -> None:
         """Nobody has asked for a while: have a snapshot taken if the next start is quicker by it."""
-        if self._snapshots is not None and self._snapshots.is_worth(self._state.head):
-            self._snapshots.take(self._state.count)
+        indexes = self._state.storable_indexes()
+        if self._snapshots is not None and self._snapshots.is_worth(self._state.head, indexes):
+            self._snapshots.take(self._state.count, indexes)
 
     async def close(self) -> None:
         """Waits for the drafts that were handed in; none is lost."""
@@ -255,7 +260,9 @@ class Partition:
 
     async def _leave_snapshot(self) -> None:
         """So that the next start is quick. Without one it is only slower: no reason to fail an end."""
-        if self._snapshots is None or self._broken or not self._snapshots.is_worth(self._state.head):
+        if self._snapshots is None or self._broken:
+            return
+        if not self._snapshots.is_worth(self._state.head, self._state.storable_indexes()):
             return
         try:
             await self.save_snapshot()
@@ -332,6 +339,8 @@ class Partition:
     def _begin(self) -> State:
         state = State(self._line) if self._snapshots is None else self._snapshots.begin(self._log, self._line)
         state.expects(self._log.expect)
+        if self._snapshots is not None:
+            state.finds_stored(self._snapshots.stored_index)
         return state
 
     def _grown(self) -> None:

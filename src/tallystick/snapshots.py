@@ -1,4 +1,5 @@
-"""The snapshots: states kept on disk so that a restart replays only the tail of the log.
+"""The snapshots: states kept on disk so that a restart replays only the tail of the log, and beside them the large
+derived indexes, so that their first use need not read all of their nodes.
 
 Only a cache. A snapshot that cannot be read is passed over, and all of them may be deleted
 at any time. What they prove on the side: a log that ends before a snapshot lost its end.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +25,7 @@ KEPT = 1
 WORTH_COMMITS = 2_000
 _WORTH_SHARE = 50
 _SUFFIX = ".snapshot"
+_INDEX_SUFFIX = ".index"
 _UNFINISHED = ".new-"
 
 logger = logging.getLogger(__name__)
@@ -36,6 +38,8 @@ class Snapshots:
         self._every = every
         self._take = take
         self._newest = 0
+        self._taken_for: frozenset[str] = frozenset()
+        """Indexes of which a snapshot was asked for already."""
 
     def begin(self, log: Log, lines: Lines) -> State:
         """The newest state that was kept, or an empty one. Raises Corrupt when the log does not lead to it."""
@@ -58,20 +62,40 @@ class Snapshots:
         if self._every and count - self._newest >= self._every:
             self.take(count)
 
-    def is_worth(self, head: Head) -> bool:
+    def is_worth(self, head: Head, indexes: Mapping[str, int]) -> bool:
         """Whether the next start saves more than it costs to keep the state at this head: to replay a commit takes
-        about a hundred times as long as to keep it. Not where another process is at it, or was."""
-        worth = max(WORTH_COMMITS, head.count // _WORTH_SHARE)
-        if not self._every or head.count - self._newest < worth:
+        about a hundred times as long as to keep it. Or, of the indexes and how many nodes they know, whether a large
+        one was never stored. Not where another process is at it, or was."""
+        if not self._every:
             return False
-        return head.lamport - max(kept_positions(self._directory), default=0) >= worth and not is_held(self._directory)
+        return (self._is_state_worth(head) or self._is_index_missing(indexes)) and not is_held(self._directory)
 
-    def take(self, count: int) -> None:
+    def _is_state_worth(self, head: Head) -> bool:
+        worth = max(WORTH_COMMITS, head.count // _WORTH_SHARE)
+        if head.count - self._newest < worth:
+            return False
+        return head.lamport - max(kept_positions(self._directory), default=0) >= worth
+
+    def _is_index_missing(self, indexes: Mapping[str, int]) -> bool:
+        large = {name for name, nodes in indexes.items() if nodes >= WORTH_COMMITS} - self._taken_for
+        return any(self._index_path(name) is None for name in large)
+
+    def take(self, count: int, indexes: Iterable[str] = ()) -> None:
         self._newest = count
+        self._taken_for = self._taken_for.union(indexes)
         metrics.SNAPSHOTS.add()
         self._take()
 
-    def save(self, position: int, dumped: Iterable[bytes]) -> Path:
+    def stored_index(self, name: str) -> bytes | None:
+        """What was last stored of a derived index."""
+        path = self._index_path(name)
+        try:
+            return None if path is None else path.read_bytes()
+        except OSError as error:
+            logger.warning("%s is passed over: %s", path, error)
+            return None
+
+    def save(self, position: int, dumped: Iterable[bytes], indexes: Iterable[tuple[str, bytes]] = ()) -> Path:
         """Keep what a state dumped and forget all but the newest ones. A crash leaves the older ones.
 
         Raises StorageRefused, and Conflict when something was redacted meanwhile.
@@ -81,6 +105,8 @@ class Snapshots:
             make_directory(self._directory)
             with locked(self._directory, create=False):
                 self._write(path, dumped)
+                for name, data in indexes:
+                    self._write_index(position, name, data)
         except FileNotFoundError as error:
             raise Conflict(
                 "something was redacted while the snapshot was written, so it was not kept", hint="take it again"
@@ -99,6 +125,19 @@ class Snapshots:
             file.writelines(dumped)
         for older in _kept(self._directory)[:-KEPT]:
             older.unlink(missing_ok=True)
+
+    def _write_index(self, position: int, name: str, data: bytes) -> None:
+        # Of whatever format, which is what its name ends with.
+        before = _stored(self._directory, f"{name.rpartition('-')[0]}-*")
+        path = self._directory / f"{position:020d}.{name}{_INDEX_SUFFIX}"
+        with replacing(path, unfinished=path.with_suffix(f"{_UNFINISHED}{os.getpid()}")) as file:
+            file.write(data)
+        for older in before:
+            if older != path:
+                older.unlink(missing_ok=True)
+
+    def _index_path(self, name: str) -> Path | None:
+        return max(_stored(self._directory, name), default=None)
 
     def forget(self, *, before: int | None = None) -> None:
         """After a redaction: an index may hold what must be forgotten. `before`: those of later positions stay."""
@@ -123,12 +162,24 @@ def _kept(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob(f"*{_SUFFIX}") if path.is_file())
 
 
+def _stored(directory: Path, name: str) -> list[Path]:
+    return [path for path in directory.glob(f"*.{name}{_INDEX_SUFFIX}") if path.is_file()]
+
+
 def kept_positions(directory: Path) -> list[int]:
     return [int(path.stem) for path in _kept(directory) if path.stem.isdecimal()]
 
 
+def cached_positions(directory: Path) -> list[int]:
+    """Of snapshots, and of indexes that are stored beside them."""
+    indexes = (path.name.partition(".")[0] for path in directory.glob(f"*{_INDEX_SUFFIX}") if path.is_file())
+    return kept_positions(directory) + [int(start) for start in indexes if start.isdecimal()]
+
+
 def _is_since(path: Path, position: int | None) -> bool:
-    return position is not None and path.suffix == _SUFFIX and path.stem.isdecimal() and int(path.stem) >= position
+    start = path.name.partition(".")[0]
+    is_ours = path.suffix in (_SUFFIX, _INDEX_SUFFIX) and start.isdecimal()
+    return position is not None and is_ours and int(start) >= position
 
 
 def _check_on(state: State, log: Log, path: Path) -> None:

@@ -279,6 +279,27 @@ def test_going_back_and_forth_ends_where_building_anew_does(story: list[Any], tu
         assert dump_state(graph) == dump_state(fresh.derived(WorkGraph))
 
 
+@given(STORIES, STORIES)
+@settings(max_examples=40)
+def test_a_graph_that_was_stored_goes_on_as_one_that_was_built(story: list[Any], then: list[Any]) -> None:
+    with asyncio.Runner() as runner:
+        told = Story(runner)
+        for kind, asked in story:
+            told.tell(kind, asked)
+        told.state.derived(WorkGraph)
+        stored = dict(told.state.dump_indexes())
+        for kind, asked in then:
+            told.tell(kind, asked)
+        entries = list(told.agent.log.read(Head()))
+    lines = {entry.offset: entry.line for entry in entries}
+    started = State(lambda offset, checked=True: lines[offset])
+    for entry in entries:
+        started.apply(chain.decode(entry.line), entry.offset, entry.end)
+    started.finds_stored(stored.get)
+    assert dump_state(started.derived(WorkGraph)) == dump_state(told.state.derived(WorkGraph))
+    check(started)
+
+
 @given(STORIES)
 @settings(max_examples=30)
 def test_cycles_are_found_whether_levels_help_or_not(story: list[Any]) -> None:

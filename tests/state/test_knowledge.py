@@ -137,3 +137,19 @@ def test_a_catalogue_kept_up_to_date_equals_one_built_now(
     assert dump_state(logged.state.derived(Knowledge)) == dump_state(logged.replayed().derived(Knowledge))
     logged.undo(data.draw(st.integers(0, logged.state.count)))
     assert dump_state(logged.state.derived(Knowledge)) == dump_state(logged.replayed().derived(Knowledge))
+
+
+@given(st.lists(CHANGES, max_size=12))
+def test_a_catalogue_that_was_stored_can_be_changed_like_the_one_it_was_stored_from(
+    changes: list[tuple[str, str, dict[str, Any]]],
+) -> None:
+    logged = LoggedState()
+    for each in changes:
+        change(logged, *each)
+    stored = logged.state.derived(Knowledge).dump()
+    loaded = Knowledge()
+    loaded.load(memoryview(stored))
+    assert dump_state(loaded) == dump_state(logged.state.derived(Knowledge))
+    for handle in logged.state._derived_indexes._members(Knowledge):
+        loaded.node_changed(logged.state._derived_indexes._node(handle, logged.state.count), None)
+    assert dump_state(loaded) == dump_state(Knowledge())

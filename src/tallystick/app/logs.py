@@ -23,14 +23,9 @@ from tallystick.log.unopened import is_copy
 from tallystick.partition import Limits, Partition
 from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.snapshots import Snapshots
-from tallystick.state.derived_index import DerivedIndex
-from tallystick.state.knowledge.catalogue import Knowledge
-from tallystick.state.ontology import Ontology
 from tallystick.state.secret_scan import screen_of
-from tallystick.state.tasks import Sections, TaskCards
-from tallystick.state.trust import Trust
-from tallystick.state.work.graph import WorkGraph
 from tallystick.tenants import is_tenant
+from tallystick.toolsets.derived_indexes import indexes_of
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey
@@ -137,25 +132,13 @@ def read_witnesses(settings: Settings) -> tuple[WitnessAddress, ...]:
 
 async def build_ahead(partition: Partition, offered: Sequence[str]) -> None:
     """Build what the offered vocabularies make of the graph, so that no first caller has to wait for all of it."""
-    names = _DERIVED_INDEXES if "all" in offered else [name for name in _DERIVED_INDEXES if name in offered]
     try:
-        for kind in dict.fromkeys(kind for name in names for kind in _DERIVED_INDEXES[name]):
+        for kind in indexes_of(offered):
             await partition.warm(kind)
         gc.freeze()
     except Exception:
         # What is not built now is built at its first use; if the log cannot be read, that says so to whoever asks.
         logger.info("not everything was built ahead for %s", partition.tenant, exc_info=True)
-
-
-_DERIVED_INDEXES: dict[str, tuple[type[DerivedIndex], ...]] = {
-    "memory": (Ontology, Trust),
-    "work": (WorkGraph, Sections, Knowledge, Ontology),
-    "knowledge": (Knowledge, WorkGraph, Ontology),
-    "tasks": (WorkGraph, TaskCards, Sections, Knowledge, Ontology),
-    "ontology": (Ontology,),
-    "files": (Ontology,),
-}
-"""What the tools of each toolset look at."""
 
 
 def _snapshot_elsewhere(settings: Settings) -> None:

@@ -24,7 +24,7 @@ from tallystick.operations.leftover_scan import remains
 from tallystick.projections.content import Contents
 from tallystick.projections.registry import PendingErasure
 from tallystick.projections.registry import pending_erasures as pending_in_projections
-from tallystick.snapshots import kept_positions
+from tallystick.snapshots import cached_positions
 from tallystick.state.derivation import entity_of
 from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
 from tallystick.store import Store
@@ -438,7 +438,7 @@ def pending_erasures_of(context: OperationContext, redacted: int) -> list[Pendin
     """The same, for who knows the newest redaction; 0 for none."""
     settings = context.settings
     found = pending_in_projections(settings.home, database=context.database)
-    old = [at for at in kept_positions(settings.system / "snapshots") if at < redacted]
+    old = [at for at in cached_positions(settings.system / "snapshots") if at < redacted]
     in_snapshots = [PendingErasure("snapshots", at, [redacted]) for at in old]
     return [*found, *in_snapshots, *_pending_in_stream(settings)]
 

@@ -8,6 +8,7 @@ import msgspec
 
 from tallystick.operations import OperationContext
 from tallystick.operations.checkpoint import sign_if_configured
+from tallystick.toolsets.derived_indexes import indexes_of
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -16,10 +17,14 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 async def take_snapshot(context: OperationContext) -> Snapshot:
-    """Where a key is configured, what the log is then is signed, too."""
+    """With the derived indexes of the toolsets that are offered. Where a key is configured, what the log is then is
+    signed, too."""
     # Opening must not start another one in the background.
     quiet = context.with_settings(msgspec.structs.replace(context.settings, snapshot_every=0))
     async with quiet.open_store() as store:
-        path = await (await store.partition(quiet.principal)).save_snapshot()
+        partition = await store.partition(quiet.principal)
+        for kind in indexes_of(context.settings.toolsets):
+            await partition.warm(kind)
+        path = await partition.save_snapshot()
     await asyncio.to_thread(sign_if_configured, context)
     return Snapshot(str(path), path.stat().st_size)

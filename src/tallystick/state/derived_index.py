@@ -2,14 +2,16 @@
 
 A derived index is a function of the graph as it stands, not of how it came about. So it can be
 built at any moment from the nodes and edges of its types, which happens at its first use,
-and is kept up to date from then on, commit by commit, forwards and back.
+and is kept up to date from then on, commit by commit, forwards and back. A large one may be
+stored (`stored_index.py`), and is then loaded and brought up to date instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
 
 import msgspec
 from pyroaring import BitMap
@@ -21,6 +23,7 @@ from tallystick.state import Breathing
 from tallystick.state.asof import edge_seq, version
 from tallystick.state.columns import Columns
 from tallystick.state.graph import linked
+from tallystick.state.stored_index import Stored, pack, unpack
 
 
 class NodeVersion(msgspec.Struct, frozen=True):
@@ -53,8 +56,24 @@ class DerivedIndex(Protocol):
     def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None: ...
 
 
+@runtime_checkable
+class StorableIndex(Protocol):
+    """A derived index that costs less to load than to build."""
+
+    stored_as: ClassVar[str]
+    """Its name and format: another one for every change of what is stored, or of what is made of the graph."""
+
+    def dump(self) -> bytes: ...
+
+    def load(self, content: memoryview) -> None:
+        """What `dump` wrote, into an empty index. Raises ValueError for anything else, and may leave some of it."""
+        ...
+
+
 A = TypeVar("A", bound=DerivedIndex)
 _SLICE = 50
+
+logger = logging.getLogger(__name__)
 
 
 class DerivedIndexes:
@@ -66,6 +85,10 @@ class DerivedIndexes:
         """Each with the handles of the nodes that it knows."""
         self._begun: dict[type[DerivedIndex], Breathing[None]] = {}
         """Those that are being built in slices."""
+        self.find_stored: Callable[[str], bytes | None] = lambda name: None
+        """Gives what was stored under a name."""
+        self._asked: set[type[DerivedIndex]] = set()
+        """Those for which it was asked: what was stored is good for the first use only."""
         self._rewritten = 0
         """How often commits were taken back: what was read before cannot be built upon."""
 
@@ -84,6 +107,25 @@ class DerivedIndexes:
             if next(slices, self) is self:
                 return
             yield
+
+    def sizes(self) -> dict[str, int]:
+        """How many nodes each index knows that is built and can be stored."""
+        return {
+            derived.stored_as: len(known)
+            for derived, known in self._built.values()
+            if isinstance(derived, StorableIndex)
+        }
+
+    def dump(self, record_hash: str) -> Iterator[tuple[str, bytes]]:
+        """Those that can be stored, each at once when it is asked for. `record_hash` is that of the newest commit."""
+        for derived, known in list(self._built.values()):
+            if isinstance(derived, StorableIndex):
+                stored = Stored(derived.stored_as, self._columns.history.count, record_hash, known.serialize())
+                try:
+                    yield derived.stored_as, pack(stored, derived.dump())
+                except (RecursionError, ValueError) as error:
+                    # Patterns of hundreds of segments nest too deeply. Then it is built at its first use.
+                    logger.info("%s cannot be stored: %s", derived.stored_as, error)
 
     def applied(self) -> None:
         """The newest commit was applied."""
@@ -112,16 +154,18 @@ class DerivedIndexes:
 
     def _build(self, kind: type[DerivedIndex]) -> Breathing[None]:
         """As of the commit at which it began; then what came since."""
-        columns, count, rewritten = self._columns, self._columns.history.count, self._rewritten
-        derived, known = kind(), BitMap()
-        for name in sorted(derived.types):
-            known |= columns.nodes.by_type.get(name, BitMap())
+        columns, rewritten = self._columns, self._rewritten
         try:
-            for number, _ in enumerate(self._tell_all(derived, known, count), 1):
-                if number % _SLICE == 0:
-                    yield
-                    if rewritten != self._rewritten:
-                        return
+            found = self._load(kind)
+            if found is None:
+                derived, known, count = kind(), self._members(kind), columns.history.count
+                for number, _ in enumerate(self._tell_all(derived, known, count), 1):
+                    if number % _SLICE == 0:
+                        yield
+                        if rewritten != self._rewritten:
+                            return
+            else:
+                derived, known, count = found
             self._built[kind] = derived, known
             for seq in range(count + 1, columns.history.count + 1):
                 if kind in self._built:
@@ -131,6 +175,40 @@ class DerivedIndexes:
             raise
         finally:
             self._begun.pop(kind, None)
+
+    def _members(self, kind: type[DerivedIndex]) -> BitMap:
+        found = BitMap()
+        for name in sorted(kind.types):
+            found |= self._columns.nodes.by_type.get(name, BitMap())
+        return found
+
+    def _load(self, kind: type[DerivedIndex]) -> tuple[DerivedIndex, BitMap, int] | None:
+        """What was stored of it, the nodes that it knows, and after how many commits. None to build it instead."""
+        name = getattr(kind, "stored_as", None)
+        if name is None or kind in self._asked:
+            return None
+        self._asked.add(kind)
+        data = self.find_stored(name)
+        derived = kind()
+        if data is None or not isinstance(derived, StorableIndex):
+            return None
+        try:
+            stored, content = unpack(data)
+            known = BitMap.deserialize(stored.known)
+            if stored.name != name or not self._is_worth(stored, len(known)):
+                return None
+            derived.load(content)
+            return derived, known, stored.count
+        except (ValueError, Corrupt) as error:
+            logger.warning("what was stored of %s is passed over: %s", name, error)
+            return None
+
+    def _is_worth(self, stored: Stored, known: int) -> bool:
+        """Of this log, and not so long ago that it takes less to build it than to bring it up to date."""
+        since = self._columns.history.count - stored.count
+        if stored.count < 1 or not 0 <= since <= max(known, _SLICE):
+            return False
+        return self._columns.position(stored.count).record_hash == stored.record_hash
 
     def _tell_all(self, derived: DerivedIndex, known: BitMap, count: int) -> Iterator[None]:
         for handle in known:

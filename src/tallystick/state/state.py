@@ -65,6 +65,10 @@ class State:
         """From now on `told` is called with the offsets of lines that are about to be read."""
         self._columns.expected = told
 
+    def finds_stored(self, find: Callable[[str], bytes | None]) -> None:
+        """From now on `find` is asked for what was stored of a derived index, before it is built."""
+        self._derived_indexes.find_stored = find
+
     # -- moving
 
     def apply(self, commit: Commit, offset: int, end: int | None = None) -> None:
@@ -433,6 +437,14 @@ class State:
     def dump(self) -> Iterator[bytes]:
         """A snapshot in chunks, of this very moment even if commits are applied before the last chunk is taken."""
         return snapshot.dump(self._columns, self._head)
+
+    def dump_indexes(self) -> Iterator[tuple[str, bytes]]:
+        """The derived indexes that are built and can be stored, by name, each as it is when it is asked for."""
+        return self._derived_indexes.dump(self._head.record_hash)
+
+    def storable_indexes(self) -> dict[str, int]:
+        """How many nodes each of them knows."""
+        return self._derived_indexes.sizes()
 
     @classmethod
     def load(cls, data: bytes | memoryview, lines: Lines) -> State:

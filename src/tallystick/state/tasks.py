@@ -17,6 +17,7 @@ from sortedcontainers import SortedList
 
 from tallystick.state.attributes import find_text, integer_of, list_of, object_of, text_of
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
+from tallystick.state.stored_index import loading
 from tallystick.state.work import NODE, PROJECT, attributes
 
 SECTION = "tasks/section"
@@ -43,7 +44,7 @@ COMPLEXITY_DEFAULT = 5
 NO_OP = "NO_OP"
 
 
-class Pipelines(msgspec.Struct, frozen=True):
+class Pipelines(msgspec.Struct, frozen=True, array_like=True):
     """The steps that are used, of those there are."""
 
     feature: tuple[str, ...] = (NEW, ACTIVE, CLOSED)
@@ -87,7 +88,7 @@ def _place(kind: str, status: str) -> int:
     return catalog.index(status) if status in catalog else len(catalog)
 
 
-class Card(msgspec.Struct, frozen=True, gc=False):
+class Card(msgspec.Struct, frozen=True, gc=False, array_like=True):
     id: str
     kind: Kind
     project: str | None
@@ -106,13 +107,26 @@ class Card(msgspec.Struct, frozen=True, gc=False):
         return self.status in TERMINAL
 
     @property
+    def is_fresh(self) -> bool:
+        """A task that nobody began."""
+        return self.kind == "task" and self.status == NEW
+
+    @property
     def order(self) -> tuple[int, int, int]:
         """What comes first."""
         return PRIORITIES.index(self.priority), self.complexity, self.created
 
 
+class _StoredCards(msgspec.Struct, frozen=True, array_like=True):
+    cards: list[Card]
+    pipelines: Pipelines | None
+    templates: dict[str, str]
+    roots: dict[str, str]
+
+
 class TaskCards:
     types: ClassVar[frozenset[str]] = frozenset({PROJECT, NODE, TEMPLATE, PIPELINES})
+    stored_as: ClassVar[str] = "cards-1"
 
     def __init__(self) -> None:
         self.cards: dict[str, Card] = {}
@@ -132,6 +146,20 @@ class TaskCards:
         """The root of a project's work is the project's business, and no task."""
         return None if entity_id in self._roots else self.cards.get(entity_id)
 
+    # -- what is stored
+
+    def dump(self) -> bytes:
+        stored = _StoredCards(list(self.cards.values()), self.pipelines, self.templates, self._roots)
+        return msgspec.msgpack.encode(stored)
+
+    def load(self, content: memoryview) -> None:
+        with loading():
+            stored = _read_cards(content)
+            for card in stored.cards:
+                self._file(card)
+            self.fresh = SortedList([(card.order, card.id) for card in stored.cards if card.is_fresh])
+            self.pipelines, self.templates, self._roots = stored.pipelines, stored.templates, stored.roots
+
     # -- what changes
 
     def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
@@ -145,15 +173,19 @@ class TaskCards:
 
     def _learn_card(self, version: NodeVersion) -> None:
         card = read_card(version.id, version.type, version.attrs, version.created, version.updated)
-        self.cards[card.id] = card
-        self.by_kind[card.kind][card.id] = card
-        for tag in card.tags:
-            self.tagged.setdefault(tag, set()).add(card.id)
-        if card.kind == "task" and card.status == NEW:
+        self._file(card)
+        if card.is_fresh:
             self.fresh.add((card.order, card.id))
         root = version.attrs.get("root") if version.type == PROJECT else None
         if isinstance(root, str):
             self._roots[root] = card.id
+
+    def _file(self, card: Card) -> None:
+        """Everywhere but among the fresh ones, whose order is dear."""
+        self.cards[card.id] = card
+        self.by_kind[card.kind][card.id] = card
+        for tag in card.tags:
+            self.tagged.setdefault(tag, set()).add(card.id)
 
     def _forget_card(self, version: NodeVersion) -> None:
         card = self.cards.pop(version.id)
@@ -162,7 +194,7 @@ class TaskCards:
             self.tagged[tag].discard(card.id)
             if not self.tagged[tag]:
                 del self.tagged[tag]
-        if card.kind == "task" and card.status == NEW:
+        if card.is_fresh:
             self.fresh.remove((card.order, card.id))
         root = version.attrs.get("root") if version.type == PROJECT else None
         if isinstance(root, str) and self._roots.get(root) == card.id:
@@ -191,12 +223,15 @@ _CHANGES = {
     PIPELINES: (TaskCards._learn_pipelines, TaskCards._forget_pipelines),
 }
 """By type: how a version is learnt, and how it is forgotten."""
+_read_cards = msgspec.msgpack.Decoder(_StoredCards).decode
+_read_sections = msgspec.msgpack.Decoder(dict[str, list[tuple[int, str]]]).decode
 
 
 class Sections:
     """By the entity they belong to. By themselves: work shows them too, and has no use for the cards."""
 
     types: ClassVar[frozenset[str]] = frozenset({SECTION})
+    stored_as: ClassVar[str] = "sections-1"
 
     def __init__(self) -> None:
         self._by_entity: dict[str, list[tuple[int, str]]] = {}
@@ -204,6 +239,13 @@ class Sections:
     def of(self, entity_id: str) -> list[str]:
         """In order."""
         return [section_id for _, section_id in self._by_entity.get(entity_id, ())]
+
+    def dump(self) -> bytes:
+        return msgspec.msgpack.encode(self._by_entity)
+
+    def load(self, content: memoryview) -> None:
+        with loading():
+            self._by_entity = _read_sections(content)
 
     def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
         if before is not None:

@@ -18,12 +18,13 @@ from tallystick.state.attributes import find_text, text_of
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
 from tallystick.state.knowledge.globs import Route, parse
-from tallystick.state.knowledge.index import GlobIndex
+from tallystick.state.knowledge.index import GlobIndex, Place
+from tallystick.state.stored_index import loading
 
 Parent = Literal["atom", "molecule"]
 
 
-class Molecule(msgspec.Struct, frozen=True, gc=False):
+class Molecule(msgspec.Struct, frozen=True, gc=False, array_like=True):
     id: str
     project: str | None
     name: str
@@ -31,7 +32,7 @@ class Molecule(msgspec.Struct, frozen=True, gc=False):
     """What lists are sorted by: the name in any case, then the id."""
 
 
-class Atom(msgspec.Struct, frozen=True, gc=False):
+class Atom(msgspec.Struct, frozen=True, gc=False, array_like=True):
     id: str
     project: str | None
     name: str
@@ -44,14 +45,22 @@ class Atom(msgspec.Struct, frozen=True, gc=False):
 class ProjectKnowledge:
     """One project."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Place[str] | None = None) -> None:
         self.molecules: dict[str, Molecule] = {}
         self.atoms: dict[str, Atom] = {}
-        self.globs: GlobIndex[str] = GlobIndex()
+        self.globs: GlobIndex[str] = GlobIndex(root)
+
+
+class _StoredKnowledge(msgspec.Struct, frozen=True, array_like=True):
+    molecules: list[Molecule]
+    atoms: list[Atom]
+    entries: list[tuple[str, str, list[tuple[int, str]]]]
+    globs: dict[str, Place[str]]
 
 
 class Knowledge:
     types: ClassVar[frozenset[str]] = frozenset({MOLECULE, ATOM, CHANGELOG})
+    stored_as: ClassVar[str] = "knowledge-1"
 
     def __init__(self) -> None:
         self.molecules: dict[str, Molecule] = {}
@@ -81,6 +90,25 @@ class Knowledge:
         """The ids of its entries, newest first."""
         return [entry_id for _, entry_id in reversed(self._entries.get((kind, parent_id), ()))]
 
+    # -- what is stored
+
+    def dump(self) -> bytes:
+        entries = [(kind, parent, made) for (kind, parent), made in self._entries.items()]
+        globs = {project: known.globs.root for project, known in self._by_project.items()}
+        return msgspec.msgpack.encode(
+            _StoredKnowledge(list(self.molecules.values()), list(self.atoms.values()), entries, globs)
+        )
+
+    def load(self, content: memoryview) -> None:
+        with loading():
+            stored = _read_stored(content)
+            self._by_project = {project: ProjectKnowledge(root) for project, root in stored.globs.items()}
+            for molecule in stored.molecules:
+                self._add_molecule(molecule)
+            for atom in stored.atoms:
+                self._add_atom(atom)
+            self._entries = {(kind, parent): made for kind, parent, made in stored.entries}
+
     # -- what changes
 
     def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
@@ -94,7 +122,10 @@ class Knowledge:
 
     def _learn_molecule(self, version: NodeVersion) -> None:
         name = text_of(version.attrs, "name")
-        molecule = Molecule(version.id, find_text(version.attrs, "projectId"), name, (name.casefold(), version.id))
+        project = find_text(version.attrs, "projectId")
+        self._add_molecule(Molecule(version.id, project, name, (name.casefold(), version.id)))
+
+    def _add_molecule(self, molecule: Molecule) -> None:
         self.molecules[molecule.id] = molecule
         if molecule.project is not None:
             self._open(molecule.project).molecules[molecule.id] = molecule
@@ -107,13 +138,17 @@ class Knowledge:
 
     def _learn_atom(self, version: NodeVersion) -> None:
         atom = _read_atom(version)
+        self._add_atom(atom)
+        if atom.project is not None:
+            self._by_project[atom.project].globs.add(atom.id, atom.routes)
+
+    def _add_atom(self, atom: Atom) -> None:
+        """Everywhere but to the globs."""
         self.atoms[atom.id] = atom
         if atom.molecule is not None:
             self._members.setdefault(atom.molecule, {})[atom.id] = atom
         if atom.project is not None:
-            of_project = self._open(atom.project)
-            of_project.atoms[atom.id] = atom
-            of_project.globs.add(atom.id, atom.routes)
+            self._open(atom.project).atoms[atom.id] = atom
 
     def _forget_atom(self, version: NodeVersion) -> None:
         atom = self.atoms.pop(version.id)
@@ -155,6 +190,8 @@ _CHANGES = {
     CHANGELOG: (Knowledge._learn_entry, Knowledge._forget_entry),
 }
 """By type: how a version is learnt, and how it is forgotten."""
+
+_read_stored = msgspec.msgpack.Decoder(_StoredKnowledge).decode
 
 E = TypeVar("E", Atom, Molecule)
 

@@ -30,11 +30,11 @@ GROUPS_DEEP_MAX = 8
 class Special(Enum):
     """Segments that need no looking at."""
 
-    ANY = "*"
-    DEEP = "**"
+    ANY = 1
+    DEEP = 2
 
 
-class Characters(msgspec.Struct, frozen=True):
+class Characters(msgspec.Struct, frozen=True, array_like=True):
     """One character out of these ranges, or none of them."""
 
     ranges: tuple[tuple[str, str], ...]
@@ -47,11 +47,11 @@ class Characters(msgspec.Struct, frozen=True):
 _ONE = Characters((), negated=True)
 
 
-class Wild(msgspec.Struct, frozen=True):
+class Wild(msgspec.Struct, frozen=True, array_like=True):
     """A segment with wildcards in it."""
 
-    units: tuple[str | Characters, ...]
-    """What takes one character each, in order."""
+    units: str | tuple[str | Characters, ...]
+    """What takes one character each, in order; a text where each takes the one that it is."""
     loops: int
     """A bit for each unit, and one for the end: any number of characters may come before it."""
     head: str
@@ -358,7 +358,8 @@ def _segment(tokens: Sequence[_Token]) -> Segment:
     head, tail = _run(tokens), _run(tokens[::-1])
     between = tokens[len(head) : len(tokens) - len(tail)]
     is_plain = all(token is _Star.STAR for token in between)
-    return Wild(tuple(units), loops, "".join(head), "".join(tail[::-1]), is_plain)
+    taking = "".join(map(str, units)) if all(isinstance(unit, str) for unit in units) else tuple(units)
+    return Wild(taking, loops, "".join(head), "".join(tail[::-1]), is_plain)
 
 
 def _run(tokens: Sequence[_Token]) -> list[str]:

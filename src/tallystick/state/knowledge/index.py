@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
+import msgspec
+
 from tallystick.state.knowledge.globs import Route, Segment, Special, Wild
 
 K = TypeVar("K", bound=Hashable)
 
 
 class GlobIndex(Generic[K]):
-    def __init__(self) -> None:
-        self._root: _Place[K] = _Place()
+    def __init__(self, root: Place[K] | None = None) -> None:
+        self.root: Place[K] = root or Place()
 
     def __bool__(self) -> bool:
-        return not self._root.is_empty()
+        return not self.root.is_empty()
 
     def add(self, owner: K, routes: Iterable[Route]) -> None:
-        for route in set(routes):
-            place = self._root
+        for route in dict.fromkeys(routes):
+            place = self.root
             for segment in route:
                 place = place.make(segment)
             place.owners = place.owners if place.owners is not None else {}
@@ -32,8 +34,8 @@ class GlobIndex(Generic[K]):
 
     def remove(self, owner: K, routes: Iterable[Route]) -> None:
         """The same routes that were added."""
-        for route in set(routes):
-            trail = [self._root]
+        for route in dict.fromkeys(routes):
+            trail = [self.root]
             for segment in route:
                 trail.append(trail[-1].get(segment))
             owners = trail[-1].owners
@@ -48,9 +50,9 @@ class GlobIndex(Generic[K]):
     def match(self, segments: Sequence[str]) -> set[K]:
         found: set[K] = set()
         end = len(segments)
-        reached: dict[_Place[K], int] = {}
+        reached: dict[Place[K], int] = {}
         """For what comes behind a `**`: from which segment on it has been looked at."""
-        waiting: list[tuple[_Place[K], int]] = [(self._root, 0)]
+        waiting: list[tuple[Place[K], int]] = [(self.root, 0)]
         while waiting:
             place, at = waiting.pop()
             deep = place.deep
@@ -68,7 +70,7 @@ class GlobIndex(Generic[K]):
     def match_below(self, segments: Sequence[str]) -> set[K]:
         """Whose patterns could match something in this directory, or match itself. Costs what it finds."""
         found: set[K] = set()
-        waiting: list[tuple[_Place[K], int]] = [(self._root, 0)]
+        waiting: list[tuple[Place[K], int]] = [(self.root, 0)]
         while waiting:
             place, at = waiting.pop()
             if at == len(segments):
@@ -81,23 +83,20 @@ class GlobIndex(Generic[K]):
         return found
 
 
-class _Place(Generic[K]):
+class Place(msgspec.Struct, Generic[K], eq=False, array_like=True, omit_defaults=True):
     """A point that patterns lead to. Most have one way on, or none: what is empty is None."""
 
-    __slots__ = ("any", "deep", "literals", "owners", "wild")
-
-    def __init__(self) -> None:
-        self.literals: dict[str, _Place[K]] | None = None
-        self.any: _Place[K] | None = None
-        self.deep: _Place[K] | None = None
-        self.wild: _Buckets[K] | None = None
-        self.owners: dict[K, None] | None = None
-        """Whose patterns end here."""
+    owners: dict[K, None] | None = None
+    """Whose patterns end here."""
+    literals: dict[str, Place[K]] | None = None
+    any: Place[K] | None = None
+    deep: Place[K] | None = None
+    wild: Buckets[K] | None = None
 
     def is_empty(self) -> bool:
         return not (self.owners or self.literals or self.any or self.deep or self.wild)
 
-    def after(self, name: str) -> Iterator[_Place[K]]:
+    def after(self, name: str) -> Iterator[Place[K]]:
         """Where a path goes on from here by a segment of this name, crossing no `**`."""
         if self.literals is not None and (child := self.literals.get(name)) is not None:
             yield child
@@ -116,15 +115,15 @@ class _Place(Generic[K]):
             waiting += [each for each in (place.any, place.deep) if each is not None]
             waiting += place.wild.places() if place.wild is not None else ()
 
-    def get(self, segment: Segment) -> _Place[K]:
+    def get(self, segment: Segment) -> Place[K]:
         found = self._find(segment)
         assert found is not None, "only what was added is looked for"
         return found
 
-    def make(self, segment: Segment) -> _Place[K]:
+    def make(self, segment: Segment) -> Place[K]:
         found = self._find(segment)
         if found is None:
-            found = _Place()
+            found = Place()
             self._put(segment, found)
         return found
 
@@ -142,19 +141,19 @@ class _Place(Generic[K]):
         else:
             self.deep = None
 
-    def _find(self, segment: Segment) -> _Place[K] | None:
+    def _find(self, segment: Segment) -> Place[K] | None:
         if isinstance(segment, str):
             return self.literals.get(segment) if self.literals is not None else None
         if isinstance(segment, Wild):
             return self.wild.find(segment) if self.wild is not None else None
         return self.any if segment is Special.ANY else self.deep
 
-    def _put(self, segment: Segment, child: _Place[K]) -> None:
+    def _put(self, segment: Segment, child: Place[K]) -> None:
         if isinstance(segment, str):
             self.literals = self.literals if self.literals is not None else {}
             self.literals[segment] = child
         elif isinstance(segment, Wild):
-            self.wild = self.wild if self.wild is not None else _Buckets()
+            self.wild = self.wild if self.wild is not None else Buckets()
             self.wild.put(segment, child)
         elif segment is Special.ANY:
             self.any = child
@@ -162,21 +161,15 @@ class _Place(Generic[K]):
             self.deep = child
 
 
-_Bucket = dict[Wild, _Place[K]]
-
-
-class _Buckets(Generic[K]):
+class Buckets(msgspec.Struct, Generic[K], eq=False, array_like=True):
     """The wild segments at one place, in buckets by what their names must begin or end with."""
 
-    __slots__ = ("by_head", "by_tail", "size")
+    # By length first: a name is looked up once for each length there is.
+    by_head: dict[int, dict[str, dict[Wild, Place[K]]]] = {}
+    by_tail: dict[int, dict[str, dict[Wild, Place[K]]]] = {}
+    size: int = 0
 
-    def __init__(self) -> None:
-        # By length first: a name is looked up once for each length there is.
-        self.by_head: dict[int, dict[str, _Bucket[K]]] = {}
-        self.by_tail: dict[int, dict[str, _Bucket[K]]] = {}
-        self.size = 0
-
-    def matching(self, name: str) -> Iterator[_Place[K]]:
+    def matching(self, name: str) -> Iterator[Place[K]]:
         for length, heads in self.by_head.items():
             for segment, child in heads.get(name[:length], _NOTHING).items():
                 if segment.fits(name):
@@ -186,17 +179,17 @@ class _Buckets(Generic[K]):
                 if segment.fits(name):
                     yield child
 
-    def places(self) -> Iterator[_Place[K]]:
+    def places(self) -> Iterator[Place[K]]:
         for side in (self.by_head, self.by_tail):
             for buckets in side.values():
                 for bucket in buckets.values():
                     yield from bucket.values()
 
-    def find(self, segment: Wild) -> _Place[K] | None:
+    def find(self, segment: Wild) -> Place[K] | None:
         side, literal = self._filed(segment)
         return side.get(len(literal), {}).get(literal, {}).get(segment)
 
-    def put(self, segment: Wild, child: _Place[K]) -> None:
+    def put(self, segment: Wild, child: Place[K]) -> None:
         side, literal = self._filed(segment)
         side.setdefault(len(literal), {}).setdefault(literal, {})[segment] = child
         self.size += 1
@@ -211,11 +204,11 @@ class _Buckets(Generic[K]):
             if not side[len(literal)]:
                 del side[len(literal)]
 
-    def _filed(self, segment: Wild) -> tuple[dict[int, dict[str, _Bucket[K]]], str]:
+    def _filed(self, segment: Wild) -> tuple[dict[int, dict[str, dict[Wild, Place[K]]]], str]:
         """Without head or tail it is filed under the empty head, which every name begins with."""
         if len(segment.tail) > len(segment.head):
             return self.by_tail, segment.tail
         return self.by_head, segment.head
 
 
-_NOTHING: dict[Wild, _Place] = {}  # type: ignore[type-arg]  # of any owner
+_NOTHING: dict[Wild, Place] = {}  # type: ignore[type-arg]  # of any owner

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
+import msgspec
 from pyroaring import BitMap
 from sortedcontainers import SortedList
 
@@ -20,64 +21,40 @@ Rank = tuple[float, int, int, int]
 _BELOW_KEPT = 8
 
 
-class Row:
+class Row(msgspec.Struct, eq=False, array_like=True):
     """A work node; or only a name, where something points to a node that is not there."""
 
-    __slots__ = (
-        "board",
-        "children",
-        "claimed",
-        "created",
-        "dependents",
-        "depends_on",
-        "depth",
-        "dropped",
-        "id",
-        "kinds",
-        "level",
-        "links",
-        "marks",
-        "open",
-        "open_children",
-        "open_dependencies",
-        "owner",
-        "parent",
-        "priority",
-        "rank",
-        "resolved",
-        "session",
-        "updated",
-    )
+    id: str
+    created: int = 0
+    updated: int = 0
+    depth: int = 0
+    resolved: bool = False
+    dropped: bool = False
+    open: bool = False
+    """There and not resolved: what a parent or a dependent waits for."""
+    open_children: int = 0
+    open_dependencies: int = 0
+    priority: float = 0.0
+    owner: str | None = None
+    claimed: int = 0
+    session: str | None = None
+    links: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    marks: tuple[PropertyKey, ...] = ()
+    rank: Rank | None = None
+    """Its place among the actionable ones; None when it is none of them."""
+    level: int = 0
+    """Above that of every node it depends on, as long as the graph's `leveled` says so."""
 
-    def __init__(self, node_id: str) -> None:
-        self.id = node_id
-        self.board: Board | None = None
-        """None while the node is not there."""
-        self.parent: Row | None = None
-        self.children: list[Row] = []
-        self.depends_on: list[Row] = []
-        """Once for each edge."""
-        self.dependents: list[Row] = []
-        self.created = 0
-        self.updated = 0
-        self.depth = 0
-        self.resolved = False
-        self.dropped = False
-        self.open = False
-        """There and not resolved: what a parent or a dependent waits for."""
-        self.open_children = 0
-        self.open_dependencies = 0
-        self.priority = 0.0
-        self.owner: str | None = None
-        self.claimed = 0
-        self.session: str | None = None
-        self.links: tuple[str, ...] = ()
-        self.kinds: tuple[str, ...] = ()
-        self.marks: tuple[PropertyKey, ...] = ()
-        self.rank: Rank | None = None
-        """Its place among the actionable ones; None when it is none of them."""
-        self.level = 0
-        """Above that of every node it depends on, as long as the graph's `leveled` says so."""
+    # -- from here on stored apart: whom it knows
+
+    board: Board | None = None
+    """None while the node is not there."""
+    parent: Row | None = None
+    children: list[Row] = []
+    depends_on: list[Row] = []
+    """Once for each edge."""
+    dependents: list[Row] = []
 
     def above(self) -> Iterator[Row]:
         """From the parent up to the root."""

@@ -14,7 +14,7 @@ from pyroaring import BitMap
 
 from tallystick.state.attributes import Postings
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
-from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
+from tallystick.state.work import DEPENDS_ON, NODE, PROJECT, stored_board
 from tallystick.state.work.attributes import WorkAttributes, read
 from tallystick.state.work.board import Board, Rank, Row, put, rank_of
 from tallystick.state.work.cycles import lift
@@ -22,6 +22,7 @@ from tallystick.state.work.cycles import lift
 
 class WorkGraph:
     types: ClassVar[frozenset[str]] = frozenset({PROJECT, NODE})
+    stored_as: ClassVar[str] = "work-1"
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -61,6 +62,20 @@ class WorkGraph:
         """Oldest first."""
         return sorted((board for board in self.boards.values() if board.name is not None), key=lambda b: b.created)
 
+    # -- what is stored
+
+    def dump(self) -> bytes:
+        return stored_board.dump(self)
+
+    def load(self, content: memoryview) -> None:
+        stored_board.load(self, content)
+
+    def add_board(self, board: Board) -> None:
+        """One that has its name already."""
+        self.boards[board.id] = board
+        if board.name is not None:
+            self._names.setdefault(_folded(board.name), []).append(board)
+
     # -- what changes
 
     def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
@@ -96,7 +111,7 @@ class WorkGraph:
         board.name = name if isinstance(name, str) else version.id
         board.root = root if isinstance(root, str) else None
         board.created = version.created
-        self._names.setdefault(_folded(board.name), []).append(board)
+        self.add_board(board)
 
     def _project_gone(self, project_id: str) -> None:
         board = self.boards.get(project_id)

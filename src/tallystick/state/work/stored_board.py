@@ -1,0 +1,165 @@
+"""The work graph as bytes, and back: rows by their places, bitmaps as they are, order as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import msgspec
+from pyroaring import BitMap
+from sortedcontainers import SortedList
+
+from tallystick.state.attributes import Postings, Scalar
+from tallystick.state.stored_index import bytes_of, loading, numbers_of
+from tallystick.state.work.board import Board, Row
+
+if TYPE_CHECKING:
+    from tallystick.state.work.graph import WorkGraph
+
+_SETS = "members", "resolved", "dropped", "leaves", "blocked", "actionable"
+_PLAIN = Row.__struct_fields__.index("board")
+"""How many fields of a row are stored as they are."""
+
+
+class _StoredBoard(msgspec.Struct, frozen=True, array_like=True):
+    id: str
+    name: str | None
+    root: str | None
+    created: int
+    sets: tuple[bytes, ...]
+    ranked: bytes
+    """The numbers of its rows."""
+    updates: bytes
+    depths: dict[int, bytes]
+    texts: dict[int, str]
+    links: dict[str, int]
+
+
+class _StoredPostings(msgspec.Struct, frozen=True, array_like=True):
+    values: list[Scalar]
+    members: list[int | bytes]
+    present: bytes
+    long: bytes
+
+
+class _StoredGraph(msgspec.Struct, frozen=True, array_like=True):
+    rows: list[Row]
+    boards: list[_StoredBoard]
+    on_board: bytes
+    """Of each row: the place of its board, counted from one; zero for those on none."""
+    children: bytes
+    """Places of rows, in pairs."""
+    depends_on: bytes
+    dependents: bytes
+    kinds: dict[str, bytes]
+    properties: dict[str, _StoredPostings]
+    leveled: bool
+
+
+_read = msgspec.msgpack.Decoder(_StoredGraph).decode
+
+
+# -- out
+
+
+def dump(graph: WorkGraph) -> bytes:
+    rows = list(graph.rows.values())
+    boards = list(graph.boards.values())
+    row_places = {row: place for place, row in enumerate(rows)}
+    board_places = {board: place for place, board in enumerate(boards, 1)}
+
+    def pairs(known: Callable[[Row], list[Row]]) -> bytes:
+        return bytes_of(chain.from_iterable((row_places[row], row_places[each]) for row in rows for each in known(row)))
+
+    return msgspec.msgpack.encode(
+        (
+            [msgspec.structs.astuple(row)[:_PLAIN] for row in rows],
+            list(map(_board_out, boards)),
+            bytes_of(board_places[row.board] if row.board is not None else 0 for row in rows),
+            pairs(lambda row: row.children),
+            pairs(lambda row: row.depends_on),
+            pairs(lambda row: row.dependents),
+            {kind: members.serialize() for kind, members in graph.kinds.items()},
+            {key: _postings_out(postings) for key, postings in graph.properties.items()},
+            graph.leveled,
+        )
+    )
+
+
+def _board_out(board: Board) -> _StoredBoard:
+    return _StoredBoard(
+        board.id,
+        board.name,
+        board.root,
+        board.created,
+        tuple(getattr(board, name).serialize() for name in _SETS),
+        bytes_of(rank[-1] for rank in board.ranked),
+        bytes_of(board.updates),
+        {depth: members.serialize() for depth, members in board.depths.items()},
+        board.texts,
+        board.links,
+    )
+
+
+def _postings_out(postings: Postings) -> _StoredPostings:
+    members = [each if isinstance(each, int) else each.serialize() for each in postings.values.values()]
+    return _StoredPostings(list(postings.values), members, postings.present.serialize(), postings.long.serialize())
+
+
+# -- in
+
+
+def load(graph: WorkGraph, content: memoryview) -> None:
+    with loading():
+        stored = _read(content)
+        rows = stored.rows
+        graph.rows = {row.id: row for row in rows}
+        boards = [None, *(Board(each.id) for each in stored.boards)]
+        for row, place in zip(rows, numbers_of(stored.on_board), strict=True):
+            row.board = boards[place]
+        there = [row for row in rows if row.board is not None]
+        graph.by_number = {row.created: row for row in there}
+        graph.by_update = {row.updated: row for row in there}
+        for board, each in zip(boards[1:], stored.boards, strict=True):
+            assert board is not None
+            _board_in(board, each, graph.by_number)
+            graph.add_board(board)
+        _link(rows, stored)
+        graph.kinds = {kind: BitMap.deserialize(members) for kind, members in stored.kinds.items()}
+        graph.properties = {key: _postings_in(postings) for key, postings in stored.properties.items()}
+        graph.leveled = stored.leveled
+
+
+def _link(rows: list[Row], stored: _StoredGraph) -> None:
+    for parent, child in _pairs(rows, stored.children):
+        parent.children.append(child)
+        child.parent = parent
+    for source, target in _pairs(rows, stored.depends_on):
+        source.depends_on.append(target)
+    for target, source in _pairs(rows, stored.dependents):
+        target.dependents.append(source)
+
+
+def _pairs(rows: list[Row], places: bytes) -> Iterable[tuple[Row, Row]]:
+    found = map(rows.__getitem__, numbers_of(places))
+    return zip(found, found, strict=True)
+
+
+def _board_in(board: Board, stored: _StoredBoard, by_number: dict[int, Row]) -> None:
+    board.name, board.root, board.created = stored.name, stored.root, stored.created
+    for name, members in zip(_SETS, stored.sets, strict=True):
+        setattr(board, name, BitMap.deserialize(members))
+    board.ranked = SortedList([by_number[number].rank for number in numbers_of(stored.ranked)])
+    board.updates = SortedList(numbers_of(stored.updates))
+    board.depths = {depth: BitMap.deserialize(members) for depth, members in stored.depths.items()}
+    board.texts, board.links = stored.texts, stored.links
+
+
+def _postings_in(stored: _StoredPostings) -> Postings:
+    postings = Postings()
+    members = (each if isinstance(each, int) else BitMap.deserialize(each) for each in stored.members)
+    postings.values = dict(zip(stored.values, members, strict=True))
+    postings.present = BitMap.deserialize(stored.present)
+    postings.long = BitMap.deserialize(stored.long)
+    return postings
