@@ -177,6 +177,13 @@ def test_a_session_that_goes_on_with_another_machine_reads_there_what_it_wrote(
             ask(one.mcp_url, tool_call("memory.write", node(f"n{number}")), session)
             _, told = ask(two.mcp_url, tool_call("memory.read", {"entity_id": f"n{number}"}), session)
             assert told["result"]["structuredContent"]["entity"]["id"] == f"n{number}"
+        # Back where it began it says what it wants to see.
+        for number in range(10):
+            _, told = ask(two.mcp_url, tool_call("memory.write", node(f"back{number}")), session)
+            written = told["result"]["structuredContent"]["lamport"]
+            wanted = {"min_lamport": written} if number % 2 else {"consistency": "latest"}
+            _, told = ask(one.mcp_url, tool_call("memory.read", {"entity_id": f"back{number}", **wanted}), session)
+            assert told["result"]["structuredContent"]["entity"]["id"] == f"back{number}"
 
 
 def tool_call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:

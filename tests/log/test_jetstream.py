@@ -266,6 +266,40 @@ def test_servers_that_do_not_sync_every_write_are_refused_unless_that_is_meant(t
         log.close()
 
 
+def test_a_server_that_comes_back_without_syncing_every_write_gets_none_until_it_does(tmp_path: Path) -> None:
+    with running(tmp_path / "nats") as servers:
+        log = open_log(servers, tmp_path / "base", stream="tally-0")
+        append(log, draft(node("before")))
+        restarted(servers, "always", "2m")
+        wait_until(lambda: tried(log) == "LOG_UNSUITABLE")
+        with pytest.raises(StorageRefused, match="node0 does not sync every write") as caught:
+            append(log, draft(node("refused")))
+        assert "sync_interval: always" in str(caught.value.hint)
+        assert "before" in log.line(0).decode()
+        restarted(servers, "2m", "always")
+        wait_until(lambda: tried(log) is None)
+        log.close()
+    assert prove(log.system).sound
+
+
+def restarted(servers: Cluster, before: str, after: str) -> None:
+    """With another sync_interval."""
+    (server,) = servers.nodes
+    server.stop()
+    configuration = server.directory / "server.conf"
+    configuration.write_text(configuration.read_text().replace(f"sync_interval: {before}", f"sync_interval: {after}"))
+    servers.start()
+
+
+def tried(log: Log) -> str | None:
+    """Why a write is not taken; None where it was."""
+    try:
+        append(log, draft(node("tried")))
+    except TallystickError as error:
+        return error.code
+    return None
+
+
 def test_fewer_copies_than_asked_for_are_refused(nats_server: Cluster, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="3 replicas") as caught:
         open_log(nats_server, tmp_path, stream=stream_for(tmp_path), replicas=3)

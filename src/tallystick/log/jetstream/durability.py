@@ -36,17 +36,34 @@ def find_unsynced(client: Client, peers: Collection[str], monitors: Sequence[str
 
     `peers` are the names of those that keep the stream; empty where there is one server and no cluster.
     """
-    said = dict(_asked_of_monitors(monitors)) or dict(_asked_of_system(client))
-    lazy = sorted(name for name, syncs in said.items() if not syncs and (not peers or name in peers))
-    if lazy:
-        return f"the NATS server {', '.join(lazy)} does not sync every write: a power cut may lose commits", _HOW
-    seen = {name for name in said if not peers or name in peers}
-    if len(seen) <= len(peers) // 2:
+    said = _said(client, peers, monitors)
+    if not all(said.values()):
+        return _lazy(said)
+    if len(said) <= len(peers) // 2:
         return (
             f"it cannot be seen whether the NATS servers ({', '.join(sorted(peers)) or 'one'}) sync every write",
             _HOW,
         )
     return None
+
+
+def find_lazy(client: Client, peers: Collection[str], monitors: Sequence[str]) -> tuple[str, str] | None:
+    """The same of those that answer now; None where none of them says otherwise. Raises NoAnswer where none answers."""
+    said = _said(client, peers, monitors)
+    if not said:
+        raise NoAnswer("no server says whether it syncs every write", was_sent=True)
+    return None if all(said.values()) else _lazy(said)
+
+
+def _said(client: Client, peers: Collection[str], monitors: Sequence[str]) -> dict[str, bool]:
+    """Server → whether it syncs every write."""
+    said = dict(_asked_of_monitors(monitors)) or dict(_asked_of_system(client))
+    return {name: syncs for name, syncs in said.items() if not peers or name in peers}
+
+
+def _lazy(said: Mapping[str, bool]) -> tuple[str, str]:
+    lazy = ", ".join(sorted(name for name, syncs in said.items() if not syncs))
+    return f"the NATS server {lazy} does not sync every write: a power cut may lose commits", _HOW
 
 
 def _asked_of_system(client: Client) -> Iterator[tuple[str, bool]]:

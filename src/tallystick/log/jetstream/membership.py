@@ -33,6 +33,7 @@ _TURNS_MAX = 25
 _BEHIND_SECONDS_MIN = 3.0
 """Less than that is what there always is between two looks."""
 _RETRY_SECONDS = 0.5
+_CHECK_EVERY_SECONDS = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ class Membership:
         self._started = time.monotonic()
         self._settled = threading.Event()
         self._refusal: InvalidArgument | None = None
+        self._changed: InvalidArgument | None = None
+        """What is wrong with servers that were set up otherwise since the stream was opened."""
         self._problem: object = "no answer yet"
         self._closing = threading.Event()
         self._follower: Follower | None = None
@@ -68,6 +71,8 @@ class Membership:
         metrics.STREAM_RECONNECTS.reading = lambda: [((place.stream,), self.client.reconnects)]
         self._thread = threading.Thread(target=self._run, name=f"follow-{place.stream}", daemon=True)
         self._thread.start()
+        self._checking = threading.Thread(target=self._check, name=f"check-{place.stream}", daemon=True)
+        self._checking.start()
 
     def close(self) -> None:
         self._closing.set()
@@ -75,6 +80,7 @@ class Membership:
             self._follower.wake()
         self._thread.join()
         self.client.close()
+        self._checking.join()
 
     # -- for the logs
 
@@ -91,11 +97,12 @@ class Membership:
 
     def require(self) -> None:
         """Raises StorageRefused unless it may be written to."""
-        if self._refusal is not None:
+        refusal = self._refusal or self._changed
+        if refusal is not None:
             raise StorageRefused(
-                f"the stream '{self.stream.name}' is not fit for writing: {self._refusal.message}",
+                f"the stream '{self.stream.name}' is not fit for writing: {refusal.message}",
                 code="LOG_UNSUITABLE",
-                hint=self._refusal.hint,
+                hint=refusal.hint,
             )
         if not self._settled.is_set():
             raise unreachable(self.stream.name, self._problem)
@@ -169,6 +176,29 @@ class Membership:
         self._refusal = None
         self._settled.set()
         return True
+
+    def _check(self) -> None:
+        """A server that was started anew may sync otherwise than before: looked at again after each connection, and
+        now and then for those that we are not connected to."""
+        checked, next_check = self.client.reconnects, time.monotonic() + _CHECK_EVERY_SECONDS
+        while self.place.trust.sync == "always" and not self._closing.wait(_RETRY_SECONDS):
+            reconnects = self.client.reconnects
+            is_due = reconnects != checked or self._changed is not None or time.monotonic() > next_check
+            if not is_due or not self.is_open:
+                continue
+            try:
+                self.stream.check_synced_still()
+            except (NoAnswer, Refused):
+                continue
+            except InvalidArgument as error:
+                if self._changed is None:
+                    logger.error("%s; %s", error.message, error.hint)
+                self._changed = error
+                continue
+            if self._changed is not None:
+                logger.warning("the servers of the stream '%s' sync every write again", self.stream.name)
+            self._changed = None
+            checked, next_check = reconnects, time.monotonic() + _CHECK_EVERY_SECONDS
 
     def _follow(self) -> None:
         """As long as no other process of this machine does."""

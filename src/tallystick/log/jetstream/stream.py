@@ -16,7 +16,7 @@ import msgspec
 
 from tallystick.errors import InvalidArgument, StorageRefused
 from tallystick.log.jetstream.client import Client, NoAnswer
-from tallystick.log.jetstream.durability import find_unsynced, peers_of
+from tallystick.log.jetstream.durability import find_lazy, find_unsynced, peers_of
 from tallystick.log.jetstream.messages import FORMAT, Group, Layout, Message, contents_stream, group_of, read_group
 
 LEAST_SERVER = (2, 11)
@@ -115,6 +115,12 @@ class Stream:
 
     def check_synced(self, info: dict[str, Any], trust: Trust) -> None:
         problem = find_unsynced(self.client, peers_of(info), trust.monitors)
+        if problem is not None:
+            raise _unsuitable(problem[0], problem[1])
+
+    def check_synced_still(self) -> None:
+        """Once it is open. Raises InvalidArgument where a server was set up otherwise since, NoAnswer, Refused."""
+        problem = find_lazy(self.client, peers_of(self.info() or {}), self.trust.monitors)
         if problem is not None:
             raise _unsuitable(problem[0], problem[1])
 
