@@ -59,6 +59,8 @@ def run(quick: bool = False) -> list[Row]:
         # Half of what may be connected may listen, and half of that one person alone.
         with tallystick_http(Path(folder), toolsets="all", http_connections_max=4 * streams + 64) as server:
             _plan(server, TASKS)
+            # The first look begins a verification of the whole log.
+            _page(server, "/", 1)
             server.settle()
             rows = [row for name in PAGES for row in _page(server, name, turns)]
             rows += _usable(server, turns // 3)

@@ -16,6 +16,7 @@ from tallystick.app.stores import operation_context
 from tallystick.app.vocabularies import knowledge_context, why_context
 from tallystick.config import Settings
 from tallystick.operations import OperationContext
+from tallystick.operations.child_command import run_command
 from tallystick.operations.forget import pending_erasures
 from tallystick.policy import Principal
 from tallystick.server import Offer
@@ -37,6 +38,7 @@ def web_pages(
     if not settings.web or (settings.issuers and not settings.web_client_id):
         return None
     from tallystick.operations.why import explain_task
+    from tallystick.server.web.chain import Chains
     from tallystick.server.web.context import WebContext, WorkerPlace
     from tallystick.server.web.responses import WebPages
 
@@ -62,11 +64,18 @@ def web_pages(
             knowledge=knowledge,
             is_read_only=settings.read_only,
             person=settings.web_actor or system_user(),
+            chains=Chains(lambda tenant, seconds: _verify(settings, tenant, seconds)),
             figures_for=settings.tenant if settings.issuers else None,
             worker=None if worker is None else WorkerPlace(worker.number + 1, worker.count),
         ),
         None if admission is None else _login(settings, offer, admission),
     )
+
+
+async def _verify(settings: Settings, tenant: str, seconds: float) -> None:
+    """The log, the audit log and the last checkpoint; blobs are not of the chain, and may be many."""
+    where = (f"--base={settings.base}", f"--tenant={tenant}")
+    await run_command("verify", "--no-blobs", "--json", f"--older-than={seconds}", *where)
 
 
 def _login(settings: Settings, offer: Offer, admission: Admission) -> Login:

@@ -60,6 +60,15 @@ def verify(
     payload: Annotated[
         Path | None, typer.Option("--payload", metavar="FILE", help="With --proof: what the commit is said to say.")
     ] = None,
+    older_than: Annotated[
+        float | None,
+        typer.Option(
+            "--older-than",
+            metavar="SECONDS",
+            min=0,
+            help="Only if the last verification ended longer ago, and not while another one runs.",
+        ),
+    ] = None,
     json: Json = False,
     base: Base = None,
     tenant: Tenant = None,
@@ -68,8 +77,8 @@ def verify(
 
     Recomputes every hash and names the first thing that is false, then reads the blobs and names each that is missing
     or damaged; --no-blobs leaves them out where they are many and large.
-    Leaves with 0 when everything is true, with 1 when something is not. Changes nothing without --repair; servers may
-    go on writing.
+    Leaves with 0 when everything is true, with 1 when something is not. Changes nothing without --repair, but keeps
+    what was found of the chain in _system/verification.json, for the bar of the pages; servers may go on writing.
 
     \b
     --views replays the log into the directory for temporary files (TMPDIR) and compares registry.json,
@@ -94,6 +103,7 @@ def verify(
       tallystick verify --proof task-7.tlog-proof --vkey memory.vkey
     """
     from tallystick import app
+    from tallystick.operations.last_verification import is_due, keep_verification, last_verification, verifying
     from tallystick.operations.verify import verify as verified
 
     if proof is not None:
@@ -110,8 +120,15 @@ def verify(
     context = app.operation_context(existing(base=base, tenant=tenant))
     known = read_checkpoints(checkpoint, vkey, quorum)
     started = time.monotonic()
-    with progress() as tell:
-        found = verified(context, blobs=blobs, views=views, repair=repair, checkpoints=known, progress=tell)
+    with verifying(context.settings.system) as is_alone:
+        if older_than is not None and not (is_alone and is_due(last_verification(context.settings.system), older_than)):
+            _skip(json)
+            return
+        with progress() as tell:
+            found = verified(context, blobs=blobs, views=views, repair=repair, checkpoints=known, progress=tell)
+        # Against a checkpoint of somebody else the log is compared for them alone.
+        if is_alone and not known:
+            keep_verification(context.settings.system, found)
     if json:
         _emit_verified(found)
     else:
@@ -122,6 +139,13 @@ def verify(
         _draw_views(found.views, found.rebuilt)
     if not found.sound:
         raise typer.Exit(1)
+
+
+def _skip(json: bool) -> None:
+    if json:
+        emit({"skipped": True})
+    else:
+        say("skipped: it was verified since, is being verified, or nothing may be kept there")
 
 
 def _emit_verified(found: Verification) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -15,6 +14,7 @@ from tallystick.log.backups import Target, read_targets
 from tallystick.log.replica import read_replica
 from tallystick.operations.backups.object_store import open_object_store
 from tallystick.operations.backups.run import target_of
+from tallystick.operations.child_command import run_command
 
 _SPREAD = 0.1
 """Of the interval: servers of one base do not begin in step, and the second finds that it is done."""
@@ -62,17 +62,7 @@ def _due_in(settings: Settings, url: str) -> float:
 async def _back_up(settings: Settings) -> None:
     """To verify and to hash what is new would hold up every caller of this process. Ended with the server: what it
     had put by then is used by the next."""
-    command = [sys.executable, "-m", "tallystick", "backup", "make", "--json", "--base", str(settings.base)]
-    nowhere = asyncio.subprocess.DEVNULL
     try:
-        running = await asyncio.create_subprocess_exec(*command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+        await run_command("backup", "make", "--json", "--base", str(settings.base))
     except OSError as error:
         logger.error("a backup could not be begun: %s", error.strerror)
-        return
-    try:
-        await running.wait()
-    finally:
-        if running.returncode is None:
-            with suppress(ProcessLookupError):
-                running.terminate()
-            await running.wait()

@@ -15,6 +15,7 @@ from tallystick.operations.why import Task
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Tools
+from tallystick.server.web.chain import Chain, Chains
 from tallystick.server.web.report_times import ReportTimes
 from tallystick.telemetry.history import History
 from tallystick.toolsets.claims import Claims
@@ -79,9 +80,13 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     audit_indexes: AuditIndexes = msgspec.field(default_factory=AuditIndexes)
     worker: WorkerPlace | None = None
     """None where one process serves alone."""
+    chains: Chains = msgspec.field(default_factory=Chains)
     kept_counts: KeptCounts = msgspec.field(default_factory=KeptCounts)
     figures_for: str | None = None
     """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""
+
+    def chain(self, tenant: str, position: int) -> Chain:
+        return self.chains.of(tenant, self.home_of(tenant), position)
 
     def audit(self, tenant: str) -> AuditIndex:
         return self.audit_indexes.of(self.audit_of(tenant))

@@ -11,6 +11,7 @@ from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.figures import Health, check_health
 from tallystick.operations.log_tail import Span, count_last_day, newest
 from tallystick.operations.titles import title_of, vocabulary_of
+from tallystick.server.web.chain import Chain
 from tallystick.server.web.commit_rows import CommitRow, commit_row
 from tallystick.server.web.visit import Visit
 
@@ -71,6 +72,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last 24 hours."""
     day: list[Span] | None
     """Commits of these hours; None where something may be withheld."""
+    chain: Chain
+    """What the last whole verification found."""
     health: Health | None
     """None where it is about other tenants too."""
     connections: list[Connection]
@@ -102,6 +105,7 @@ async def overview(visit: Visit) -> Overview:
             context.offer.store, visit.principal, context.audit(tenant), wall_clock(), DENIALS_SECONDS
         ),
         day=await count_last_day(context.offer.store, visit.principal, wall_clock()),
+        chain=context.chain(tenant, position),
         health=await check_health(context.home_of(tenant)) if context.figures_for in (None, tenant) else None,
         connections=[] if position else connections(visit.site),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
@@ -18,6 +19,7 @@ from tallystick.server.answers import retry_after, status_of
 from tallystick.server.dispatch import broken
 from tallystick.server.guards import BODY_KEY
 from tallystick.server.web.addresses import JSON_SUFFIX, is_local
+from tallystick.server.web.chain import Chain
 from tallystick.server.web.context import WebContext
 from tallystick.server.web.drawing import draw
 from tallystick.server.web.events import PATH as EVENTS_PATH
@@ -48,6 +50,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     position: int
     version: str
+    chain: Chain
     as_of: str | int | None
     now: int
     """Milliseconds."""
@@ -103,7 +106,9 @@ class WebPages:
     async def run(self) -> None:
         """What goes on as long as there are pages, whether or not somebody looks; until it is cancelled."""
         try:
-            await self._context.history.run()
+            async with asyncio.TaskGroup() as going_on:
+                going_on.create_task(self._context.history.run())
+                going_on.create_task(self._context.chains.run())
         finally:
             await self._context.kept_counts.close()
 
@@ -169,13 +174,15 @@ class WebPages:
     def _frame(self, visit: Visit) -> Frame:
         request, principal, offer = visit.request, visit.principal, self._context.offer
         path, query = raw_path(request), request.url.query
+        position = offer.store.position(principal)
         timeless = [(name, value) for name, value in request.query_params.multi_items() if name != "as_of"]
         return Frame(
             tenant=principal.tenant,
             actor=principal.actor,
             policy=self._context.policy,
-            position=offer.store.position(principal),
+            position=position,
             version=offer.version,
+            chain=self._context.chain(principal.tenant, position),
             as_of=visit.as_of,
             now=wall_clock(),
             theme=theme_of(request),
