@@ -69,6 +69,8 @@ def http_app(
             yield
             for task in tasks:
                 task.cancel()
+            # Processes that they began end before this one does.
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     router = Router(
         [
