@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -543,6 +544,49 @@ def _plainly(logged: LoggedState, query: str) -> list[str]:
         (created, node) for node, (created, words) in texts.items() if words and query.casefold() in words.casefold()
     ]
     return [node for _, node in sorted(found)]
+
+
+@contextmanager
+def _overtaken(setup: TextSetup, times: int) -> Iterator[Callable[[float], bool]]:
+    """Catches up, and right after it another process begins to build the index anew; so often."""
+    other = TextProjection(setup.home, setup.log.line)
+    left = iter(range(times))
+
+    def catch_up(seconds: float) -> bool:
+        setup.follower.catch_up()
+        if next(left, None) is not None:
+            other.reset()
+        return True
+
+    yield catch_up
+    other.close()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_search_that_a_rebuild_by_another_process_overtakes_looks_again(setup: TextSetup, times: int) -> None:
+    setup.write(memory("a", "Note", text("the harbour wall")), memory("b", "Note", text("the harbour light")))
+    questions: tuple[Callable[[TextIndex], list[str]], ...] = (
+        lambda index: [hit.id for hit in asyncio.run(index.search("harbour")).hits],
+        lambda index: [hit.node_id for hit in asyncio.run(index.contents("harbour")).hits],
+        lambda index: [hit.node_id for hit in asyncio.run(index.contents("harbour", mode="ranked")).hits],
+    )
+    for ask in questions:
+        with _overtaken(setup, times) as catch_up:
+            index = TextIndex(setup.projection, lambda: catch_up(0.0), catch_up_within=catch_up)
+            assert sorted(ask(index)) == ["a", "b"]
+            index.close()
+
+
+def test_a_search_that_cannot_wait_for_a_rebuild_says_up_to_where_it_looked(setup: TextSetup) -> None:
+    setup.write(memory("a", "Note", text("the harbour wall")))
+    with _overtaken(setup, 1) as catch_up:
+        has_time = iter([True, False])
+        index = TextIndex(
+            setup.projection, lambda: None, catch_up_within=lambda seconds: next(has_time) and catch_up(seconds)
+        )
+        found = asyncio.run(index.search("harbour"))
+        assert (found.hits, found.position) == ([], 0)
+        index.close()
 
 
 def test_an_index_at_another_log_is_reset_and_replayed(setup: TextSetup, tmp_path: Path) -> None:

@@ -152,17 +152,21 @@ class TextIndex:
 
     def _answer(self, question: Callable[[Lookup, bool], T | None], seconds: float | None) -> T:
         damage = 0
+        look = self._lookup()
         for _ in range(_ATTEMPTS):
             try:
                 is_current = self._reach_head(seconds)
-                found = question(self._lookup(), is_current)
+                reached = self._projection.reached
+                look.begin()
+                found = question(look, is_current)
             except Damaged as error:
                 damage += 1
                 if damage > 1:
                     raise
                 self._projection.distrust(error.message)
                 continue
-            if found is not None:
+            # Another process may have begun to build the index anew since it was at the head.
+            if found is not None and not (is_current and look.was_behind(reached)):
                 return found
         raise TallystickError("the text index is being rewritten", code="PROJECTION_BUSY", hint="try again")
 

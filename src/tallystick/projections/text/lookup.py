@@ -73,6 +73,20 @@ class Lookup:
         self._slots, self._recent = slots, recent
         self._reader = Reader(projection.directory / DATABASE)
         self._mapped: Mapped | None = None
+        self._position: int | None = None
+
+    def begin(self) -> None:
+        """Before each question."""
+        self._position = None
+
+    def was_behind(self, position: int) -> bool:
+        """Whether the index that the question looked at, if at any, did not go up to there."""
+        return self._position is not None and self._position < position
+
+    def _place(self, db: Connection) -> At:
+        at = read_place(db)
+        self._position = at.position
+        return at
 
     def search(
         self,
@@ -88,7 +102,7 @@ class Lookup:
             is_edge = None if len(set(kinds)) != 1 else "edge" in kinds
             slots = None if among is None else BitMap(_slots_of(db, among))
             filter = Filter(types, is_edge, slots)
-            at = read_place(db)
+            at = self._place(db)
             found = self._ranking(db, at).scores(words, filter, spreads=spreads)
             totals = dict(found.by_slot)
             best = max(totals.values(), default=1.0)
@@ -104,7 +118,7 @@ class Lookup:
         types = None if node_type is None else [node_type]
         words = asked_words(query)
         with self._reader.snapshot() as db:
-            found = self._ranking(db, read_place(db)).scores(query, Filter(types, is_edge=False), spreads=False)
+            found = self._ranking(db, self._place(db)).scores(query, Filter(types, is_edge=False), spreads=False)
             order = sorted(found.by_slot, key=lambda slot: (slot not in found.all_words, -found.by_slot[slot], slot))
             hits: list[ContentHit] = []
             for slot in order:
@@ -116,7 +130,7 @@ class Lookup:
     def substring(self, query: str, node_type: str | None, limit: int | None) -> ContentMatches | None:
         """None when texts were moved or wiped meanwhile."""
         with self._reader.snapshot() as db:
-            at = read_place(db)
+            at = self._place(db)
             if db.execute("SELECT 1 FROM wipes").fetchone():
                 return None
             type_number = _type_number(db, node_type)
@@ -142,7 +156,7 @@ class Lookup:
             terms = [term for (term,) in db.execute("SELECT id FROM terms WHERE instr(word, ?)", (sought,))]
             if len(terms) > _HOLDING_TERMS_MAX:
                 return None
-            slots = self._ranking(db, read_place(db)).having(terms, types)
+            slots = self._ranking(db, self._place(db)).having(terms, types)
             rows = db.execute(
                 "SELECT entities.id FROM json_each(?) AS wanted JOIN entities ON slot = wanted.value",
                 (msgspec.json.encode(list(slots)).decode(),),
@@ -152,7 +166,7 @@ class Lookup:
     def nearest_words(self, words: str, limit: int) -> list[str]:
         found: dict[str, None] = {}
         with self._reader.snapshot() as db:
-            recent = self._ranking(db, read_place(db)).recent_terms()
+            recent = self._ranking(db, self._place(db)).recent_terms()
             for word in asked_words(words):
                 found.update(dict.fromkeys(_near(db, word, recent)[:limit]))
         return list(found)[:limit]
@@ -161,7 +175,7 @@ class Lookup:
         """Nobody waits for it after the deadline: what was found by then."""
         sought = {stem(word) for text in (node_type, *texts) for word in words_of(text.casefold())}
         with self._reader.snapshot() as db:
-            ranking = self._ranking(db, read_place(db))
+            ranking = self._ranking(db, self._place(db))
             found = []
             for slot in ranking.sharing(sought, _SIMILAR_WORDS, node_type)[-_SIMILAR_MAX:]:
                 if time.monotonic() > deadline:

@@ -208,11 +208,17 @@ class TextProjection:
         self._term_ids = TermIds()
         self._checked = False
         self._read_again = 0.0
+        self.reached = 0
+        """The furthest position at which this process saw it: where it is behind that, it is being built anew."""
+
+    def _seen(self, head: Head) -> Head:
+        self.reached = max(self.reached, head.lamport)
+        return head
 
     # -- the contract
 
     def position(self) -> Head:
-        return self._database.position(self._checked_head)
+        return self._seen(self._database.position(self._checked_head))
 
     def apply(self, entries: Sequence[Entry], head: Head) -> None:
         with self._changing() as change:
@@ -222,6 +228,7 @@ class TextProjection:
             due = min((_DUE[each.commit.operation] for each in entries if each.commit.operation in _DUE), default=0)
             change.at.head = msgspec.json.encode(head).decode()
             change.at.scrub = min(change.at.scrub or due, due or change.at.scrub)
+        self._seen(head)
 
     def settle(self, *, final: bool = False) -> float | None:
         with self._database.guarded() as db:
@@ -256,6 +263,7 @@ class TextProjection:
             _make_tables(db)
             db.execute("UPDATE place SET scrub = 1")
             generation = read_place(db).generation
+        self.reached = 0
         self._drop_others(generation)
 
     def close(self) -> None:

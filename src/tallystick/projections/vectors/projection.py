@@ -103,7 +103,7 @@ class VectorProjection:
                     )
             db.execute("UPDATE place SET head = ?", (msgspec.json.encode(head).decode(),))
             if due:
-                db.execute("UPDATE place SET scrub = CASE WHEN scrub THEN min(scrub, ?1) ELSE ?1 END", (due,))
+                db.execute("UPDATE place SET scrub = CASE WHEN scrub THEN min(scrub, ?) ELSE ? END", (due, due))
 
     def settle(self, *, final: bool = False) -> float | None:
         with self._database.guarded() as db:

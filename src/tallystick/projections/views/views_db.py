@@ -192,8 +192,8 @@ class ViewsDb:
         return ConnectionRow(*found) if found else None
 
     def connections_of(self, node_id: str) -> list[ConnectionRow]:
-        sql = f"SELECT {_CONNECTION} FROM connection WHERE source = ?1 OR target = ?1 ORDER BY seq"
-        return [ConnectionRow(*row) for row in self._run(sql, (node_id,)).fetchall()]
+        sql = f"SELECT {_CONNECTION} FROM connection WHERE source = ? OR target = ? ORDER BY seq"
+        return [ConnectionRow(*row) for row in self._run(sql, (node_id, node_id)).fetchall()]
 
     def put_connection(self, row: ConnectionRow) -> None:
         marks = ", ".join("?" * len(ConnectionRow.__struct_fields__))
