@@ -151,7 +151,7 @@ async def test_it_is_verified_again_when_the_last_time_is_too_long_ago(
     chains = Chains(verify)
     running = asyncio.create_task(chains.run())
     await asyncio.sleep(0)
-    chains.of("a", tmp_path, 6)
+    chains.of("a", tmp_path / "_system", 6)
     await asyncio.sleep(0)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -161,19 +161,19 @@ async def test_it_is_verified_again_when_the_last_time_is_too_long_ago(
 async def test_one_memory_is_verified_at_a_time_and_none_twice_in_a_row(tmp_path: Path) -> None:
     verify = Verifying()
     chains = Chains(verify)
-    chains.of("a", tmp_path, 6)
+    chains.of("a", tmp_path / "_system", 6)
     running = asyncio.create_task(chains.run())
     await asyncio.sleep(0)
     assert verify.begun == []  # Before it runs, nothing is begun.
     for tenant in ("empty", "a", "a", "b"):
-        chains.of(tenant, tmp_path, 0 if tenant == "empty" else 6)
+        chains.of(tenant, tmp_path / "_system", 0 if tenant == "empty" else 6)
         await asyncio.sleep(0)
     assert [tenant for tenant, _ in verify.begun] == ["a"]
     verify.release.set()
     while len(verify.begun) < 2:
         await asyncio.sleep(0)
         for tenant in ("a", "b"):
-            chains.of(tenant, tmp_path, 6)
+            chains.of(tenant, tmp_path / "_system", 6)
     assert [tenant for tenant, _ in verify.begun] == ["a", "b"]
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -72,7 +72,7 @@ async def audit(visit: Visit) -> AuditView | Download:
         if export not in _EXPORTS:
             raise InvalidArgument(f"there is no export '{export[:20]}'; there are {', '.join(_EXPORTS)}")
         found = await list_decisions(store, principal, index, wanted, EXPORTED_MAX)
-        visit.context.report_times.exported(visit.visitor)
+        visit.note_export()
         return _EXPORTS[export](found)
     seq = visit.number("seq", 0, most=_SEQ_MAX)
     explained = await _explained(visit, seq) if seq else None

@@ -19,7 +19,6 @@ import msgspec
 
 from tallystick.operations.last_verification import LastVerification, is_due, last_verification
 
-SYSTEM = "_system"
 OLD_SECONDS = 86_400.0
 BROKEN_SECONDS = 600.0
 """Somebody is mending it."""
@@ -52,8 +51,8 @@ class Chains:
         self._task: asyncio.Task[None] | None = None
         self._tried: OrderedDict[str, float] = OrderedDict()
 
-    def of(self, tenant: str, home: Path, position: int) -> Chain:
-        found = last_verification(home / SYSTEM)
+    def of(self, tenant: str, system: Path, position: int) -> Chain:
+        found = last_verification(system)
         if self._is_open and position:
             self._begin(tenant, found)
         return _chain(found, position)

@@ -22,6 +22,7 @@ from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 
 INDEXES_MAX = 16
+SYSTEM = "_system"
 TOOL = "web"
 """As which the audit log knows what pages ask for."""
 
@@ -86,7 +87,11 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""
 
     def chain(self, tenant: str, position: int) -> Chain:
-        return self.chains.of(tenant, self.home_of(tenant), position)
+        return self.chains.of(tenant, self.system_of(tenant), position)
+
+    def system_of(self, tenant: str) -> Path:
+        """Where the memory of a tenant keeps what is its own and no document."""
+        return self.home_of(tenant) / SYSTEM
 
     def audit(self, tenant: str) -> AuditIndex:
         return self.audit_indexes.of(self.audit_of(tenant))

@@ -72,7 +72,7 @@ async def entity_page(visit: Visit) -> EntityView | Download | Document | Redire
         if export not in _EXPORTS:
             raise InvalidArgument(f"there is no export '{export[:20]}'; there are {', '.join(_EXPORTS)}")
         made = await _EXPORTS[export](visit, entity_id)
-        visit.context.report_times.exported(visit.visitor)
+        visit.note_export()
         return made
     report = await report_entity(
         visit.context.offer.store,

@@ -13,7 +13,7 @@ from tallystick.operations import forget as erasure
 from tallystick.operations.forget import ErasureReport, NotErased, Search
 from tallystick.operations.governance import Governance, count_governance
 from tallystick.server.web.forms import REASON_CHARACTERS_MAX, confirmed_reason
-from tallystick.server.web.report_times import ReportSeconds
+from tallystick.server.web.report_times import ReportSeconds, report_seconds
 from tallystick.server.web.visit import Visit
 from tallystick.state.mentions import Subject
 
@@ -64,7 +64,7 @@ async def governance(visit: Visit) -> GovernanceView:
     operations = context.operations(visit.principal)
     return GovernanceView(
         counted=await count_governance(operations, audit, context.kept_counts),
-        reports=context.report_times.of(visit.principal.tenant),
+        reports=report_seconds(context.system_of(visit.principal.tenant)),
     )
 
 

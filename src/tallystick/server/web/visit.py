@@ -65,6 +65,10 @@ class Visit(msgspec.Struct, frozen=True):
     def visitor(self) -> tuple[str, str, str]:
         return self.principal.tenant, self.principal.actor, self.session
 
+    def note_export(self) -> None:
+        """The question that was asked before it is answered."""
+        self.context.report_times.exported(self.visitor, self.context.system_of(self.principal.tenant))
+
     async def may(self, *targets: Target) -> list[bool]:
         """What could be done now: only that is offered."""
         if self.context.is_read_only:
