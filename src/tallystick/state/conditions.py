@@ -215,11 +215,19 @@ def is_same(one: Any, other: Any) -> bool:
 def _union(postings: Postings, values: list[Scalar]) -> Breathing[BitMap]:
     union = BitMap()
     for start in range(0, len(values), _BREATH):
-        found = list(map(postings.values.get, values[start : start + _BREATH]))
-        single = BitMap([each for each in found if type(each) is int])
-        union |= BitMap.union(single, *(each for each in found if type(each) is BitMap))
+        union |= _together(list(map(postings.values.get, values[start : start + _BREATH])))
         yield
     return union
+
+
+def _together(found: list[Any]) -> BitMap:
+    """Of handles, bitmaps and None for a value that nobody has."""
+    try:
+        # Most keys that are asked for ranges have a value for each node: not one of many is looked at in Python.
+        return BitMap(found)
+    except TypeError:
+        single = BitMap([each for each in found if type(each) is int])
+        return BitMap.union(single, *(each for each in found if type(each) is BitMap))
 
 
 def _is_long(value: Any) -> bool:
