@@ -7,7 +7,6 @@ import json
 import urllib.request
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from mcp.client import Client
 
 from tests import timeouts
 from tests.command_line import CommandLine, node
+from tests.files_with import files_with
 from tests.journeys.work_client import Worker, worker
 from tests.mcp_client import HELLO, INITIALIZED, ServerProcess, call, start_http, stopping
 from tests.nats_cluster import Cluster, running
@@ -153,14 +153,9 @@ async def test_a_large_content_is_read_on_every_machine_and_gone_from_each_when_
         for base in bases:
             assert len(list((base / "_content" / "blobs").iterdir())) == 1
         await call(one, "memory.write", op="REDACT_NODE", node_id=made["node_id"], reason="asked")
-        for base in bases:
-            await asyncio.to_thread(wait_until, partial(is_without, base, b"ada-needle"))
+        await asyncio.to_thread(wait_until, lambda: not files_with(b"ada-needle", *bases))
     for base in bases:
         assert CommandLine(base).run("verify", "--json").json["sound"] is True
-
-
-def is_without(base: Path, needle: bytes) -> bool:
-    return not any(needle in path.read_bytes() for path in base.rglob("*") if path.is_file())
 
 
 def test_a_session_that_goes_on_with_another_machine_reads_there_what_it_wrote(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.command_line import CommandLine, CommandResult
-from tests.journeys.test_memory_stories import files_with
+from tests.files_with import files_with
 from tests.mcp_client import call, connect
 from tests.projections.openlineage_schemas import faults_of
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.files_with import files_with
 from tests.mcp_client import TRANSPORTS, call, connect, refused, serving_http
 
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
@@ -105,10 +106,6 @@ async def test_what_is_redacted_is_gone_from_answers_history_and_disk(transport:
         assert ".example" not in str(story)
         assert [step["operation"] for step in story["lineage"]][-1] == "REDACT_NODE"
     assert files_with(b".example", tmp_path) == []
-
-
-def files_with(words: bytes, base: Path) -> list[Path]:
-    return [path for path in base.rglob("*") if path.is_file() and words in path.read_bytes()]
 
 
 async def test_agents_in_five_processes_share_one_memory(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from mcp.client import Client
 
 from tallystick.log.proof import prove
+from tests.files_with import files_with
 from tests.mcp_client import TRANSPORTS, ServerProcess, call, connect, refused, serving_http, start_http
 
 ROUNDS = 12
@@ -62,11 +63,7 @@ async def test_an_agent_changes_a_part_tells_what_it_saw_and_writes_several_at_o
         answer = await call(client, "memory.write", ops=[upsert("q"), redaction, link("q", "n")])
         assert [each.get("redacted_commits") for each in answer["results"]] == [None, 1, None]
     assert prove(tmp_path / "_system").sound
-    assert holding(tmp_path, b"ada@secret.example") == []
-
-
-def holding(base: Path, text: bytes) -> list[str]:
-    return [path.name for path in base.rglob("*") if path.is_file() and text in path.read_bytes()]
+    assert files_with(b"ada@secret.example", tmp_path) == []
 
 
 def posted(server: ServerProcess, arguments: dict[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -13,6 +13,7 @@ from tallystick.log import Entry, Log
 from tallystick.log.jetstream import JetStreamLog, clearing, erasure
 from tallystick.log.jetstream.clearing import Clearing
 from tests.commits_by_hand import append, draft, filled, node
+from tests.files_with import files_with
 from tests.log.jetstream_logs import open_log
 from tests.nats_cluster import Cluster, Node, running
 from tests.timeouts import wait_until
@@ -48,7 +49,7 @@ def where(log: JetStreamLog) -> list[str]:
 
 
 def holding(directory: Path) -> list[Path]:
-    return [path for path in directory.rglob("*") if path.is_file() and NEEDLE in path.read_bytes()]
+    return files_with(NEEDLE, directory)
 
 
 def test_a_redaction_is_complete_when_no_byte_of_three_servers_and_two_machines_holds_it(

@@ -26,6 +26,7 @@ from tallystick.log.jetstream.stream import Stream, Trust
 from tallystick.log.proof import prove
 from tests import timeouts
 from tests.commits_by_hand import append, draft, entries, filled, node
+from tests.files_with import files_with
 from tests.log.jetstream_logs import open_log, place_of, stream_for
 from tests.nats_cluster import Cluster, running
 from tests.timeouts import wait_until
@@ -391,13 +392,7 @@ def test_a_redaction_leaves_the_copies_of_all_machines_and_the_stream(nats_serve
         reached(two, one.head().lamport)
         wait_until(lambda: not erasure.pending(stream, one.system, "default"))
     assert lines(one) == lines(two)
-    held = [
-        path
-        for root in (tmp_path, nats_server.nodes[0].store)
-        for path in root.rglob("*")
-        if path.is_file() and needle in path.read_bytes()
-    ]
-    assert held == []
+    assert files_with(needle, tmp_path, nats_server.nodes[0].store) == []
     patches = list(stream.messages(stream.layout.patches("default"), 0))
     assert len(patches) == 1
     assert b"Turin" not in patches[0].data

@@ -18,6 +18,7 @@ from tallystick.log.files import FilesLog
 from tallystick.log.jetstream import JetStreamLog, contents, erasure, migration
 from tallystick.log.jetstream.client import NoAnswer
 from tests.commits_by_hand import append, draft, filled
+from tests.files_with import files_with
 from tests.log.jetstream_logs import open_log, place_of, stream_for
 from tests.nats_cluster import Cluster
 from tests.timeouts import wait_until
@@ -102,8 +103,7 @@ def test_a_redacted_content_leaves_every_machine_and_every_byte_of_the_server(
     reached(two, 7)
     stream = one._membership.stream
     wait_until(lambda: not erasure.pending(stream, one.system, "default"))
-    both = (tmp_path, nats_server.nodes[0].store)
-    assert [path for root in both for path in root.rglob("*") if path.is_file() and needle in path.read_bytes()] == []
+    assert files_with(needle, tmp_path, nats_server.nodes[0].store) == []
     late = open_log(nats_server, tmp_path / "late", stream=name)
     twice = sha256(b"named twice").hexdigest()
     for home in ("one", "two", "late"):
