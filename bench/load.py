@@ -1,13 +1,22 @@
 """Many clients at once over HTTP, seven reads to three durable writes, each client asking again as soon as answered.
 
 The clients share the machine with the server, so the percentiles hold for a server that has not all cores to itself.
+
+python -m bench.load [--agents N] [--minutes N] [--rate N]: as many agents as are asked for, each in a session and on a
+connection of its own, who think between two calls, so that all together make about so many calls a second. Says how
+long calls took and what the server's memory was before and after. Ends with an error at the first call that fails.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
+import resource
+import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 from bench import Row, percentile, say
@@ -36,6 +45,49 @@ def run(quick: bool = False) -> list[Row]:
     return _rows(found[0], cpu, nodes)
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.load", description=__doc__.splitlines()[0])
+    parser.add_argument("--agents", type=int, default=5_000)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--rate", type=float, default=500.0, help="calls a second, of all agents together")
+    parser.add_argument("--nodes", type=int, default=100_000)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tallystick-load-") as folder:
+        print(*agents(Path(folder), asked.agents, asked.minutes * 60, asked.rate, asked.nodes), sep="\n")
+    return 0
+
+
+def agents(base: Path, many: int, seconds: float, rate: float, nodes: int) -> Iterator[str]:
+    """Raises Refused when a call fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * many + 512)), hard))
+    fill(base, map(note, range(nodes)))
+    with tallystick_http(base, http_connections_max=many + 64) as server:
+        server.settle()
+        say(f"{many:,} agents begin their sessions")
+        askers = [_mixed(server.port, nodes) for _ in range(many)]
+        before, ends, numbers = server.resident_bytes, time.monotonic() + seconds, count()
+        scripts = [_until(ends, ask, numbers) for ask in askers]
+        dice = random.Random(5)
+        found: list[Talked] = []
+        cpu = server.cpu_of(
+            lambda: found.append(talk(server.port, scripts, lambda: dice.uniform(0, 2 * many / rate) or 0.001))
+        )
+        after = server.resident_bytes
+    for kind, taken in sorted(found[0].taken.items()):
+        shown = (f"p{percent} {percentile(taken, percent) * 1e3:.1f} ms" for percent in (50, 95, 99))
+        yield f"{kind}: {len(taken):,} calls, {', '.join(shown)}"
+    yield f"{many:,} agents, {found[0].rate:,.0f} calls/s, no error, {found[0].seconds:.0f} s"
+    yield f"server: {cpu / found[0].count * 1e6:.0f} µs a call, memory {before / 1e6:.0f} → {after / 1e6:.0f} MB"
+
+
+def _until(ends: float, ask: Callable[[int], Question], numbers: Iterator[int]) -> Iterator[Question]:
+    """At least one."""
+    yield ask(next(numbers))
+    while time.monotonic() < ends:
+        yield ask(next(numbers))
+
+
 def _mixed(port: int, nodes: int) -> Callable[[int], Question]:
     speaker = Speaker.in_session(port)
 
@@ -62,3 +114,7 @@ def _rows(talked: Talked, cpu: float, nodes: int) -> list[Row]:
         Row(f"{label}: server CPU a call", cpu / talked.count * 1e6, "µs"),
         Row(f"{label}: share of one core", cpu / talked.seconds * 100, "%"),
     ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -162,11 +162,11 @@ def _bearer(token: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def talk(port: int, scripts: Sequence[Sequence[Question]]) -> Talked:
-    """A client for each script, all at the same time."""
+def talk(port: int, scripts: Sequence[Iterable[Question]], pause: Callable[[], float] = lambda: 0.0) -> Talked:
+    """A client for each script, all at the same time. `pause` says for how many seconds one thinks before it asks."""
     gc.collect()
     gc.freeze()
-    return uvloop.run(_talk(port, scripts))
+    return uvloop.run(_talk(port, scripts, pause))
 
 
 def speak(clients: int, each: int, make: Callable[[], Callable[[int], Question]]) -> list[list[Question]]:
@@ -178,15 +178,15 @@ def speak(clients: int, each: int, make: Callable[[], Callable[[int], Question]]
     return scripts
 
 
-async def _talk(port: int, scripts: Sequence[Sequence[Question]]) -> Talked:
+async def _talk(port: int, scripts: Sequence[Iterable[Question]], pause: Callable[[], float]) -> Talked:
     loop = asyncio.get_running_loop()
     taken: dict[str, list[float]] = defaultdict(list)
-    clients = [_Client(script, taken, loop.create_future()) for script in scripts]
+    clients = [_Client(script, taken, loop.create_future(), pause) for script in scripts]
     for client in clients:
         await loop.create_connection(lambda client=client: client, "127.0.0.1", port)  # type: ignore[misc]
     started = time.perf_counter()
     for client in clients:
-        client.ask()
+        client.think()
     try:
         await asyncio.gather(*(client.done for client in clients))
     finally:
@@ -196,8 +196,15 @@ async def _talk(port: int, scripts: Sequence[Sequence[Question]]) -> Talked:
 
 
 class _Client(asyncio.Protocol):
-    def __init__(self, script: Sequence[Question], taken: dict[str, list[float]], done: asyncio.Future[None]) -> None:
+    def __init__(
+        self,
+        script: Iterable[Question],
+        taken: dict[str, list[float]],
+        done: asyncio.Future[None],
+        pause: Callable[[], float],
+    ) -> None:
         self._left = iter(script)
+        self._pause = pause
         self._taken = taken
         self.done = done
         self._data = b""
@@ -208,10 +215,18 @@ class _Client(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
 
+    def think(self) -> None:
+        seconds = self._pause()
+        if seconds:
+            self.done.get_loop().call_later(seconds, self.ask)
+        else:
+            self.ask()
+
     def ask(self) -> None:
-        question = next(self._left, None)
+        question = None if self.done.done() else next(self._left, None)
         if question is None:
-            self.done.set_result(None)
+            if not self.done.done():
+                self.done.set_result(None)
             return
         self._kind = question.kind
         self._asked = time.perf_counter()
@@ -230,7 +245,7 @@ class _Client(asyncio.Protocol):
         if not answer.startswith(b"HTTP/1.1 200") or b'"isError":true' in answer or b'"error":{"code"' in answer:
             self._fail(Refused(answer[:800].decode()))
         else:
-            self.ask()
+            self.think()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._fail(Refused(f"the server hung up: {error}"))

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import SECTIONS, Row, percentile
+from bench import SECTIONS, Row, load, percentile
 from bench.plot import Axis, draw
 from bench.processes import module, program
 from bench.report import PAGE, Results, between, drawn, marked_down, tables
@@ -182,3 +182,10 @@ def test_what_a_soak_finds_to_grow_is_what_grew(memory: int, files: int, flat: l
         for number in range(100)
     ]
     assert [each.is_flat for each in slopes(samples)] == flat
+
+
+def test_agents_who_think_between_their_calls_are_all_answered(tmp_path: Path) -> None:
+    told = list(load.agents(tmp_path, many=8, seconds=0.5, rate=100.0, nodes=20))
+    assert "8 agents" in told[-2]
+    assert "no error" in told[-2]
+    assert sum(int(line.split()[1]) for line in told[:-2]) >= 8
