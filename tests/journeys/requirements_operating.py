@@ -50,6 +50,13 @@ OPERATING_REQUIREMENTS = (
      _S3 + "test_a_store_that_fails_half_way_leaves_a_backup_complete_or_absent"),
     ("§5.4, two machines", "two machines back one memory up and neither overwrites the other",
      _S3 + "test_two_machines_back_one_memory_up_at_once_and_neither_overwrites_the_other"),
+    ("§5.4, S3 down", "a schedule goes on by itself after an hour without the store",
+     _S3 + "test_a_schedule_goes_on_by_itself_after_an_hour_without_the_store"),
+    ("§5.4, replicas in S3", "a copy that follows S3 and is killed goes on, and takes over with all that was backed up",
+     _S3 + "test_a_copy_that_follows_s3_and_is_killed_goes_on_and_takes_over_with_all_that_was_backed_up"),
+    ("§10, redaction on servers", "a redaction is complete when no byte of three servers and two machines holds it",
+     "tests/log/test_clearing.py::"
+     "test_a_redaction_is_complete_when_no_byte_of_three_servers_and_two_machines_holds_it"),
     ("§5.7, retention", "backups are kept by number and by age",
      _BACKUPS + "test_backups_are_kept_by_number_and_what_only_the_old_needed_goes"),
     ("L51, backups", "a redaction reaches the backups",

@@ -3,6 +3,7 @@ run goes on. Two machines at once. Processes killed in the middle."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -16,8 +17,13 @@ from typing import Any
 
 import pytest
 
-from tallystick.errors import Conflict, StorageRefused
+from tallystick import config
+from tallystick.clock import wall_clock
+from tallystick.errors import Conflict, StorageRefused, TallystickError
+from tallystick.log.backups import read_targets
 from tallystick.log.files import FilesLog
+from tallystick.log.unopened import unopened
+from tallystick.operations.backups import schedule
 from tests import s3_server, timeouts
 from tests.command_line import CommandLine, node
 from tests.commits_by_hand import append, draft
@@ -217,3 +223,107 @@ def test_a_backup_and_a_restore_that_are_killed_leave_nothing_that_looks_complet
             CommandLine(base).write(node("x"))
         assert refused.value.code == "RESTORE_UNFINISHED"
     memory.check("killed")
+
+
+# -- a copy that follows, and a store that is away for an hour
+
+
+def position(base: Path) -> int:
+    """Of the log that lies there, whoever writes it; 0 where there is none yet."""
+    with suppress(FileNotFoundError, TallystickError), unopened(base / "_system") as log:
+        return log.head.lamport
+    return 0
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeouts.SECONDS)
+
+
+def test_a_copy_that_follows_s3_and_is_killed_goes_on_and_takes_over_with_all_that_was_backed_up(
+    memory: Memory,
+) -> None:
+    memory.grow(5_000)
+    memory.back_up()
+    copy = memory.root / "copy"
+    following = ("follow", memory.url, "--every", "0.1", "--base", copy)
+    # Killed while it makes the copy, then while it waits for more.
+    first = memory.start(*following)
+    wait_until(lambda: copy.exists() and any(copy.iterdir()))
+    kill(first)
+    second = memory.start(*following)
+    wait_until(lambda: position(copy) == position(memory.shell.base))
+    memory.shell.write(node("later"))
+    memory.back_up()
+    wait_until(lambda: position(copy) == position(memory.shell.base))
+    kill(second)
+    memory.shell.write(node("last"))
+    memory.back_up()
+    third = memory.start(*following)
+    wait_until(lambda: position(copy) == position(memory.shell.base))
+    kill(third)
+    assert same_log(memory.shell.base, copy)
+    memory.shell.write(node("never backed up"))
+    promoted = memory.shell.run("promote", "--base", copy, "--json", **memory.environ).json
+    assert (promoted["caught_up"], promoted["positions"]["default"]) == (True, position(copy))
+    new = CommandLine(copy)
+    assert new.run("show", "last", "--json").json["entity"]["id"] == "last"
+    new.write(node("goes on"))
+    assert new.run("verify", "--json").json["sound"]
+    with pytest.raises(Conflict) as refused:
+        memory.back_up()
+    assert refused.value.code == "TAKEN_OVER"
+
+
+class Hour:
+    """The clock of a schedule: to sleep is to set it forward. The store is back when the hour is over."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.seconds = 0.0
+        self.failures: list[str] = []
+        """Of the target, each time that the schedule slept."""
+        self.findings: list[Any] = []
+        """What the doctor said at the end of the hour."""
+        self.is_mended = asyncio.Event()
+        self._memory = memory
+
+    def wall_clock(self) -> int:
+        return wall_clock() + round(self.seconds * 1000)
+
+    async def sleep(self, seconds: float) -> None:
+        (target,) = read_targets(self._memory.shell.base).values()
+        self.failures.append(target.failed)
+        is_last = self.seconds < 3600 <= self.seconds + seconds
+        if is_last:
+            await asyncio.to_thread(self._end)
+        self.seconds += seconds
+        if self.seconds > 3600 and not is_last and not target.failed:
+            self.is_mended.set()
+
+    def _end(self) -> None:
+        self.findings = self._memory.shell.run("doctor", "--json").json["findings"]
+        self._memory.server.start()
+
+
+async def test_a_schedule_goes_on_by_itself_after_an_hour_without_the_store(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.grow(50)
+    await asyncio.to_thread(memory.back_up)
+    memory.grow(50)
+    for name, value in memory.environ.items():
+        monkeypatch.setenv(name, value)
+    (memory.shell.base / "tallystick.toml").write_text(f'backup_to = "{memory.url}"\nbackup_every = 1200\n')
+    hour = Hour(memory)
+    monkeypatch.setattr(schedule, "wall_clock", hour.wall_clock)
+    monkeypatch.setattr(schedule, "sleep", hour.sleep)
+    memory.server.kill()
+    async with schedule.backing_up(config.load({"base": str(memory.shell.base)})):
+        await hour.is_mended.wait()
+    # It failed again and again, and what waited went in one backup.
+    assert len([failed for failed in hour.failures if failed]) > 1
+    assert [each["status"] for each in hour.findings if each["what"] == "backup"] == ["bad"]
+    assert await asyncio.to_thread(memory.stored) == ["2", "1"]
+    (status,) = (await asyncio.to_thread(memory.shell.run, "backup", "status", "--json")).json["targets"]
+    assert (status["failed"], status["waiting"]) == (None, 0)
+    await asyncio.to_thread(memory.check, "restored")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from asyncio import sleep
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -40,7 +41,7 @@ async def backing_up(settings: Settings) -> AsyncIterator[None]:
 
 async def _regularly(settings: Settings, url: str) -> None:
     while True:
-        await asyncio.sleep(_due_in(settings, url) + random.random() * settings.backup_every * _SPREAD)
+        await sleep(_due_in(settings, url) + random.random() * settings.backup_every * _SPREAD)
         if _due_in(settings, url) > 0:
             continue
         if read_replica(settings.base) is None:
@@ -49,7 +50,7 @@ async def _regularly(settings: Settings, url: str) -> None:
             logger.error("the backup to %s failed: %s", url, failed)
         if _due_in(settings, url) <= 0:
             # It failed, another process is at it, or this base is a copy.
-            await asyncio.sleep(settings.backup_every)
+            await sleep(settings.backup_every)
 
 
 def _due_in(settings: Settings, url: str) -> float:
