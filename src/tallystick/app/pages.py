@@ -75,7 +75,7 @@ def web_pages(
 async def _verify(settings: Settings, tenant: str, seconds: float) -> None:
     """The log, the audit log and the last checkpoint; blobs are not of the chain, and may be many."""
     where = (f"--base={settings.base}", f"--tenant={tenant}")
-    await run_command("verify", "--no-blobs", "--json", f"--older-than={seconds}", *where)
+    await run_command("verify", "--no-blobs", "--json", f"--older-than={seconds}", *where, waits=True)
 
 
 def _login(settings: Settings, offer: Offer, admission: Admission) -> Login:

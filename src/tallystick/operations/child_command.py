@@ -10,15 +10,16 @@ from contextlib import suppress
 _LOWEST_PRIORITY = 19
 
 
-async def run_command(*words: str) -> None:
-    """`tallystick` with these words, behind everything else that wants the processor; ended when this is cancelled.
-    What it finds it leaves in files. Raises OSError where no process can be begun."""
+async def run_command(*words: str, waits: bool = False) -> None:
+    """`tallystick` with these words; ended when this is cancelled. What it finds it leaves in files. `waits`: behind
+    everything else that wants the processor. Raises OSError where no process can be begun."""
     nowhere = asyncio.subprocess.DEVNULL
     command = (sys.executable, "-m", "tallystick", *words)
     running = await asyncio.create_subprocess_exec(*command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
     try:
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, running.pid, _LOWEST_PRIORITY)
+        if waits:
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, running.pid, _LOWEST_PRIORITY)
         await running.wait()
     finally:
         if running.returncode is None:
