@@ -190,15 +190,17 @@ async def test_what_is_no_tenant_id_opens_nothing(tmp_path: Path, name: str) -> 
 
 async def test_a_closed_tenant_lets_go_of_what_it_held_even_if_the_collector_never_looks(tmp_path: Path) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
-        await base.node(ACME, "ours")
-        partition = base.store.tenants.find("acme")
-        assert partition is not None
-        held = await partition.look(weakref.ref)
-        gc.collect()
-        gc.freeze()
+        gc.disable()
         try:
+            await base.node(ACME, "ours")
+            for tool, arguments in BY_ID:
+                await base.call(ACME, tool, **arguments)
+            partition = base.store.tenants.find("acme")
+            assert partition is not None
+            state, itself = await partition.look(weakref.ref), weakref.ref(partition)
+            del partition
             base.seconds = 601
             await base.store.tenants.close_idle()
-            assert held() is None
+            assert (state(), itself()) == (None, None)
         finally:
-            gc.unfreeze()
+            gc.enable()

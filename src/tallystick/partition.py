@@ -96,6 +96,10 @@ class _Group(msgspec.Struct):
     bytes: int = 0
 
 
+def _no_line(offset: int, *, checked: bool = True) -> bytes:
+    raise LogClosed("the log was closed")
+
+
 class Partition:
     def __init__(
         self,
@@ -256,7 +260,7 @@ class Partition:
         self._disk.shutdown()
         self._log.close()
         # The state and its reader of lines know each other, and what was frozen is never collected: let go of it here.
-        self._state = State(self._line)
+        self._state = State(_no_line)
 
     async def _leave_snapshot(self) -> None:
         """So that the next start is quick. Without one it is only slower: no reason to fail an end."""

@@ -173,7 +173,7 @@ class Store:
             pins: Pins | None = None if self._files is not None and not restoring else {}
 
             def make(state: State, may_read: MayRead | None = None) -> ReadFilter:
-                return ReadFilter(state, may_read, partition.clock, partial(_changed, self._files))
+                return ReadFilter(state, may_read, partition.clock, partial(_changed, self._files, {}))
 
             def filled(state: State, draft: Draft, read_filter: ReadFilter) -> Draft:
                 return draft if restoring else settle(state, draft, lambda: _now(partition, state), read_filter, pins)
@@ -375,14 +375,16 @@ class _Reading(msgspec.Struct, Generic[T], eq=False):
         return self._look(state, found.read_filter)
 
     def _make_filter(self, state: State, may_read: MayRead | None = None) -> ReadFilter:
-        return ReadFilter(state, may_read, self._partition.clock, self._changed_files)
-
-    def _changed_files(self, citations: Citations) -> tuple[str, ...] | None:
-        found = self._looked_up.get(citations)
-        return _changed(self._files, citations) if found is None else found
+        # Not a method of ours: the filter would know us as we know it, and what was frozen is never collected.
+        return ReadFilter(state, may_read, self._partition.clock, partial(_changed, self._files, self._looked_up))
 
 
-def _changed(files: CitedFiles | None, citations: Citations) -> tuple[str, ...] | None:
+def _changed(
+    files: CitedFiles | None, looked_up: Mapping[Citations, tuple[str, ...]], citations: Citations
+) -> tuple[str, ...] | None:
+    found = looked_up.get(citations)
+    if found is not None:
+        return found
     return () if files is None else files.changed(citations)
 
 

@@ -252,6 +252,8 @@ def _check_size(size: int) -> None:
 
 
 def _refused(entry: OfferedTool, error: TallystickError) -> Outcome:
+    # Its frames would hold the outcome that holds it, until the collector looks, and with it all that they had at hand.
+    error = error.with_traceback(None)
     try:
         return Refused(error, entry.toolset.error_shape(error))
     except Exception:
