@@ -337,9 +337,10 @@ _EXPECTED = re.compile(
     r"""
     tallystick\.toml | graph\.db | policy\.rego
     | _system/(lock | head | backups\.jsonl | registry\.json | ontology\.yaml | views\.db | (views|sql|text)\.lock)
-    | _system/(stream(\.\w+)? | stream\.missing/[0-9a-f]{64} | machine(\.lock)? | follow\.[\w-]+(\.lock)? | sessions/.*)
+    | _system/(stream(\.\w+){0,2} | stream\.missing/[0-9a-f]{64} | machine(\.lock)? | follow\.[\w-]+(\.lock)?)
+    | _system/(sessions/.* | verification\.(json | lock) | report_times)
     | _system/log/\d{20}\.jsonl(\.torn-[\dTZ]+-\d+)?
-    | _system/snapshots/\d{20}\.snapshot
+    | _system/snapshots/\d{20}\.(snapshot | \w+-\d+\.index)
     | _system/audit/(\d{20}\.jsonl | head | lock)
     | _system/text/(text\.db | \w+-\d+\.folded)
     | _content/blobs/[0-9a-f]{64}

@@ -225,7 +225,9 @@ def _torn(settings: Settings) -> Iterator[Finding]:
 
 def _snapshot(settings: Settings) -> Iterator[Finding]:
     folder = settings.system / "snapshots"
-    files = sorted((path for path in folder.glob("*") if path.is_file()), key=lambda path: path.stat().st_mtime)
+    files = sorted(
+        (path for path in folder.glob("*.snapshot") if path.is_file()), key=lambda path: path.stat().st_mtime
+    )
     if not files:
         yield Finding("snapshot", "none: a start replays the whole log")
         return
