@@ -172,6 +172,8 @@ const begin = async (place, still, status) => {
   };
 };
 
+const SECOND_CLICK_MS = 250;
+
 /** What the page does with its drawing; WebGL begins with the first of it. */
 const listen = (place) => {
   const still = document.querySelector("[data-still]");
@@ -180,6 +182,7 @@ const listen = (place) => {
   const newRow = document.querySelector("#edge-row").content;
   let drawing = null;
   let hasFailed = false;
+  let waiting;
 
   const withDrawing = async (work) => {
     drawing ??= begin(place, still, status);
@@ -193,7 +196,7 @@ const listen = (place) => {
   };
   const point = (event) => {
     const id = event.target.closest("td")?.querySelector("[data-grow]")?.dataset.grow ?? null;
-    for (const each of still.querySelectorAll("[data-node]")) each.classList.toggle("marked", each.dataset.node === id);
+    for (const each of still.querySelectorAll("[data-node]")) each.toggleAttribute("data-marked", each.dataset.node === id);
     drawing?.then(({ point }) => point(id)).catch(() => {});
   };
 
@@ -211,7 +214,11 @@ const listen = (place) => {
     // The keyboard (no detail) and clicks for another window follow the link.
     if (!node || hasFailed || !event.detail || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    withDrawing(({ grow, open }) => (event.detail > 1 ? open : grow)(node.dataset.node));
+    clearTimeout(waiting);
+    const id = node.dataset.node;
+    // The drawing by WebGL, once there, would take the second of two clicks.
+    if (event.detail > 1) withDrawing(({ open }) => open(id));
+    else waiting = setTimeout(() => withDrawing(({ grow }) => grow(id)), SECOND_CLICK_MS);
   });
 };
 

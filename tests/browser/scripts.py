@@ -160,7 +160,7 @@ def test_the_drawing_of_the_server_is_worked_with_until_webgl_is_needed(browser:
         before = visit.page.locator("[data-still] .shape").count()
         assert before > 1
         visit.page.locator(f'[data-grow="{entity_id}"]').first.focus()
-        assert visit.page.locator("[data-still] .marked").get_attribute("data-node") == entity_id
+        assert visit.page.locator("[data-still] [data-marked]").get_attribute("data-node") == entity_id
         assert visit.page.evaluate("window.contexts") == 0
         top = visit.page.locator("#h-table").bounding_box()["y"]
         node_of(visit, entity_id).click()
