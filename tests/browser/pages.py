@@ -102,9 +102,11 @@ def test_the_keyboard_gets_everywhere_and_shows_where_it_is(
 ) -> None:
     with browser.visit(site) as visit:
         visit.open(address.format(**known))
+        # Before: a drawing marks what was pointed at last.
+        controls = visit.controls()
         stops = visit.tab_stops()
         assert [stop.html for stop in stops if not stop.is_seen] == []
-        assert sorted(stop.html for stop in stops) == sorted(visit.controls())
+        assert sorted(stop.html for stop in stops) == sorted(controls)
 
 
 def test_forced_colours_hide_nothing(browser: Browser, site: str, known: dict[str, str]) -> None:
