@@ -46,6 +46,9 @@ Link = Annotated[str, Field(min_length=1, max_length=LINK_CHARACTERS_MAX, json_s
 Links = Annotated[list[Link], Field(max_length=BATCH_MAX, json_schema_extra=TOLD_ONCE)]
 Ref = Annotated[str, Field(min_length=1, max_length=64, json_schema_extra=TOLD_ONCE)]
 Reason = Annotated[str, Field(max_length=REF_CHARACTERS_MAX, json_schema_extra=_SAID), AfterValidator(_said)]
+_CONTROLS = r"\x00-\x1f\x7f-\x9f"
+_KIND: dict[str, JsonValue] = {"pattern": rf"^[^{_CONTROLS}]*[^\s{_CONTROLS}][^{_CONTROLS}]*$"}
+Kind = Annotated[Name, Field(json_schema_extra=_KIND), AfterValidator(_said)]
 Anything = Annotated[Any, AfterValidator(_storable)]
 Properties = Annotated[dict[str, Any], AfterValidator(_storable)]
 Sort = Literal["readiness", "depth", "recent", "created"]
@@ -85,7 +88,7 @@ class ContextArguments(Arguments):
 
 
 class EvidenceArgument(Arguments):
-    type: Annotated[Name, AfterValidator(_said)] = Field(description="git, test, note, hint …")
+    type: Kind = Field(description="git, test, note, hint …")
     ref: Reason
 
 
@@ -108,7 +111,7 @@ class UpdateArguments(Arguments):
 class EdgeArgument(Arguments):
     source: Id = Field(alias="from")
     to: Id
-    type: Annotated[Name, AfterValidator(_said)] = Field(description="depends_on, relates_to or your own")
+    type: Kind = Field(description="depends_on, relates_to or your own")
     remove: bool = False
 
 
