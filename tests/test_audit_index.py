@@ -73,6 +73,14 @@ def test_what_it_has_not_read_yet_is_among_the_lines(tmp_path: Path, log: AuditF
     assert resources(index) == ["n3", "n2", "n1"]
 
 
+def test_it_knows_who_ever_came_by_way_of_the_pages(tmp_path: Path, log: AuditFiles) -> None:
+    log.append([decided(1), decided(2, actor="nora", tool="web", action="READ"), decided(3, actor="nora")])
+    index = index_of(tmp_path)
+    assert index.has_looked("nora") is None
+    index.read(LONG)
+    assert [index.has_looked(name) for name in ("nora", "ada", "zoe")] == [True, False, None]
+
+
 def test_it_goes_on_where_time_was_up(tmp_path: Path) -> None:
     AuditFiles(tmp_path).append([decided(number) for number in range(2_000)])
     index, times = index_of(tmp_path), 0

@@ -16,6 +16,7 @@ const fill = (row, arrival) => {
     reason: commit.reason ?? "",
     actor: commit.actor,
     initials: arrival.initials,
+    kind: arrival.kind ? `, ${arrival.kind}` : "",
   };
   for (const [name, text] of Object.entries(texts)) {
     const at = row.querySelector(`[data-field=${name}]`);
@@ -25,7 +26,9 @@ const fill = (row, arrival) => {
   const id = row.querySelector("[data-field=id]");
   if (id) id.title = commit.entity_id;
   row.querySelector("[data-field=time]").dateTime = commit.timestamp;
-  row.querySelector("[data-field=actor]").title = commit.actor;
+  const author = row.querySelector(".actor");
+  author.title = commit.actor;
+  if (arrival.kind) author.classList.add(arrival.kind);
   row.querySelector("[data-field=position]").href = arrival.moment;
   row.querySelector("[data-field=title]").closest("a").href = arrival.address;
   for (const sign of row.querySelectorAll("[data-sign]")) {

@@ -46,13 +46,14 @@ class AuditIndex:
     """Used by several threads at once."""
 
     def __init__(self, directory: Path, *, looks_by: str, recalls_by: Collection[str] = ()) -> None:
-        """What was merely looked at by way of the tool `looks_by` is left out; the use of tools in `recalls_by` is
-        noted."""
+        """What was merely looked at by way of the tool `looks_by` is left out, but who came that way is noted; so is
+        the use of tools in `recalls_by`."""
         self.directory = directory
         self.looks_by = looks_by
         self._recalls_by = frozenset(recalls_by)
         self._files: dict[int, _File] = {}
         self._recalls: dict[str, array[int]] = {}
+        self._has_looked: dict[str, bool] = {}
         self._reading = threading.Lock()
         self._oldest: str | None = None
         self.is_complete = False
@@ -93,6 +94,10 @@ class AuditIndex:
         times = self._recalls.get(actor, ())
         at = bisect_left(times, from_text(first))
         return at < len(times) and (last is None or times[at] <= from_text(last))
+
+    def has_looked(self, actor: str) -> bool | None:
+        """Whether they ever came by way of `looks_by`; None for somebody of whom no decision is indexed."""
+        return self._has_looked.get(actor)
 
     def _lines(self, path: Path, file: _File, before: int | None, *, denied: bool) -> Iterator[bytes]:
         chosen = file.denied if denied else file.decided
@@ -138,6 +143,7 @@ class AuditIndex:
         file.end += len(line)
 
     def _note_decision(self, said: _Glance, file: _File) -> None:
+        self._has_looked[said.actor] = said.tool == self.looks_by or self._has_looked.get(said.actor, False)
         if said.decision and said.tool == self.looks_by and said.action in _LOOKS:
             return
         file.decided.add(file.lines, file.end)

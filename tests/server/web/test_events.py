@@ -128,6 +128,18 @@ async def test_a_commit_is_told_as_it_arrives(server: Server) -> None:
     assert said["moment"] == "/entities/a%2Fb%2Ejson?as_of=2"
 
 
+async def test_an_arrival_says_whether_a_person_wrote_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, web_actor="nora") as server:
+        await server.pages.node("plan", "note", "ada")
+        for _ in range(2):
+            await server.pages.json("/audit")  # which waits for what was decided before to be written down
+        async with server.listening() as listener:
+            await listener.status()
+            for author in ("ada", "nora"):
+                await server.pages.node("plan", "note", author)
+            assert [(await listener.event())["data"]["kind"] for _ in range(2)] == ["agent", "person"]
+
+
 async def test_of_a_relation_it_is_told_which(server: Server) -> None:
     await server.pages.node("other")
     async with server.listening() as listener:

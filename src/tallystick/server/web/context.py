@@ -15,6 +15,7 @@ from tallystick.operations.why import Task
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Tools
+from tallystick.server.web.actors import ActorKinds
 from tallystick.server.web.chain import Chain, Chains
 from tallystick.server.web.report_times import ReportTimes
 from tallystick.telemetry.history import History
@@ -24,7 +25,9 @@ from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContex
 INDEXES_MAX = 16
 SYSTEM = "_system"
 TOOL = "web"
-"""As which the audit log knows what pages ask for."""
+"""As which the audit log knows what people ask for on the pages."""
+PROGRAM_TOOL = "web.json"
+"""As which it knows what programs, with a token of their own, ask for there."""
 
 
 class AuditIndexes:
@@ -95,3 +98,6 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def audit(self, tenant: str) -> AuditIndex:
         return self.audit_indexes.of(self.audit_of(tenant))
+
+    def actor_kinds(self, tenant: str) -> ActorKinds:
+        return ActorKinds(self.audit(tenant))

@@ -22,6 +22,7 @@ from tallystick.commits.payloads import read_edge
 from tallystick.errors import InvalidArgument, LimitExceeded, TallystickError
 from tallystick.log import Entry
 from tallystick.policy import Principal
+from tallystick.server.web.actors import ActorKinds, Kind
 from tallystick.server.web.addresses import entity_address
 from tallystick.server.web.commit_rows import CommitRow, commit_row
 from tallystick.server.web.drawing import initials
@@ -62,6 +63,8 @@ class Arrival(msgspec.Struct, frozen=True):
     """Of the entity, now."""
     initials: str
     """Of the author."""
+    kind: Kind | None
+    """Of the author; None where nobody knows."""
     moment: str
     """Of the entity, as it was by this commit."""
 
@@ -74,9 +77,10 @@ class Message(msgspec.Struct, frozen=True):
 class Events:
     """All streams of one server."""
 
-    def __init__(self, store: Store, *, streams_max: int) -> None:
+    def __init__(self, store: Store, kinds_in: Callable[[str], ActorKinds], *, streams_max: int) -> None:
         """Half of them are for one caller at most."""
         self._store = store
+        self._kinds_in = kinds_in
         self._streams_max = streams_max
         self._by_caller: Counter[tuple[str, str]] = Counter()
         self._feeds: dict[Principal, Feed] = {}
@@ -93,7 +97,7 @@ class Events:
         stream = Stream()
         feed = self._feeds.get(principal)
         if feed is None:
-            feed = self._feeds[principal] = Feed(self._store, principal)
+            feed = self._feeds[principal] = Feed(self._store, principal, self._kinds_in(principal.tenant))
         feed.add(stream)
         of_session = self._by_session.setdefault(visit.session, set())
         of_session.add(stream)
@@ -112,7 +116,7 @@ class Events:
         try:
             after = _after(visit, await _position(self._store, principal))
             # What was written between the page and its stream; the feed is joined already, so there is no gap.
-            stream.begin(after, await _missed(self._store, principal, after))
+            stream.begin(after, await feed.missed(after))
         except BaseException:
             leave()
             raise
@@ -145,9 +149,10 @@ class Events:
 class Feed:
     """The commits that one caller may read, handed to all their streams."""
 
-    def __init__(self, store: Store, principal: Principal) -> None:
+    def __init__(self, store: Store, principal: Principal, kinds: ActorKinds) -> None:
         self._store = store
         self._principal = principal
+        self._kinds = kinds
         self._streams: dict[Stream, None] = {}
         self._following: asyncio.Task[None] | None = None
 
@@ -169,11 +174,25 @@ class Feed:
         for stream in self._streams:
             stream.end()
 
+    async def missed(self, after: int) -> list[Message]:
+        """At most one more than fits, by which it is known that something is left out."""
+        entries: AsyncGenerator[Entry] = self._store.commits(self._principal, after=after)
+        found: list[Message] = []
+        async with aclosing(entries):
+            async for entry in entries:
+                found.append(await self._message_of(entry))
+                if len(found) > WAITING_MAX:
+                    break
+        return found
+
+    async def _message_of(self, entry: Entry) -> Message:
+        return message_of(entry, await self._kinds.learn(entry.commit.actor))
+
     async def _follow(self) -> None:
         try:
             async with aclosing(self._store.watch(self._principal)) as entries:
                 async for entry in entries:
-                    message = message_of(entry)
+                    message = await self._message_of(entry)
                     for stream in self._streams:
                         stream.put(message)
         except TallystickError as error:
@@ -267,13 +286,14 @@ class EventStream(Response):
         self._stream.end()
 
 
-def message_of(entry: Entry) -> Message:
+def message_of(entry: Entry, kind: Kind | None) -> Message:
     row = commit_row(entry.commit)
     said = Arrival(
         commit=row,
         type=_type_of(entry.commit),
         address=entity_address(row.entity_id),
         initials=initials(row.actor),
+        kind=kind,
         moment=entity_address(row.entity_id, as_of=row.position),
     )
     data = b"id: %d\nevent: commit\ndata: %b\n\n" % (row.position, msgspec.json.encode(said))
@@ -299,15 +319,3 @@ def _after(visit: Visit, position: int) -> int:
 async def _position(store: Store, principal: Principal) -> int:
     await store.partition(principal)
     return store.position(principal)
-
-
-async def _missed(store: Store, principal: Principal, after: int) -> list[Message]:
-    """At most one more than fits, by which it is known that something is left out."""
-    entries: AsyncGenerator[Entry] = store.commits(principal, after=after)
-    found: list[Message] = []
-    async with aclosing(entries):
-        async for entry in entries:
-            found.append(message_of(entry))
-            if len(found) > WAITING_MAX:
-                break
-    return found

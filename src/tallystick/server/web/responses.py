@@ -18,6 +18,7 @@ from tallystick.errors import Denied, InvalidArgument, NotFound, TallystickError
 from tallystick.server.answers import retry_after, status_of
 from tallystick.server.dispatch import broken
 from tallystick.server.guards import BODY_KEY
+from tallystick.server.web.actors import ActorKinds, Kind
 from tallystick.server.web.addresses import JSON_SUFFIX, is_local
 from tallystick.server.web.chain import Chain
 from tallystick.server.web.context import WebContext
@@ -64,7 +65,12 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     json: str
     """The same as JSON."""
     path: str
+    actor_kinds: ActorKinds
     navigation: tuple[Section, ...] = NAVIGATION
+
+    def kind_of(self, name: str) -> Kind | None:
+        """The visitor is known before the audit log tells."""
+        return "person" if name == self.actor else self.actor_kinds.of(name)
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +91,7 @@ class WebPages:
         self._context = context
         self.login = login
         self._tokens = PageTokens()
-        self.events = Events(context.offer.store, streams_max=context.streams_max)
+        self.events = Events(context.offer.store, context.actor_kinds, streams_max=context.streams_max)
         self.routes: list[BaseRoute] = [
             *(route for page in PAGES for route in self._routes_of(page)),
             *(route for page in PAGES if page.act is not None for route in self._form_routes(page, page.act)),
@@ -123,7 +129,7 @@ class WebPages:
 
     def _form_routes(self, page: Page, act: Act) -> list[Route]:
         async def answer(visit: Visit) -> Response:
-            return self._drawn(page.template, visit, await act(visit, self.form(visit)))
+            return await self._drawn(page.template, visit, await act(visit, self.form(visit)))
 
         async def serve(request: Request) -> Response:
             return await self._answered(request, answer)
@@ -131,20 +137,20 @@ class WebPages:
         return [Route(path, serve, methods=["POST"]) for path in (page.path, *page.also)]
 
     async def _show(self, page: Page, visit: Visit) -> Response:
-        return self._drawn(page.template, visit, await page.view(visit))
+        return await self._drawn(page.template, visit, await page.view(visit))
 
-    def _drawn(self, template: str, visit: Visit, view: msgspec.Struct) -> Response:
+    async def _drawn(self, template: str, visit: Visit, view: msgspec.Struct) -> Response:
         if isinstance(view, Download):
             return Response(view.content, headers={**PAGE_HEADERS, **view.headers})
         if isinstance(view, Document):
-            paper = draw(template, view=view.view, frame=self._frame(visit), layout="paper.html", site=visit.site)
+            paper = draw(template, view=view.view, frame=await self._frame(visit), layout="paper.html", site=visit.site)
             return Response(paper, headers={**PAGE_HEADERS, **view.headers}, media_type="text/html")
         is_json = wants_json(visit.request)
         if isinstance(view, Redirect) and not (is_json and visit.request.method == "POST"):
             return RedirectResponse(view.address, 303, PAGE_HEADERS)
         if is_json:
             return _json(view)
-        body = draw(template, view=view, frame=self._frame(visit))
+        body = draw(template, view=view, frame=await self._frame(visit))
         return Response(body, headers=PAGE_HEADERS, media_type="text/html")
 
     async def _answered(self, request: Request, answer: Callable[[Visit], Awaitable[Response]]) -> Response:
@@ -171,10 +177,12 @@ class WebPages:
         body = draw("error.html", view=trouble, status=status, theme=theme_of(request), navigation=NAVIGATION)
         return Response(body, status, PAGE_HEADERS, "text/html")
 
-    def _frame(self, visit: Visit) -> Frame:
+    async def _frame(self, visit: Visit) -> Frame:
         request, principal, offer = visit.request, visit.principal, self._context.offer
         path, query = raw_path(request), request.url.query
         position = offer.store.position(principal)
+        actor_kinds = self._context.actor_kinds(principal.tenant)
+        await actor_kinds.read()
         timeless = [(name, value) for name, value in request.query_params.multi_items() if name != "as_of"]
         return Frame(
             tenant=principal.tenant,
@@ -192,6 +200,7 @@ class WebPages:
             back_to_now=f"{path}?{urlencode(timeless)}" if timeless else path,
             json=_json_address(path, query),
             path=request.url.path,
+            actor_kinds=actor_kinds,
         )
 
     # -- what arrives

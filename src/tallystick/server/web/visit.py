@@ -12,7 +12,7 @@ from starlette.requests import Request
 from tallystick.errors import Denied, InvalidArgument
 from tallystick.policy import Principal
 from tallystick.server.dispatch import Broken, Done, Refused, call
-from tallystick.server.web.context import TOOL, WebContext
+from tallystick.server.web.context import PROGRAM_TOOL, TOOL, WebContext
 from tallystick.server.web.forms import number_of
 from tallystick.server.web.security import SESSION_KEY
 from tallystick.store import Target
@@ -134,5 +134,6 @@ def begin(context: WebContext, request: Request) -> Visit:
         context.offer.quotas.check(principal, writes=request.method == "POST")
     session = request.scope.get(SESSION_KEY)
     actor = context.person if context.person and principal.trusted else principal.actor
-    who = msgspec.structs.replace(principal, actor=actor, tool=TOOL, is_program=True)
+    tool = TOOL if principal.trusted or session is not None else PROGRAM_TOOL
+    who = msgspec.structs.replace(principal, actor=actor, tool=tool, is_program=True)
     return Visit(context, request, who, "" if session is None else session.id)
