@@ -60,6 +60,8 @@ _BREATH_SECONDS = 0.005
 _CLAIM_SECONDS = 30.0
 _ENTRIES_AT_ONCE = 200
 _POSITION_WAIT_SECONDS = 1.0
+_CONFIRM_SECONDS = 10.0
+_CONFIRM_PAUSE_SECONDS = 0.05
 _APPENDS_MAX = 2
 _REPEAT = "repeat it with the same nonce: it is answered as a duplicate if it was written"
 _VERIFY = "run 'tallystick verify', then restore what it names from a backup; nothing was changed"
@@ -175,6 +177,24 @@ class Partition:
         """What is looked at next has all that was acknowledged before, on whatever machine. Raises StorageRefused."""
         # Not by the thread that appends: a group that waits for an answer must not hold up a question.
         await asyncio.to_thread(self._log.confirm)
+
+    async def confirm_or_date(self) -> None:
+        """As `confirm`; where the others cannot be asked, `behind_seconds` afterwards says how old it may be.
+
+        Raises StorageRefused only where neither can be said.
+        """
+        deadline = time.monotonic() + _CONFIRM_SECONDS
+        while not self.behind_seconds():
+            try:
+                return await self.confirm()
+            except StorageRefused:
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(_CONFIRM_PAUSE_SECONDS)
+
+    async def await_copy(self, machine: str, lamport: int) -> None:
+        """Returns when another machine has this, or says how old what it reads is."""
+        await asyncio.to_thread(self._log.await_copy, machine, lamport)
 
     def behind_seconds(self) -> float:
         """For how long it has not been known whether other machines wrote more."""

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 
 from tallystick.errors import StorageRefused
@@ -32,7 +31,6 @@ KEY_BYTES = 32
 _KEPT_SECONDS_MIN = 3_600.0
 _UNFINISHED = ".new"
 _PROCESS_DIGITS = 16
-_MACHINE_DIGITS = 8
 _KEY = "key"
 _LIVE, _ENDED, _DIED, _UNKNOWN = b"L", b"E", b"D", b"\0"
 """`_DIED`: its process was killed, and what it had claimed is free; another process may go on serving it."""
@@ -55,11 +53,12 @@ class Sessions:
         """`kept_seconds` is how long a claim or a session may count: so long it is known how it ended.
 
         Without a directory only this process knows of its sessions. Where several machines serve one memory,
-        `machine` names this one and `shared_key` gets the key that all of them sign with.
+        `machine` is hexadecimal digits that name this one, with which its ids begin, and `shared_key` gets the key
+        that all of them sign with.
         """
         self._directory = directory
         self._kept_seconds = max(kept_seconds, _KEPT_SECONDS_MIN)
-        self._machine = sha256(machine.encode()).hexdigest()[:_MACHINE_DIGITS] if machine else ""
+        self._machine = machine
         self._shared_key = shared_key
         self._process = (self._machine + secrets.token_hex(8))[:_PROCESS_DIGITS]
         self._count = 0
@@ -119,9 +118,11 @@ class Sessions:
             return is_held
         return False if state in (_ENDED, _DIED) else None
 
-    def began_elsewhere(self, session: str) -> bool:
-        """On another machine, of which nothing is known here but what is in the log."""
-        return bool(self._machine) and not session.startswith(self._machine)
+    def elsewhere(self, session: str) -> str | None:
+        """The other machine that it began on; None for one of this machine, or where there is but one."""
+        if not self._machine or session.startswith(self._machine):
+            return None
+        return session[: len(self._machine)]
 
     def signing_key(self) -> bytes:
         """The same for every process of the memory; made by whichever is first. Raises StorageRefused."""

@@ -17,7 +17,7 @@ import msgspec
 from tallystick.clock import to_text
 from tallystick.commits import DELETIONS, REDACTIONS, Commit, Draft, Verb
 from tallystick.commits.payloads import name_of_edge
-from tallystick.errors import Denied, NotFound, TallystickError
+from tallystick.errors import Conflict, Denied, InvalidArgument, NotFound, TallystickError
 from tallystick.log import Entry
 from tallystick.partition import Partition, Receipt
 from tallystick.policy import Action, Decision, Policy, Principal, ResourceFacts
@@ -84,20 +84,20 @@ class Store:
         erase: Callable[[str, Receipt], Awaitable[Sequence[str]]] | None = None,
         files: CitedFiles | None = None,
         noticed: Callable[[Principal, Mapping[str, Stale]], Awaitable[None]] | None = None,
-        began_elsewhere: Callable[[Principal], bool] | None = None,
+        elsewhere: Callable[[Principal], str | None] | None = None,
     ) -> None:
         """`written` is called with what was written, by whatever tool, before its caller is answered: it must be
         quick where it has nothing to do, and not raise. `erase` removes the copies of what was redacted or deleted for
         a tenant, and says which are left: a redaction is not answered before. `noticed` is called with what a read
-        was warned of as stale; it must not raise. `began_elsewhere` tells whose session began on another machine:
-        it may have written there what this one has not heard of."""
+        was warned of as stale; it must not raise. `elsewhere` names the other machine that the principal's
+        session began on: it may have written there what this one has not heard of, and may go back to it."""
         self.tenants = open_partition if isinstance(open_partition, Tenants) else Tenants(open_partition)
         self._gate = policy if isinstance(policy, Gate) else Gate(policy, cache=Cache(seconds=0))
         self._written = written
         self._erase = erase
         self._files = files
         self._noticed = noticed
-        self._began_elsewhere = began_elsewhere
+        self._elsewhere = elsewhere
 
     async def read(
         self,
@@ -118,8 +118,8 @@ class Store:
         """
         authorization = Authorization(self._gate, principal, action, resource, written_type)
         with await self.tenants.using(principal.tenant) as partition:
-            if self._began_elsewhere is not None and self._began_elsewhere(principal):
-                await partition.confirm()
+            if self._elsewhere is not None and self._elsewhere(principal) is not None:
+                await partition.confirm_or_date()
             may_be_foreign = is_entity and self.tenants.have_neighbours
             foreign = await self._foreign(partition, principal, action, resource) if may_be_foreign else None
             reading = _Reading(
@@ -203,6 +203,8 @@ class Store:
                     return foreigners[0]
                 return await partition.look(lambda state: _facts(state, first.resource, principal, first.action))
 
+            elsewhere = None if self._elsewhere is None else self._elsewhere(principal)
+
             async def commit() -> Receipt:
                 nonlocal pins
                 try:
@@ -211,7 +213,17 @@ class Store:
                     pins = {} if self._files is None else await self._files.pin(pending.wanted)
                     return await partition.commit(decided)
 
-            receipt = await authorization.through(commit, facts)
+            async def commit_at_head() -> Receipt:
+                # What is stored is judged where the log is; a refusal where this machine is.
+                try:
+                    return await commit()
+                except (NotFound, Conflict, InvalidArgument):
+                    await partition.confirm_or_date()
+                    return await commit()
+
+            receipt = await authorization.through(commit if elsewhere is None else commit_at_head, facts)
+            if elsewhere is not None:
+                await partition.await_copy(elsewhere, receipt.commits[-1].lamport)
         if self._written is not None:
             await self._written(principal, receipt)
         if self._erase is not None and any(commit.operation in _ERASING for commit in receipt.commits):

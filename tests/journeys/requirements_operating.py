@@ -24,8 +24,10 @@ OPERATING_REQUIREMENTS = (
     ("§5.4, take over a stream", "a copy that follows takes over without a loss, and no machine writes there",
      "tests/journeys/test_take_over.py::"
      "test_a_copy_of_a_stream_takes_over_without_a_loss_and_stops_the_machines_that_are_left"),
-    ("§5.2, sessions", "a session that goes on with another machine reads there what it wrote",
-     _CLUSTER + "test_a_session_that_goes_on_with_another_machine_reads_there_what_it_wrote"),
+    ("§5.2, sessions", "a session never reads behind what it wrote, whatever machine answers",
+     _CLUSTER + "test_a_session_reads_what_it_wrote_on_whatever_machine_it_is_served_next"),
+    ("§5.2, sessions at home", "a session that goes back to a machine which missed what it wrote is told so",
+     _CLUSTER + "test_a_session_that_goes_back_to_a_machine_which_hears_nothing_is_told_how_old_its_answers_are"),
     ("§5.4, cut off", "a machine that is cut off reads on and says how old it is",
      _CLUSTER + "test_what_is_read_while_the_servers_are_away_says_how_old_it_may_be"),
     ("§5.4, quorum", "writes are refused without a quorum and go on by themselves",

@@ -14,7 +14,7 @@ import pytest
 from mcp.client import Client
 
 from tests import timeouts
-from tests.command_line import CommandLine, node
+from tests.command_line import CommandLine, edge, node
 from tests.files_with import files_with
 from tests.journeys.work_client import Worker, worker
 from tests.mcp_client import HELLO, INITIALIZED, ServerProcess, call, start_http, stopping
@@ -158,27 +158,83 @@ async def test_a_large_content_is_read_on_every_machine_and_gone_from_each_when_
         assert CommandLine(base).run("verify", "--json").json["sound"] is True
 
 
-def test_a_session_that_goes_on_with_another_machine_reads_there_what_it_wrote(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_session_reads_what_it_wrote_on_whatever_machine_it_is_served_next(cluster: Cluster, tmp_path: Path) -> None:
     given = environ(cluster, "tally-sessions")
     with (
         stopping(start_http(tmp_path / "one", environ=given)) as one,
         stopping(start_http(tmp_path / "two", environ=given)) as two,
     ):
-        session, _ = ask(one.mcp_url, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO})
-        ask(one.mcp_url, json.loads(INITIALIZED), session)
-        for number in range(10):
-            ask(one.mcp_url, tool_call("memory.write", node(f"n{number}")), session)
-            _, told = ask(two.mcp_url, tool_call("memory.read", {"entity_id": f"n{number}"}), session)
-            assert told["result"]["structuredContent"]["entity"]["id"] == f"n{number}"
-        # Back where it began it says what it wants to see.
-        for number in range(10):
-            _, told = ask(two.mcp_url, tool_call("memory.write", node(f"back{number}")), session)
-            written = told["result"]["structuredContent"]["lamport"]
-            wanted = {"min_lamport": written} if number % 2 else {"consistency": "latest"}
-            _, told = ask(one.mcp_url, tool_call("memory.read", {"entity_id": f"back{number}", **wanted}), session)
-            assert told["result"]["structuredContent"]["entity"]["id"] == f"back{number}"
+        session = begin_session(one)
+        for number in range(20):
+            here, there = (one, two) if number % 2 else (two, one)
+            assert "error" not in written(here, f"n{number}", session)
+            assert answered(there, "memory.read", {"entity_id": f"n{number}"}, session)[0]["entity"] is not None
+            # It refers to what the other machine was told a moment ago.
+            told, _ = answered(there, "memory.write", edge(f"n{number}", "is", f"n{number}"), session)
+            assert "error" not in told
+
+
+def test_a_session_that_goes_back_to_a_machine_which_hears_nothing_is_told_how_old_its_answers_are(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    given = environ(cluster, "tally-returns")
+    with stopping(start_http(tmp_path / "two", environ=given)) as two:
+        written(two, "first", begin_session(two))
+        leader = cluster.leader("tally-returns")
+        assert leader is not None
+        deaf = next(each for each in cluster.nodes if each is not leader)
+        with (
+            stopping(start_http(tmp_path / "home", environ=given | {"TALLYSTICK_LOG_URL": deaf.url})) as home,
+            stopping(start_http(tmp_path / "away", environ=given | {"TALLYSTICK_LOG_URL": leader.url})) as away,
+        ):
+            session = begin_session(home)
+            written(away, "second", session)
+            assert answered(home, "memory.read", {"entity_id": "second"}, session)[0]["entity"] is not None
+            deaf.pause()
+            try:
+                written(away, "third", session)
+                found, behind = answered(home, "memory.read", {"entity_id": "third"}, session)
+                assert found.get("entity") or behind >= 3
+            finally:
+                deaf.go_on()
+            wait_until(lambda: answered(home, "memory.read", {"entity_id": "third"}, session)[1] == 0)
+            assert answered(home, "memory.read", {"entity_id": "third"}, session)[0]["entity"] is not None
+
+
+def test_a_session_of_another_machine_goes_on_reading_while_the_servers_are_away(tmp_path: Path) -> None:
+    with running(tmp_path / "nats") as servers:
+        given = environ(servers) | {"TALLYSTICK_LOG_REPLICAS": "1"}
+        with (
+            stopping(start_http(tmp_path / "one", environ=given)) as one,
+            stopping(start_http(tmp_path / "two", environ=given)) as two,
+        ):
+            session = begin_session(one)
+            written(one, "a", session)
+            assert answered(two, "memory.read", {"entity_id": "a"}, session)[0]["entity"]["id"] == "a"
+            servers.nodes[0].kill()
+            found, behind = answered(two, "memory.read", {"entity_id": "a"}, session)
+            assert found["entity"]["id"] == "a"
+            assert behind >= 3
+            servers.start()
+            wait_until(lambda: answered(two, "memory.read", {"entity_id": "a"}, session)[1] == 0)
+            assert "error" not in written(two, "b", session)
+
+
+def begin_session(server: ServerProcess) -> str:
+    session, _ = ask(server.mcp_url, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO})
+    assert session is not None
+    ask(server.mcp_url, json.loads(INITIALIZED), session)
+    return session
+
+
+def written(server: ServerProcess, name: str, session: str) -> dict[str, Any]:
+    return answered(server, "memory.write", node(name), session)[0]
+
+
+def answered(server: ServerProcess, tool: str, arguments: dict[str, Any], session: str) -> tuple[dict[str, Any], float]:
+    """With how old it may be."""
+    _, told = ask(server.mcp_url, tool_call(tool, arguments), session)
+    return told["result"]["structuredContent"], told["result"].get("_meta", {}).get("behind_seconds", 0.0)
 
 
 def tool_call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def open_sessions(settings: Settings) -> Sessions:
     if not settings.log_url:
         return Sessions(directory, kept_seconds=kept)
     from tallystick.log.jetstream.copy import machine_id
+    from tallystick.log.jetstream.other_machines import digits_of
     from tallystick.log.jetstream.places import place_of
     from tallystick.log.jetstream.shared_key import shared_key
 
@@ -52,7 +53,7 @@ def open_sessions(settings: Settings) -> Sessions:
     return Sessions(
         directory,
         kept_seconds=kept,
-        machine=machine_id(settings.base),
+        machine=digits_of(machine_id(settings.base)),
         shared_key=cache(lambda: shared_key(place, "sessions")),
     )
 

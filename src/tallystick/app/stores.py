@@ -118,7 +118,7 @@ async def opened(
         erase=erase_copies,
         files=cited,
         noticed=makes_work,
-        began_elsewhere=partial(_began_elsewhere, sessions) if sessions and settings.log_url else None,
+        elsewhere=partial(_elsewhere, sessions) if sessions and settings.log_url else None,
     )
     tending = asyncio.create_task(tenants.tend())
     metrics.AUDIT.reading = lambda: [((), float(audit.healthy))]
@@ -194,5 +194,5 @@ def _store_class() -> type[Store]:
     return TracedStore
 
 
-def _began_elsewhere(sessions: Sessions, principal: Principal) -> bool:
-    return principal.session is not None and sessions.began_elsewhere(principal.session)
+def _elsewhere(sessions: Sessions, principal: Principal) -> str | None:
+    return None if principal.session is None else sessions.elsewhere(principal.session)

@@ -52,6 +52,14 @@ class Log(Protocol):
         """
         ...
 
+    def await_copy(self, machine: str, lamport: int) -> None:
+        """Returns when `head` on another machine shows this lamport, or `behind_seconds` there is more than 0.
+
+        `machine` is named as its sessions are (`Sessions.elsewhere`). Not for an event loop. Never raises: what was
+        written stays so.
+        """
+        ...
+
     def behind_seconds(self) -> float:
         """For how long it has not been known whether others have appended more; cheap, and 0 where that is known."""
         ...

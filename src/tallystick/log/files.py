@@ -240,6 +240,9 @@ class FilesLog:
     def confirm(self) -> None:
         """Its mark is the newest there is."""
 
+    def await_copy(self, machine: str, lamport: int) -> None:
+        """No other machine has it."""
+
     def behind_seconds(self) -> float:
         return 0.0
 

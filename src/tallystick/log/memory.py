@@ -26,6 +26,9 @@ class MemoryLog:
     def confirm(self) -> None:
         """There is no other place."""
 
+    def await_copy(self, machine: str, lamport: int) -> None:
+        """No other machine has it."""
+
     def behind_seconds(self) -> float:
         return 0.0
 

@@ -91,6 +91,9 @@ class GuardedLog:
     def confirm(self) -> None:
         self._log.confirm()
 
+    def await_copy(self, machine: str, lamport: int) -> None:
+        self._log.await_copy(machine, lamport)
+
     def behind_seconds(self) -> float:
         return self._log.behind_seconds()
 

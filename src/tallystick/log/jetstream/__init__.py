@@ -110,6 +110,9 @@ class JetStreamLog:
                 raise unreachable(stream.name, "this machine's copy is behind it")
             time.sleep(0.001)
 
+    def await_copy(self, machine: str, lamport: int) -> None:
+        self._membership.others.wait_for(machine, self._tenant, lamport)
+
     # -- writing
 
     def claim(self, *, timeout_seconds: float = _CLAIM_SECONDS) -> bool:

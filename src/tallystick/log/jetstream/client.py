@@ -247,6 +247,7 @@ def _message(message: Msg) -> Message:
         sequence=int(headers.get("Nats-Sequence", 0)),
         headers=headers,
         data=message.data,
+        reply=message.reply,
     )
 
 

@@ -23,6 +23,7 @@ from tallystick.log.jetstream.contents import fetch, fetch_missing, names_in
 from tallystick.log.jetstream.copy import Copy, Unexplained, boot_id, is_empty
 from tallystick.log.jetstream.erasure import Waits, carry_out
 from tallystick.log.jetstream.messages import Group, MachineStatus, Message, end_of
+from tallystick.log.jetstream.other_machines import Questions, digits_of
 from tallystick.log.jetstream.stream import ROLLUP, Refused, Stream, Trust
 from tallystick.private_files import place_file
 
@@ -73,10 +74,13 @@ class Follower:
         """Tenants in whose copies there may be redactions that the stream does not know of."""
         self._erasing: dict[str, Waits] = {}
         """Tenant → which servers may still hold what was erased there."""
+        self._question = stream.layout.question(digits_of(machine))
+        self._questions = Questions(stream, self._lamport_of)
         self._beats = 0
 
     def listen(self) -> None:
         self._stream.client.subscribe(self._stream.layout.new, self._new.put)
+        self._stream.client.subscribe(self._question, self._new.put)
 
     def follow(self, is_over: Callable[[], bool]) -> None:
         """Until it is over. Raises nothing that goes away by itself."""
@@ -86,11 +90,14 @@ class Follower:
             if now >= next_beat:
                 next_beat = now + BEAT_SECONDS
                 self._try(self._beat)
-            pause = _BUSY_PAUSE_SECONDS if self._waiting else max(0.0, next_beat - time.monotonic())
+            is_busy = self._waiting or self._questions
+            pause = _BUSY_PAUSE_SECONDS if is_busy else max(0.0, next_beat - time.monotonic())
             try:
                 self._heard(self._new.get(timeout=min(pause, BEAT_SECONDS)))
             except queue.Empty:
                 self._adopt_waiting()
+            if self._questions:
+                self._try(self._questions.answer)
 
     def wake(self) -> None:
         """From any thread: look whether it is over."""
@@ -105,6 +112,9 @@ class Follower:
     # -- what was stored
 
     def _heard(self, message: Message | None) -> None:
+        if message is not None and message.subject == self._question:
+            self._questions.add(message)
+            return
         if message is None or self._position is None or message.sequence <= self._position:
             return
         if message.sequence == self._position + 1:
@@ -173,6 +183,11 @@ class Follower:
         if self._troubled.get(tenant) != str(error):
             logger.error("the copy of %s cannot be brought up to date: %s", tenant, error)
         self._troubled[tenant] = str(error)
+
+    def _lamport_of(self, tenant: str) -> int:
+        """0 where there is no copy: it is made when something of that tenant is heard of."""
+        system = self._system_of(tenant)
+        return 0 if system is None or is_empty(system) else self._opened(tenant).log.head().lamport
 
     def _opened(self, tenant: str) -> Copy:
         if tenant not in self._copies:

@@ -21,6 +21,7 @@ from tallystick.log.jetstream.client import Client, NoAnswer, Servers
 from tallystick.log.jetstream.copy import machine_id
 from tallystick.log.jetstream.follower import Follower, Freshness
 from tallystick.log.jetstream.messages import Message
+from tallystick.log.jetstream.other_machines import DATED_SECONDS, OtherMachines
 from tallystick.log.jetstream.stream import ROLLUP, Refused, Stream, Trust, unreachable
 from tallystick.private_files import make_directory
 from tallystick.telemetry import metrics
@@ -30,8 +31,6 @@ START_SECONDS = 10.0
 CUT_OFF_SECONDS = 15.0
 TURN_SECONDS = 0.04
 _TURNS_MAX = 25
-_BEHIND_SECONDS_MIN = 3.0
-"""Less than that is what there always is between two looks."""
 _RETRY_SECONDS = 0.5
 _CHECK_EVERY_SECONDS = 60.0
 
@@ -57,6 +56,7 @@ class Membership:
         self.machine = machine_id(place.base)
         self.client = Client(place.servers, name=f"tallystick {self.machine}")
         self.stream = Stream(self.client, place.stream)
+        self.others = OtherMachines(self.stream)
         self._freshness = Freshness(place.base / "_system" / f"follow.{place.stream}")
         self._started = time.monotonic()
         self._settled = threading.Event()
@@ -110,7 +110,7 @@ class Membership:
     def behind_seconds(self) -> float:
         known = self._freshness.seconds()
         seconds = time.monotonic() - self._started if known is None else known
-        return seconds if seconds >= _BEHIND_SECONDS_MIN else 0.0
+        return seconds if seconds >= DATED_SECONDS else 0.0
 
     @property
     def is_cut_off(self) -> bool:

@@ -15,7 +15,7 @@ In a stream beside it, `<stream>-contents`:
     <stream>.content.<tenant>.<sha256>.<number>   a piece of a blob that commits name
 
 Beside the stream, not stored: `<stream>.new.>` brings what was just stored, `<stream>.turn.<tenant>` asks the
-other writers of a tenant to wait a moment.
+other writers of a tenant to wait a moment, `<stream>.question.<digits>` asks a machine how far its copy is.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Message(msgspec.Struct, frozen=True):
     sequence: int
     headers: Mapping[str, str]
     data: bytes
+    reply: str = ""
+    """Where an answer is waited for."""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -92,6 +94,9 @@ class Layout(msgspec.Struct, frozen=True):
 
     def turn(self, tenant: str) -> str:
         return f"{self.stream}.turn.{_token(tenant)}"
+
+    def question(self, digits: str) -> str:
+        return f"{self.stream}.question.{_token(digits)}"
 
     def tenant_of(self, subject: str) -> str | None:
         """Whose log it is; None for what is none."""
