@@ -338,6 +338,8 @@ def test_only_what_looks_like_it_is_offered_for_an_id_that_is_not_there(base: Pa
         (["serve", "--http", "nonsense:port"], 2, ["127.0.0.1:8765"]),
         (["serve", "--toolsets", "poetry"], 2, ["poetry", "memory"]),
         (["serve", "--tool-names", "camel"], 2, ["underscore"]),
+        (["serve", "--workers", "2"], 2, ["--workers", "--http 127.0.0.1:8765"]),
+        (["promote"], 2, ["NO_TARGET", "file:///srv/backups/memory"]),
         (["where", "--tenant", "../up"], 2, ["tenant"]),
         (["frobnicate"], 2, ["frobnicate"]),
     ],

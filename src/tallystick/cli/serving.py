@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -102,6 +103,7 @@ def serve(
         workers=workers,
     )
     if not settings.http:
+        _refuse_without_http({"--workers": workers, "--tls-cert": tls_cert, "--tls-key": tls_key})
         from tallystick import app
 
         app.serve_stdio(settings)
@@ -110,6 +112,13 @@ def serve(
     if next_free_port:
         port = find_free_port(host, port)
     _serve_http(settings, host, port)
+
+
+def _refuse_without_http(given: Mapping[str, object]) -> None:
+    """Options that would change nothing: whoever gives one means to serve HTTP."""
+    for option, value in given.items():
+        if value is not None:
+            raise InvalidArgument(f"{option} is for a server over HTTP", hint=f"add --http 127.0.0.1:{DEFAULT_PORT}")
 
 
 def _serve_http(settings: Settings, host: str, port: int) -> None:

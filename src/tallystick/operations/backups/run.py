@@ -94,9 +94,9 @@ def target_of(settings: Settings, to: str = "") -> str:
     url = to or settings.backup_to
     if not url:
         raise InvalidArgument(
-            "it is not said where to back up to",
+            "no store of backups is named",
             code="NO_TARGET",
-            hint="name a store: 'tallystick backup file:///srv/backups/memory', or set backup_to",
+            hint="name one, such as file:///srv/backups/memory, or set backup_to",
         )
     directory = local_directory(url)
     if directory is not None and directory.resolve().is_relative_to(settings.base.resolve()):
