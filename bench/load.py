@@ -62,7 +62,7 @@ def agents(base: Path, many: int, seconds: float, rate: float, nodes: int) -> It
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * many + 512)), hard))
     fill(base, map(note, range(nodes)))
-    with tallystick_http(base, http_connections_max=many + 64) as server:
+    with tallystick_http(base, http_connections_max=many + 64, sessions_per_subject=many) as server:
         server.settle()
         say(f"{many:,} agents begin their sessions")
         askers = [_mixed(server.port, nodes) for _ in range(many)]
@@ -70,9 +70,7 @@ def agents(base: Path, many: int, seconds: float, rate: float, nodes: int) -> It
         scripts = [_until(ends, ask, numbers) for ask in askers]
         dice = random.Random(5)
         found: list[Talked] = []
-        cpu = server.cpu_of(
-            lambda: found.append(talk(server.port, scripts, lambda: dice.uniform(0, 2 * many / rate) or 0.001))
-        )
+        cpu = server.cpu_of(lambda: found.append(talk(server.port, scripts, lambda: dice.uniform(0, 2 * many / rate))))
         after = server.resident_bytes
     for kind, taken in sorted(found[0].taken.items()):
         shown = (f"p{percent} {percentile(taken, percent) * 1e3:.1f} ms" for percent in (50, 95, 99))

@@ -162,8 +162,12 @@ def _bearer(token: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def talk(port: int, scripts: Sequence[Iterable[Question]], pause: Callable[[], float] = lambda: 0.0) -> Talked:
-    """A client for each script, all at the same time. `pause` says for how many seconds one thinks before it asks."""
+Pause = Callable[[], float]
+
+
+def talk(port: int, scripts: Sequence[Iterable[Question]], pause: Pause | None = None) -> Talked:
+    """A client for each script, all at the same time. `pause` says for how many seconds one thinks before it asks;
+    without it all are connected before the first one asks."""
     gc.collect()
     gc.freeze()
     return uvloop.run(_talk(port, scripts, pause))
@@ -178,12 +182,12 @@ def speak(clients: int, each: int, make: Callable[[], Callable[[int], Question]]
     return scripts
 
 
-async def _talk(port: int, scripts: Sequence[Iterable[Question]], pause: Callable[[], float]) -> Talked:
+async def _talk(port: int, scripts: Sequence[Iterable[Question]], pause: Pause | None) -> Talked:
     loop = asyncio.get_running_loop()
     taken: dict[str, list[float]] = defaultdict(list)
-    clients = [_Client(script, taken, loop.create_future(), pause) for script in scripts]
-    for client in clients:
-        await loop.create_connection(lambda client=client: client, "127.0.0.1", port)  # type: ignore[misc]
+    clients = [_Client(port, script, taken, loop.create_future(), pause) for script in scripts]
+    for client in clients if pause is None else ():
+        await client.connect()
     started = time.perf_counter()
     for client in clients:
         client.think()
@@ -196,13 +200,17 @@ async def _talk(port: int, scripts: Sequence[Iterable[Question]], pause: Callabl
 
 
 class _Client(asyncio.Protocol):
+    """Connects again, and asks again, where the server hung up on a client that thought for too long."""
+
     def __init__(
         self,
+        port: int,
         script: Iterable[Question],
         taken: dict[str, list[float]],
         done: asyncio.Future[None],
-        pause: Callable[[], float],
+        pause: Pause | None,
     ) -> None:
+        self._port = port
         self._left = iter(script)
         self._pause = pause
         self._taken = taken
@@ -211,16 +219,29 @@ class _Client(asyncio.Protocol):
         self._wanted = 0
         self._kind = ""
         self._asked = 0.0
+        self._waiting = b""
+        """The question that is not answered."""
+        self._is_reused = False
+        self._transport: Any = None
+        self._connecting: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
+        try:
+            await self.done.get_loop().create_connection(lambda: self, "127.0.0.1", self._port)
+        except OSError as error:
+            self._fail(Refused(f"the server takes no connection: {error}"))
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        self._is_reused, self._connecting = False, None
+        if self._waiting:
+            transport.write(self._waiting)
 
     def think(self) -> None:
-        seconds = self._pause()
-        if seconds:
-            self.done.get_loop().call_later(seconds, self.ask)
-        else:
+        if self._pause is None:
             self.ask()
+        else:
+            self.done.get_loop().call_later(self._pause(), self.ask)
 
     def ask(self) -> None:
         question = None if self.done.done() else next(self._left, None)
@@ -230,7 +251,11 @@ class _Client(asyncio.Protocol):
             return
         self._kind = question.kind
         self._asked = time.perf_counter()
-        self._transport.write(question.data)
+        self._waiting = question.data
+        if self._transport is None or self._transport.is_closing():
+            self._connect_again()
+        else:
+            self._transport.write(question.data)
 
     def data_received(self, data: bytes) -> None:
         self._data = self._data + data if self._data else data
@@ -242,16 +267,24 @@ class _Client(asyncio.Protocol):
     def _answered(self) -> None:
         self._taken[self._kind].append(time.perf_counter() - self._asked)
         answer, self._data, self._wanted = self._data, b"", 0
+        self._waiting, self._is_reused = b"", True
         if not answer.startswith(b"HTTP/1.1 200") or b'"isError":true' in answer or b'"error":{"code"' in answer:
             self._fail(Refused(answer[:800].decode()))
         else:
             self.think()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._fail(Refused(f"the server hung up: {error}"))
+        if self._data or (self._waiting and not self._is_reused):
+            self._fail(Refused(f"the server hung up: {error}"))
+        elif self._waiting and self._connecting is None:
+            self._connect_again()
+
+    def _connect_again(self) -> None:
+        self._connecting = self.done.get_loop().create_task(self.connect())
 
     def leave(self) -> None:
-        self._transport.close()
+        if self._transport is not None:
+            self._transport.close()
 
     def _fail(self, error: Refused) -> None:
         if not self.done.done():
