@@ -257,9 +257,10 @@ def _add_row(columns: Columns, commit: Commit, offset: int, *, prev: int, entity
         history.redactions.append(history.count)
     if commit.nonce is not None:
         columns.nonces.add(commit.actor, commit.nonce, history.count)
-    # Everything is changed by now. Where times cannot be read, nonces are kept for longer.
-    with suppress(Corrupt):
-        columns.nonces.expire(history.count, columns.timestamp)
+    if columns.nonces.are_due(history.count):
+        # Everything is changed by now. Where times cannot be read, nonces are kept for longer.
+        with suppress(Corrupt):
+            columns.nonces.expire(history.count, columns.timestamp)
 
 
 def _paths(redaction: Commit) -> list[Path] | None:

@@ -129,7 +129,8 @@ class DerivedIndexes:
 
     def applied(self) -> None:
         """The newest commit was applied."""
-        self._notify(forwards=True)
+        if self._built:
+            self._notify(forwards=True)
 
     @contextmanager
     def undoing(self) -> Iterator[None]:

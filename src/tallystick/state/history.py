@@ -110,15 +110,18 @@ class CommitIds:
         seq = len(self.prefixes)
         prefix = int(commit_id[:8], 16)
         self.prefixes.append(prefix)
-        number = _block_of(seq)
-        if number == len(self.blocks):
-            self.blocks.append(array("I", bytes(4 * slots_of(number))))
-        block = self.blocks[number]
+        if (seq - 1) % FIRST == 0:  # No block begins elsewhere.
+            self._begin_block(_block_of(seq))
+        block = self.blocks[-1]
         slots = len(block)
         slot = prefix % slots
         while block[slot]:
             slot = (slot + 1) % slots
         block[slot] = seq
+
+    def _begin_block(self, number: int) -> None:
+        if number == len(self.blocks):
+            self.blocks.append(array("I", bytes(4 * slots_of(number))))
 
     def pop(self) -> None:
         seq = len(self.prefixes) - 1

@@ -42,10 +42,11 @@ class Nonces:
         seq = self.seqs.get(_key(actor, nonce))
         return None if seq is None or _expires(times(seq)) < head else seq
 
+    def are_due(self, count: int) -> bool:
+        """Whether old ones are to be dropped, with so many commits applied; to be asked after each."""
+        return count % LAG == 0 and count > LAG and bool(self.seqs)
+
     def expire(self, count: int, times: Times) -> None:
-        """To be called after each commit; cheap, except for each 1,024th."""
-        if count % LAG or count <= LAG or not self.seqs:
-            return
         then = times(count - LAG)
         expired = []
         for key, seq in self.seqs.items():
