@@ -9,6 +9,7 @@ import pytest
 
 from tallystick.telemetry import metrics
 from tallystick.telemetry.history import TOOLS_MAX, History, Span
+from tallystick.telemetry.readings import read_metrics
 
 SPANS = (Span("hour", 60.0, 5), Span("day", 300.0, 3))
 
@@ -98,3 +99,20 @@ def test_memory_stays_as_it_is_however_long_it_runs_and_whatever_is_called(histo
     tracemalloc.stop()
     # The last reading is held, once: it is larger than all rings of a row, and does not add up.
     assert grown < 100_000 + 2 * len(list(metrics.CALLS.read())) * 1_000
+
+
+def test_a_worker_that_was_begun_anew_takes_nothing_away(clock: Clock) -> None:
+    counted = 7
+    read = lambda: read_metrics([metric_of(counted)])  # noqa: E731  # what there is then
+    history = History(SPANS, clock=clock, read=read)
+    counted = 3
+    go_on(history, clock)
+    counted = 5
+    assert history.read("hour").columns["calls"] == [0, 2]
+
+
+def metric_of(calls: int) -> metrics.Histogram:
+    found = metrics.Histogram(metrics.CALLS.name, "", *metrics.CALLS.labels)
+    for _ in range(calls):
+        found.observe(0.002, ("look", "ok", "read"))
+    return found

@@ -39,7 +39,7 @@ def web_pages(
         return None
     from tallystick.operations.why import explain_task
     from tallystick.server.web.chain import Chains
-    from tallystick.server.web.context import WebContext, WorkerPlace
+    from tallystick.server.web.context import WebContext
     from tallystick.server.web.responses import WebPages
 
     def of(tenant: str) -> Settings:
@@ -66,10 +66,22 @@ def web_pages(
             person=settings.web_actor or system_user(),
             chains=Chains(lambda tenant, seconds: _verify(settings, tenant, seconds)),
             figures_for=settings.tenant if settings.issuers else None,
-            worker=None if worker is None else WorkerPlace(worker.number + 1, worker.count),
+            **({} if worker is None else _of_workers(worker)),
         ),
         None if admission is None else _login(settings, offer, admission),
     )
+
+
+def _of_workers(worker: Worker) -> dict[str, Any]:
+    from tallystick.server.web.context import WorkerPlace
+    from tallystick.telemetry.history import History
+    from tallystick.telemetry.readings import together
+
+    return {
+        "worker": WorkerPlace(worker.number + 1, worker.count),
+        "readings": worker.read_figures,
+        "history": History(read=lambda: together(list(worker.read_figures().values()))),
+    }
 
 
 async def _verify(settings: Settings, tenant: str, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """How the server does, by its own count: calls and how long they took, decisions, writes, projections, sizes.
 
-The numbers are those of `/metrics`, of this process since it began. They are about all of its tenants, so they are
-for whoever runs it.
+The numbers are those of `/metrics`, of one process since it began or of several together. They are about all of their
+tenants, so they are for whoever runs them.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from tallystick.telemetry import metrics
 from tallystick.telemetry.metrics import Histogram, Labels, Series, quantile
+from tallystick.telemetry.readings import Reading
 
 _BUG = "INTERNAL_ERROR"
 _USUAL = frozenset({"MISSING_TOKEN"})
@@ -77,7 +77,7 @@ class Incident(msgspec.Struct, frozen=True):
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
-    """Since the process began."""
+    """Since the process began, or the first of them."""
     calls: int
     refused: int
     tools: list[ToolFigures]
@@ -98,6 +98,18 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """None while nothing had to be written down."""
 
 
+class ProcessFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one of several that serve together."""
+
+    number: int
+    """From 1."""
+    seconds: float
+    calls: int
+    per_minute: float
+    sessions: int
+    memory_bytes: float | None
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody has to see to, at a glance."""
 
@@ -111,45 +123,63 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     disk_total: int
 
 
-async def check_health(home: Path) -> Health:
+async def check_health(home: Path, reading: Reading) -> Health:
     nearest = next(path for path in (home, *home.parents) if path.exists())
     disk = await asyncio.to_thread(shutil.disk_usage, nearest)
     return Health(
-        damage=_sum(metrics.DAMAGE.read()),
-        audit_healthy=next((bool(value) for _, value in metrics.AUDIT.read()), None),
-        lag=max((int(value) for _, value in metrics.LAG.read()), default=0),
+        damage=_sum(reading.of(metrics.DAMAGE)),
+        audit_healthy=next((bool(value) for _, value in reading.of(metrics.AUDIT)), None),
+        lag=max((int(value) for _, value in reading.of(metrics.LAG)), default=0),
         disk_free=disk.free,
         disk_total=disk.total,
     )
 
 
-async def measure(home: Path, system: Path) -> Figures:
+async def measure(home: Path, system: Path, reading: Reading) -> Figures:
     """`home` is where the memory lies, `system` its log and what belongs to it."""
-    seconds = max(time.monotonic() - metrics.STARTED, 1.0)
-    tools = _tools(seconds)
+    tools = _tools(reading)
     nearest = next(path for path in (home, *home.parents) if path.exists())
     disk = await asyncio.to_thread(shutil.disk_usage, nearest)
     return Figures(
-        seconds=seconds,
+        seconds=reading.seconds,
         calls=sum(each.calls for each in tools),
         refused=sum(each.refused for each in tools),
         tools=tools,
-        policy=_policy(),
-        writes=_writes(),
-        lags=sorted((Lag(labels[0], int(value)) for labels, value in metrics.LAG.read()), key=lambda lag: -lag.commits),
+        policy=_policy(reading),
+        writes=_writes(reading),
+        lags=sorted(
+            (Lag(labels[0], int(value)) for labels, value in reading.of(metrics.LAG)), key=lambda lag: -lag.commits
+        ),
         sizes=await asyncio.to_thread(_sizes, home, system),
         disk_free=disk.free,
         disk_total=disk.total,
-        sessions=_sum(metrics.SESSIONS.read()),
-        incidents=_incidents(),
-        damage=_sum(metrics.DAMAGE.read()),
-        audit_healthy=next((bool(value) for _, value in metrics.AUDIT.read()), None),
+        sessions=_sum(reading.of(metrics.SESSIONS)),
+        incidents=_incidents(reading),
+        damage=_sum(reading.of(metrics.DAMAGE)),
+        audit_healthy=next((bool(value) for _, value in reading.of(metrics.AUDIT)), None),
     )
 
 
-def _tools(seconds: float) -> list[ToolFigures]:
+def measure_processes(readings: Mapping[int, Reading]) -> list[ProcessFigures]:
+    """By their numbers, from 0."""
+    return [_process(number + 1, readings[number]) for number in sorted(readings)]
+
+
+def _process(number: int, reading: Reading) -> ProcessFigures:
+    calls = _count(reading.series_of(metrics.CALLS))
+    return ProcessFigures(
+        number=number,
+        seconds=reading.seconds,
+        calls=calls,
+        per_minute=60 * calls / reading.seconds,
+        sessions=_sum(reading.of(metrics.SESSIONS)),
+        memory_bytes=reading.memory_bytes,
+    )
+
+
+def _tools(reading: Reading) -> list[ToolFigures]:
     by_tool: dict[tuple[str, str], list[tuple[str, Series]]] = {}
-    for (tool, outcome, access), series in metrics.CALLS.read():
+    for (tool, outcome, access), series in reading.series_of(metrics.CALLS):
         by_tool.setdefault((tool, access), []).append((outcome, series))
     found = []
     for (tool, access), parts in by_tool.items():
@@ -162,42 +192,45 @@ def _tools(seconds: float) -> list[ToolFigures]:
                 access=access,
                 calls=calls,
                 refused=refused,
-                per_minute=60 * calls / seconds,
+                per_minute=60 * calls / reading.seconds,
                 latency=latency,
             )
         )
     return sorted(found, key=lambda each: (-each.calls, each.tool))
 
 
-def _policy() -> PolicyFigures:
-    parts = list(metrics.DECISIONS.read())
+def _policy(reading: Reading) -> PolicyFigures:
+    parts = reading.series_of(metrics.DECISIONS)
     return PolicyFigures(
         decisions=_count(parts),
         denied=_count((labels, series) for labels, series in parts if labels[1] == "denied"),
         remembered=_count((labels, series) for labels, series in parts if labels[2] == "cache"),
-        without_answer=_sum(metrics.FAULTS.read()),
+        without_answer=_sum(reading.of(metrics.FAULTS)),
         latency=_latency(metrics.DECISIONS, [series for _, series in parts]),
     )
 
 
-def _writes() -> WriteFigures:
+def _writes(reading: Reading) -> WriteFigures:
     return WriteFigures(
-        commits=_sum(metrics.COMMITS.read()),
-        waiting=_sum(metrics.QUEUE.read()),
-        append=_latency(metrics.APPEND_SECONDS, [series for _, series in metrics.APPEND_SECONDS.read()]),
-        sync=_latency(metrics.SYNC_SECONDS, [series for _, series in metrics.SYNC_SECONDS.read()]),
+        commits=_sum(reading.of(metrics.COMMITS)),
+        waiting=_sum(reading.of(metrics.QUEUE)),
+        append=_latency(metrics.APPEND_SECONDS, [series for _, series in reading.series_of(metrics.APPEND_SECONDS)]),
+        sync=_latency(metrics.SYNC_SECONDS, [series for _, series in reading.series_of(metrics.SYNC_SECONDS)]),
     )
 
 
-def _incidents() -> list[Incident]:
-    broken = (each for each in metrics.CALLS.read() if each[0][1] == _BUG)
+def _incidents(reading: Reading) -> list[Incident]:
+    broken = (each for each in reading.series_of(metrics.CALLS) if each[0][1] == _BUG)
     found = [
-        Incident("reads that met damage", _sum(metrics.DAMAGE.read())),
+        Incident("reads that met damage", _sum(reading.of(metrics.DAMAGE))),
         Incident("calls that met a bug", _count(broken)),
-        *(Incident(f"policy without an answer: {labels[0]}", int(value)) for labels, value in metrics.FAULTS.read()),
+        *(
+            Incident(f"policy without an answer: {labels[0]}", int(value))
+            for labels, value in reading.of(metrics.FAULTS)
+        ),
         *(
             Incident(f"refused at the door: {labels[0]}", int(value))
-            for labels, value in metrics.REFUSED.read()
+            for labels, value in reading.of(metrics.REFUSED)
             if labels[0] not in _USUAL
         ),
     ]

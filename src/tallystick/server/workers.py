@@ -18,12 +18,18 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tallystick.server.limits import SharedBuckets
 from tallystick.server.listening import listen
+from tallystick.telemetry import metrics
+from tallystick.telemetry.readings import Reading, read_figures
 from tallystick.telemetry.worker_readings import WorkerReadings
+
+if TYPE_CHECKING:
+    from tallystick.telemetry.prometheus import Published
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +69,12 @@ class Worker(msgspec.Struct, frozen=True):
         from tallystick.telemetry.prometheus import render_workers
 
         self._publish()
-        return render_workers(self.readings.read())
+        return render_workers(self._published())
+
+    def read_figures(self) -> dict[int, Reading]:
+        """Of all workers, by their numbers: of this one until now, of the others until a few seconds ago."""
+        others = {number: published.reading for number, published in self._published().items()}
+        return {**others, self.number: read_figures()}
 
     async def _go_on_publishing(self) -> None:
         while True:
@@ -71,9 +82,15 @@ class Worker(msgspec.Struct, frozen=True):
             await asyncio.sleep(_PUBLISH_SECONDS)
 
     def _publish(self) -> None:
-        from tallystick.telemetry.prometheus import reading
+        from tallystick.telemetry.prometheus import publish
 
-        self.readings.publish(self.number, reading())
+        self.readings.publish(self.number, publish())
+
+    def _published(self) -> dict[int, Published]:
+        from tallystick.telemetry.prometheus import Published
+
+        found = self.readings.read().items()
+        return {number: msgspec.msgpack.decode(each, type=Published) for number, each in found}
 
 
 def begin_workers(count: int, *, host: str, port: int, announce: Callable[[str, int], None]) -> Worker:
@@ -129,6 +146,7 @@ class _Supervisor:
 
     def _become(self, number: int, ready: int) -> Worker:
         os.close(self._life[1])
+        metrics.STARTED = time.monotonic()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         threading.Thread(target=_end_with, args=(self._life[0],), daemon=True).start()
         mine = self._listening[number]

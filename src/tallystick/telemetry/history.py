@@ -7,17 +7,16 @@ rings, so the oldest gives way to the newest. Counting knows nothing of this: on
 from __future__ import annotations
 
 import asyncio
-import resource
 import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from tallystick.telemetry import metrics
 from tallystick.telemetry.metrics import Gauge, Histogram, Labels, quantile
+from tallystick.telemetry.readings import Reading, read_figures
 
 SpanName = Literal["hour", "day"]
 
@@ -34,7 +33,6 @@ _REST = (
 )
 COLUMNS = (*_CALLS, *_REST)
 _SHARES = (0.5, 0.95, 0.99)
-_STATM = Path("/proc/self/statm")
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -61,17 +59,24 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History:
-    def __init__(self, spans: Sequence[Span] = (), *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        spans: Sequence[Span] = (),
+        *,
+        clock: Callable[[], float] = time.time,
+        read: Callable[[], Reading] = read_figures,
+    ) -> None:
         self._clock = clock
-        now = clock()
-        self._by_span = {span.name: _Kept(span, now) for span in spans or SPANS}
+        self._metrics = read
+        now, begun = clock(), self._read()
+        self._by_span = {span.name: _Kept(span, now, begun) for span in spans or SPANS}
 
     def tick(self) -> None:
         """Ends each step that is over."""
         now = self._clock()
         for kept in self._by_span.values():
             if now - kept.since >= kept.span.step:
-                kept.end_step(now, _read())
+                kept.end_step(now, self._read())
 
     async def run(self) -> None:
         """Ticks until it is cancelled."""
@@ -80,14 +85,17 @@ class History:
             await asyncio.sleep(step)
             self.tick()
 
+    def _read(self) -> _Summed:
+        return _summed(self._metrics())
+
     def read(self, span: SpanName, tool: str = ALL_TOOLS) -> Rows:
         """With the step that is not over yet as the last row. Of one tool, only its calls; of one that was not kept,
         nothing."""
-        return self._by_span[span].read(self._clock(), _read(), tool)
+        return self._by_span[span].read(self._clock(), self._read(), tool)
 
 
-class _Reading(msgspec.Struct, frozen=True):
-    """What all metrics say at a moment."""
+class _Summed(msgspec.Struct, frozen=True):
+    """What rows are made of, at a moment."""
 
     calls: dict[Labels, list[int]]
     decisions: dict[Labels, list[int]]
@@ -95,12 +103,12 @@ class _Reading(msgspec.Struct, frozen=True):
     commits: float
     gauges: tuple[float, ...]
 
-    def since(self, before: _Reading) -> _Reading:
-        return _Reading(
+    def since(self, before: _Summed) -> _Summed:
+        return _Summed(
             calls=_since(before.calls, self.calls),
             decisions=_since(before.decisions, self.decisions),
             appends=_since(before.appends, self.appends),
-            commits=self.commits - before.commits,
+            commits=max(0, self.commits - before.commits),
             gauges=self.gauges,
         )
 
@@ -108,16 +116,16 @@ class _Reading(msgspec.Struct, frozen=True):
 class _Kept:
     """The rows of one span."""
 
-    def __init__(self, span: Span, now: float) -> None:
+    def __init__(self, span: Span, now: float, begun: _Summed) -> None:
         self.span = span
         self.since = now
-        self._before = _read()
+        self._before = begun
         self._count = 0
         self._times = array("d", [0.0]) * span.rows
         self._rings: dict[tuple[str, str], array[float]] = {(ALL_TOOLS, name): _ring(span.rows) for name in COLUMNS}
         self._tools: dict[str, None] = {}
 
-    def end_step(self, now: float, reading: _Reading) -> None:
+    def end_step(self, now: float, reading: _Summed) -> None:
         at, step = self._count % self.span.rows, reading.since(self._before)
         self._times[at] = now
         self._store(at, ALL_TOOLS, _row(step))
@@ -129,7 +137,7 @@ class _Kept:
         self._count += 1
         self._before, self.since = reading, now
 
-    def read(self, now: float, reading: _Reading, tool: str) -> Rows:
+    def read(self, now: float, reading: _Summed, tool: str) -> Rows:
         names = COLUMNS if tool == ALL_TOOLS else _CALLS
         step = reading.since(self._before)
         running = _row(step) if tool == ALL_TOOLS else _calls(step, tool)
@@ -170,23 +178,23 @@ def _value(stored: float) -> float | None:
 # -- from two readings to a row
 
 
-def _read() -> _Reading:
-    return _Reading(
-        calls=_counts(metrics.CALLS),
-        decisions=_counts(metrics.DECISIONS),
-        appends=_counts(metrics.APPEND_SECONDS),
-        commits=sum(value for _, value in metrics.COMMITS.read()),
+def _summed(reading: Reading) -> _Summed:
+    return _Summed(
+        calls=_counts(reading, metrics.CALLS),
+        decisions=_counts(reading, metrics.DECISIONS),
+        appends=_counts(reading, metrics.APPEND_SECONDS),
+        commits=sum(value for _, value in reading.of(metrics.COMMITS)),
         gauges=(
-            _gauge(metrics.QUEUE, sum),
-            _gauge(metrics.LAG, max),
-            _gauge(metrics.LOG_BYTES, sum),
-            _memory_bytes(),
-            _gauge(metrics.SESSIONS, sum),
+            _gauge(reading, metrics.QUEUE, sum),
+            _gauge(reading, metrics.LAG, max),
+            _gauge(reading, metrics.LOG_BYTES, sum),
+            NOTHING if reading.memory_bytes is None else reading.memory_bytes,
+            _gauge(reading, metrics.SESSIONS, sum),
         ),
     )
 
 
-def _row(step: _Reading) -> tuple[float, ...]:
+def _row(step: _Summed) -> tuple[float, ...]:
     decided = step.decisions
     return (
         *_calls(step, ALL_TOOLS),
@@ -197,19 +205,22 @@ def _row(step: _Reading) -> tuple[float, ...]:
     )
 
 
-def _calls(step: _Reading, tool: str) -> tuple[float, ...]:
+def _calls(step: _Summed, tool: str) -> tuple[float, ...]:
     calls = {labels: counts for labels, counts in step.calls.items() if tool in (ALL_TOOLS, labels[0])}
     refused = _of(calls) - _of(calls, 1, metrics.OK)
     return (_of(calls), refused, *_quantiles(metrics.CALLS, calls.values()))
 
 
-def _counts(histogram: Histogram) -> dict[Labels, list[int]]:
-    return {labels: series.counts for labels, series in histogram.read()}
+def _counts(reading: Reading, histogram: Histogram) -> dict[Labels, list[int]]:
+    return {labels: series.counts for labels, series in reading.series_of(histogram)}
 
 
 def _since(before: Mapping[Labels, list[int]], now: Mapping[Labels, list[int]]) -> dict[Labels, list[int]]:
+    """A worker that was begun anew has counted less than before: never less than nothing."""
     return {
-        labels: [count - old for count, old in zip(counts, before[labels], strict=True)] if labels in before else counts
+        labels: [max(0, count - old) for count, old in zip(counts, before[labels], strict=True)]
+        if labels in before
+        else counts
         for labels, counts in now.items()
     }
 
@@ -224,15 +235,6 @@ def _quantiles(histogram: Histogram, counts: Iterable[Sequence[int]]) -> tuple[f
     return tuple(NOTHING if each is None else each for each in found)
 
 
-def _gauge(gauge: Gauge, total: Callable[[Iterable[float]], float]) -> float:
-    values = [value for _, value in gauge.read()]
+def _gauge(reading: Reading, gauge: Gauge, total: Callable[[Iterable[float]], float]) -> float:
+    values = [value for _, value in reading.of(gauge)]
     return total(values) if values else NOTHING
-
-
-def _memory_bytes() -> float:
-    """What the process has in memory; only Linux tells it so."""
-    try:
-        pages = int(_STATM.read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return NOTHING
-    return float(pages * resource.getpagesize())

@@ -16,7 +16,7 @@ import msgspec
 Labels = tuple[str, ...]
 
 STARTED = time.monotonic()
-"""When this process began to count."""
+"""When this process began to count; set anew by one that was forked."""
 
 SERIES_MAX = 1_000
 """Of one metric. What comes after these is counted as `other`: no name may fill the memory."""
@@ -81,15 +81,26 @@ class Series(msgspec.Struct):
 
 
 Reading = Callable[[], Iterable[tuple[Labels, float]]]
+Together = Callable[[Iterable[float]], float]
 
 
 class Gauge:
     """Looked at when somebody asks, by whoever knows; nothing is said while nobody does."""
 
-    def __init__(self, name: str, meaning: str, *labels: str, kind: str = "gauge", reading: Reading = tuple) -> None:
+    def __init__(
+        self,
+        name: str,
+        meaning: str,
+        *labels: str,
+        kind: str = "gauge",
+        reading: Reading = tuple,
+        together: Together = sum,
+    ) -> None:
+        """`together` is what several processes on one base say."""
         self.name, self.meaning, self.labels = name, meaning, labels
         self.kind = kind
         self.reading = reading
+        self.together = together
 
     def read(self) -> Iterator[tuple[Labels, float]]:
         yield from self.reading()
@@ -150,25 +161,36 @@ WALKS_DEGRADED = Counter(
 )
 REFUSED = Counter("tallystick_authentication_failures", "Requests without a token that is good here.", "code")
 
-STREAM_BEHIND = Gauge("tallystick_stream_behind_seconds", "How old this machine's copy may be.", "stream")
+STREAM_BEHIND = Gauge("tallystick_stream_behind_seconds", "How old this machine's copy may be.", "stream", together=max)
 STREAM_RECONNECTS = Gauge("tallystick_stream_reconnects", "Connections to NATS after the first.", "stream")
 QUEUE = Gauge("tallystick_queue_drafts", "Drafts that wait to be appended now.")
-TENANTS_OPEN = Gauge("tallystick_tenants_open", "Tenants whose memory is open now.")
-LOG_BYTES = Gauge("tallystick_log_bytes", "The logs of the open tenants.")
+TENANTS_OPEN = Gauge("tallystick_tenants_open", "Tenants whose memory is open now.", together=max)
+LOG_BYTES = Gauge("tallystick_log_bytes", "The logs of the open tenants.", together=max)
 DISK_BYTES = Gauge(
     "tallystick_disk_bytes",
     "What the open tenants take on disk besides their logs, by part; contents are left out.",
     "part",
+    together=max,
 )
-DISK_FREE = Gauge("tallystick_disk_free_bytes", "What is free where the base lies.")
-POSITION = Gauge("tallystick_log_position", "Where the log stands, of the tenants that may be named.", "tenant")
-LAG = Gauge("tallystick_projection_lag_commits", "How far the slowest tenant's is behind its log.", "projection")
+DISK_FREE = Gauge("tallystick_disk_free_bytes", "What is free where the base lies.", together=min)
+POSITION = Gauge(
+    "tallystick_log_position", "Where the log stands, of the tenants that may be named.", "tenant", together=max
+)
+LAG = Gauge(
+    "tallystick_projection_lag_commits", "How far the slowest tenant's is behind its log.", "projection", together=max
+)
 SESSIONS = Gauge("tallystick_sessions_open", "Sessions of clients that this process serves now.")
-BACKUP = Gauge("tallystick_last_backup_timestamp_seconds", "When the last backup to `backup_to` that succeeded ended.")
-AUDIT = Gauge("tallystick_audit_healthy", "1 while decisions can be written down.")
-BACKUP_WAITING = Gauge("tallystick_backup_waiting_commits", "Commits of all tenants that are in no backup there.")
-BACKUP_FAILING = Gauge("tallystick_backup_failing", "1 while backups to `backup_to` fail.")
-BUILD = Gauge("tallystick_build_info", "Always 1.", "version", "python")
+BACKUP = Gauge(
+    "tallystick_last_backup_timestamp_seconds",
+    "When the last backup to `backup_to` that succeeded ended.",
+    together=max,
+)
+AUDIT = Gauge("tallystick_audit_healthy", "1 while decisions can be written down.", together=min)
+BACKUP_WAITING = Gauge(
+    "tallystick_backup_waiting_commits", "Commits of all tenants that are in no backup there.", together=max
+)
+BACKUP_FAILING = Gauge("tallystick_backup_failing", "1 while backups to `backup_to` fail.", together=max)
+BUILD = Gauge("tallystick_build_info", "Always 1.", "version", "python", together=max)
 
 METRICS: tuple[Metric, ...] = (
     *(CALLS, DECISIONS, FAULTS),

@@ -12,22 +12,37 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from tallystick.telemetry.metrics import METRICS, Histogram, Labels, Metric
+from tallystick.telemetry.metrics import METRICS, Counter, Gauge, Histogram, Metric
+from tallystick.telemetry.readings import Reading, read_metrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(metrics: Iterable[Metric] = METRICS, *, process: bool = False) -> bytes:
     """What nobody counted yet is not there, save that its kind is said. `process` adds what the process itself uses."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Ours(metrics))
-    if process:
-        ProcessCollector(registry=registry)
-    return generate_latest(registry)
+    families = _families(metrics, read_metrics(metrics))
+    return _rendered([*families, *(_process() if process else ())])
 
 
-class _Reading(msgspec.Struct, frozen=True, array_like=True):
-    """A family of one worker, as it is handed to the others."""
+def publish() -> bytes:
+    """What this process counted and uses, for another one to tell of."""
+    process = [_Used(each.name, each.documentation, each.type, _samples(each)) for each in _process()]
+    return msgspec.msgpack.encode(Published(read_metrics(), process))
+
+
+def render_workers(readings: Mapping[int, Published]) -> bytes:
+    """All together, each of its own series by a label `worker`: what is a sum and what is not, the reader knows."""
+    together: dict[str, Family] = {}
+    for number, published in sorted(readings.items()):
+        for each in [*_families(METRICS, published.reading), *map(_used, published.process)]:
+            family = together.setdefault(each.name, Family(each.name, each.documentation, each.type))
+            for name, labels, value in _samples(each):
+                family.add_sample(name, {**labels, "worker": str(number)}, value)
+    return _rendered(together.values())
+
+
+class _Used(msgspec.Struct, frozen=True, array_like=True):
+    """A family of what the process itself uses."""
 
     name: str
     meaning: str
@@ -35,30 +50,30 @@ class _Reading(msgspec.Struct, frozen=True, array_like=True):
     samples: list[tuple[str, dict[str, str], float]]
 
 
-def reading() -> bytes:
-    """What this process counted and uses, for another one to render."""
+class Published(msgspec.Struct, frozen=True, array_like=True):
+    reading: Reading
+    process: list[_Used]
+
+
+def _rendered(families: Iterable[Family]) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Ours(METRICS))
-    ProcessCollector(registry=registry)
-    return msgspec.msgpack.encode([_reading(family) for family in registry.collect()])
-
-
-def _reading(family: Family) -> _Reading:
-    samples = [(each.name, each.labels, each.value) for each in family.samples]
-    return _Reading(family.name, family.documentation, family.type, samples)
-
-
-def render_workers(readings: Mapping[int, bytes]) -> bytes:
-    """All together, each of its own series by a label `worker`: what is a sum and what is not, the reader knows."""
-    families: dict[str, Family] = {}
-    for number, encoded in sorted(readings.items()):
-        for each in msgspec.msgpack.decode(encoded, type=list[_Reading]):
-            family = families.setdefault(each.name, Family(each.name, each.meaning, each.kind))
-            for name, labels, value in each.samples:
-                family.add_sample(name, {**labels, "worker": str(number)}, value)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Known(families.values()))
+    registry.register(_Known(families))
     return generate_latest(registry)
+
+
+def _process() -> Iterable[Family]:
+    return ProcessCollector(registry=None).collect()
+
+
+def _used(used: _Used) -> Family:
+    family = Family(used.name, used.meaning, used.kind)
+    for sample in used.samples:
+        family.add_sample(*sample)
+    return family
+
+
+def _samples(family: Family) -> list[tuple[str, dict[str, str], float]]:
+    return [(each.name, each.labels, each.value) for each in family.samples]
 
 
 class _Known(Collector):
@@ -69,35 +84,24 @@ class _Known(Collector):
         return self._families
 
 
-class _Ours(Collector):
+def _families(metrics: Iterable[Metric], reading: Reading) -> Iterator[Family]:
     """Counting is ours, since it is on the path of every call and the library's takes a lock."""
-
-    def __init__(self, metrics: Iterable[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator[Family]:
-        return map(_family, self._metrics)
+    for metric in metrics:
+        yield _histogram(metric, reading) if isinstance(metric, Histogram) else _family(metric, reading)
 
 
-def _family(metric: Metric) -> Family:
-    if isinstance(metric, Histogram):
-        return _histogram(metric)
+def _family(metric: Counter | Gauge, reading: Reading) -> Family:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = kind(metric.name, metric.meaning, labels=metric.labels)
-    for labels, value in metric.read():
-        family.add_metric(_encodable(labels), value)
+    for labels, value in reading.of(metric):
+        family.add_metric(labels, value)
     return family
 
 
-def _histogram(metric: Histogram) -> HistogramMetricFamily:
+def _histogram(metric: Histogram, reading: Reading) -> HistogramMetricFamily:
     family = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
     bounds = [*map(floatToGoString, metric.bounds), "+Inf"]
-    for labels, series in metric.read():
+    for labels, series in reading.series_of(metric):
         buckets = [*zip(bounds, series.cumulated, strict=True)]
-        family.add_metric(_encodable(labels), buckets, sum_value=series.total)
+        family.add_metric(labels, buckets, sum_value=series.total)
     return family
-
-
-def _encodable(labels: Labels) -> list[str]:
-    """Half a surrogate pair would make the whole page unreadable."""
-    return [label.encode(errors="replace").decode() for label in labels]

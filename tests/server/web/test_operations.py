@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -88,16 +89,34 @@ async def test_the_last_backup_is_told_with_what_is_not_in_it(tmp_path: Path) ->
         assert "1 commit" in page
 
 
-async def test_of_several_workers_it_is_said_whose_figures_these_are(tmp_path: Path) -> None:
+async def test_of_several_workers_everything_is_counted_together(tmp_path: Path) -> None:
     async with serving_pages(tmp_path) as pages:
-        assert (await pages.json("/operations"))["worker"] is None
+        view = await pages.json("/operations")
+        assert (view["worker"], view["workers"]) == (None, [])
     with serving_http(tmp_path, "--workers", "2") as server:
-        async with httpx2.AsyncClient(base_url=server.url, timeout=SECONDS) as http:
-            view = (await http.get("/operations.json")).json()
-            page = (await http.get("/operations", headers={"Accept": "text/html"})).text
+        view = await until_both_counted(server.url)
         assert view["worker"]["number"] in (1, 2)
-        assert view["worker"]["count"] == 2
-        assert re.search("Worker [12] of 2 answers", page)
+        assert [each["number"] for each in view["workers"]] == [1, 2]
+        assert view["figures"]["calls"] == sum(each["calls"] for each in view["workers"])
+        (searches,) = [each for each in view["figures"]["tools"] if each["tool"] == "memory.search"]
+        assert searches["latency"]["p99"] > 0
+        calls = next(each for each in view["history"]["plots"] if each["name"] == "calls")
+        assert calls["lines"][0]["values"][-1] > 0
+        async with httpx2.AsyncClient(base_url=server.url, timeout=SECONDS) as http:
+            page = (await http.get("/operations", headers={"Accept": "text/html"})).text
+        assert re.search("worker [12] answers; everything on this page is of all 2 together", page)
+
+
+async def until_both_counted(url: str) -> Any:
+    """Every request over a connection of its own, so that any worker may get it."""
+    while True:
+        async with httpx2.AsyncClient(base_url=url, timeout=SECONDS) as http:
+            await http.post("/v1/tools/memory.search", json={"query": "plan"})
+        async with httpx2.AsyncClient(base_url=url, timeout=SECONDS) as http:
+            view = (await http.get("/operations.json")).json()
+        # The worker that is not asked says every few seconds what it has counted.
+        if len(view["workers"]) == 2 and all(each["calls"] for each in view["workers"]):
+            return view
 
 
 async def test_plots_are_of_one_tool_and_of_a_day_where_the_address_says_so(tmp_path: Path) -> None:

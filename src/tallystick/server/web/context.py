@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ from tallystick.server.web.actors import ActorKinds
 from tallystick.server.web.chain import Chain, Chains
 from tallystick.server.web.report_times import ReportTimes
 from tallystick.telemetry.history import History
+from tallystick.telemetry.readings import Reading, read_figures, together
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 
@@ -54,6 +55,10 @@ class WorkerPlace(msgspec.Struct, frozen=True):
     count: int
 
 
+def _of_this_process() -> dict[int, Reading]:
+    return {0: read_figures()}
+
+
 class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     offer: Offer
     tools: Tools
@@ -79,8 +84,10 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """Whether pages show only."""
     person: str | None = None
     """Who visitors are where nobody logs in; None means whom the server takes callers for."""
+    readings: Callable[[], Mapping[int, Reading]] = _of_this_process
+    """What the metrics of each process say that serves behind this address, by their numbers from 0."""
     history: History = msgspec.field(default_factory=History)
-    """Of the metrics, for plots."""
+    """Of the same together, for plots."""
     audit_indexes: AuditIndexes = msgspec.field(default_factory=AuditIndexes)
     worker: WorkerPlace | None = None
     """None where one process serves alone."""
@@ -88,6 +95,9 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     kept_counts: KeptCounts = msgspec.field(default_factory=KeptCounts)
     figures_for: str | None = None
     """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""
+
+    def reading(self) -> Reading:
+        return together(list(self.readings().values()))
 
     def chain(self, tenant: str, position: int) -> Chain:
         return self.chains.of(tenant, self.system_of(tenant), position)

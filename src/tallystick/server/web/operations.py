@@ -11,11 +11,12 @@ from tallystick.clock import to_text
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, NotFound, TallystickError
 from tallystick.operations.backups.inspect import TargetStatus, backup_status
-from tallystick.operations.figures import Figures, measure
+from tallystick.operations.figures import Figures, ProcessFigures, measure, measure_processes
 from tallystick.policy import Action
 from tallystick.server.web.context import WorkerPlace
 from tallystick.server.web.visit import Visit
 from tallystick.telemetry.history import ALL_TOOLS, SPANS, Rows, SpanName
+from tallystick.telemetry.readings import together
 
 Values = list[float | None]
 
@@ -53,7 +54,9 @@ class OperationsView(msgspec.Struct, frozen=True):
     backups_problem: str | None
     """Why that is not known."""
     worker: WorkerPlace | None
-    """Whose figures these are; None where there is one process only."""
+    """Which process answered; None where there is one only."""
+    workers: list[ProcessFigures]
+    """Each by itself; the figures are of all of them. Empty where there is one process only."""
 
 
 async def operations(visit: Visit) -> OperationsView:
@@ -63,15 +66,17 @@ async def operations(visit: Visit) -> OperationsView:
         raise NotFound("the figures are about all tenants")
     position = await offer.store.read(principal, Action.SEARCH, lambda state, read_filter: state.position)
     home = visit.context.home_of(principal.tenant)
+    readings = visit.context.readings()
     backups, problem = await asyncio.to_thread(_backups, visit.context.operations(principal).settings)
     return OperationsView(
         version=offer.version,
         position=position,
-        figures=await measure(home, home / "_system"),
+        figures=await measure(home, home / "_system", together(list(readings.values()))),
         history=_history(visit),
         backups=backups,
         backups_problem=problem,
         worker=visit.context.worker,
+        workers=[] if visit.context.worker is None else measure_processes(readings),
     )
 
 

@@ -106,7 +106,9 @@ async def overview(visit: Visit) -> Overview:
         ),
         day=await count_last_day(context.offer.store, visit.principal, wall_clock()),
         chain=context.chain(tenant, position),
-        health=await check_health(context.home_of(tenant)) if context.figures_for in (None, tenant) else None,
+        health=await check_health(context.home_of(tenant), context.reading())
+        if context.figures_for in (None, tenant)
+        else None,
         connections=[] if position else connections(visit.site),
     )
 
