@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from tallystick.clock import to_text, wall_clock
 from tallystick.errors import InvalidArgument
+from tallystick.operations.known_tree import Child, KnownTree
 from tallystick.policy import Action, Principal
 from tallystick.state.attributes import list_of
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, in_order
 from tallystick.state.knowledge.globs import segments_of
-from tallystick.state.knowledge.index import GlobIndex
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.state.work.graph import WorkGraph
 from tallystick.store import Store
 from tallystick.toolsets.knowledge.context import Pins, ToolContext
-from tallystick.toolsets.knowledge.freshness import read_pin
+from tallystick.toolsets.knowledge.freshness import Pin, read_pin
 
 ATOMS_MAX = 50
 ENTRIES_MAX = 100
@@ -29,10 +31,19 @@ COMPARED_MAX = 500
 """Atoms whose files are looked at, besides those that are shown: by them files are known to be stale."""
 FILES_MAX = 20_000
 """More are not matched one by one."""
+WAITED_SECONDS = 0.01
+"""So long a look waits for git to compare all files, if it did before: else it shows what git found then."""
 _PATTERNS_MAX = 20
+_TENANTS_MAX = 16
+_TREES_MAX = 4
+_NO_FILES: list[str] = []
 
 Freshness = Literal["fresh", "stale", "unknown"]
 """`unknown` where the files were not noted, or git does not know them."""
+
+
+Fresh = Mapping[str, bool]
+"""By the id of the atom, where that is known."""
 
 
 class KnownProject(msgspec.Struct, frozen=True):
@@ -86,6 +97,8 @@ class KnownFiles(msgspec.Struct, frozen=True, kw_only=True):
     known: int
     stale: int
     """Below the path, as with an entry."""
+    compared_at: str | None
+    """When the files were last compared with what is known of them; None where nothing is pinned to any."""
     entries: list[PathInRepository]
     entries_before: int
     entries_more: int
@@ -101,6 +114,7 @@ async def show_known_files(
     context: ToolContext,
     store: Store,
     principal: Principal,
+    kept: KeptKnowledge,
     project: str | None = None,
     path: str = "",
     *,
@@ -111,30 +125,38 @@ async def show_known_files(
     out of the repository."""
     inside = _inside(path)
     shown = slice(skip_atoms, skip_atoms + ATOMS_MAX)
+    of_tenant = kept.of(principal.tenant)
 
     def look(state: State, read_filter: ReadFilter) -> _Known:
         for derived in (WorkGraph, Trust):
             state.derived(derived)
-        return _known(state, read_filter, project, shown)
+        return _known(state, read_filter, project, shown, of_tenant)
 
     known = await store.read(principal, Action.SEARCH, look)
-    compared = await context.compare(known.pins)
-    fresh = {atom: bool(said["fresh"]) for atom, said in compared.items()}
+    comparison = await of_tenant.compare(context, known.pins, {atom.id: atom for atom in known.atoms})
+    fresh = {atom: bool(said["fresh"]) for atom, said in comparison.said.items()}
     files = await asyncio.to_thread(context.repository.files)
-    drawn = await asyncio.to_thread(_draw, known.atoms, fresh, files or [], inside)
-    lines = [_line(known, atom, compared.get(atom.id)) for atom in known.atoms[shown]]
+    tree = await of_tenant.tree(known.atoms, files or _NO_FILES, inside)
+    children, (below, known_below) = tree.children(inside), tree.counts(inside)
+    stale = tree.stale_below(inside, (atom for atom, is_fresh in fresh.items() if not is_fresh))
+    by_id = {atom.id: atom for atom in known.atoms}
+    lines = [_line(known, atom, comparison.said.get(atom.id)) for atom in known.atoms[shown]]
     return KnownFiles(
         position=known.position,
         projects=known.projects,
         project=next((each for each in known.projects if each.id == project), None),
         path=inside,
-        files=drawn.files,
-        known=drawn.known,
-        stale=drawn.stale,
-        entries=drawn.entries[skip_entries : skip_entries + ENTRIES_MAX],
+        files=below,
+        known=known_below,
+        stale=sum(stale.values()),
+        compared_at=comparison.at,
+        entries=[
+            _entry(tree, inside, child, stale, by_id, fresh)
+            for child in children[skip_entries : skip_entries + ENTRIES_MAX]
+        ],
         entries_before=skip_entries,
-        entries_more=max(0, len(drawn.entries) - skip_entries - ENTRIES_MAX),
-        gap=_gap(files, inside, drawn),
+        entries_more=max(0, len(children) - skip_entries - ENTRIES_MAX),
+        gap=_gap(files, inside, tree),
         atoms=lines,
         atoms_before=skip_atoms,
         atoms_more=max(0, len(known.atoms) - skip_atoms - ATOMS_MAX),
@@ -148,12 +170,104 @@ def _inside(path: str) -> str:
     return "/".join(segments)
 
 
-def _gap(files: Sequence[str] | None, path: str, drawn: _Drawn) -> str | None:
+def _gap(files: Sequence[str] | None, path: str, tree: KnownTree) -> str | None:
     if files is None:
         return "no git repository is known here: start the server in one, or name it with the setting 'repo'"
-    if drawn.is_cut:
+    if tree.is_cut:
         return f"only the first {FILES_MAX} files are counted: open a directory to see the others"
-    return None if drawn.entries else f"git tracks nothing below '{path}'" if path else "git tracks no file here yet"
+    return (
+        None if tree.children(path) else f"git tracks nothing below '{path}'" if path else "git tracks no file here yet"
+    )
+
+
+# -- what is kept from one look to the next
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    at: str | None
+    atoms: Mapping[str, Atom]
+    """As they were."""
+    said: Mapping[str, dict[str, Any]]
+
+    def is_of(self, pins: Pins, atoms: Mapping[str, Atom]) -> bool:
+        """An atom that was changed in any way is another one."""
+        return all(self.atoms.get(atom) is atoms[atom] for atom in pins)
+
+
+class KeptKnowledge:
+    """By tenant; those that were looked at last."""
+
+    def __init__(self, waited_seconds: float = WAITED_SECONDS) -> None:
+        self._waited_seconds = waited_seconds
+        self._kept: OrderedDict[str, _OfTenant] = OrderedDict()
+
+    def of(self, tenant: str) -> _OfTenant:
+        found = self._kept.get(tenant)
+        if found is None:
+            found = self._kept[tenant] = _OfTenant(self._waited_seconds)
+        self._kept.move_to_end(tenant)
+        if len(self._kept) > _TENANTS_MAX:
+            self._kept.popitem(last=False)
+        return found
+
+
+class _OfTenant:
+    """What several visitors may read differs: whatever is kept is looked up by the atoms that somebody may read."""
+
+    def __init__(self, waited_seconds: float) -> None:
+        self._waited_seconds = waited_seconds
+        self._pins: dict[str, tuple[Atom, tuple[Sequence[str], Pin] | None]] = {}
+        self._compared: Comparison | None = None
+        self._comparing: asyncio.Task[Comparison] | None = None
+        self._trees: list[KnownTree] = []
+
+    def pinned(self, state: State, atom: Atom) -> tuple[Sequence[str], Pin] | None:
+        """Without the list of files, which only what is shown needs."""
+        kept = self._pins.get(atom.id)
+        if kept is None or kept[0] is not atom:
+            if len(self._pins) > 2 * COMPARED_MAX:
+                self._pins.clear()
+            kept = self._pins[atom.id] = atom, _pin_of(state, atom)
+        return kept[1]
+
+    async def compare(self, context: ToolContext, pins: Pins, atoms: Mapping[str, Atom]) -> Comparison:
+        """Of files as they are now, or as they were at the last look where git takes long."""
+        if not pins:
+            return Comparison(None, {}, {})
+        before = self._compared if self._compared is not None and self._compared.is_of(pins, atoms) else None
+        if before is None:
+            return await self._compare(context, pins, atoms)
+        if self._comparing is None or self._comparing.done():
+            self._comparing = asyncio.create_task(self._compare(context, pins, atoms), name="known files")
+        done, _ = await asyncio.wait({self._comparing}, timeout=self._waited_seconds)
+        found = next((task.result() for task in done if not task.cancelled()), before)
+        return found if found.is_of(pins, atoms) else before
+
+    async def tree(self, atoms: Sequence[Atom], files: Sequence[str], path: str) -> KnownTree:
+        below = path if len(files) > FILES_MAX else ""
+        found = next((tree for tree in self._trees if tree.is_of(atoms, files, below)), None)
+        if found is None:
+            found = await asyncio.to_thread(KnownTree, atoms, files, files_max=FILES_MAX, below=below)
+            self._trees = [found, *self._trees[: _TREES_MAX - 1]]
+        return found
+
+    async def _compare(self, context: ToolContext, pins: Pins, atoms: Mapping[str, Atom]) -> Comparison:
+        at = to_text(wall_clock())
+        said = await context.compare(pins)
+        self._compared = found = Comparison(at, {atom: atoms[atom] for atom in pins}, said)
+        return found
+
+
+def _pin_of(state: State, atom: Atom) -> tuple[Sequence[str], Pin] | None:
+    node = state.node(atom.id)
+    pin = None if node is None else read_pin(node.attrs)
+    if node is None or pin is None:
+        return None
+    return _patterns_of(node.attrs), msgspec.structs.replace(pin, files=None)
+
+
+def _patterns_of(attrs: Mapping[str, Any]) -> list[str]:
+    return [each for each in list_of(attrs, "paths") if isinstance(each, str)]
 
 
 # -- what is known
@@ -167,7 +281,7 @@ class _Known(msgspec.Struct, frozen=True):
     pins: Pins
 
 
-def _known(state: State, read_filter: ReadFilter, project: str | None, shown: slice) -> _Known:
+def _known(state: State, read_filter: ReadFilter, project: str | None, shown: slice, kept: _OfTenant) -> _Known:
     knowledge, boards = state.derived(Knowledge), state.derived(WorkGraph).boards
     names: dict[str, str] = {}
     projects: list[KnownProject] = []
@@ -182,7 +296,10 @@ def _known(state: State, read_filter: ReadFilter, project: str | None, shown: sl
     atoms = in_order(atoms)
     details: dict[str, AtomLine] = {}
     pins: Pins = {}
-    for atom in {atom.id: atom for atom in (*atoms[:COMPARED_MAX], *atoms[shown])}.values():
+    for atom in atoms[:COMPARED_MAX]:
+        if atom.pinned and (pinned := kept.pinned(state, atom)) is not None:
+            pins[atom.id] = pinned
+    for atom in atoms[shown]:
         details[atom.id] = _details(state, read_filter, knowledge, names, atom, pins)
     return _Known(state.position, sorted(projects, key=lambda each: each.name.casefold()), atoms, details, pins)
 
@@ -192,7 +309,7 @@ def _details(
 ) -> AtomLine:
     node = state.node(atom.id)
     assert node is not None
-    patterns = [each for each in list_of(node.attrs, "paths") if isinstance(each, str)]
+    patterns = _patterns_of(node.attrs)
     pin = read_pin(node.attrs)
     if pin is not None:
         pins[atom.id] = patterns, pin
@@ -225,47 +342,22 @@ def _line(known: _Known, atom: Atom, said: Mapping[str, object] | None) -> AtomL
 # -- the tree, a directory of it
 
 
-class _Drawn(msgspec.Struct, frozen=True):
-    entries: list[PathInRepository]
-    files: int
-    known: int
-    stale: int
-    is_cut: bool
-
-
-def _draw(atoms: Sequence[Atom], fresh: Mapping[str, bool], files: Sequence[str], path: str) -> _Drawn:
-    """Directories first."""
-    prefix = f"{path}/" if path else ""
-    below = [file for file in files if file.startswith(prefix)]
-    globs: GlobIndex[str] = GlobIndex()
-    for atom in atoms:
-        globs.add(atom.id, atom.routes)
-    by_id = {atom.id: atom for atom in atoms}
-    counted: dict[tuple[bool, str], list[int]] = {}
-    named: dict[str, list[Atom]] = {}
-    for file in below[:FILES_MAX]:
-        owners = globs.match(segments_of(file) or ())
-        name, slash, _ = file.removeprefix(prefix).partition("/")
-        count = counted.setdefault((not slash, name), [0, 0, 0])
-        count[0] += 1
-        count[1] += bool(owners)
-        count[2] += any(fresh.get(owner) is False for owner in owners)
-        if not slash:
-            named[name] = in_order(by_id[owner] for owner in owners)
-    entries = [
-        PathInRepository(
-            name=_shown(name),
-            path=_shown(prefix + name),
-            is_directory=not is_file,
-            files=count[0],
-            known=count[1],
-            stale=count[2],
-            atoms=tuple(AtomName(each.id, each.name, _word(fresh.get(each.id))) for each in named.get(name, ())),
-        )
-        for (is_file, name), count in sorted(counted.items())
-    ]
-    files_below, known, stale = (sum(count[place] for count in counted.values()) for place in range(3))
-    return _Drawn(entries, files_below, known, stale, len(below) > FILES_MAX)
+def _entry(
+    tree: KnownTree, path: str, child: Child, stale: Mapping[str, int], atoms: Mapping[str, Atom], fresh: Fresh
+) -> PathInRepository:
+    is_file, name = child
+    whole = f"{path}/{name}" if path else name
+    files, known = tree.counts(whole)
+    about = in_order(atoms[owner] for owner in tree.owners.get(whole, ())) if is_file else ()
+    return PathInRepository(
+        name=_shown(name),
+        path=_shown(whole),
+        is_directory=not is_file,
+        files=files,
+        known=known,
+        stale=stale.get(name, 0),
+        atoms=tuple(AtomName(each.id, each.name, _word(fresh.get(each.id))) for each in about),
+    )
 
 
 def _word(fresh: bool | None) -> Freshness:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tallystick.operations import known_files
+from tallystick.toolsets.knowledge.freshness import Repository
 from tests.server.web.acting import followed, form_of, post, send
 from tests.server.web.pages import Pages, serving_pages
 
@@ -75,6 +78,38 @@ async def test_knowledge_whose_files_changed_is_stale_with_its_files(pages: Page
     assert [(each["freshness"], each["changed_files"]) for each in known["atoms"]] == [("stale", ["src/queue.py"])]
     assert known["stale"] == 1
     assert "changed since" in await pages.html(f"/knowledge?atom={atom}")
+
+
+async def test_while_git_takes_long_the_page_shows_what_it_found_before(
+    pages: Pages, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await know(pages, "Queue", "queued once", "src/queue.py")
+    before = (await pages.json("/knowledge"))["known"]
+    (repository / "src/queue.py").write_text("changed\n")
+    may_go_on, compare = threading.Event(), Repository.compare
+
+    def slowly(self: Repository, pins: Any) -> Any:
+        may_go_on.wait()
+        return compare(self, pins)
+
+    monkeypatch.setattr(Repository, "compare", slowly)
+    try:
+        meanwhile = (await pages.json("/knowledge"))["known"]
+    finally:
+        may_go_on.set()
+    assert (meanwhile["stale"], meanwhile["compared_at"]) == (0, before["compared_at"])
+    while (after := (await pages.json("/knowledge"))["known"])["compared_at"] == before["compared_at"]:
+        pass
+    assert after["stale"] == 1
+
+
+async def test_what_was_pinned_anew_is_compared_at_once(pages: Pages, repository: Path) -> None:
+    _, atom = await know(pages, "Queue", "queued once", "src/queue.py")
+    (repository / "src/queue.py").write_text("changed\n")
+    assert (await pages.json("/knowledge"))["known"]["stale"] == 1
+    again = {"operation": "update", "entityType": "atom", "id": atom, "version": 1, "pin": True}
+    assert (await pages.write("ada", "manage_graph", **again))["success"]
+    assert (await pages.json("/knowledge"))["known"]["stale"] == 0
 
 
 async def test_a_piece_of_knowledge_is_shown_with_its_changelog(pages: Pages) -> None:

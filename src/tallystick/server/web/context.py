@@ -11,6 +11,7 @@ import msgspec
 from tallystick.audit.index import AuditIndex
 from tallystick.operations import OperationContext
 from tallystick.operations.governance import RECALL_TOOLS, KeptCounts
+from tallystick.operations.known_files import KeptKnowledge
 from tallystick.operations.why import Task
 from tallystick.policy import Principal
 from tallystick.server import Offer
@@ -93,6 +94,7 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """None where one process serves alone."""
     chains: Chains = msgspec.field(default_factory=Chains)
     kept_counts: KeptCounts = msgspec.field(default_factory=KeptCounts)
+    kept_knowledge: KeptKnowledge = msgspec.field(default_factory=KeptKnowledge)
     figures_for: str | None = None
     """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""
 

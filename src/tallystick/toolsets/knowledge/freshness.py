@@ -210,13 +210,19 @@ class Repository:
                 return None
 
     def files(self) -> list[str] | None:
-        """What git tracks here, in order; None where it does not know."""
-        with self._lock:
-            try:
-                return sorted(self._seen_at(self._git()).tracked)
-            except (Unknown, OSError) as error:
-                logger.debug("files are not known: %s", error)
-                return None
+        """What git tracks here, in order; None where it does not know. The same list for as long as it is the same:
+        not to be changed."""
+        try:
+            git = self._git()
+            # Without the lock, which whoever compares files holds while git looks at all of them.
+            seen = self._seen
+            if seen is not None and git.root in self._places and seen.stamp == self._stamp(git):
+                return seen.names
+            with self._lock:
+                return self._seen_at(git).names
+        except (Unknown, OSError) as error:
+            logger.debug("files are not known: %s", error)
+            return None
 
     def _git(self) -> _Git:
         if self.is_missing:
@@ -261,7 +267,8 @@ class Repository:
         """As the index has them; remembered for as long as the index stays as it is."""
         stamp = self._stamp(git)
         if self._seen is None or self._seen.stamp != stamp or len(self._seen.matched) > _CACHED_PATTERNS:
-            self._seen = _Seen(stamp, _list_tracked(git), {})
+            tracked = _list_tracked(git)
+            self._seen = _Seen(stamp, tracked, sorted(tracked), {})
         return self._seen
 
     def _stamp(self, git: _Git) -> tuple[Any, ...]:
@@ -280,6 +287,7 @@ class Repository:
 class _Seen(msgspec.Struct):
     stamp: tuple[Any, ...]
     tracked: Files
+    names: list[str]
     matched: dict[str, Files]
 
 
