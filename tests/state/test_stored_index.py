@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -70,6 +72,40 @@ def test_a_stored_index_is_the_one_that_would_be_built(kind: type[DerivedIndex],
     assert plain(loaded) == plain(logged.replayed().derived(kind))
 
 
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tallystick.state.stored_index.SLICE", 1)
+    monkeypatch.setattr("tallystick.state.knowledge.index._PIECE_BYTES", 16)
+
+
+@pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("slices", range(0, 30, 3))
+def test_what_is_written_between_two_slices_of_a_loading_is_in_the_index(kind: type[DerivedIndex], slices: int) -> None:
+    logged = written()
+    logged.state = started(logged, stored_of(logged.state))
+    loading = logged.state.warmed(kind)
+    deque(islice(loading, slices), 0)
+    logged.node("d", NODE, project="p", parent="a", summary="Mark", task={"kind": "task"})
+    logged.node("t", SECTION, entityId="a", ordinal=1)
+    logged.node("n", ATOM, projectId="p", name="Buoys", paths=["src/*.py"])
+    logged.delete("l")
+    deque(loading, 0)
+    assert plain(logged.state.derived(kind)) == plain(logged.replayed().derived(kind))
+
+
+@pytest.mark.parametrize("kind", [WorkGraph, TaskCards, Knowledge])
+def test_a_large_index_is_loaded_in_slices(kind: type[DerivedIndex], small_slices: None) -> None:
+    logged = written()
+    few = sum(1 for _ in started(logged, stored_of(logged.state)).warmed(kind))
+    for number in range(20):
+        logged.node(f"d{number}", NODE, project="p", parent="a", summary="Mark")
+        logged.node(f"n{number}", ATOM, projectId="p", name="Buoys", paths=[f"src/*{number}.py"])
+    many = sum(1 for _ in started(logged, stored_of(logged.state)).warmed(kind))
+    assert many >= few + 20
+
+
+@pytest.mark.usefixtures("small_slices")
 def test_the_globs_of_stored_knowledge_match_as_before() -> None:
     logged = written()
     knowledge = started(logged, stored_of(logged.state)).derived(Knowledge)

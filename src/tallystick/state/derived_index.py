@@ -65,7 +65,7 @@ class StorableIndex(Protocol):
 
     def dump(self) -> bytes: ...
 
-    def load(self, content: memoryview) -> None:
+    def load(self, content: memoryview) -> Breathing[None]:
         """What `dump` wrote, into an empty index. Raises ValueError for anything else, and may leave some of it."""
         ...
 
@@ -157,7 +157,7 @@ class DerivedIndexes:
         """As of the commit at which it began; then what came since."""
         columns, rewritten = self._columns, self._rewritten
         try:
-            found = self._load(kind)
+            found = yield from self._load(kind)
             if found is None:
                 derived, known, count = kind(), self._members(kind), columns.history.count
                 for number, _ in enumerate(self._tell_all(derived, known, count), 1):
@@ -183,7 +183,7 @@ class DerivedIndexes:
             found |= self._columns.nodes.by_type.get(name, BitMap())
         return found
 
-    def _load(self, kind: type[DerivedIndex]) -> tuple[DerivedIndex, BitMap, int] | None:
+    def _load(self, kind: type[DerivedIndex]) -> Breathing[tuple[DerivedIndex, BitMap, int] | None]:
         """What was stored of it, the nodes that it knows, and after how many commits. None to build it instead."""
         name = getattr(kind, "stored_as", None)
         if name is None or kind in self._asked:
@@ -198,7 +198,7 @@ class DerivedIndexes:
             known = BitMap.deserialize(stored.known)
             if stored.name != name or not self._is_worth(stored, len(known)):
                 return None
-            derived.load(content)
+            yield from derived.load(content)
             return derived, known, stored.count
         except (ValueError, Corrupt) as error:
             logger.warning("what was stored of %s is passed over: %s", name, error)

@@ -6,16 +6,22 @@ built from the graph. It says after which commit it was true.
 
 from __future__ import annotations
 
-import gc
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
+from typing import TypeVar
 from zlib import crc32
 
 import msgspec
 
+from tallystick.state import Breathing
+
+T = TypeVar("T")
+SLICE = 500
+"""So many entries are loaded before others may run."""
 _FRAME = struct.Struct("<IQ")
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -55,16 +61,26 @@ def unpack(data: bytes) -> tuple[Stored, memoryview]:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Whatever goes wrong inside is a ValueError. No garbage is looked for among all that is made and stays."""
-    was_enabled = gc.isenabled()
-    gc.disable()
+    """Whatever goes wrong inside is a ValueError."""
     try:
         yield
     except (ArithmeticError, LookupError, RecursionError, TypeError, msgspec.MsgspecError) as error:
         raise ValueError(f"it cannot be read: {error}") from error
-    finally:
-        if was_enabled:
-            gc.enable()
+
+
+def decoded(pieces: Sequence[msgspec.Raw], decode: Callable[[msgspec.Raw], T]) -> Breathing[list[T]]:
+    """A long list in slices: to decode it at once would hold up everybody for as long as that takes."""
+    found: list[T] = []
+    for start in range(0, len(pieces), SLICE):
+        found += map(decode, pieces[start : start + SLICE])
+        yield
+    return found
+
+
+def sliced(entries: Iterable[T]) -> Iterator[list[T]]:
+    left = iter(entries)
+    while taken := list(islice(left, SLICE)):
+        yield taken
 
 
 def numbers_of(data: bytes) -> array[int]:

@@ -15,9 +15,10 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from sortedcontainers import SortedList
 
+from tallystick.state import Breathing
 from tallystick.state.attributes import find_text, integer_of, list_of, object_of, text_of
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
-from tallystick.state.stored_index import loading
+from tallystick.state.stored_index import decoded, loading, sliced
 from tallystick.state.work import NODE, PROJECT, attributes
 
 SECTION = "tasks/section"
@@ -118,7 +119,7 @@ class Card(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _StoredCards(msgspec.Struct, frozen=True, array_like=True):
-    cards: list[Card]
+    cards: list[msgspec.Raw]
     pipelines: Pipelines | None
     templates: dict[str, str]
     roots: dict[str, str]
@@ -149,15 +150,17 @@ class TaskCards:
     # -- what is stored
 
     def dump(self) -> bytes:
-        stored = _StoredCards(list(self.cards.values()), self.pipelines, self.templates, self._roots)
-        return msgspec.msgpack.encode(stored)
+        return msgspec.msgpack.encode((list(self.cards.values()), self.pipelines, self.templates, self._roots))
 
-    def load(self, content: memoryview) -> None:
+    def load(self, content: memoryview) -> Breathing[None]:
         with loading():
             stored = _read_cards(content)
-            for card in stored.cards:
-                self._file(card)
-            self.fresh = SortedList([(card.order, card.id) for card in stored.cards if card.is_fresh])
+            cards = yield from decoded(stored.cards, _card_in)
+            for some in sliced(cards):
+                for card in some:
+                    self._file(card)
+                yield
+            self.fresh = SortedList([(card.order, card.id) for card in cards if card.is_fresh])
             self.pipelines, self.templates, self._roots = stored.pipelines, stored.templates, stored.roots
 
     # -- what changes
@@ -224,6 +227,7 @@ _CHANGES = {
 }
 """By type: how a version is learnt, and how it is forgotten."""
 _read_cards = msgspec.msgpack.Decoder(_StoredCards).decode
+_card_in = msgspec.msgpack.Decoder(Card).decode
 _read_sections = msgspec.msgpack.Decoder(dict[str, list[tuple[int, str]]]).decode
 
 
@@ -243,9 +247,10 @@ class Sections:
     def dump(self) -> bytes:
         return msgspec.msgpack.encode(self._by_entity)
 
-    def load(self, content: memoryview) -> None:
+    def load(self, content: memoryview) -> Breathing[None]:
         with loading():
             self._by_entity = _read_sections(content)
+        yield
 
     def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
         if before is not None:

@@ -14,12 +14,13 @@ from typing import Any, ClassVar, Literal, TypeVar
 import msgspec
 
 from tallystick.errors import InvalidArgument
+from tallystick.state import Breathing
 from tallystick.state.attributes import find_text, text_of
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
 from tallystick.state.knowledge.globs import Route, parse
-from tallystick.state.knowledge.index import GlobIndex, Place
-from tallystick.state.stored_index import loading
+from tallystick.state.knowledge.index import GlobIndex, Place, read_place
+from tallystick.state.stored_index import decoded, loading, sliced
 
 Parent = Literal["atom", "molecule"]
 
@@ -52,10 +53,10 @@ class ProjectKnowledge:
 
 
 class _StoredKnowledge(msgspec.Struct, frozen=True, array_like=True):
-    molecules: list[Molecule]
-    atoms: list[Atom]
-    entries: list[tuple[str, str, list[tuple[int, str]]]]
-    globs: dict[str, Place[str]]
+    molecules: list[msgspec.Raw]
+    atoms: list[msgspec.Raw]
+    entries: list[msgspec.Raw]
+    globs: dict[str, msgspec.Raw]
 
 
 class Knowledge:
@@ -95,19 +96,22 @@ class Knowledge:
     def dump(self) -> bytes:
         entries = [(kind, parent, made) for (kind, parent), made in self._entries.items()]
         globs = {project: known.globs.root for project, known in self._by_project.items()}
-        return msgspec.msgpack.encode(
-            _StoredKnowledge(list(self.molecules.values()), list(self.atoms.values()), entries, globs)
-        )
+        return msgspec.msgpack.encode((list(self.molecules.values()), list(self.atoms.values()), entries, globs))
 
-    def load(self, content: memoryview) -> None:
+    def load(self, content: memoryview) -> Breathing[None]:
         with loading():
             stored = _read_stored(content)
-            self._by_project = {project: ProjectKnowledge(root) for project, root in stored.globs.items()}
-            for molecule in stored.molecules:
+            yield
+            for project, root in stored.globs.items():
+                self._by_project[project] = ProjectKnowledge((yield from read_place(root)))
+            for molecule in (yield from decoded(stored.molecules, _molecule_in)):
                 self._add_molecule(molecule)
-            for atom in stored.atoms:
-                self._add_atom(atom)
-            self._entries = {(kind, parent): made for kind, parent, made in stored.entries}
+            for some in sliced((yield from decoded(stored.atoms, _atom_in))):
+                for atom in some:
+                    self._add_atom(atom)
+                yield
+            for kind, parent, made in (yield from decoded(stored.entries, _entry_in)):
+                self._entries[kind, parent] = made
 
     # -- what changes
 
@@ -192,6 +196,9 @@ _CHANGES = {
 """By type: how a version is learnt, and how it is forgotten."""
 
 _read_stored = msgspec.msgpack.Decoder(_StoredKnowledge).decode
+_molecule_in = msgspec.msgpack.Decoder(Molecule).decode
+_atom_in = msgspec.msgpack.Decoder(Atom).decode
+_entry_in = msgspec.msgpack.Decoder(tuple[str, str, list[tuple[int, str]]]).decode
 
 E = TypeVar("E", Atom, Molecule)
 

@@ -34,7 +34,7 @@ class Special(Enum):
     DEEP = 2
 
 
-class Characters(msgspec.Struct, frozen=True, array_like=True):
+class Characters(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One character out of these ranges, or none of them."""
 
     ranges: tuple[tuple[str, str], ...]
@@ -47,7 +47,7 @@ class Characters(msgspec.Struct, frozen=True, array_like=True):
 _ONE = Characters((), negated=True)
 
 
-class Wild(msgspec.Struct, frozen=True, array_like=True):
+class Wild(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A segment with wildcards in it."""
 
     units: str | tuple[str | Characters, ...]

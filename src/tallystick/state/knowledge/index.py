@@ -12,7 +12,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from tallystick.state import Breathing
 from tallystick.state.knowledge.globs import Route, Segment, Special, Wild
+from tallystick.state.stored_index import sliced
 
 K = TypeVar("K", bound=Hashable)
 
@@ -83,7 +85,7 @@ class GlobIndex(Generic[K]):
         return found
 
 
-class Place(msgspec.Struct, Generic[K], eq=False, array_like=True, omit_defaults=True):
+class Place(msgspec.Struct, Generic[K], eq=False, gc=False, array_like=True, omit_defaults=True):
     """A point that patterns lead to. Most have one way on, or none: what is empty is None."""
 
     owners: dict[K, None] | None = None
@@ -161,7 +163,7 @@ class Place(msgspec.Struct, Generic[K], eq=False, array_like=True, omit_defaults
             self.deep = child
 
 
-class Buckets(msgspec.Struct, Generic[K], eq=False, array_like=True):
+class Buckets(msgspec.Struct, Generic[K], eq=False, gc=False, array_like=True):
     """The wild segments at one place, in buckets by what their names must begin or end with."""
 
     # By length first: a name is looked up once for each length there is.
@@ -212,3 +214,48 @@ class Buckets(msgspec.Struct, Generic[K], eq=False, array_like=True):
 
 
 _NOTHING: dict[Wild, Place] = {}  # type: ignore[type-arg]  # of any owner
+
+
+# -- what is stored
+
+_PIECE_BYTES = 64 * 1024
+
+
+class _Opened(msgspec.Struct, frozen=True, array_like=True):
+    """A place as it is stored, without what lies behind it."""
+
+    owners: dict[str, None] | None = None
+    literals: dict[str, msgspec.Raw] | None = None
+    any: msgspec.Raw = msgspec.Raw()
+    deep: msgspec.Raw = msgspec.Raw()
+    wild: Buckets[str] | None = None
+
+
+_read_opened = msgspec.msgpack.Decoder(_Opened).decode
+_read_whole = msgspec.msgpack.Decoder(Place[str]).decode
+_SMALLEST = 2
+"""Of a place; nothing, or None, has fewer bytes."""
+
+
+def read_place(stored: msgspec.Raw) -> Breathing[Place[str]]:
+    """What was written of a place with msgpack, a large one in slices."""
+    if not _is_large(stored):
+        yield
+        return _read_whole(stored)
+    opened = _read_opened(stored)
+    yield
+    place: Place[str] = Place(owners=opened.owners, wild=opened.wild)
+    for some in sliced((opened.literals or {}).items()):
+        place.literals = place.literals or {}
+        for name, each in some:
+            place.literals[name] = (yield from read_place(each)) if _is_large(each) else _read_whole(each)
+        yield
+    if memoryview(opened.any).nbytes >= _SMALLEST:
+        place.any = yield from read_place(opened.any)
+    if memoryview(opened.deep).nbytes >= _SMALLEST:
+        place.deep = yield from read_place(opened.deep)
+    return place
+
+
+def _is_large(stored: msgspec.Raw) -> bool:
+    return memoryview(stored).nbytes > _PIECE_BYTES

@@ -12,6 +12,7 @@ from unicodedata import normalize
 
 from pyroaring import BitMap
 
+from tallystick.state import Breathing
 from tallystick.state.attributes import Postings
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.work import DEPENDS_ON, NODE, PROJECT, stored_board
@@ -67,8 +68,8 @@ class WorkGraph:
     def dump(self) -> bytes:
         return stored_board.dump(self)
 
-    def load(self, content: memoryview) -> None:
-        stored_board.load(self, content)
+    def load(self, content: memoryview) -> Breathing[None]:
+        yield from stored_board.load(self, content)
 
     def add_board(self, board: Board) -> None:
         """One that has its name already."""

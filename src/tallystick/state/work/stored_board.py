@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,9 @@ import msgspec
 from pyroaring import BitMap
 from sortedcontainers import SortedList
 
+from tallystick.state import Breathing
 from tallystick.state.attributes import Postings, Scalar
-from tallystick.state.stored_index import bytes_of, loading, numbers_of
+from tallystick.state.stored_index import bytes_of, decoded, loading, numbers_of, sliced
 from tallystick.state.work.board import Board, Row
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class _StoredPostings(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _StoredGraph(msgspec.Struct, frozen=True, array_like=True):
-    rows: list[Row]
+    rows: list[msgspec.Raw]
     boards: list[_StoredBoard]
     on_board: bytes
     """Of each row: the place of its board, counted from one; zero for those on none."""
@@ -53,11 +54,13 @@ class _StoredGraph(msgspec.Struct, frozen=True, array_like=True):
     depends_on: bytes
     dependents: bytes
     kinds: dict[str, bytes]
-    properties: dict[str, _StoredPostings]
+    properties: dict[str, msgspec.Raw]
     leveled: bool
 
 
 _read = msgspec.msgpack.Decoder(_StoredGraph).decode
+_read_row = msgspec.msgpack.Decoder(Row).decode
+_read_postings = msgspec.msgpack.Decoder(_StoredPostings).decode
 
 
 # -- out
@@ -110,40 +113,56 @@ def _postings_out(postings: Postings) -> _StoredPostings:
 # -- in
 
 
-def load(graph: WorkGraph, content: memoryview) -> None:
+def load(graph: WorkGraph, content: memoryview) -> Breathing[None]:
     with loading():
         stored = _read(content)
-        rows = stored.rows
-        graph.rows = {row.id: row for row in rows}
+        yield
+        rows = yield from decoded(stored.rows, _read_row)
         boards = [None, *(Board(each.id) for each in stored.boards)]
-        for row, place in zip(rows, numbers_of(stored.on_board), strict=True):
-            row.board = boards[place]
-        there = [row for row in rows if row.board is not None]
-        graph.by_number = {row.created: row for row in there}
-        graph.by_update = {row.updated: row for row in there}
+        for some in sliced(zip(rows, numbers_of(stored.on_board), strict=True)):
+            for row, place in some:
+                _row_in(graph, row, boards[place])
+            yield
         for board, each in zip(boards[1:], stored.boards, strict=True):
             assert board is not None
             _board_in(board, each, graph.by_number)
             graph.add_board(board)
-        _link(rows, stored)
+            yield
+        yield from _link(rows, stored)
         graph.kinds = {kind: BitMap.deserialize(members) for kind, members in stored.kinds.items()}
-        graph.properties = {key: _postings_in(postings) for key, postings in stored.properties.items()}
+        for key, postings in stored.properties.items():
+            graph.properties[key] = _postings_in(_read_postings(postings))
+            yield
         graph.leveled = stored.leveled
 
 
-def _link(rows: list[Row], stored: _StoredGraph) -> None:
-    for parent, child in _pairs(rows, stored.children):
-        parent.children.append(child)
-        child.parent = parent
-    for source, target in _pairs(rows, stored.depends_on):
-        source.depends_on.append(target)
-    for target, source in _pairs(rows, stored.dependents):
-        target.dependents.append(source)
+def _row_in(graph: WorkGraph, row: Row, board: Board | None) -> None:
+    graph.rows[row.id] = row
+    if board is not None:
+        row.board = board
+        graph.by_number[row.created] = row
+        graph.by_update[row.updated] = row
 
 
-def _pairs(rows: list[Row], places: bytes) -> Iterable[tuple[Row, Row]]:
+def _link(rows: list[Row], stored: _StoredGraph) -> Breathing[None]:
+    for some in _pairs(rows, stored.children):
+        for parent, child in some:
+            parent.children.append(child)
+            child.parent = parent
+        yield
+    for some in _pairs(rows, stored.depends_on):
+        for source, target in some:
+            source.depends_on.append(target)
+        yield
+    for some in _pairs(rows, stored.dependents):
+        for target, source in some:
+            target.dependents.append(source)
+        yield
+
+
+def _pairs(rows: list[Row], places: bytes) -> Iterator[list[tuple[Row, Row]]]:
     found = map(rows.__getitem__, numbers_of(places))
-    return zip(found, found, strict=True)
+    return sliced(zip(found, found, strict=True))
 
 
 def _board_in(board: Board, stored: _StoredBoard, by_number: dict[int, Row]) -> None:
