@@ -162,7 +162,9 @@ def _started(
 
 
 def _plain_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    """As people start it: with bytecode that an earlier start or an installer compiled."""
+    left_out = (*_OURS, "PYTHONDONTWRITEBYTECODE")
+    return {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

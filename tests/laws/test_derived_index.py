@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallystick.state import Breathing
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tests.laws.test_replay import STORIES, Step, written
 
@@ -78,7 +79,8 @@ class StoredIndex(CheckedIndex):
     def dump(self) -> bytes:
         return msgspec.msgpack.encode((self.nodes, self.edges))
 
-    def load(self, content: memoryview) -> None:
+    def load(self, content: memoryview) -> Breathing[None]:
+        yield
         self.nodes, self.edges = msgspec.msgpack.decode(
             content, type=tuple[dict[str, NodeVersion], dict[str, EdgeVersion]]
         )

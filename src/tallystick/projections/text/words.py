@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from Stemmer import Stemmer  # type: ignore[import-not-found]  # compiled, without stubs
@@ -28,9 +28,14 @@ _UNSPACED = (
 """Han, kana, hangul, bopomofo, Thai, Lao, Myanmar, Khmer and their like."""
 RUN = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")
 """Letters and digits; an accent that stands by itself belongs to the letter before it."""
-_PART = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _ASCII_SPACED = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))
-_HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+
+
+@cache
+def _unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A character of such a script, and a run of them or of others. Compiled when a text needs it: it takes as long as
+    all other expressions of a start together."""
+    return re.compile(f"[{_UNSPACED}]"), re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 
 
 def words_of(folded: str) -> list[str]:
@@ -42,12 +47,13 @@ def words_of(folded: str) -> list[str]:
 
 
 def _parts(runs: Iterable[str]) -> Iterable[str]:
+    character, part_of_run = _unspaced()
     for run in runs:
-        if len(run) <= WORD_CHARACTERS_MAX and (run.isascii() or not _HAS_UNSPACED.search(run)):
+        if len(run) <= WORD_CHARACTERS_MAX and (run.isascii() or not character.search(run)):
             yield run
             continue
-        for part in _PART.findall(run):
-            if _HAS_UNSPACED.match(part):
+        for part in part_of_run.findall(run):
+            if character.match(part):
                 yield from pairs(part)
             else:
                 yield from _overlapping(part)
@@ -60,11 +66,12 @@ def _overlapping(part: str) -> Iterable[str]:
 
 def fragment(text: str) -> str | None:
     """Something that stands within one word of every text that holds this one; None where there is nothing such."""
-    parts = [part for run in RUN.findall(text.casefold()) for part in _PART.findall(run)]
+    character, part_of_run = _unspaced()
+    parts = [part for run in RUN.findall(text.casefold()) for part in part_of_run.findall(run)]
     if not parts:
         return None
     longest: str = max(parts, key=len)
-    return longest[:2] if _HAS_UNSPACED.match(longest) else longest[:PART_CHARACTERS]
+    return longest[:2] if character.match(longest) else longest[:PART_CHARACTERS]
 
 
 def pairs(run: str) -> list[str]:
