@@ -197,14 +197,13 @@ class Comparison(msgspec.Struct, frozen=True):
 class KeptKnowledge:
     """By tenant; those that were looked at last."""
 
-    def __init__(self, waited_seconds: float = WAITED_SECONDS) -> None:
-        self._waited_seconds = waited_seconds
+    def __init__(self) -> None:
         self._kept: OrderedDict[str, _OfTenant] = OrderedDict()
 
     def of(self, tenant: str) -> _OfTenant:
         found = self._kept.get(tenant)
         if found is None:
-            found = self._kept[tenant] = _OfTenant(self._waited_seconds)
+            found = self._kept[tenant] = _OfTenant()
         self._kept.move_to_end(tenant)
         if len(self._kept) > _TENANTS_MAX:
             self._kept.popitem(last=False)
@@ -214,8 +213,7 @@ class KeptKnowledge:
 class _OfTenant:
     """What several visitors may read differs: whatever is kept is looked up by the atoms that somebody may read."""
 
-    def __init__(self, waited_seconds: float) -> None:
-        self._waited_seconds = waited_seconds
+    def __init__(self) -> None:
         self._pins: dict[str, tuple[Atom, tuple[Sequence[str], Pin] | None]] = {}
         self._compared: Comparison | None = None
         self._comparing: asyncio.Task[Comparison] | None = None
@@ -239,7 +237,7 @@ class _OfTenant:
             return await self._compare(context, pins, atoms)
         if self._comparing is None or self._comparing.done():
             self._comparing = asyncio.create_task(self._compare(context, pins, atoms), name="known files")
-        done, _ = await asyncio.wait({self._comparing}, timeout=self._waited_seconds)
+        done, _ = await asyncio.wait({self._comparing}, timeout=WAITED_SECONDS)
         found = next((task.result() for task in done if not task.cancelled()), before)
         return found if found.is_of(pins, atoms) else before
 

@@ -14,6 +14,7 @@ from tallystick.operations import known_files
 from tallystick.toolsets.knowledge.freshness import Repository
 from tests.server.web.acting import followed, form_of, post, send
 from tests.server.web.pages import Pages, serving_pages
+from tests.timeouts import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +29,12 @@ def repository(tmp_path: Path) -> Path:
     for command in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "--message", "begin")):
         subprocess.run(["git", *who, *command], cwd=tmp_path / "repository", check=True)
     return tmp_path / "repository"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git is waited for, however loaded the machine is."""
+    monkeypatch.setattr(known_files, "WAITED_SECONDS", SECONDS)
 
 
 @pytest.fixture
@@ -93,6 +100,7 @@ async def test_while_git_takes_long_the_page_shows_what_it_found_before(
         return compare(self, pins)
 
     monkeypatch.setattr(Repository, "compare", slowly)
+    monkeypatch.setattr(known_files, "WAITED_SECONDS", 0.0)
     try:
         meanwhile = (await pages.json("/knowledge"))["known"]
     finally:
