@@ -194,8 +194,8 @@ const listen = (place) => {
       status.textContent = "more cannot be drawn here: the links of drawing and table lead on";
     }
   };
-  const point = (event) => {
-    const id = event.target.closest("td")?.querySelector("[data-grow]")?.dataset.grow ?? null;
+  const idAt = (element) => element?.closest("[data-edges] td")?.querySelector("[data-grow]")?.dataset.grow ?? null;
+  const mark = (id) => {
     for (const each of still.querySelectorAll("[data-node]")) each.toggleAttribute("data-marked", each.dataset.node === id);
     drawing?.then(({ point }) => point(id)).catch(() => {});
   };
@@ -207,8 +207,10 @@ const listen = (place) => {
     const button = event.target.closest("[data-grow]");
     if (button) withDrawing(({ grow }) => grow(button.dataset.grow));
   });
-  edges.addEventListener("focusin", point);
-  edges.addEventListener("mouseover", point);
+  for (const type of ["focusin", "mouseover"]) edges.addEventListener(type, (event) => mark(idAt(event.target)));
+  // Who leaves with the pointer may still be there with the keyboard.
+  edges.addEventListener("focusout", (event) => mark(idAt(event.relatedTarget)));
+  edges.addEventListener("mouseleave", () => mark(idAt(document.activeElement)));
   still.addEventListener("click", (event) => {
     const node = event.target.closest("[data-node]");
     // The keyboard (no detail) and clicks for another window follow the link.

@@ -160,7 +160,14 @@ def test_the_drawing_of_the_server_is_worked_with_until_webgl_is_needed(browser:
         before = visit.page.locator("[data-still] .shape").count()
         assert before > 1
         visit.page.locator(f'[data-grow="{entity_id}"]').first.focus()
-        assert visit.page.locator("[data-still] [data-marked]").get_attribute("data-node") == entity_id
+        marked = visit.page.locator("[data-still] [data-marked]")
+        assert marked.get_attribute("data-node") == entity_id
+        visit.page.locator("#main").focus()
+        assert marked.count() == 0
+        visit.page.locator(f'[data-grow="{entity_id}"]').first.hover()
+        assert marked.get_attribute("data-node") == entity_id
+        visit.page.mouse.move(0, 0)
+        assert marked.count() == 0
         assert visit.page.evaluate("window.contexts") == 0
         top = visit.page.locator("#h-table").bounding_box()["y"]
         node_of(visit, entity_id).click()

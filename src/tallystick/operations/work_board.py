@@ -31,9 +31,10 @@ from tallystick.toolsets.work.errors import get_project, get_row, projects_of
 from tallystick.toolsets.work.view import View
 
 PROJECTS_MAX = 200
-CARDS_MAX = 24
+CARDS_MAX = 12
 """In a column; the tree has the others."""
-TREE_MAX = 300
+TREE_MAX = 100
+"""Rows at a time."""
 _WAITS_MAX = 5
 _EVIDENCE_MAX = 3
 _SUMMARY_MAX = 400
@@ -120,6 +121,7 @@ class ProjectBoard(msgspec.Struct, frozen=True):
     agents: list[str]
     """Who has claimed something."""
     tree: list[TreeRow]
+    tree_before: int
     tree_more: int
 
 
@@ -134,13 +136,14 @@ async def list_projects(store: Store, principal: Principal, claims: Claims, cloc
 
 
 async def show_project(
-    store: Store, principal: Principal, claims: Claims, name: str, clock: Clock = wall_clock
+    store: Store, principal: Principal, claims: Claims, name: str, clock: Clock = wall_clock, *, skip: int = 0
 ) -> ProjectBoard:
-    """By its name or the id of its root. Raises NotFound, also for what may not be read."""
+    """By its name or the id of its root; of the tree what comes after the first `skip` rows. Raises NotFound, also for
+    what may not be read."""
 
     def look(view: View) -> ProjectBoard:
         board = get_project(view, name)
-        return _Drawn(view, board, claims.moment(clock())).board()
+        return _Drawn(view, board, claims.moment(clock())).board(skip)
 
     return await _read(store, principal, look)
 
@@ -219,9 +222,9 @@ class _Drawn:
         claimed = view.first(_claimed(view, board, moment), len(board.members))
         self._claimed = {row.created: row for row in claimed}
 
-    def board(self) -> ProjectBoard:
+    def board(self, skip: int) -> ProjectBoard:
         view, board = self._view, self._board
-        tree, more = self._tree()
+        tree, more = self._tree(skip)
         return ProjectBoard(
             position=view.state.position,
             name=board.name or "",
@@ -231,6 +234,7 @@ class _Drawn:
             columns=list(self._columns()),
             agents=sorted({row.owner for row in self._claimed.values() if row.owner is not None}),
             tree=tree,
+            tree_before=skip,
             tree_more=more,
         )
 
@@ -247,7 +251,7 @@ class _Drawn:
 
     # -- the tree
 
-    def _tree(self) -> tuple[list[TreeRow], int]:
+    def _tree(self, skip: int) -> tuple[list[TreeRow], int]:
         """Each parent before its children, oldest first; and how many more were come to."""
         walked = list(islice(self._walk(), _WALKED_NARROWLY if self._view.narrows else _WALKED_MAX))
         below, done = dict.fromkeys(range(len(walked)), 0), dict.fromkeys(range(len(walked)), 0)
@@ -258,9 +262,9 @@ class _Drawn:
                 done[parent] += done[number] + row.resolved
         rows = [
             TreeRow(depth, self._task(row), below[number], done[number])
-            for number, (depth, row, _) in enumerate(walked[:TREE_MAX])
+            for number, (depth, row, _) in islice(enumerate(walked), skip, skip + TREE_MAX)
         ]
-        return rows, len(walked) - len(rows)
+        return rows, max(0, len(walked) - skip - len(rows))
 
     def _walk(self) -> Iterator[tuple[int, Row, int | None]]:
         """Depth, row, and which of those before it is above it. What may not be read has its children drawn in its

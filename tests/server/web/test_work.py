@@ -150,7 +150,12 @@ async def test_of_very_many_tasks_the_first_are_drawn(pages: Pages) -> None:
     ready = board["columns"][0]
     assert (ready["count"], len(ready["tasks"])) == (TREE_MAX + 20, CARDS_MAX)
     assert (len(board["tree"]), board["tree_more"]) == (TREE_MAX, 21)
-    assert "21 more tasks" in await pages.html("/work?project=p")
+    assert f"tree_from={TREE_MAX}#h-tree" in await pages.html("/work?project=p")
+    rest = (await pages.json(f"/work?project=p&tree_from={TREE_MAX}"))["board"]
+    assert (rest["tree_before"], len(rest["tree"]), rest["tree_more"]) == (TREE_MAX, 21, 0)
+    assert not {row["task"]["id"] for row in board["tree"]} & {row["task"]["id"] for row in rest["tree"]}
+    assert "101 to 121 of 121" in await pages.html(f"/work?project=p&tree_from={TREE_MAX}")
+    assert (await pages.json("/work?project=p&tree_from=999"))["board"]["tree"] == []
 
 
 # -- what people do

@@ -19,6 +19,7 @@ from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.next import claim_node
 
 PRIORITY_MAX = 100
+_SKIP_MAX = 1_000_000
 _OPEN = frozenset({"ready", "claimed", "blocked", "open"})
 
 Form = Mapping[str, str]
@@ -39,7 +40,11 @@ async def work(visit: Visit) -> WorkView:
     store, claims = visit.context.offer.store, visit.context.claims
     name = visit.said("project")
     projects = await list_projects(store, visit.principal, claims)
-    board = None if name is None else await show_project(store, visit.principal, claims, name)
+    board = (
+        None
+        if name is None
+        else await show_project(store, visit.principal, claims, name, skip=visit.number("tree_from", 0, most=_SKIP_MAX))
+    )
     cards = [task for column in board.columns for task in column.tasks] if board is not None else []
     ids = list(dict.fromkeys(task.id for task in cards if task.standing in _OPEN))
     may_begin, *may_change = await visit.may(
