@@ -228,12 +228,16 @@ def with_more_around_it(site: str) -> str:
     raise AssertionError("everything is drawn already")
 
 
-def click_where_it_is_drawn(visit: Visit, entity_id: str) -> None:
+def where_it_is_drawn(visit: Visit, entity_id: str) -> tuple[float, float]:
     """The drawing marks whatever is pointed at in the table."""
     visit.page.locator(f'[data-grow="{entity_id}"]').first.focus()
     visit.page.locator(".mark:visible").wait_for()
     spot = visit.page.locator(".mark").bounding_box()
-    visit.page.mouse.click(spot["x"] + spot["width"] / 2, spot["y"] + spot["height"] / 2)
+    return spot["x"] + spot["width"] / 2, spot["y"] + spot["height"] / 2
+
+
+def click_where_it_is_drawn(visit: Visit, entity_id: str) -> None:
+    visit.page.mouse.click(*where_it_is_drawn(visit, entity_id))
 
 
 def test_a_click_on_a_node_brings_what_is_linked_to_it(browser: Browser, site: str) -> None:
@@ -256,8 +260,7 @@ def test_two_quick_clicks_open_a_node_only_if_both_are_on_it(browser: Browser, s
         click_where_it_is_drawn(visit, entity_id)
         visit.page.wait_for_function(GROWN, arg=before)
         assert visit.page.url == f"{site}{GRAPH}"
-        spot = visit.page.locator(".mark").bounding_box()
-        visit.page.mouse.dblclick(spot["x"] + spot["width"] / 2, spot["y"] + spot["height"] / 2)
+        visit.page.mouse.dblclick(*where_it_is_drawn(visit, entity_id))
         visit.page.wait_for_url("**/entities/**")
         assert visit.faults == []
 

@@ -51,6 +51,8 @@ def _environment() -> Environment:
         "utc": lambda seconds: second(to_text(int(seconds * 1000))),
         "day": day,
         "ago": ago,
+        "left": left,
+        "elapsed": elapsed,
         "short": lambda text: text[:HASH_DIGITS],
         "initials": initials,
         "counted": counted,
@@ -84,6 +86,21 @@ def ago(timestamp: str, now: int) -> str:
         if elapsed >= size:
             return f"{counted(elapsed // size, word)} ago"
     return "just now"
+
+
+def left(timestamp: str, now: int) -> str:
+    """Until then; `now` in milliseconds."""
+    milliseconds = from_text(timestamp) - now
+    for size, word in (*_STEPS[:2], (60_000, "min")):
+        if milliseconds >= size:
+            return f"{counted(milliseconds // size, word, 'min' if word == 'min' else None)} left"
+    return "less than a minute left" if milliseconds > 0 else "time is up"
+
+
+def elapsed(since: str, until: str, now: int) -> float:
+    """Which share of a time is over, in percent."""
+    begun, end = from_text(since), from_text(until)
+    return round(100 * min(1.0, max(0.0, (now - begun) / max(1, end - begun))), 1)
 
 
 def initials(name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tallystick.clock import wall_clock
+from tallystick.clock import from_text, to_text, wall_clock
 from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.figures import Health, check_health
 from tallystick.operations.log_tail import Span, count_last_day, newest
@@ -41,6 +41,8 @@ class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     claimed_by: str
     claimed_at: str
+    claim_ends: str
+    """When somebody else may take it."""
 
 
 class StaleFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,17 +118,23 @@ async def overview(visit: Visit) -> Overview:
 async def _claimed(visit: Visit) -> list[ClaimedWork]:
     open_and_claimed = {"properties._claimed_by": {"exists": True}, "resolved": False}
     answer = await visit.ask("memory.search", type="work/node", attrs=open_and_claimed, limit=CLAIMS_LOOKED_AT)
-    found = [_claim(each["id"], each.get("attrs") or {}) for each in answer["entities"]]
+    found = [_claim(each["id"], each.get("attrs") or {}, visit.context.claims.ttl) for each in answer["entities"]]
     return sorted((each for each in found if each is not None), key=lambda each: each.claimed_at)[: -LISTED - 1 : -1]
 
 
-def _claim(entity_id: str, attrs: dict[str, Any]) -> ClaimedWork | None:
+def _claim(entity_id: str, attrs: dict[str, Any], ttl: int) -> ClaimedWork | None:
     """Properties are whatever an agent wrote."""
     said = attrs.get("properties") or {}
     who, since = said.get("_claimed_by"), said.get("_claimed_at")
     if not isinstance(who, str) or not isinstance(since, str):
         return None
-    return ClaimedWork(id=entity_id, title=title_of(entity_id, attrs), claimed_by=who, claimed_at=since)
+    try:
+        ends = to_text(from_text(since) + ttl)
+    except (ValueError, OverflowError):
+        return None
+    return ClaimedWork(
+        id=entity_id, title=title_of(entity_id, attrs), claimed_by=who, claimed_at=since, claim_ends=ends
+    )
 
 
 async def _stale(visit: Visit) -> list[StaleFact]:
