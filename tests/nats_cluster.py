@@ -74,6 +74,18 @@ class Node:
         """In good order: it hands over what it leads."""
         self._end(signal.SIGTERM)
 
+    def reload(self, old: str, new: str) -> None:
+        """Its configuration with something else in it, as an operator does it while clients are connected."""
+        assert self.process is not None
+        path = self.directory / "server.conf"
+        configured = path.read_text()
+        assert old in configured
+        path.write_text(configured.replace(old, new))
+        before = len(self.log())
+        self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "server configuration" in self.log()[before:])
+        assert "Failed to reload" not in self.log()[before:], self.log()[before:]
+
     def pause(self) -> None:
         """It holds its connections and answers nobody, until `go_on`."""
         assert self.process is not None

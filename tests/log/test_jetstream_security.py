@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import datetime
 import ipaddress
-import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from tallystick.errors import InvalidArgument, StorageRefused
@@ -21,9 +19,13 @@ from tallystick.log.jetstream import JetStreamLog
 from tallystick.log.jetstream.client import Servers
 from tests.commits_by_hand import append, draft, node
 from tests.log.jetstream_logs import place_of
+from tests.log.nats_identities import USER, Identities, Signer
 from tests.nats_cluster import Cluster, running
+from tests.timeouts import wait_until
 
-OPERATOR, ACCOUNT, USER, SEED = 14 << 3, 0, 20 << 3, 18 << 3
+needs_nkeys = pytest.mark.skipif(
+    find_spec("nkeys") is None, reason="the package nkeys could not be built: pip install -r tests/log/nkeys.txt"
+)
 
 
 def written(cluster: Cluster, base: Path, **servers: Any) -> int:
@@ -87,88 +89,14 @@ def test_a_name_and_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert "secret" not in str(caught.value)
 
 
-# -- credentials, as an operator's tool makes them
-
-
-def crc16(data: bytes) -> int:
-    crc = 0
-    for byte in data:
-        crc ^= byte << 8
-        for _ in range(8):
-            crc = (crc << 1 ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
-    return crc
-
-
-def encoded(raw: bytes) -> str:
-    return base64.b32encode(raw + crc16(raw).to_bytes(2, "little")).decode().rstrip("=")
-
-
-class Signer:
-    def __init__(self, kind: int) -> None:
-        self.key = Ed25519PrivateKey.generate()
-        self._kind = kind
-        self.public = encoded(bytes([kind]) + self.key.public_key().public_bytes_raw())
-
-    @property
-    def seed(self) -> str:
-        prefix = bytes([SEED | self._kind >> 5, (self._kind & 31) << 3])
-        return encoded(prefix + self.key.private_bytes_raw())
-
-    def jwt(self, subject: Signer, name: str, said: dict[str, Any]) -> str:
-        claims = {"jti": name, "iat": 1_700_000_000, "iss": self.public, "name": name, "sub": subject.public}
-        parts = [{"typ": "JWT", "alg": "ed25519-nkey"}, {**claims, "nats": {"version": 2, **said}}]
-        body = ".".join(b64(json.dumps(part).encode()) for part in parts)
-        return f"{body}.{b64(self.key.sign(body.encode()))}"
-
-
-def b64(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-UNLIMITED = dict.fromkeys(
-    [
-        "subs",
-        "data",
-        "payload",
-        "imports",
-        "exports",
-        "conn",
-        "leaf",
-        "mem_storage",
-        "disk_storage",
-        "streams",
-        "consumer",
-    ],
-    -1,
-) | {"wildcards": True}
+# -- credentials
 
 
 def test_a_credentials_file_is_shown_and_signed_with(tmp_path: Path) -> None:
-    operator, system, account, user = Signer(OPERATOR), Signer(ACCOUNT), Signer(ACCOUNT), Signer(USER)
-    said = {"type": "account", "limits": UNLIMITED, "default_permissions": {"pub": {}, "sub": {}}}
-    system_limits = {
-        name: UNLIMITED[name] for name in ("subs", "data", "payload", "imports", "exports", "conn", "leaf", "wildcards")
-    }
-    configured = f"""
-operator: {operator.jwt(operator, "operator", {"type": "operator", "system_account": system.public})}
-system_account: {system.public}
-resolver: MEMORY
-resolver_preload {{
-  {system.public}: {operator.jwt(system, "SYS", {**said, "limits": system_limits})}
-  {account.public}: {operator.jwt(account, "memory", said)}
-}}
-"""
-    permits = {"type": "user", "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1}
+    identities = Identities()
     creds = tmp_path / "user.creds"
-    creds.write_text(
-        "-----BEGIN NATS USER JWT-----\n"
-        f"{account.jwt(user, 'tallystick', permits)}\n"
-        "------END NATS USER JWT------\n\n"
-        "-----BEGIN USER NKEY SEED-----\n"
-        f"{user.seed}\n"
-        "------END USER NKEY SEED------\n"
-    )
-    with running(tmp_path / "nats", extra=configured) as servers:
+    creds.write_text(identities.credentials())
+    with running(tmp_path / "nats", extra=identities.configured()) as servers:
         assert written(servers, tmp_path / "base", credentials=creds) == 1
 
 
@@ -184,3 +112,52 @@ def test_credentials_that_are_none_are_refused_without_showing_them(
         written(nats_server, tmp_path / "base", credentials=creds)
     assert caught.value.code == "SETTING_INVALID"
     assert "SUAAAA" not in caught.value.message
+
+
+# -- NKeys
+
+
+@needs_nkeys
+def test_the_seed_of_an_nkey_is_signed_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user, stranger = Signer(USER), Signer(USER)
+    seed, other = tmp_path / "user.nk", tmp_path / "other.nk"
+    seed.write_text(f"{user.seed}\n")
+    other.write_text(stranger.seed)
+    with running(tmp_path / "nats", extra=f"authorization {{ users: [ {{ nkey: {user.public} }} ] }}") as servers:
+        assert written(servers, tmp_path / "base", nkey=seed) == 1
+        monkeypatch.setattr("tallystick.log.jetstream.membership.START_SECONDS", 2.0)
+
+        def is_told_why() -> bool:
+            with pytest.raises(StorageRefused) as caught:
+                written(servers, tmp_path / "stranger", nkey=other)
+            assert caught.value.code == "LOG_UNREACHABLE"
+            assert stranger.seed not in caught.value.message
+            return "Authorization Violation" in caught.value.message
+
+        wait_until(is_told_why)
+
+
+@needs_nkeys
+@pytest.mark.parametrize(
+    "content", ["", "nonsense", "SUAAAA", "UCUNXY6RW24CCPCT5DTL5OSHSQCLVOYGP3MCDYRPSGBAATCGF5HHGBOJ", "\x00\xff"]
+)
+def test_a_file_that_holds_no_seed_is_refused_without_showing_it(
+    nats_server: Cluster, tmp_path: Path, content: str
+) -> None:
+    seed = tmp_path / "user.nk"
+    seed.write_text(content)
+    with pytest.raises(InvalidArgument) as caught:
+        written(nats_server, tmp_path / "base", nkey=seed)
+    assert caught.value.code == "SETTING_INVALID"
+    assert str(seed) in caught.value.message
+    assert not content or content not in caught.value.message
+    assert "log_nkey" in str(caught.value.hint)
+
+
+def test_an_nkey_without_its_package_is_refused_with_what_to_install(
+    nats_server: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tallystick.log.jetstream.credentials.find_spec", lambda name: None)
+    with pytest.raises(InvalidArgument) as caught:
+        written(nats_server, tmp_path / "base", nkey=tmp_path / "user.nk")
+    assert (caught.value.code, caught.value.hint) == ("EXTRA_MISSING", "install it with: pip install nkeys")

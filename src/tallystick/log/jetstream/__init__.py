@@ -17,7 +17,7 @@ from pathlib import Path
 from tallystick.errors import HeadMoved, InvalidArgument, LogClosed, StorageRefused, Unsettled
 from tallystick.log import Entry, Head
 from tallystick.log.jetstream.catching_up import catch_up, check_continues, fill_copy, sequence_at
-from tallystick.log.jetstream.client import NoAnswer
+from tallystick.log.jetstream.client import Forbidden, NoAnswer
 from tallystick.log.jetstream.contents import names_in, store
 from tallystick.log.jetstream.copy import Copy, is_empty
 from tallystick.log.jetstream.membership import Membership, Place, join, leave
@@ -265,6 +265,12 @@ class JetStreamLog:
                 problem = error
             except NoAnswer as error:
                 was_sent = was_sent or error.was_sent
+                if isinstance(error, Forbidden) and not was_sent:
+                    raise StorageRefused(
+                        f"the NATS servers do not let this machine write: {error}",
+                        code="LOG_FORBIDDEN",
+                        hint=f"allow its user to publish to '{stream.name}.>'; reads go on, and writes when it may",
+                    ) from None
                 problem = error
             if was_sent and time.monotonic() > deadline:
                 raise Unsettled(f"the NATS servers did not say whether they stored it: {problem}")

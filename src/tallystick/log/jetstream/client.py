@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,6 +34,8 @@ PINGS_MAX = 2
 _MARGIN_SECONDS = 5.0
 """How much longer than its own time-out a request is waited for: only for a loop that is too busy."""
 
+_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
+
 logger = logging.getLogger(__name__)
 
 
@@ -42,6 +45,10 @@ class NoAnswer(Exception):
     def __init__(self, why: str, *, was_sent: bool) -> None:
         super().__init__(why)
         self.was_sent = was_sent
+
+
+class Forbidden(NoAnswer):
+    """The servers do not let us publish there: it was not stored."""
 
 
 class Servers(msgspec.Struct, frozen=True):
@@ -66,8 +73,14 @@ class Client:
                 code="EXTRA_MISSING",
                 hint="install it with: pip install 'tallystick[cluster]'",
             ) from error
+        self._make: Callable[[], NatsClient] = NatsClient
         self._nats: NatsClient = NatsClient()
         self._options = _connect_options(servers, name)
+        self._subscribed: list[tuple[str, Callable[[Message], None]]] = []
+        self._reconnects_before = 0
+        """Those of connections that servers have ended for good."""
+        self._denied: dict[str, float] = {}
+        """Subject → when it was last said that we may not publish there."""
         self._loop = asyncio.new_event_loop()
         self._connected = threading.Event()
         self._is_closing = False
@@ -75,7 +88,7 @@ class Client:
         """Why there is no connection."""
         self._thread = threading.Thread(target=self._run, name="nats", daemon=True)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._connect(), self._loop)
+        asyncio.run_coroutine_threadsafe(self._stay_connected(), self._loop)
 
     # -- from any thread but its own
 
@@ -85,7 +98,7 @@ class Client:
 
     @property
     def reconnects(self) -> int:
-        return int(self._nats.stats["reconnects"])
+        return self._reconnects_before + int(self._nats.stats["reconnects"])
 
     @property
     def payload_bytes_max(self) -> int:
@@ -121,11 +134,7 @@ class Client:
 
     def subscribe(self, subject: str, heard: Callable[[Message], None]) -> None:
         """`heard` is called on the client's thread, must be quick and must not raise. Goes on over reconnections."""
-
-        async def pass_on(message: Msg) -> None:
-            heard(_message(message))
-
-        self._ask(lambda: self._nats.subscribe(subject, cb=pass_on), _MARGIN_SECONDS)
+        self._ask(lambda: self._subscribe(subject, heard), _MARGIN_SECONDS)
 
     def close(self) -> None:
         self._is_closing = True
@@ -145,18 +154,39 @@ class Client:
         finally:
             self._loop.close()
 
-    async def _connect(self) -> None:
-        try:
-            await self._nats.connect(
-                **self._options,
-                error_cb=self._failed,
-                reconnected_cb=self._reconnected,
-                disconnected_cb=self._disconnected,
-            )
-            self._connected.set()
-        except Exception as error:
-            self.problem = _reason(error)
-            logger.error("there is no connection to NATS: %s", self.problem)
+    async def _stay_connected(self) -> None:
+        """The library gives up where servers end a connection with an error, as when a user is removed or expires,
+        and does not always say so: who may not connect now may be allowed to later."""
+        while not self._is_closing:
+            try:
+                await self._nats.connect(
+                    **self._options,
+                    error_cb=self._failed,
+                    reconnected_cb=self._reconnected,
+                    disconnected_cb=self._disconnected,
+                )
+                for subject, heard in self._subscribed:
+                    await self._listen(subject, heard)
+                self._connected.set()
+                while not self._nats.is_closed:  # noqa: ASYNC110  # its callback is skipped where closing fails
+                    await asyncio.sleep(RECONNECT_SECONDS)
+                await self._failed(self._nats.last_error or ConnectionError("the servers ended the connection"))
+            except Exception as error:
+                self.problem = _reason(error)
+                logger.error("there is no connection to NATS: %s", self.problem)
+                await asyncio.sleep(RECONNECT_SECONDS)
+            self._reconnects_before = self.reconnects + 1
+            self._nats = self._make()
+
+    async def _subscribe(self, subject: str, heard: Callable[[Message], None]) -> None:
+        await self._listen(subject, heard)
+        self._subscribed.append((subject, heard))
+
+    async def _listen(self, subject: str, heard: Callable[[Message], None]) -> None:
+        async def pass_on(message: Msg) -> None:
+            heard(_message(message))
+
+        await self._nats.subscribe(subject, cb=pass_on)
 
     async def _close(self) -> None:
         await self._nats.close()
@@ -168,8 +198,13 @@ class Client:
         await asyncio.gather(*others, return_exceptions=True)
 
     async def _failed(self, error: Exception) -> None:
-        self.problem = _reason(error)
-        logger.info("NATS: %s", self.problem)
+        said = _reason(error)
+        # A server that refuses us says why, and then the connection is gone: the former is worth telling.
+        if not isinstance(error, ConnectionResetError | BrokenPipeError):
+            self.problem = said
+        if denied := _DENIED.search(said):
+            self._denied[denied[1]] = self._loop.time()
+        logger.info("NATS: %s", said)
 
     async def _disconnected(self) -> None:
         if not self._is_closing:
@@ -179,7 +214,15 @@ class Client:
         logger.warning("connected to NATS again")
 
     async def _request(self, subject: str, data: bytes, headers: Mapping[str, str] | None, seconds: float) -> Message:
-        return _message(await self._nats.request(subject, data, timeout=seconds, headers=dict(headers or {}) or None))
+        began = self._loop.time()
+        try:
+            answer = await self._nats.request(subject, data, timeout=seconds, headers=dict(headers or {}) or None)
+        except TimeoutError:
+            # The library knows subjects in errors in lower case only.
+            if self._denied.get(subject.lower(), 0.0) < began:
+                raise
+            raise Forbidden(f"this user may not publish to {subject}", was_sent=False) from None
+        return _message(answer)
 
     async def _gather(self, subject: str, data: bytes, seconds: float) -> list[Message]:
         inbox = self._nats.new_inbox()

@@ -22,22 +22,34 @@ def read_credentials(path: Path) -> dict[str, Any]:
     """What the client is to be given. The file is read again at each connection: it may have been renewed."""
     _read_pair(path)
     return {
-        "user_jwt_cb": lambda: _read_pair(path)[0],
-        "signature_cb": lambda nonce: sign(_read_pair(path)[1], nonce),
+        "user_jwt_cb": lambda: _read_again(path)[0],
+        "signature_cb": lambda nonce: sign(_read_again(path)[1], nonce),
     }
 
 
 def read_nkey(path: Path) -> dict[str, Any]:
     if find_spec("nkeys") is None:
         raise InvalidArgument(
-            "an NKey without a JWT needs the package nkeys", code="EXTRA_MISSING", hint="install it: pip install nkeys"
+            "an NKey without a JWT needs the package nkeys",
+            code="EXTRA_MISSING",
+            hint="install it with: pip install nkeys",
         )
-    _private_key(_read(path).strip(), path)
-    return {"nkeys_seed": str(path)}
+    seed = _read(path).strip()
+    _private_key(seed, path)
+    # Not the file: the client would read it at each connection, and end for good over one that is damaged by then.
+    return {"nkeys_seed_str": seed.decode()}
 
 
 def sign(seed: bytes, nonce: str) -> bytes:
     return base64.b64encode(_private_key(seed).sign(nonce.encode()))
+
+
+def _read_again(path: Path) -> tuple[bytes, bytes]:
+    """While it is being renewed it may be away or half written: as an OSError, after which the client tries again."""
+    try:
+        return _read_pair(path)
+    except InvalidArgument as error:
+        raise OSError(error.message) from error
 
 
 def _read_pair(path: Path) -> tuple[bytes, bytes]:
