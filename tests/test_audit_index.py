@@ -15,7 +15,7 @@ LONG = 60.0
 START = 1_700_000_000_000
 
 
-def decided(number: int, *, tool: str = "memory.write", actor: str = "ada", **changes: object) -> bytes:
+def decided(number: int, *, tool: str | None = "memory.write", actor: str = "ada", **changes: object) -> bytes:
     said = {"action": "WRITE", "decision": True, "policy_version": "team@1"} | changes
     return encode(
         Decided(
@@ -75,6 +75,7 @@ def test_what_it_has_not_read_yet_is_among_the_lines(tmp_path: Path, log: AuditF
 
 def test_it_knows_who_ever_came_by_way_of_the_pages(tmp_path: Path, log: AuditFiles) -> None:
     log.append([decided(1), decided(2, actor="nora", tool="web", action="READ"), decided(3, actor="nora")])
+    log.append([decided(4, actor="zoe", tool=None), decided(5, actor="nora", tool=None)])
     index = index_of(tmp_path)
     assert index.has_looked("nora") is None
     index.read(LONG)

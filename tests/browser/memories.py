@@ -64,6 +64,10 @@ class Agent:
     def refused(self, tool: str, /, **arguments: Any) -> None:
         assert self._http.post(f"/v1/tools/{tool}", json=arguments).status_code == 403
 
+    def look_at_pages(self) -> None:
+        """As whom the server takes visitors for."""
+        assert self._http.get("/").status_code == 200
+
     def close(self) -> None:
         self._http.close()
 
@@ -81,11 +85,13 @@ def lived_in(directory: Path) -> Iterator[str]:
     with ExitStack() as running:
         agents = []
         for name in ("operator", "planner", "codex", "claude-code", "crawler-eu"):
-            server = start_http(base, "--toolsets", "all", agent=name, environ=environ)
+            person = {"TALLYSTICK_WEB_ACTOR": "ada"} if name == "planner" else {}
+            server = start_http(base, "--toolsets", "all", agent=name, environ={**environ, **person})
             running.enter_context(stopping(server))
             agents.append(Agent(server))
             running.callback(agents[-1].close)
         operator, planner, codex, claude, crawler = agents
+        planner.look_at_pages()
         _work(planner, codex, claude)
         _knowledge(planner, repository)
         for _ in range(3):

@@ -96,7 +96,7 @@ class AuditIndex:
         return at < len(times) and (last is None or times[at] <= from_text(last))
 
     def has_looked(self, actor: str) -> bool | None:
-        """Whether they ever came by way of `looks_by`; None for somebody of whom no decision is indexed."""
+        """Whether they ever came by way of `looks_by`; None for somebody who used no tool, as far as is indexed."""
         return self._has_looked.get(actor)
 
     def _lines(self, path: Path, file: _File, before: int | None, *, denied: bool) -> Iterator[bytes]:
@@ -143,7 +143,8 @@ class AuditIndex:
         file.end += len(line)
 
     def _note_decision(self, said: _Glance, file: _File) -> None:
-        self._has_looked[said.actor] = said.tool == self.looks_by or self._has_looked.get(said.actor, False)
+        if said.tool is not None:
+            self._has_looked[said.actor] = said.tool == self.looks_by or self._has_looked.get(said.actor, False)
         if said.decision and said.tool == self.looks_by and said.action in _LOOKS:
             return
         file.decided.add(file.lines, file.end)

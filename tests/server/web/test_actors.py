@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from tallystick import app
 from tallystick.config import Settings
 from tallystick.policy import Principal
 from tallystick.server.http import http_app
+from tests.command_line import CommandLine
 from tests.server.web.acting import form_of
 from tests.server.web.pages import HTML, SITE, Pages, serving_pages
 
@@ -31,10 +33,16 @@ async def drawn(pages: Pages, address: str) -> set[tuple[str, str, str]]:
     return {(name, shape, said) for shape, name, said in ACTOR.findall(await pages.html(address))}
 
 
+def by_tools(pages: Pages) -> Pages:
+    """Who writes does so by a tool, as agents do."""
+    who = msgspec.structs.replace(pages.offer.principal_of(None), tool="memory.write")
+    return Pages(msgspec.structs.replace(pages.offer, principal_of=lambda scope: who), pages.http)
+
+
 @pytest.fixture
 async def pages(tmp_path: Path) -> AsyncIterator[Pages]:
     async with serving_pages(tmp_path / "base", web_actor="nora") as pages:
-        yield pages
+        yield by_tools(pages)
 
 
 async def test_an_author_is_square_and_the_visitor_round(pages: Pages) -> None:
@@ -45,7 +53,7 @@ async def test_an_author_is_square_and_the_visitor_round(pages: Pages) -> None:
 
 async def test_who_came_to_the_pages_stays_a_person_for_others(tmp_path: Path) -> None:
     async with serving_pages(tmp_path / "base", web_actor="nora") as pages:
-        await pages.node("plan", "note", "nora")
+        await by_tools(pages).node("plan", "note", "nora")
         await pages.html("/")
     async with serving_pages(tmp_path / "base", web_actor="jonas") as pages:
         assert await drawn(pages, "/entities/plan") == {("nora", "person", "person"), ("jonas", "person", "person")}
@@ -67,6 +75,20 @@ async def test_claims_are_drawn_as_what_their_holders_are(pages: Pages) -> None:
 async def test_of_whom_nobody_knows_nothing_is_said(pages: Pages) -> None:
     await pages.node("plan", "note", "ada")
     assert ("zoe", "", "") in await drawn(pages, "/recall?actor=zoe&entity=plan")
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Path:
+    """A base with what ada wrote elsewhere."""
+    commands = CommandLine(tmp_path / "base")
+    written = {"op": "UPSERT_NODE", "node": {"id": "plan", "type": "note", "attrs": {}}, "actor": "ada"}
+    commands.run("import", "-", stdin=json.dumps(written) + "\n")
+    return commands.base
+
+
+async def test_authors_of_what_was_imported_are_neither(imported: Path) -> None:
+    async with serving_pages(imported, web_actor="nora") as pages:
+        assert await drawn(pages, "/entities/plan") == {("ada", "", ""), ("nora", "person", "person")}
 
 
 async def test_a_program_that_reads_pages_with_its_token_is_no_person(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tallystick.server.http import http_app
 from tallystick.server.web import events
 from tallystick.server.web.responses import WebPages
 from tests.mcp_client import serving_http
+from tests.sample_memory import outcome_of
 from tests.server.web.pages import SITE, Pages, serving_pages
 
 pytestmark = pytest.mark.anyio
@@ -130,7 +131,8 @@ async def test_a_commit_is_told_as_it_arrives(server: Server) -> None:
 
 async def test_an_arrival_says_whether_a_person_wrote_it(tmp_path: Path) -> None:
     async with serving(tmp_path, web_actor="nora") as server:
-        await server.pages.node("plan", "note", "ada")
+        who = msgspec.structs.replace(server.pages.offer.principal_of(None), actor="ada", tool="memory.write")
+        await outcome_of(server.pages.offer, who, "memory.search", {"query": "plan"})
         for _ in range(2):
             await server.pages.json("/audit")  # which waits for what was decided before to be written down
         async with server.listening() as listener:

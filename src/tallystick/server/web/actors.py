@@ -1,7 +1,7 @@
 """Who is a person and who an agent, told from a name alone.
 
-Whoever ever came to the pages is a person: there people log in, or are the one person of this machine. Who asked in
-other ways only is an agent. Of others, such as the authors of what was imported, nobody knows.
+Whoever ever came to the pages is a person: there people log in, or are the one person of this machine. Who called
+tools in other ways only is an agent. Of others, such as the authors of what was imported, nobody knows.
 """
 
 from __future__ import annotations
