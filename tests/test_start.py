@@ -28,12 +28,19 @@ FIRST_WORDS: list[dict[str, Any]] = [
 ]
 UNNEEDED = {
     "anyio",
+    "cryptography",
+    "falkordb",
     "httpx",
     "httpx2",
+    "jinja2",
     "joserfc",
+    "markdown_it",
     "mcp",
     "mcp_types",
+    "nats",
+    "neo4j",
     "numpy",
+    "obstore",
     "onnxruntime",
     "openlineage",
     "opentelemetry",
@@ -53,6 +60,25 @@ UNNEEDED = {
 }
 
 
+UNNEEDED_OVER_HTTP = {
+    "falkordb",
+    "joserfc",
+    "markdown_it",
+    "nats",
+    "neo4j",
+    "numpy",
+    "obstore",
+    "onnxruntime",
+    "openlineage",
+    "rich",
+    "tokenizers",
+    "tallystick.policy.remote",
+    "tallystick.projections.lineage_emitter",
+    "tallystick.projections.vectors.nearest",
+    "tallystick.telemetry.otlp",
+}
+
+
 def converse(base: Path) -> tuple[list[dict[str, Any]], set[str]]:
     """The answers to the first words, and every module that the process loaded in its whole life."""
     said = b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in FIRST_WORDS)
@@ -67,6 +93,20 @@ def test_the_first_answers_need_nothing_that_takes_long_to_load(tmp_path: Path) 
     assert [answer["id"] for answer in answers if "result" in answer] == [1, 2, 3]
     assert "tallystick.server.stdio" in loaded
     assert sorted(loaded & UNNEEDED) == []
+
+
+def test_a_server_over_http_listens_before_it_has_loaded_what_only_some_need(tmp_path: Path) -> None:
+    """Keys of issuers, what draws pages, clients of other services."""
+    watch = (
+        "import sys; from tallystick import cli; from tallystick.cli import serving\n"
+        "def announce(*_): print(*sys.modules); sys.stdout.flush(); raise KeyboardInterrupt\n"
+        "serving._welcome = announce\n"
+        f"sys.argv = ['tallystick', 'serve', '--http', '127.0.0.1:0', '--base', {str(tmp_path)!r}]; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True, check=False)
+    loaded = set(done.stdout.split())
+    assert "tallystick.server.http" in loaded, done.stderr
+    assert sorted(loaded & UNNEEDED_OVER_HTTP) == []
 
 
 # -- what an agent reads

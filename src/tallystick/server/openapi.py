@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tallystick.server import Offer
 from tallystick.server.answers import STATUS_WORDS
 from tallystick.server.dispatch import OfferedTool
-from tallystick.server.oauth.keys import metadata_urls
 from tallystick.server.schemas import Schema, compact, error_schema, input_schema, with_references
 
 if TYPE_CHECKING:
@@ -127,6 +126,9 @@ def openapi(offer: Offer, admission: Admission | None = None, served: Collection
 
 def _security(admission: Admission) -> dict[str, Any]:
     """One for each issuer: a token of any of them will do."""
+    # With it come the libraries for keys, which nobody needs who asks for no tokens.
+    from tallystick.server.oauth.keys import metadata_urls
+
     return {
         f"issuer_{number}": {
             "type": "openIdConnect",

@@ -12,7 +12,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tallystick.clock import from_text, to_text
 from tallystick.server.web.addresses import anchor_of, entity_address, with_query
-from tallystick.server.web.markdown import render_markdown
 from tallystick.server.web.static_files import static_files
 
 DIRECTORY = Path(__file__).parent / "templates"
@@ -27,6 +26,9 @@ def draw(template: str, **values: Any) -> bytes:
 
 @cache
 def _environment() -> Environment:
+    # Sixty modules, which a server need not load before somebody looks at a page.
+    from tallystick.server.web.markdown import render_markdown
+
     environment = Environment(
         loader=FileSystemLoader(DIRECTORY),
         autoescape=True,
