@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 
@@ -25,6 +28,8 @@ from tallystick.snapshots import KEPT, WORTH_COMMITS, Snapshots, cached_position
 from tallystick.state.state import State
 from tallystick.state.work.graph import WorkGraph
 from tests.commits_by_hand import draft, node
+from tests.mcp_client import serving_http
+from tests.timeouts import wait_until
 
 
 def writing(node_id: str, **attrs: Any) -> Propose:
@@ -169,6 +174,21 @@ def test_a_process_of_its_own_takes_the_snapshot(tmp_path: Path) -> None:
     subprocess.run(command, input=lines, text=True, env=environment, check=True, capture_output=True)
     while not list((tmp_path / "_system" / "snapshots").glob("*.snapshot")):
         time.sleep(0.05)
+
+
+def test_the_process_that_took_a_snapshot_is_not_left_defunct(tmp_path: Path) -> None:
+    with serving_http(tmp_path / "memory", environ={"TALLYSTICK_SNAPSHOT_EVERY": "2"}) as server:
+        for number in range(3):
+            said = {"op": "UPSERT_NODE", "node": {"id": f"n{number}", "type": "t", "attrs": {}}}
+            asked = urllib.request.Request(
+                urljoin(server.url, "/v1/tools/memory.write"),
+                json.dumps(said).encode(),
+                {"Content-Type": "application/json"},
+            )
+            urllib.request.urlopen(asked).close()
+        wait_until(lambda: bool(list(tmp_path.glob("memory/_system/snapshots/*.snapshot"))))
+        pid = server.process.pid
+        wait_until(lambda: Path(f"/proc/{pid}/task/{pid}/children").read_text() == "")
 
 
 async def test_a_clean_end_leaves_a_snapshot_where_the_next_start_is_quicker_by_it(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from tallystick.server.http_protocol import HttpProtocol
 class Served:
     def __init__(self, app: ASGIApp, bounds: Bounds, *, http: Literal["httptools"] | None = None) -> None:
         """With `http` the protocol is uvicorn's own, to compare with."""
-        self._config = uvicorn.Config(app, http=http or "auto", ws="none", log_config=None, access_log=False)
-        self._config.load()
+        self.config = uvicorn.Config(app, http=http or "auto", ws="none", log_config=None, access_log=False)
+        self.config.load()
         self._is_ours = http is None
         self.state = ServerState()
         self.state.default_headers = [(b"date", b"today")]
@@ -30,8 +30,8 @@ class Served:
         self.opened: list[Connection] = []
 
     def connect(self) -> Connection:
-        given: dict[str, Any] = {"config": self._config, "server_state": self.state, "app_state": {}}
-        kind: Any = partial(HttpProtocol, self.connections) if self._is_ours else self._config.http_protocol_class
+        given: dict[str, Any] = {"config": self.config, "server_state": self.state, "app_state": {}}
+        kind: Any = partial(HttpProtocol, self.connections) if self._is_ours else self.config.http_protocol_class
         protocol = kind(**given)
         self.opened.append(Connection(protocol))
         return self.opened[-1]

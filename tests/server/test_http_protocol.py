@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
+import weakref
 from itertools import pairwise
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +19,10 @@ from tallystick.server.answers import AT_ONCE
 from tallystick.server.connections import Bounds
 from tallystick.server.front import HttpFront
 from tallystick.server.http import http_app
-from tallystick.server.http_protocol import SLICE_BYTES
+from tallystick.server.http_protocol import SLICE_BYTES, HttpProtocol
 from tests.server import sample
 from tests.server.connections import Served, count_answers, running, statuses
+from tests.timeouts import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -436,3 +440,33 @@ async def test_at_the_end_what_runs_is_answered_and_who_rests_is_let_go() -> Non
         other.say(post("sample.release", b'{"name":"door"}'))
         assert statuses(await busy.hear(2)) == [200]
         assert b"connection: close" in busy.heard
+
+
+def test_a_connection_that_is_closed_leaves_nothing_for_the_collector() -> None:
+    """What is frozen while it is open is never looked at again, and of many connections it would be much."""
+
+    async def ask() -> None:
+        gone = asyncio.Semaphore(0)
+        watched: list[weakref.ref[HttpProtocol]] = []
+        async with running(app()) as served:
+
+            def accept() -> HttpProtocol:
+                protocol = HttpProtocol(served.connections, served.config, served.state, {})
+                watched.append(weakref.ref(protocol, lambda _: gone.release()))
+                return protocol
+
+            async with await asyncio.get_running_loop().create_server(accept, "127.0.0.1", 0) as server:
+                for _ in range(3):
+                    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+                    writer.write(HEALTH)
+                    await reader.readuntil(b"\r\n\r\n")
+                    writer.close()
+                    await writer.wait_closed()
+                    await asyncio.wait_for(gone.acquire(), SECONDS)
+
+    gc.collect()
+    gc.disable()
+    try:
+        uvloop.run(ask())
+    finally:
+        gc.enable()

@@ -8,6 +8,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,9 +145,11 @@ async def build_ahead(partition: Partition, offered: Sequence[str]) -> None:
 def _snapshot_elsewhere(settings: Settings) -> None:
     """By a process of its own: encoding a large state would hold up every caller of this one."""
     command = [sys.executable, "-m", "tallystick", "snapshot", "--base", str(settings.base)]
-    subprocess.Popen(
+    taking = subprocess.Popen(
         [*command, "--tenant", settings.tenant],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    # Whom nobody waits for stays in the system's table of processes after its end.
+    threading.Thread(target=taking.wait, name="snapshot", daemon=True).start()

@@ -95,6 +95,7 @@ class HttpProtocol(asyncio.Protocol):
         self._held = b""
         self._waiting.clear()
         self.can_write.set()
+        del self._parser  # It knows us as we know it: both would stay until the collector looks.
         for exchange in (self._running, self._arriving):
             if exchange is not None:
                 exchange.leave()
