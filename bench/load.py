@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from bench import Row, percentile, say
 from bench.bases import fill, note
@@ -25,6 +26,7 @@ from bench.processes import tallystick_http
 from bench.talking import Question, Speaker, Talked, speak, talk
 
 CLIENTS = 64
+WORKERS = 2
 READS = 0.7
 P95_TARGETS = {"read": 25.0, "write": 40.0}
 
@@ -34,15 +36,30 @@ def run(quick: bool = False) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder:
         say(f"filling {nodes:,} nodes")
         fill(Path(folder), map(note, range(nodes)))
-        with tallystick_http(Path(folder)) as server:
-            server.settle()
-            talk(server.port, speak(CLIENTS, 5, lambda: _mixed(server.port, nodes)))
-            server.settle(seconds=0.2)
-            scripts = speak(CLIENTS, each, lambda: _mixed(server.port, nodes))
-            say(f"{CLIENTS} clients, {CLIENTS * each:,} calls")
-            found: list[Talked] = []
-            cpu = server.cpu_of(lambda: found.append(talk(server.port, scripts)))
-    return _rows(found[0], cpu, nodes)
+        alone, shared = (_measured(Path(folder), nodes, each, workers) for workers in (1, WORKERS))
+    return [*_rows(alone, nodes), *_rows_of_workers(shared, alone, nodes)]
+
+
+class Measured(NamedTuple):
+    talked: Talked
+    cpu: float
+    """Seconds of the server, all its processes together."""
+
+    @property
+    def cpu_a_call(self) -> float:
+        return self.cpu / self.talked.count * 1e6
+
+
+def _measured(base: Path, nodes: int, each: int, workers: int) -> Measured:
+    with tallystick_http(base, workers=workers) as server:
+        server.settle()
+        talk(server.port, speak(CLIENTS, 5, lambda: _mixed(server.port, nodes)))
+        server.settle(seconds=0.2)
+        scripts = speak(CLIENTS, each, lambda: _mixed(server.port, nodes))
+        say(f"{CLIENTS} clients, {CLIENTS * each:,} calls, workers: {workers}")
+        found: list[Talked] = []
+        cpu = server.cpu_of(lambda: found.append(talk(server.port, scripts)))
+        return Measured(found[0], cpu)
 
 
 def main() -> int:
@@ -99,8 +116,8 @@ def _mixed(port: int, nodes: int) -> Callable[[int], Question]:
     return ask
 
 
-def _rows(talked: Talked, cpu: float, nodes: int) -> list[Row]:
-    label = f"{CLIENTS} clients, {nodes:,} nodes"
+def _rows(measured: Measured, nodes: int) -> list[Row]:
+    label, talked = f"{CLIENTS} clients, {nodes:,} nodes", measured.talked
     rows = []
     for kind, target in P95_TARGETS.items():
         for percent in (50, 95, 99):
@@ -109,8 +126,17 @@ def _rows(talked: Talked, cpu: float, nodes: int) -> list[Row]:
     return [
         *rows,
         Row(f"{label}: calls", talked.rate, "/s", None, "more"),
-        Row(f"{label}: server CPU a call", cpu / talked.count * 1e6, "µs"),
-        Row(f"{label}: share of one core", cpu / talked.seconds * 100, "%"),
+        Row(f"{label}: server CPU a call", measured.cpu_a_call, "µs"),
+        Row(f"{label}: share of one core", measured.cpu / talked.seconds * 100, "%"),
+    ]
+
+
+def _rows_of_workers(shared: Measured, alone: Measured, nodes: int) -> list[Row]:
+    label = f"{CLIENTS} clients, {nodes:,} nodes, {WORKERS} workers"
+    return [
+        Row(f"{label}: calls", shared.talked.rate, "/s", None, "more"),
+        Row(f"{label}: server CPU a call", shared.cpu_a_call, "µs"),
+        Row(f"{label}: server CPU a call, times one worker's", shared.cpu_a_call / alone.cpu_a_call, "×", 1.2),
     ]
 
 

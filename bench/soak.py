@@ -64,7 +64,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tallystick-soak-") as folder:
+    # A snapshot may still be on its way, by a process of its own.
+    with tempfile.TemporaryDirectory(prefix="tallystick-soak-", ignore_cleanup_errors=True) as folder:
         samples = asyncio.run(soak(Path(folder), seconds=asked.minutes * 60, seed=asked.seed))
         segments = len(list(Path(folder).rglob("log/*.jsonl")))
     found = slopes(samples)
