@@ -12,7 +12,7 @@ from typing import Literal
 
 from tallystick.audit.index import AuditIndex
 
-READING_SECONDS = 0.01
+READING_SECONDS = 0.005
 """So long a page waits for what is new in the audit log; the newest file is read first."""
 AGAIN_SECONDS = 1.0
 
