@@ -67,7 +67,7 @@ class Follower:
         """All messages up to here were adopted."""
         self._waiting: dict[str, tuple[int, float]] = {}
         """Tenant → the lamport that its copy has to reach, and since when."""
-        self._troubled: dict[str, str] = {}
+        self._troubled: dict[str, Exception] = {}
         self._copies: dict[str, Copy] = {}
         self._unsynced: set[str] = set()
         self._grown: set[str] = set()
@@ -98,6 +98,10 @@ class Follower:
                 self._adopt_waiting()
             if self._questions:
                 self._try(self._questions.answer)
+
+    def damage(self) -> Corrupt | None:
+        """From any thread: what the stream holds that no copy can take."""
+        return next((error for error in list(self._troubled.values()) if isinstance(error, Corrupt)), None)
 
     def wake(self) -> None:
         """From any thread: look whether it is over."""
@@ -180,9 +184,9 @@ class Follower:
 
     def _trouble(self, tenant: str, error: Exception) -> None:
         self._waiting.pop(tenant, None)
-        if self._troubled.get(tenant) != str(error):
+        if str(self._troubled.get(tenant)) != str(error):
             logger.error("the copy of %s cannot be brought up to date: %s", tenant, error)
-        self._troubled[tenant] = str(error)
+        self._troubled[tenant] = error
 
     def _lamport_of(self, tenant: str) -> int:
         """0 where there is no copy: it is made when something of that tenant is heard of."""

@@ -45,7 +45,8 @@ def followed(places: Sequence[Place]) -> Iterator[list[Membership]]:
 
 
 def wait_until_current(memberships: Sequence[Membership], progress: Progress) -> dict[str, int]:
-    """Until the copies have what the streams had when this was called: tenant → its lamport. Raises StorageRefused."""
+    """Until the copies have what the streams had when this was called: tenant → its lamport. Raises StorageRefused,
+    and Corrupt where they cannot take it."""
     found: dict[str, int] = {}
     for membership in memberships:
         if not membership.wait():
@@ -97,6 +98,8 @@ def _wait(membership: Membership, wanted: dict[str, int], progress: Progress) ->
     deadline = time.monotonic() + _CATCH_UP_SECONDS
     while (have := sum(_reached(membership, wanted).values())) < sum(wanted.values()):
         progress(have, sum(wanted.values()))
+        if (damage := membership.damage()) is not None:
+            raise damage
         if time.monotonic() > deadline:
             raise unreachable(membership.stream.name, "its copy here does not come up to date")
         time.sleep(_PAUSE_SECONDS)

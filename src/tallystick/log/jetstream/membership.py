@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from tallystick.errors import InvalidArgument, StorageRefused
+from tallystick.errors import Corrupt, InvalidArgument, StorageRefused
 from tallystick.file_locks import locked
 from tallystick.log.jetstream.client import Client, NoAnswer, Servers
 from tallystick.log.jetstream.copy import machine_id
@@ -111,6 +111,11 @@ class Membership:
         known = self._freshness.seconds()
         seconds = time.monotonic() - self._started if known is None else known
         return seconds if seconds >= DATED_SECONDS else 0.0
+
+    def damage(self) -> Corrupt | None:
+        """What the stream holds that no copy can take; known to the process that follows."""
+        follower = self._follower
+        return None if follower is None else follower.damage()
 
     @property
     def is_cut_off(self) -> bool:

@@ -235,7 +235,10 @@ def read_group(message: Message) -> Group:
             lines=message.data,
         )
     except (KeyError, ValueError) as error:
-        raise Corrupt(f"message {message.sequence} of {message.subject} lacks a header: {error}") from None
+        raise Corrupt(
+            f"message {message.sequence} of {message.subject} lacks a header: {error}",
+            hint="it is another program's; nothing was changed; see docs/runbooks/nats-away.md",
+        ) from None
 
 
 def entries_of(group: Group, head: Head, tenant: str) -> tuple[list[Entry], bool]:
@@ -248,19 +251,29 @@ def entries_of(group: Group, head: Head, tenant: str) -> tuple[list[Entry], bool
     found: list[Entry] = []
     offset = head.end
     for line in _lines_after(group, head):
-        commit = verifier.feed(line)
+        try:
+            commit = verifier.feed(line)
+        except Corrupt as error:
+            raise _unfit(group, error.message) from None
         if commit.tenant != tenant:
-            raise Corrupt(f"lamport {commit.lamport} is of tenant '{commit.tenant}', in the log of '{tenant}'")
+            raise _unfit(group, f"lamport {commit.lamport} is of tenant '{commit.tenant}', in the log of '{tenant}'")
         found.append(Entry(offset, commit, line))
         offset = found[-1].end
     if not found or not found[-1].commit.ends_draft or head_after(found, head).record_hash != group.after_hash:
-        raise Corrupt(f"message {group.sequence} does not end as its headers say")
+        raise _unfit(group, "it does not end as its headers say")
     return found, not verifier.redacted
+
+
+def _unfit(group: Group, why: str) -> Corrupt:
+    return Corrupt(
+        f"message {group.sequence} of the stream does not fit: {why}",
+        hint="nothing was changed, and what came before it can be read; see docs/runbooks/nats-away.md",
+    )
 
 
 def _lines_after(group: Group, head: Head) -> Iterator[bytes]:
     if not group.lines.endswith(b"\n"):
-        raise Corrupt(f"message {group.sequence} ends in the middle of a line")
+        raise _unfit(group, "it ends in the middle of a line")
     lines = group.lines[:-1].split(b"\n")
     if group.after == head.lamport:
         return iter(lines)

@@ -96,7 +96,11 @@ def end_in_stream(stream: Stream, copy: Copy, to: str) -> None:
         adopt(stream, copy, groups())
         if went:
             if went != [to]:
-                raise Conflict(f"'{copy.tenant}' was moved from '{stream.name}' to {went[0]} already", code="LOG_MOVED")
+                raise Conflict(
+                    f"'{copy.tenant}' was moved from '{stream.name}' to {went[0]} already",
+                    code="LOG_MOVED",
+                    hint="set log_url and log_streams to where it is now, on every machine",
+                )
             return
         sequence = sequence_at(stream, copy)
         if sequence is None:
@@ -118,7 +122,11 @@ def take_over(stream: Stream, by: str) -> None:
     except WrongSequence:
         first = fenced_by(stream)
         if first not in (None, by):
-            raise Conflict(f"this memory was taken over by {first} already", code="TAKEN_OVER") from None
+            raise Conflict(
+                f"this memory was taken over by {first} already",
+                code="TAKEN_OVER",
+                hint="connect to that one; docs/runbooks/take-over.md says what to do",
+            ) from None
     for tenant in stream.tenants():
         _end(stream, tenant, by)
 

@@ -90,7 +90,11 @@ class _Copy:
 
     def __init__(self, settings: Settings, repository: Repository, tenant: TenantBackup) -> None:
         if not is_tenant(tenant.tenant):
-            raise Corrupt(f"a tenant is called '{tenant.tenant[:80]}'", code="MANIFEST_REFUSED")
+            raise Corrupt(
+                f"a tenant is called '{tenant.tenant[:80]}'",
+                code="MANIFEST_REFUSED",
+                hint="nothing was changed; take another backup: 'tallystick backup list'",
+            )
         self._settings = msgspec.structs.replace(settings, tenant=tenant.tenant)
         self._repository = repository
         self._tenant = tenant
