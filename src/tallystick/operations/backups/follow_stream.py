@@ -40,15 +40,19 @@ def following(settings: Settings, url: str, *, progress: Progress = no_progress)
     """
     base = settings.base
     replica = _require_ours(settings, url)
+    # Before anything is fetched, which begins at once.
+    known = positions(settings)
     with _alone(settings), followed(_places(settings, url)) as memberships:
         # Before the first copy: nobody may write to one.
         write_replica(base, replica)
 
         def look() -> Followed:
-            at, before = to_text(wall_clock()), positions(settings)
+            nonlocal known
+            at = to_text(wall_clock())
             now = wait_until_current(memberships, lambda done, total: progress("fetching", done, total))
             write_replica(base, Replica(url, at, as_of=at))
-            new = sum(now.values()) - sum(min(before.get(name, 0), end) for name, end in now.items())
+            new = sum(now.values()) - sum(min(known.get(name, 0), end) for name, end in now.items())
+            known = known | now
             return Followed(url, 0, at, now, new)
 
         yield look
