@@ -32,6 +32,9 @@ OTHER_PYTHONS_READY := $(OTHER_PYTHONS:%=.pythons/%/.ready)
 OTHER_PYTHONS_TESTS := tests/commits tests/log tests/contracts tests/state tests/server --ignore=tests/server/web
 MUTANTS_READY := $(VENV)/.mutants-ready
 
+# Some machines set it. Then every process that a test starts compiles all of the source again, a second each.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test pythons clients agents browser deployment screenshots scripts coverage mutants check format bench soak torture docs site wheel packages lock clean
 
