@@ -119,7 +119,7 @@ lock: ## renew constraints*.txt and the pins of the clients (needs uv)
 	@$(UV) pip compile pyproject.toml $(LOCK) -o constraints.txt
 	@for group in build dev; do \
 	  $(UV) pip compile pyproject.toml --group $$group $(LOCK) -c constraints.txt -o constraints-$$group.txt \
-	    $$(sed -nE 's/^([a-z0-9.-]+)==.*/--no-emit-package \1/p' constraints.txt \
+	    $$(sed -nE 's/^([a-z0-9.-]+)(\[.*\])?==.*/--no-emit-package \1/p' constraints.txt \
 	       $$(test $$group = build || echo constraints-build.txt)) || exit 1; done
 	@$(UV) pip compile docs/site.in $(LOCK) -o docs/site.txt
 	@$(UV) pip compile packaging/checks.in $(LOCK) -o packaging/checks.txt
@@ -127,10 +127,10 @@ lock: ## renew constraints*.txt and the pins of the clients (needs uv)
 	@$(UV) pip compile $(AGENTS)/skillsaw.in $(LOCK) -o $(AGENTS)/skillsaw.txt
 	@$(UV) pip compile $(BROWSER)/playwright.in $(LOCK) -o $(BROWSER)/playwright.txt
 	@$(UV) pip compile --group mutants $(LOCK) -c constraints.txt -c constraints-dev.txt -o constraints-mutants.txt \
-	  $$(sed -nE 's/^([a-z0-9.-]+)==.*/--no-emit-package \1/p' constraints.txt constraints-build.txt constraints-dev.txt)
+	  $$(sed -nE 's/^([a-z0-9.-]+)(\[.*\])?==.*/--no-emit-package \1/p' constraints.txt constraints-build.txt constraints-dev.txt)
 	@for group in $(CLIENT_GROUPS); do \
 	  $(UV) pip compile $(CLIENTS)/$$group.in $(LOCK) -o $(CLIENTS)/$$group.txt || exit 1; done
-LOCK := --quiet --no-config --universal --python-version 3.11 --generate-hashes --upgrade \
+LOCK := --quiet --no-config --no-strip-extras --universal --python-version 3.11 --generate-hashes --upgrade \
   --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 clean: ## remove what the other targets made

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import distributions
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,8 @@ from typing import Any
 
 import pytest
 import typer
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import tallystick
 from tallystick import app, cli, config, errors
@@ -204,9 +207,22 @@ def test_the_lock_files_pin_everything_with_hashes_and_name_no_place() -> None:
     for name in ("constraints.txt", "constraints-build.txt", "constraints-dev.txt", "constraints-mutants.txt"):
         text = (ROOT / name).read_text("utf-8")
         pinned = re.split(r"(?<!\\)\n", text.strip())
-        assert [pin for pin in pinned if not re.match(r"[a-z0-9.-]+==\S+", pin) or "--hash=sha256:" not in pin] == []
+        assert [
+            pin for pin in pinned if not re.match(r"[a-z0-9.-]+(\[.+\])?==\S+", pin) or "--hash=sha256:" not in pin
+        ] == []
         assert "://" not in text
         assert " file:" not in text
+
+
+def test_a_pin_says_the_extras_that_others_want_of_it() -> None:
+    """Or pip looks for the newest release with that extra, and refuses it once there is a newer one than the pin."""
+    pins = "".join((ROOT / name).read_text("utf-8") for name in ("constraints.txt", "constraints-dev.txt"))
+    found = re.findall(r"^([a-z0-9.-]+)\[(.+)\]==", pins, re.MULTILINE)
+    pinned = {name: set(extras.split(", ")) for name, extras in found}
+    wanted = [Requirement(each) for known in distributions() for each in known.requires or ()]
+    needed = [each for each in wanted if each.extras and (each.marker is None or each.marker.evaluate({"extra": ""}))]
+    assert needed
+    assert [each for each in needed if not each.extras <= pinned.get(canonicalize_name(each.name), set())] == []
 
 
 def test_every_setting_is_heeded_somewhere() -> None:
