@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,27 @@ def threads() -> list[str]:
 
 async def nodes(searching: Awaitable[ContentMatches]) -> list[str]:
     return [hit.node_id for hit in (await searching).hits]
+
+
+def test_a_home_that_was_left_leaves_nothing_for_the_collector(settings: Settings, log: FilesLog) -> None:
+    """What a tenant's opening freezes is never collected: a server would grow with each that comes and goes."""
+
+    async def story() -> None:
+        projections = AllProjections(settings, open_log=app.open_log)
+        index = projections.text(TENANT)
+        assert await nodes(index.contents("xylophone")) == ["n"]
+        await projections.published(TENANT, log.head().lamport)
+        left = weakref.ref(index)
+        del index
+        await projections.leave(TENANT)
+        assert left() is None
+        await projections.close()
+
+    gc.disable()
+    try:
+        asyncio.run(story())
+    finally:
+        gc.enable()
 
 
 def test_a_home_that_was_left_ends_its_threads_and_answers_again_when_asked(settings: Settings, log: FilesLog) -> None:

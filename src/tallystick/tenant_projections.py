@@ -204,9 +204,9 @@ class AllProjections:
         home = self._by_tenant.pop(tenant, None)
         if home is None:
             return
-        if home.is_used:
+        if home.used.count:
             self._left.add(home)
-            home.when_unused = lambda: self._close_later(home)
+            home.used.when_none = lambda: self._close_later(home)
         else:
             await home.close()
 
@@ -230,6 +230,26 @@ class AllProjections:
             closing.add_done_callback(self._closing.discard)
 
 
+class _Uses:
+    """Not of the home itself: indexes would know it as it knows them, and what was frozen is never collected."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.when_none: Callable[[], None] | None = None
+        """What is to be done, once, when nobody uses it any more."""
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count -= 1
+            if self.count == 0 and self.when_none is not None:
+                done, self.when_none = self.when_none, None
+                done()
+
+
 class TenantProjections:
     def __init__(
         self,
@@ -242,23 +262,8 @@ class TenantProjections:
         self.path = settings.home
         self.follower = Follower(place)
         self._looking: asyncio.Task[None] | None = None
-        self._users = 0
-        self.when_unused: Callable[[], None] | None = None
-
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Not closed meanwhile, unless everything is. For the event loop's thread only."""
-        self._users += 1
-        try:
-            yield
-        finally:
-            self._users -= 1
-            if self._users == 0 and self.when_unused is not None:
-                self.when_unused()
-
-    @property
-    def is_used(self) -> bool:
-        return self._users > 0
+        self.used = _Uses()
+        """Entered for as long as it must not be closed, unless everything is. For the event loop's thread only."""
 
     @cached_property
     def contents(self) -> Contents:
