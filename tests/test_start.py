@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 
 from tallystick.app import toolsets
+from tallystick.app.serving import FILES_MAX
 from tallystick.config import Settings
 from tallystick.server.dispatch import choose
 from tallystick.server.listing import Listing
+from tests.mcp_client import start_http, stopping
 from tests.server import sample
 from tests.tokens import IS_INSTALLED, count_tokens
 
@@ -107,6 +110,20 @@ def test_a_server_over_http_listens_before_it_has_loaded_what_only_some_need(tmp
     loaded = set(done.stdout.split())
     assert "tallystick.server.http" in loaded, done.stderr
     assert sorted(loaded & UNNEEDED_OVER_HTTP) == []
+
+
+def test_a_server_may_open_more_files_than_its_shell_allows(tmp_path: Path) -> None:
+    """A thousand, as most have it, is less than its clients and a hundred open tenants need."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, most))
+    try:
+        server = start_http(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+    with stopping(server):
+        assert server.url
+        wanted = FILES_MAX if most == resource.RLIM_INFINITY else min(FILES_MAX, most)
+        assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)[0] == wanted
 
 
 # -- what an agent reads

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 LINEAGE_TOKEN_VARIABLE = "OPENLINEAGE_API_KEY"
 """What an endpoint for lineage wants to see; in no file and in no setting."""
+FILES_MAX = 65_536
+"""That a server has open: a client has one, an open tenant a dozen and one for each segment of its log."""
 _JSON_BYTES_PER_BYTE = 6
 """As which JSON spells a byte at most: `\\u0000`."""
 
@@ -157,8 +160,19 @@ def _exporting() -> AbstractAsyncContextManager[None]:
     return exporting(__version__)
 
 
+def _allow_files() -> None:
+    """As many as may be allowed: most shells begin with a thousand."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if most == resource.RLIM_INFINITY else min(FILES_MAX, most)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def serve_stdio(settings: Settings) -> None:
     from tallystick.server.stdio import serve_stdio as serve
+
+    _allow_files()
 
     async def run() -> None:
         async with _exporting(), served(settings) as offer:
@@ -188,6 +202,7 @@ def serve_http(
     from tallystick.server.tlog import tlog_routes
     from tallystick.server.tls import tls_context
 
+    _allow_files()
     if worker is not None:
         settings = _part_of(settings, worker)
     tls = tls_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
