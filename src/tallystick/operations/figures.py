@@ -119,6 +119,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """None while nothing had to be written down."""
     lag: int
     """Commits that the slowest projection is behind."""
+    write_p95: float | None
+    """Seconds, of the calls that write; None where there was none."""
     disk_free: int
     disk_total: int
 
@@ -126,10 +128,12 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 async def check_health(home: Path, reading: Reading) -> Health:
     nearest = next(path for path in (home, *home.parents) if path.exists())
     disk = await asyncio.to_thread(shutil.disk_usage, nearest)
+    writing = [series for (_, _, access), series in reading.series_of(metrics.CALLS) if access == "write"]
     return Health(
         damage=_sum(reading.of(metrics.DAMAGE)),
         audit_healthy=next((bool(value) for _, value in reading.of(metrics.AUDIT)), None),
         lag=max((int(value) for _, value in reading.of(metrics.LAG)), default=0),
+        write_p95=_latency(metrics.CALLS, writing).p95,
         disk_free=disk.free,
         disk_total=disk.total,
     )

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tallystick.clock import wall_clock
+from tallystick.clock import to_text, wall_clock
+from tallystick.log.backups import Target, write_target
 from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.log_tail import count_last_day
 from tallystick.telemetry import metrics
@@ -104,6 +105,24 @@ async def test_it_says_whether_all_is_well_and_who_was_denied(tmp_path: Path, mo
         assert (denials["total"], denials["is_cut"]) == (1, False)
         assert "at least" not in await pages.html("/")
         assert "/audit?actor=crawler&amp;outcome=denied" in await pages.html("/")
+
+
+async def test_it_says_how_old_the_last_backup_is_and_how_long_writes_take(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("plan")
+        assert (await pages.json("/"))["backup"] is None
+        assert "Last backup" not in await pages.html("/")
+        write_target(tmp_path, "file:///srv/a", Target(finished=to_text(wall_clock() - 7_200_000)))
+        assert "2 hours ago" in await pages.html("/")
+        write_target(tmp_path, "file:///srv/b", Target(failed="no room", failing_since=to_text(wall_clock())))
+        assert "failing" in await pages.html("/")
+        await pages.write("codex", "memory.write", op="UPSERT_NODE", node={"id": "plan", "type": "note", "attrs": {}})
+        assert (await pages.json("/"))["health"]["write_p95"] > 0
+        assert "Write p95" in await pages.html("/")
+    async with serving_pages(tmp_path / "new", backup_to=f"file://{tmp_path}/store") as pages:
+        await pages.node("plan")
+        assert (await pages.json("/"))["backup"] == {"at": None, "failing_since": None}
+        assert "none yet" in await pages.html("/")
 
 
 async def test_denials_that_were_not_all_counted_are_said_to_be_at_least_so_many(

@@ -70,6 +70,13 @@ class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[str]
 
 
+class LastBackup(msgspec.Struct, frozen=True, kw_only=True):
+    at: str | None
+    """When the last run that succeeded ended; None where none has."""
+    failing_since: str | None
+    """Of the store that has been failing for longest; None where none is."""
+
+
 def list_backups(repository: Repository) -> list[ListedBackup]:
     """The newest first."""
     return [_listed(repository, number) for number in reversed(repository.numbers())]
@@ -176,6 +183,17 @@ class _Verification:
         self._done += len(data)
         self._progress("verifying", self._done, self._total)
         return data
+
+
+def last_backup(settings: Settings) -> LastBackup | None:
+    """To whatever store; None where there was none and none is wanted. Looks at one file."""
+    known = read_targets(settings.base).values()
+    if not (known or settings.backup_to):
+        return None
+    return LastBackup(
+        at=max((each.finished for each in known if each.finished), default=None),
+        failing_since=min((each.failing_since for each in known if each.failing_since), default=None),
+    )
 
 
 def backup_status(settings: Settings) -> list[TargetStatus]:

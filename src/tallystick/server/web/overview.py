@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tallystick.clock import from_text, to_text, wall_clock
+from tallystick.operations.backups.inspect import LastBackup, last_backup
 from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.figures import Health, check_health
 from tallystick.operations.log_tail import Span, count_last_day, newest
@@ -78,12 +79,15 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """What the last whole verification found."""
     health: Health | None
     """None where it is about other tenants too."""
+    backup: LastBackup | None
+    """None there likewise, and where none was made and none is wanted."""
     connections: list[Connection]
     """How to connect clients; only where nothing was written yet."""
 
 
 async def overview(visit: Visit) -> Overview:
     context, tenant = visit.context, visit.principal.tenant
+    shows_health = context.figures_for in (None, tenant)
     entries, position = await newest(
         visit.context.offer.store,
         visit.principal,
@@ -108,9 +112,8 @@ async def overview(visit: Visit) -> Overview:
         ),
         day=await count_last_day(context.offer.store, visit.principal, wall_clock()),
         chain=context.chain(tenant, position),
-        health=await check_health(context.home_of(tenant), context.reading())
-        if context.figures_for in (None, tenant)
-        else None,
+        health=await check_health(context.home_of(tenant), context.reading()) if shows_health else None,
+        backup=last_backup(context.operations(visit.principal).settings) if shows_health else None,
         connections=[] if position else connections(visit.site),
     )
 
