@@ -13,6 +13,8 @@ WEB_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _OVERVIEW + "test_the_first_visit_says_how_to_begin"),
     ("web, overview", "what there is by vocabulary and type, and what was written last",
      _OVERVIEW + "test_it_shows_what_there_is_and_what_was_written"),
+    ("web, stale knowledge", "the overview lists the knowledge whose files changed",
+     _OVERVIEW + "test_it_shows_the_knowledge_whose_files_changed"),
     ("web, search", "one search over every vocabulary",
      _SEARCH + "test_words_find_all_vocabularies"),
     ("web, facets", "hits are narrowed by type, author, time and flag",

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from tallystick.clock import to_text, wall_clock
 from tallystick.errors import InvalidArgument
+from tallystick.operations.kept_knowledge import FILES_MAX, KeptKnowledge, KeptOfTenant, patterns_of
 from tallystick.operations.known_tree import Child, KnownTree
 from tallystick.policy import Action, Principal
-from tallystick.state.attributes import list_of
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, in_order
 from tallystick.state.knowledge.globs import segments_of
 from tallystick.state.read_filter import ReadFilter
@@ -22,20 +20,12 @@ from tallystick.state.trust import Trust
 from tallystick.state.work.graph import WorkGraph
 from tallystick.store import Store
 from tallystick.toolsets.knowledge.context import Pins, ToolContext
-from tallystick.toolsets.knowledge.freshness import Pin, read_pin
+from tallystick.toolsets.knowledge.freshness import read_pin
 
 ATOMS_MAX = 50
 ENTRIES_MAX = 100
 """Shown at a time."""
-COMPARED_MAX = 500
-"""Atoms whose files are looked at, besides those that are shown: by them files are known to be stale."""
-FILES_MAX = 20_000
-"""More are not matched one by one."""
-WAITED_SECONDS = 0.01
-"""So long a look waits for git to compare all files, if it did before: else it shows what git found then."""
-_PATTERNS_MAX = 20
-_TENANTS_MAX = 16
-_TREES_MAX = 4
+PATTERNS_MAX = 20
 _NO_FILES: list[str] = []
 
 Freshness = Literal["fresh", "stale", "unknown"]
@@ -180,94 +170,6 @@ def _gap(files: Sequence[str] | None, path: str, tree: KnownTree) -> str | None:
     )
 
 
-# -- what is kept from one look to the next
-
-
-class Comparison(msgspec.Struct, frozen=True):
-    at: str | None
-    atoms: Mapping[str, Atom]
-    """As they were."""
-    said: Mapping[str, dict[str, Any]]
-
-    def is_of(self, pins: Pins, atoms: Mapping[str, Atom]) -> bool:
-        """An atom that was changed in any way is another one."""
-        return all(self.atoms.get(atom) is atoms[atom] for atom in pins)
-
-
-class KeptKnowledge:
-    """By tenant; those that were looked at last."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, _OfTenant] = OrderedDict()
-
-    def of(self, tenant: str) -> _OfTenant:
-        found = self._kept.get(tenant)
-        if found is None:
-            found = self._kept[tenant] = _OfTenant()
-        self._kept.move_to_end(tenant)
-        if len(self._kept) > _TENANTS_MAX:
-            self._kept.popitem(last=False)
-        return found
-
-
-class _OfTenant:
-    """What several visitors may read differs: whatever is kept is looked up by the atoms that somebody may read."""
-
-    def __init__(self) -> None:
-        self._pins: dict[str, tuple[Atom, tuple[Sequence[str], Pin] | None]] = {}
-        self._compared: Comparison | None = None
-        self._comparing: asyncio.Task[Comparison] | None = None
-        self._trees: list[KnownTree] = []
-
-    def pinned(self, state: State, atom: Atom) -> tuple[Sequence[str], Pin] | None:
-        """Without the list of files, which only what is shown needs."""
-        kept = self._pins.get(atom.id)
-        if kept is None or kept[0] is not atom:
-            if len(self._pins) > 2 * COMPARED_MAX:
-                self._pins.clear()
-            kept = self._pins[atom.id] = atom, _pin_of(state, atom)
-        return kept[1]
-
-    async def compare(self, context: ToolContext, pins: Pins, atoms: Mapping[str, Atom]) -> Comparison:
-        """Of files as they are now, or as they were at the last look where git takes long."""
-        if not pins:
-            return Comparison(None, {}, {})
-        before = self._compared if self._compared is not None and self._compared.is_of(pins, atoms) else None
-        if before is None:
-            return await self._compare(context, pins, atoms)
-        if self._comparing is None or self._comparing.done():
-            self._comparing = asyncio.create_task(self._compare(context, pins, atoms), name="known files")
-        done, _ = await asyncio.wait({self._comparing}, timeout=WAITED_SECONDS)
-        found = next((task.result() for task in done if not task.cancelled()), before)
-        return found if found.is_of(pins, atoms) else before
-
-    async def tree(self, atoms: Sequence[Atom], files: Sequence[str], path: str) -> KnownTree:
-        below = path if len(files) > FILES_MAX else ""
-        found = next((tree for tree in self._trees if tree.is_of(atoms, files, below)), None)
-        if found is None:
-            found = await asyncio.to_thread(KnownTree, atoms, files, files_max=FILES_MAX, below=below)
-            self._trees = [found, *self._trees[: _TREES_MAX - 1]]
-        return found
-
-    async def _compare(self, context: ToolContext, pins: Pins, atoms: Mapping[str, Atom]) -> Comparison:
-        at = to_text(wall_clock())
-        said = await context.compare(pins)
-        self._compared = found = Comparison(at, {atom: atoms[atom] for atom in pins}, said)
-        return found
-
-
-def _pin_of(state: State, atom: Atom) -> tuple[Sequence[str], Pin] | None:
-    node = state.node(atom.id)
-    pin = None if node is None else read_pin(node.attrs)
-    if node is None or pin is None:
-        return None
-    return _patterns_of(node.attrs), msgspec.structs.replace(pin, files=None)
-
-
-def _patterns_of(attrs: Mapping[str, Any]) -> list[str]:
-    return [each for each in list_of(attrs, "paths") if isinstance(each, str)]
-
-
 # -- what is known
 
 
@@ -279,7 +181,7 @@ class _Known(msgspec.Struct, frozen=True):
     pins: Pins
 
 
-def _known(state: State, read_filter: ReadFilter, project: str | None, shown: slice, kept: _OfTenant) -> _Known:
+def _known(state: State, read_filter: ReadFilter, project: str | None, shown: slice, kept: KeptOfTenant) -> _Known:
     knowledge, boards = state.derived(Knowledge), state.derived(WorkGraph).boards
     names: dict[str, str] = {}
     projects: list[KnownProject] = []
@@ -293,10 +195,7 @@ def _known(state: State, read_filter: ReadFilter, project: str | None, shown: sl
             atoms += seen
     atoms = in_order(atoms)
     details: dict[str, AtomLine] = {}
-    pins: Pins = {}
-    for atom in atoms[:COMPARED_MAX]:
-        if atom.pinned and (pinned := kept.pinned(state, atom)) is not None:
-            pins[atom.id] = pinned
+    pins = kept.pins(state, atoms)
     for atom in atoms[shown]:
         details[atom.id] = _details(state, read_filter, knowledge, names, atom, pins)
     return _Known(state.position, sorted(projects, key=lambda each: each.name.casefold()), atoms, details, pins)
@@ -307,7 +206,7 @@ def _details(
 ) -> AtomLine:
     node = state.node(atom.id)
     assert node is not None
-    patterns = _patterns_of(node.attrs)
+    patterns = patterns_of(node.attrs)
     pin = read_pin(node.attrs)
     if pin is not None:
         pins[atom.id] = patterns, pin
@@ -318,7 +217,7 @@ def _details(
         name=atom.name,
         project=names.get(atom.project or "", ""),
         molecule=molecule.name if molecule is not None and read_filter.allows(molecule.id) else None,
-        patterns=tuple(patterns[:_PATTERNS_MAX]),
+        patterns=tuple(patterns[:PATTERNS_MAX]),
         updated_by=node.provenance.updated_by,
         updated_at=node.provenance.timestamp,
         freshness="unknown",

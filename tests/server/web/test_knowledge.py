@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from tallystick.operations import known_files
+from tallystick.operations import kept_knowledge, known_files
 from tallystick.toolsets.knowledge.freshness import Repository
 from tests.server.web.acting import followed, form_of, post, send
 from tests.server.web.pages import Pages, serving_pages
+from tests.server.web.repositories import know, make_repository
 from tests.timeouts import SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -21,41 +21,19 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    for name in ("src/queue.py", "src/retry.py", "src/deep/er.py", "README.md"):
-        path = tmp_path / "repository" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"# {name}\n")
-    who = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
-    for command in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "--message", "begin")):
-        subprocess.run(["git", *who, *command], cwd=tmp_path / "repository", check=True)
-    return tmp_path / "repository"
+    return make_repository(tmp_path / "repository")
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Git is waited for, however loaded the machine is."""
-    monkeypatch.setattr(known_files, "WAITED_SECONDS", SECONDS)
+    monkeypatch.setattr(kept_knowledge, "WAITED_SECONDS", SECONDS)
 
 
 @pytest.fixture
 async def pages(tmp_path: Path, repository: Path) -> AsyncIterator[Pages]:
     async with serving_pages(tmp_path / "base", repo=str(repository)) as pages:
         yield pages
-
-
-async def know(
-    pages: Pages, name: str, text: str, *paths: str, project: str = "shop", pin: bool = True
-) -> tuple[str, str]:
-    """The ids of the project and of what is known now."""
-    made = await pages.write("ada", "manage_container", operation="create", containerType="project", name=project,
-                             summary="s")  # fmt: skip
-    place = {"projectId": made["data"]["project"]["id"]}
-    task = await pages.write("ada", "manage_container", operation="create", containerType="task", title="t",
-                             priority="LOW", complexity=1, summary="s", **place)  # fmt: skip
-    atom = await pages.write("ada", "manage_graph", operation="create", entityType="atom", name=name, knowledge=text,
-                             paths=list(paths), pin=pin, createdByTaskId=task["data"]["task"]["id"],
-                             **place)  # fmt: skip
-    return place["projectId"], atom["data"]["atom"]["id"]
 
 
 async def test_before_anything_is_known_it_says_how_that_begins(pages: Pages) -> None:
@@ -100,7 +78,7 @@ async def test_while_git_takes_long_the_page_shows_what_it_found_before(
         return compare(self, pins)
 
     monkeypatch.setattr(Repository, "compare", slowly)
-    monkeypatch.setattr(known_files, "WAITED_SECONDS", 0.0)
+    monkeypatch.setattr(kept_knowledge, "WAITED_SECONDS", 0.0)
     try:
         meanwhile = (await pages.json("/knowledge"))["known"]
     finally:
@@ -136,7 +114,7 @@ async def test_of_many_files_and_pieces_some_are_shown_at_a_time(
 ) -> None:
     for name in ("ENTRIES_MAX", "ATOMS_MAX"):
         monkeypatch.setattr(known_files, name, 1)
-    monkeypatch.setattr(known_files, "COMPARED_MAX", 1)
+    monkeypatch.setattr(kept_knowledge, "COMPARED_MAX", 1)
     await know(pages, "Queue", "queued once", "src/queue.py")
     await know(pages, "Retry", "thrice", "src/retry.py", project="other")
     (repository / "src/retry.py").write_text("changed\n")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +14,16 @@ import pytest
 
 from tallystick.clock import to_text, wall_clock
 from tallystick.log.backups import Target, write_target
+from tallystick.operations import kept_knowledge
 from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.log_tail import count_last_day
 from tallystick.telemetry import metrics
+from tallystick.toolsets.knowledge.freshness import Repository
 from tests import timeouts
-from tests.server.web.pages import SITE, serving_pages
+from tests.server.web.acting import send
+from tests.server.web.pages import SITE, Pages, serving_pages
 from tests.server.web.policies import owners_policy
+from tests.server.web.repositories import commit_all, know, make_repository
 
 pytestmark = pytest.mark.anyio
 
@@ -140,3 +148,154 @@ async def test_denials_that_were_not_all_counted_are_said_to_be_at_least_so_many
         text = await pages.html("/")
         assert "at least 1" in text
         assert "denied × 1 or more" in text
+
+
+# -- knowledge whose files changed
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Git is waited for, however loaded the machine is."""
+    for name in ("WAITED_SECONDS", "FIRST_WAITED_SECONDS"):
+        monkeypatch.setattr(kept_knowledge, name, timeouts.SECONDS)
+    monkeypatch.setattr(kept_knowledge, "AGAIN_SECONDS", 0.0)
+    return make_repository(tmp_path / "repository")
+
+
+@pytest.fixture
+async def pages(tmp_path: Path, repository: Path) -> AsyncIterator[Pages]:
+    policy = owners_policy(tmp_path)
+    async with serving_pages(tmp_path / "base", repo=str(repository), policy=policy) as pages:
+        yield pages
+
+
+def write_each(paths: list[bytes], text: str) -> None:
+    for path in paths:
+        with open(path, "w") as opened:
+            opened.write(text)
+
+
+async def stale_in(pages: Pages) -> Any:
+    return (await pages.json("/"))["stale_knowledge"]
+
+
+async def test_it_shows_the_knowledge_whose_files_changed(pages: Pages, repository: Path) -> None:
+    _, queue = await know(pages, "Queue", "queued once", "src/queue.py", "src/deep/**")
+    await know(pages, "Retry", "thrice", "src/retry.py", project="other")
+    fresh = await stale_in(pages)
+    assert (fresh["stale"], fresh["pinned"], fresh["unknown"], fresh["atoms"]) == (0, 2, 0, [])
+    assert "Stale knowledge" not in await pages.html("/")
+    for name in ("src/queue.py", "src/deep/er.py"):
+        (repository / name).write_text("changed\n")
+    found = await stale_in(pages)
+    assert found["stale"] == 1
+    (atom,) = found["atoms"]
+    assert (atom["id"], atom["name"], atom["changed"], atom["task"]) == (queue, "Queue", 2, None)
+    known = (await pages.json("/knowledge"))["known"]["atoms"]
+    assert [each["id"] for each in known if each["freshness"] == "stale"] == [queue]
+    page = await pages.html("/")
+    for words in ("1 of 2 pinned", f'href="/knowledge?atom={queue}#atom"', "2 files changed", "no work yet"):
+        assert words in page
+
+
+async def test_what_was_pinned_anew_is_stale_no_more(pages: Pages, repository: Path) -> None:
+    _, atom = await know(pages, "Queue", "queued once", "src/queue.py")
+    (repository / "src/queue.py").write_text("changed\n")
+    assert (await stale_in(pages))["stale"] == 1
+    again = {"operation": "update", "entityType": "atom", "id": atom, "version": 1, "pin": True}
+    assert (await pages.write("ada", "manage_graph", **again))["success"]
+    assert (await stale_in(pages))["stale"] == 0
+
+
+async def test_it_says_who_looks_at_stale_knowledge_again(pages: Pages, repository: Path) -> None:
+    _, atom = await know(pages, "Queue", "queued once", "src/queue.py")
+    (repository / "src/queue.py").write_text("changed\n")
+    assert (await send(pages, "/knowledge", "/knowledge", {}, act="reverify")).status_code == 303
+    waiting = (await stale_in(pages))["atoms"][0]["task"]
+    assert waiting["claimed_by"] is None
+    assert "work waits" in await pages.html("/")
+    await pages.write("codex", "graph_next", project="shop", claim=True, filter={"verifies_atom": atom})
+    assert (await stale_in(pages))["atoms"][0]["task"] == {"id": waiting["id"], "claimed_by": "codex"}
+    assert "is at it" in await pages.html("/")
+
+
+async def test_what_may_not_be_read_is_not_among_what_is_stale(pages: Pages, repository: Path) -> None:
+    await know(pages, "Diary", "mine", "src/queue.py", project="hers", actor="eve")
+    (repository / "src/queue.py").write_text("changed\n")
+    found = await stale_in(pages)
+    assert (found["stale"], found["pinned"], found["unknown"]) == (0, 0, 0)
+    assert "Diary" not in await pages.html("/")
+
+
+async def test_names_of_knowledge_and_of_files_are_shown_as_text(pages: Pages, repository: Path) -> None:
+    place = os.path.join(os.fsencode(repository), b"src")
+    hostile = [os.path.join(place, name) for name in (b'"><script>alert(1)<', b"\xff\x1b[31m")]
+    write_each(hostile, "as it was")
+    commit_all(repository)
+    _, atom = await know(pages, "<img src=x onerror=alert(1)>\u202e", "knows", "src/**")
+    write_each(hostile, "changed")
+    (found,) = (await stale_in(pages))["atoms"]
+    assert found["id"] == atom
+    page = await pages.html("/")
+    assert "&lt;img src=x" in page
+    assert "<img" not in page
+    assert "<script>alert" not in page
+
+
+async def test_while_git_takes_long_it_shows_what_was_found_before(
+    pages: Pages, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on, compare = threading.Event(), Repository.compare
+
+    def slowly(self: Repository, pins: Any) -> Any:
+        may_go_on.wait()
+        return compare(self, pins)
+
+    await know(pages, "Queue", "queued once", "src/queue.py")
+    monkeypatch.setattr(Repository, "compare", slowly)
+    monkeypatch.setattr(kept_knowledge, "FIRST_WAITED_SECONDS", 0.0)
+    monkeypatch.setattr(kept_knowledge, "WAITED_SECONDS", 0.0)
+    try:
+        first = await stale_in(pages)
+        assert (first["unknown"], first["is_compared"], first["compared_at"]) == (1, False, None)
+        assert "being compared with the files for the first time" in await pages.html("/")
+    finally:
+        may_go_on.set()
+    while not (after := await stale_in(pages))["is_compared"]:
+        pass
+    assert (after["stale"], after["unknown"]) == (0, 0)
+    may_go_on.clear()
+    (repository / "src/queue.py").write_text("changed\n")
+    try:
+        assert (await stale_in(pages))["stale"] == 0
+    finally:
+        may_go_on.set()
+    while (await stale_in(pages))["stale"] == 0:
+        pass
+
+
+async def test_files_are_not_compared_again_at_every_glance(
+    pages: Pages, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await know(pages, "Queue", "queued once", "src/queue.py")
+    monkeypatch.setattr(kept_knowledge, "AGAIN_SECONDS", timeouts.SECONDS)
+    first = await stale_in(pages)
+    (repository / "src/queue.py").write_text("changed\n")
+    assert (await stale_in(pages))["compared_at"] == first["compared_at"]
+
+
+async def test_where_git_fails_it_says_so(pages: Pages, repository: Path) -> None:
+    await know(pages, "Queue", "queued once", "src/queue.py")
+    shutil.rmtree(repository / ".git")
+    found = await stale_in(pages)
+    assert (found["stale"], found["unknown"], found["is_compared"]) == (0, 1, True)
+    assert "Of 1 piece git could not tell" in await pages.html("/")
+
+
+async def test_without_a_repository_nothing_is_said_of_files(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    async with serving_pages(tmp_path / "base", repo=str(tmp_path / "empty")) as pages:
+        await know(pages, "Queue", "queued once", "src/queue.py", pin=False)
+        found = await stale_in(pages)
+        assert (found["stale"], found["pinned"], found["unknown"]) == (0, 0, 0)
+        assert "Stale knowledge" not in await pages.html("/")

@@ -11,7 +11,7 @@ import msgspec
 from tallystick.audit.index import AuditIndex
 from tallystick.operations import OperationContext
 from tallystick.operations.governance import RECALL_TOOLS, KeptCounts
-from tallystick.operations.known_files import KeptKnowledge
+from tallystick.operations.kept_knowledge import KeptKnowledge
 from tallystick.operations.why import Task
 from tallystick.policy import Principal
 from tallystick.server import Offer

@@ -11,6 +11,7 @@ from tallystick.operations.backups.inspect import LastBackup, last_backup
 from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.figures import Health, check_health
 from tallystick.operations.log_tail import Span, count_last_day, newest
+from tallystick.operations.stale_knowledge import StaleKnowledge, list_stale_knowledge
 from tallystick.operations.titles import title_of, vocabulary_of
 from tallystick.server.web.chain import Chain
 from tallystick.server.web.commit_rows import CommitRow, commit_row
@@ -71,6 +72,9 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     claimed: list[ClaimedWork]
     """The newest claims."""
     stale: list[StaleFact]
+    """Facts that say how long they hold, and do not any more."""
+    stale_knowledge: StaleKnowledge
+    """What `/knowledge` calls stale."""
     denials: CountedDenials
     """Of the last 24 hours."""
     day: list[Span] | None
@@ -107,6 +111,9 @@ async def overview(visit: Visit) -> Overview:
         commits=[commit_row(entry.commit) for entry in reversed(entries)],
         claimed=await _claimed(visit),
         stale=await _stale(visit),
+        stale_knowledge=await list_stale_knowledge(
+            context.knowledge, context.offer.store, visit.principal, context.kept_knowledge, LISTED
+        ),
         denials=await count_denials(
             context.offer.store, visit.principal, context.audit(tenant), wall_clock(), DENIALS_SECONDS
         ),

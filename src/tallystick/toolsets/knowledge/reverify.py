@@ -178,7 +178,7 @@ def _is_wanted(state: State, graph: WorkGraph, read_filter: ReadFilter, subject:
     known = state.owner(subject.id)
     if known is None or known[0].startswith(_NOT_FACTS) or not read_filter.allows(subject.id):
         return False
-    for row in _nodes(graph, subject.key, subject.id):
+    for row in find_nodes(graph, subject.key, subject.id):
         if row.open or _was_given_up(state, row.id, subject):
             return False
     return subject.key == VERIFIES or _board(state, graph, read_filter, subject) is not None
@@ -202,7 +202,8 @@ def _board(
     return None
 
 
-def _nodes(graph: WorkGraph, key: str, entity_id: str) -> list[Row]:
+def find_nodes(graph: WorkGraph, key: str, entity_id: str) -> list[Row]:
+    """Those that name this entity, open or not."""
     marked = graph.properties.get(key)
     return [graph.by_number[number] for number in marked.members(entity_id)] if marked is not None else []
 
@@ -263,7 +264,7 @@ def _due(state: State, read_filter: ReadFilter, written: Sequence[Commit]) -> _D
         atom = known.get(entity_id)
         if atom is not None and atom.pinned and _is_verified(state, commit, entity_id):
             atoms[entity_id] = None
-        rows = [row for row in _nodes(graph, VERIFIES, entity_id) if row.open]
+        rows = [row for row in find_nodes(graph, VERIFIES, entity_id) if row.open]
         if rows and not _needs_looking_at(read_filter.stale(entity_id)):
             resolve |= dict.fromkeys((row.id for row in rows), commit.commit_id)
     return _Due([each for each in atoms if each in known], verify, resolve)
