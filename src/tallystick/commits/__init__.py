@@ -8,11 +8,12 @@ redaction leaves.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from tallystick.commits.canonical import parse
+from tallystick.commits.canonical import INTEGER_MAX, parse
 from tallystick.commits.mask import unabridged
 
 SCHEMA_VERSION = "1"
@@ -69,32 +70,40 @@ class Draft(msgspec.Struct, frozen=True):
         return any(operation.redacts for operation in self.operations)
 
 
-class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation accepted: numbered, timed, hashed, chained; never altered."""
+Count = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
+Hash = Annotated[str, Meta(min_length=64, max_length=64)]
 
-    lamport: int
-    commit_id: str
-    prev: str | None
-    timestamp: str
-    tenant: str
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An operation accepted: numbered, timed, hashed, chained; never altered.
+
+    All but the last two fields are its head, declared in the order of its canonical JSON: `chain` reads and writes it
+    as this struct.
+    """
+
     actor: str
-    operation: Verb
-    content_hash: str
-    tool: str
-    policy_version: str
-    schema_version: str
-    record_hash: str
-    payload: bytes
-    """Exact canonical bytes; what is left of them after a redaction."""
-    nonce: str | None = None
-    batch: tuple[int, int] | None = None
-    run_context: dict[str, str] | None = None
-    reason: str | None = None
-    redacts: dict[str, str] | None = None
-    request: str | None = None
-    group: int | None = None
+    batch: tuple[Count, Count] | None = None
+    commit_id: Hash
+    content_hash: Hash
+    group: Count | None = None
     """Lamport of the first commit that was written and synced together with this one, where that is an
     earlier draft's: it tells a torn end of the log from damage."""
+    lamport: Count
+    nonce: str | None = None
+    operation: Verb
+    policy_version: str
+    prev: Hash | None
+    reason: str | None = None
+    redacts: dict[str, str] | None = None
+    request: Hash | None = None
+    run_context: dict[str, str] | None = None
+    schema_version: str
+    tenant: str
+    timestamp: str
+    tool: str
+    record_hash: str = ""
+    payload: bytes = b""
+    """Exact canonical bytes; what is left of them after a redaction."""
 
     @property
     def ends_draft(self) -> bool:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
-from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from tallystick.commits import REDACTIONS, SCHEMA_VERSION, Commit, Draft, Operation, Verb
 from tallystick.commits import mask as masking
@@ -65,31 +65,27 @@ def seal_line(
     content = hashed.hexdigest()
     hashed.update(_suffix(lamport, draft.actor, operation.verb))
     commit = Commit(
-        lamport=lamport,
-        commit_id=hashed.hexdigest(),
-        prev=prev,
-        timestamp=timestamp,
-        tenant=tenant,
         actor=draft.actor,
-        operation=operation.verb,
-        content_hash=content,
-        tool=draft.tool,
-        policy_version=draft.policy_version,
-        schema_version=SCHEMA_VERSION,
-        record_hash="",
-        payload=payload,
-        nonce=operation.nonce,
         batch=batch,
-        run_context=draft.run_context,
+        commit_id=hashed.hexdigest(),
+        content_hash=content,
+        group=group,
+        lamport=lamport,
+        nonce=operation.nonce,
+        operation=operation.verb,
+        policy_version=draft.policy_version,
+        prev=prev,
         reason=operation.reason or draft.reason,
         redacts=operation.redacts,
         request=operation.request,
-        group=group,
+        run_context=draft.run_context,
+        schema_version=SCHEMA_VERSION,
+        tenant=tenant,
+        timestamp=timestamp,
+        tool=draft.tool,
     )
-    # Nobody has seen this commit yet: still ours to finish.
-    head = _head(commit)
-    msgspec.structs.force_setattr(commit, "record_hash", _record_hash(prev_record_hash, head))
-    return commit, _line(head, commit)
+    head = _canonical(commit)
+    return _fill(commit, _record_hash(prev_record_hash, head), payload), _line(head, commit)
 
 
 def seal(draft: Draft, operation: Operation, **place: Any) -> Commit:
@@ -99,7 +95,7 @@ def seal(draft: Draft, operation: Operation, **place: Any) -> Commit:
 
 def encode(commit: Commit) -> bytes:
     """The stored line with its newline; without padding if the payload was masked."""
-    return _line(_head(commit), commit) + b"\n"
+    return _line(head_of(commit), commit) + b"\n"
 
 
 def _line(head: bytes, commit: Commit) -> bytes:
@@ -108,18 +104,16 @@ def _line(head: bytes, commit: Commit) -> bytes:
 
 def decode(line: bytes) -> Commit:
     """Read a stored line, given without its newline. Raises Corrupt; hashes are left to `verify`."""
-    record, head_end, start = _read(line)
-    return _commit(line, record, head_end, start)
+    head_end, start = _seams(line)
+    return _finish(_read(line[:head_end] + b"}"), line, head_end, start)
 
 
 def decode_head(head: bytes, record_hash: str) -> Commit:
     """A commit of what record_hash covers; its payload is not known, and empty. Raises Corrupt, also unless the head is
     in canonical form."""
-    commit = decode(b'%b%b%b","payload":{}}' % (head[:-1], _HASH_KEY, record_hash.encode()))
-    # Also where a stranger's head tells of a payload of its own.
-    if _head(commit) != head:
-        raise _falsity(commit, "its fields are not written in canonical form")
-    return commit
+    commit = _read(head)
+    _check_canonical(commit, head)
+    return _fill(commit, record_hash, b"{}")
 
 
 class Said(Protocol):
@@ -155,7 +149,7 @@ def is_committed(line: bytes, said: Said) -> bool:
 
 def head_of(commit: Commit) -> bytes:
     """What record_hash covers besides the record_hash before it."""
-    return _head(commit)
+    return _canonical(msgspec.structs.replace(commit, record_hash="", payload=b""))
 
 
 def record_hash_of(line: bytes) -> str:
@@ -208,19 +202,17 @@ def verify(line: bytes, *, prev: str | None, prev_record_hash: str, after_lampor
     what is left (`Verifier` sees to that). A masked payload's commit_id cannot be recomputed,
     record_hash vouches for it.
     """
-    record, head_end, start = _read(line)
-    commit = _commit(line, record, head_end, start)
+    head_end, start = _seams(line)
+    head = line[:head_end] + b"}"
+    commit = _read(head)
     # Cheapest first; each catches what a later one would not say as clearly. Only record_hash proves the fields:
     # lamport and prev could be altered together with the lines around them.
     if commit.lamport <= after_lamport:
         raise _falsity(commit, f"lamport {commit.lamport} does not come after {after_lamport}")
     if commit.prev != prev:
         raise _falsity(commit, f"prev is {commit.prev}, the commit before it is {prev}")
-    # Written again and compared, byte by byte: two spellings of the same fields would have two hashes, and a
-    # duplicate key two meanings.
-    head = _canonical(record)
-    if line[:head_end] != head[:-1]:
-        raise _falsity(commit, "its fields are not written in canonical form")
+    _check_canonical(commit, head)
+    _finish(commit, line, head_end, start)
     if _record_hash(prev_record_hash, head) != commit.record_hash:
         raise _falsity(commit, "record_hash does not match its fields and the record before it")
     hashed = sha256(commit.payload)
@@ -327,80 +319,48 @@ _PAYLOAD_KEY = b'","payload":'
 _OPENING = _PAYLOAD_KEY + b"{"
 _TAIL = len(_HASH_KEY) + 64
 
-_Count = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
-_Hash = Annotated[str, Meta(min_length=64, max_length=64)]
+_decode_head = msgspec.json.Decoder(Commit).decode
+_encode_head = msgspec.json.Encoder(order="deterministic").encode
 
 
-class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """What the head says, and nothing else; in the order of its canonical JSON."""
-
-    actor: str
-    batch: tuple[_Count, _Count] | None = None
-    commit_id: _Hash
-    content_hash: _Hash
-    group: _Count | None = None
-    lamport: _Count
-    nonce: str | None = None
-    operation: Verb
-    policy_version: str
-    prev: _Hash | None
-    reason: str | None = None
-    redacts: dict[str, str] | None = None
-    request: _Hash | None = None
-    run_context: dict[str, str] | None = None
-    schema_version: str
-    tenant: str
-    timestamp: str
-    tool: str
-
-
-_decode_record = msgspec.json.Decoder(_Record).decode
-_encode_record = msgspec.json.Encoder(order="deterministic").encode
-
-
-def _read(line: bytes) -> tuple[_Record, int, int]:
-    """What the head of a line says, where it ends and where the payload starts. Raises Corrupt."""
-    head_end, start = _seams(line)
+def _read(head: bytes) -> Commit:
+    """The commit with this head, for `_finish`. Raises Corrupt."""
     try:
-        record = _decode_record(line[:head_end] + b"}")
+        commit = _decode_head(head)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"the line is not a commit: {error}") from None
-    if record.schema_version != SCHEMA_VERSION:
+    if commit.record_hash or commit.payload:
+        raise _falsity(commit, "what is not of the head stands in it")
+    if commit.schema_version != SCHEMA_VERSION:
         raise Corrupt(
-            f"the line has schema_version {record.schema_version!r}, this program reads {SCHEMA_VERSION!r}",
+            f"the line has schema_version {commit.schema_version!r}, this program reads {SCHEMA_VERSION!r}",
             hint="a newer version of tallystick may have written it",
-            details={"lamport": record.lamport},
+            details={"lamport": commit.lamport},
         )
-    return record, head_end, start
+    return commit
 
 
-def _commit(line: bytes, record: _Record, head_end: int, start: int) -> Commit:
+def _finish(commit: Commit, line: bytes, head_end: int, start: int) -> Commit:
+    """With what stands behind the head. Raises Corrupt."""
     try:
         record_hash = line[head_end + len(_HASH_KEY) : start - len(_PAYLOAD_KEY)].decode("ascii")
     except UnicodeDecodeError:
-        raise Corrupt("the line's record_hash is not hexadecimal", details={"lamport": record.lamport}) from None
-    return Commit(
-        lamport=record.lamport,
-        commit_id=record.commit_id,
-        prev=record.prev,
-        timestamp=record.timestamp,
-        tenant=record.tenant,
-        actor=record.actor,
-        operation=record.operation,
-        content_hash=record.content_hash,
-        tool=record.tool,
-        policy_version=record.policy_version,
-        schema_version=record.schema_version,
-        record_hash=record_hash,
-        payload=line[start:-1].rstrip(b" "),
-        nonce=record.nonce,
-        batch=record.batch,
-        run_context=record.run_context,
-        reason=record.reason,
-        redacts=record.redacts,
-        request=record.request,
-        group=record.group,
-    )
+        raise Corrupt("the line's record_hash is not hexadecimal", details={"lamport": commit.lamport}) from None
+    return _fill(commit, record_hash, line[start:-1].rstrip(b" "))
+
+
+def _fill(commit: Commit, record_hash: str, payload: bytes) -> Commit:
+    # Nobody has seen this commit yet: still ours to alter.
+    force_setattr(commit, "record_hash", record_hash)
+    force_setattr(commit, "payload", payload)
+    return commit
+
+
+def _check_canonical(commit: Commit, head: bytes) -> None:
+    """Written again and compared, byte by byte: two spellings of the same fields would have two hashes, and a duplicate
+    key two meanings. Raises Corrupt."""
+    if _canonical(commit) != head:
+        raise _falsity(commit, "its fields are not written in canonical form")
 
 
 def _seams(line: bytes) -> tuple[int, int]:
@@ -414,40 +374,15 @@ def _seams(line: bytes) -> tuple[int, int]:
     return head_end, at + len(_PAYLOAD_KEY)
 
 
-def _head(commit: Commit) -> bytes:
-    """The canonical JSON that record_hash covers."""
-    return _canonical(
-        _Record(
-            actor=commit.actor,
-            batch=commit.batch,
-            commit_id=commit.commit_id,
-            content_hash=commit.content_hash,
-            group=commit.group,
-            lamport=commit.lamport,
-            nonce=commit.nonce,
-            operation=commit.operation,
-            policy_version=commit.policy_version,
-            prev=commit.prev,
-            reason=commit.reason,
-            redacts=commit.redacts,
-            request=commit.request,
-            run_context=commit.run_context,
-            schema_version=commit.schema_version,
-            tenant=commit.tenant,
-            timestamp=commit.timestamp,
-            tool=commit.tool,
-        )
-    )
-
-
-def _canonical(record: _Record) -> bytes:
+def _canonical(commit: Commit) -> bytes:
+    """Of a commit that has no more than its head yet: its canonical JSON."""
     # A struct's encoder writes it as the RFC wants it, in a tenth of the time; only keys it may sort in another way.
     try:
-        found = _encode_record(record)
+        found = _encode_head(commit)
     except UnicodeEncodeError:
-        return canonical_bytes(msgspec.to_builtins(record))
-    is_sorted = found.isascii() or (record.run_context is None and record.redacts is None)
-    return found if is_sorted and record.lamport <= INTEGER_MAX else canonical_bytes(msgspec.to_builtins(record))
+        return canonical_bytes(msgspec.to_builtins(commit))
+    is_sorted = found.isascii() or (commit.run_context is None and commit.redacts is None)
+    return found if is_sorted and commit.lamport <= INTEGER_MAX else canonical_bytes(msgspec.to_builtins(commit))
 
 
 def _record_hash(previous: str, head: bytes) -> str:
