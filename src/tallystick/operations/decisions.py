@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -20,6 +19,7 @@ from tallystick.audit.index import AuditIndex
 from tallystick.audit.newest import is_look, newest_lines
 from tallystick.clock import to_text
 from tallystick.errors import Corrupt, NotFound, TallystickError
+from tallystick.operations.last_day import count_in_spans
 from tallystick.policy import Action, Principal
 from tallystick.policy.bundle import Bundle, find_bundle
 from tallystick.policy.explanation import explain
@@ -33,12 +33,14 @@ SECONDS_MAX = 1.0
 INDEXING_SECONDS = 0.05
 """So long somebody waits for the index to get on, if the log is much longer than what it knows."""
 ACTORS_MAX = 10
+ATTEMPTS_MAX = 20
 _AT_ONCE = 200
 _LOOK_AT_CLOCK = 1_000
 _DAY = 86_400_000
 _DENIED = b'"decision":false'
 
 Outcome = Literal["allowed", "denied"]
+T = TypeVar("T")
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,16 +105,38 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that are no events."""
 
 
-class Denials(msgspec.Struct, frozen=True):
+class DeniedAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody was denied, once or again and again."""
+
+    actor: str
+    action: str
+    resource: str | None
+    count: int
+    first: str
+    last: str
+    reason: str
+    """Of the last one."""
+    seq: int
+    """The same."""
+
+
+class Denials(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     count: int
+    first: str
     last: str
+    most: DeniedAttempt
+    """What of it they tried most often."""
 
 
-class CountedDenials(msgspec.Struct, frozen=True):
+class CountedDenials(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     by_actor: list[Denials]
     """Those with most first; of many, not all."""
+    attempts: list[DeniedAttempt]
+    """The newest first; of many, not all."""
+    by_span: list[int]
+    """As the commits of the last day are counted."""
     is_cut: bool
     """Whether time was up before all lines were looked at: there may be more."""
 
@@ -163,14 +187,53 @@ async def count_denials(
     """Of the last day, by who was denied."""
     await asyncio.to_thread(audit.read, min(INDEXING_SECONDS, seconds_max))
     scan = _Scan(audit, Wanted(outcome="denied", since=to_text(max(0, now - _DAY))), seconds_max)
-    counts: Counter[str] = Counter()
-    last: dict[str, str] = {}
+    found: list[DecisionLine] = []
     while not scan.is_over:
-        for line in await _readable(store, principal, await asyncio.to_thread(scan.more, _AT_ONCE)):
-            counts[line.actor] += 1
-            last.setdefault(line.actor, line.timestamp)
-    most = [Denials(actor, count, last[actor]) for actor, count in counts.most_common(ACTORS_MAX)]
-    return CountedDenials(counts.total(), most, scan.is_cut)
+        found += await _readable(store, principal, await asyncio.to_thread(scan.more, _AT_ONCE))
+    attempts = [_attempt(lines) for lines in _grouped(found, lambda line: (line.actor, line.action, line.resource))]
+    return CountedDenials(
+        total=len(found),
+        by_actor=_by_actor(attempts)[:ACTORS_MAX],
+        attempts=attempts[:ATTEMPTS_MAX],
+        by_span=count_in_spans((line.timestamp for line in found), now),
+        is_cut=scan.is_cut,
+    )
+
+
+def _grouped(items: Iterable[T], key: Callable[[T], Any]) -> Iterable[list[T]]:
+    """In the order in which the first of each comes."""
+    found: dict[Any, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found.values()
+
+
+def _attempt(lines: Sequence[DecisionLine]) -> DeniedAttempt:
+    last = lines[0]
+    return DeniedAttempt(
+        actor=last.actor,
+        action=last.action,
+        resource=last.resource,
+        count=len(lines),
+        first=lines[-1].timestamp,
+        last=last.timestamp,
+        reason=last.reason,
+        seq=last.seq,
+    )
+
+
+def _by_actor(attempts: Iterable[DeniedAttempt]) -> list[Denials]:
+    found = [
+        Denials(
+            actor=several[0].actor,
+            count=sum(each.count for each in several),
+            first=min(each.first for each in several),
+            last=max(each.last for each in several),
+            most=max(several, key=lambda each: each.count),
+        )
+        for several in _grouped(attempts, lambda each: each.actor)
+    ]
+    return sorted(found, key=lambda each: -each.count)
 
 
 async def explain_decision(

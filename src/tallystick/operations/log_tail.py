@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
-from itertools import pairwise
 
-import msgspec
-
-from tallystick.clock import to_text
 from tallystick.commits import Commit
 from tallystick.log import Entry
 from tallystick.operations import OperationContext
-from tallystick.policy import Action, Principal
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
+from tallystick.policy import Principal
 from tallystick.store import Store
-
-SPANS = 48
-SPAN_MILLISECONDS = 1_800_000
 
 
 async def newest(
@@ -47,26 +37,10 @@ async def newest(
     return found[::-1], position
 
 
-class Span(msgspec.Struct, frozen=True):
-    since: str
-    commits: int
-
-
-async def count_last_day(store: Store, principal: Principal, now: int) -> list[Span] | None:
-    """The commits of the last day, the oldest half an hour first; None where something may be withheld. Reads a few
-    lines for each, however many there are."""
-    edges = [to_text(now - number * SPAN_MILLISECONDS) for number in range(SPANS, -1, -1)]
-
-    def look(state: State, read_filter: ReadFilter) -> list[Span] | None:
-        if read_filter.narrows:
-            return None
-        places = [state.resolve(edges[0])]
-        for edge in edges[1:]:
-            later = range(places[-1] + 1, state.count + 1)
-            places.append(places[-1] + bisect_right(later, edge, key=state.timestamp))
-        return [Span(since, after - before) for since, (before, after) in zip(edges, pairwise(places), strict=False)]
-
-    return await store.read(principal, Action.SEARCH, look)
+async def find_created(store: Store, principal: Principal, commits: Sequence[Commit]) -> set[int]:
+    """The positions of those, of commits that the principal was let read, that made what they are about."""
+    with await store.tenants.using(principal.tenant) as partition:
+        return await partition.look(lambda state: {each.lamport for each in commits if state.creates(each)})
 
 
 async def follow(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from tallystick.commits import REDACTIONS, Verb
+from tallystick.commits import DELETIONS, REDACTIONS, Verb
 from tallystick.commits.payloads import edge_triple
 from tallystick.state import Lineage, Step, Summary
 from tallystick.state.asof import edge_at, node_at
@@ -139,6 +139,17 @@ def version_before(columns: Columns, seq: int) -> dict[str, Any] | None:
         if commit.operation not in REDACTIONS:
             return None
     return None
+
+
+def creates(columns: Columns, seq: int) -> bool:
+    """Whether it is the first commit of its entity's present life; only ever an upsert."""
+    if columns.position(seq).operation not in (Verb.UPSERT_NODE, Verb.UPSERT_EDGE):
+        return False
+    while seq := columns.history.prev[seq]:
+        before = columns.position(seq).operation
+        if before not in REDACTIONS:
+            return before in DELETIONS
+    return True
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -177,6 +177,14 @@ class State:
         """Of the commit with this sequence number. Reads a line."""
         return self._columns.timestamp(at)
 
+    def author(self, at: int) -> str:
+        """Of the commit with this sequence number. Reads a line."""
+        return self._columns.position(at).actor
+
+    def creates(self, commit: Commit) -> bool:
+        """Whether what an upsert is about was not there before it. Reads a line, if anything was."""
+        return lineage.creates(self._columns, self._columns.history.lamports.seq(commit.lamport, self.count))
+
     def newest_commit_id(self, entity_id: str) -> str | None:
         """Of the newest commit on a living node or edge."""
         return lineage.newest_commit_id(self._columns, entity_id)

@@ -62,6 +62,12 @@ class Pages(msgspec.Struct):
         return answer.json()
 
 
+def by_tools(pages: Pages) -> Pages:
+    """Who writes does so by a tool, as agents do."""
+    who = msgspec.structs.replace(pages.offer.principal_of(None), tool="memory.write")
+    return Pages(msgspec.structs.replace(pages.offer, principal_of=lambda scope: who), pages.http)
+
+
 @asynccontextmanager
 async def serving_store(base: MultiTenantStore, principal: Principal) -> AsyncIterator[Pages]:
     """As this principal sees it, whose tenant and policy the store knows."""

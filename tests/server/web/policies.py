@@ -34,8 +34,31 @@ reason := "what eve made is hers" if {
 """
 
 
+_SEALED = """package tallystick.sealed
+
+import rego.v1
+
+decision := {"result": allow, "reason": reason, "policy_version": "sealed@1", "narrows": changes}
+
+changes := input.action in {"WRITE", "DELETE"}
+
+default allow := true
+
+allow := false if input.written_type == "Sealed"
+
+reason := "nobody writes what is sealed" if not allow else := "all share"
+"""
+
+
 def owners_policy(directory: Path) -> str:
     """What eve made is for her alone, and nobody writes anything of the type Sealed."""
     path = directory / "owners.rego"
     path.write_text(_OWNERS)
+    return str(path)
+
+
+def sealed_policy(directory: Path) -> str:
+    """Nobody writes anything of the type Sealed; everything may be read, and it says so."""
+    path = directory / "sealed.rego"
+    path.write_text(_SEALED)
     return str(path)

@@ -17,7 +17,7 @@ from tallystick.policy import Principal
 from tallystick.server.http import http_app
 from tests.command_line import CommandLine
 from tests.server.web.acting import form_of
-from tests.server.web.pages import HTML, SITE, Pages, serving_pages
+from tests.server.web.pages import HTML, SITE, Pages, by_tools, serving_pages
 
 pytestmark = pytest.mark.anyio
 
@@ -31,12 +31,6 @@ async def drawn(pages: Pages, address: str) -> set[tuple[str, str, str]]:
     """Each name in the page proper with its shape and with what is said of it."""
     await pages.json("/audit")  # which waits for what was decided to be written down
     return {(name, shape, said) for shape, name, said in ACTOR.findall(await pages.html(address))}
-
-
-def by_tools(pages: Pages) -> Pages:
-    """Who writes does so by a tool, as agents do."""
-    who = msgspec.structs.replace(pages.offer.principal_of(None), tool="memory.write")
-    return Pages(msgspec.structs.replace(pages.offer, principal_of=lambda scope: who), pages.http)
 
 
 @pytest.fixture

@@ -123,7 +123,7 @@ async def test_a_commit_is_told_as_it_arrives(server: Server) -> None:
         event = await listener.event()
     assert (event["event"], event["id"]) == ("commit", "2")
     said, row = event["data"], event["data"]["commit"]
-    assert (row["entity_id"], row["title"], row["actor"], row["sign"]) == ("a/b.json", "<b>", "grace", "written")
+    assert (row["entity_id"], row["title"], row["actor"], row["sign"]) == ("a/b.json", "<b>", "grace", "created")
     assert (said["type"], said["initials"], row["reason"]) == ("decision", "gr", "since\n\nid: 9")
     assert said["address"] == "/entities/a%2Fb%2Ejson"
     assert said["moment"] == "/entities/a%2Fb%2Ejson?as_of=2"

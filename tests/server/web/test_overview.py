@@ -14,15 +14,15 @@ import pytest
 
 from tallystick.clock import to_text, wall_clock
 from tallystick.log.backups import Target, write_target
-from tallystick.operations import kept_knowledge
+from tallystick.operations import kept_knowledge, last_day
 from tallystick.operations.decisions import CountedDenials, count_denials
-from tallystick.operations.log_tail import count_last_day
+from tallystick.operations.last_day import KeptAuthors, Span, count_last_day
 from tallystick.telemetry import metrics
 from tallystick.toolsets.knowledge.freshness import Repository
 from tests import timeouts
 from tests.server.web.acting import send
-from tests.server.web.pages import SITE, Pages, serving_pages
-from tests.server.web.policies import owners_policy
+from tests.server.web.pages import SITE, Pages, by_tools, serving_pages
+from tests.server.web.policies import owners_policy, sealed_policy
 from tests.server.web.repositories import commit_all, know, make_repository
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ async def test_it_shows_what_there_is_and_what_was_written(tmp_path: Path) -> No
         view = await pages.json("/")
         assert view["entities"] == 1
         assert view["vocabularies"] == [{"name": "memory", "types": [{"name": "note", "count": 1}]}]
-        assert [each["sign"] for each in view["commits"]][-3:] == ["written", "written", "written"]
+        assert [each["sign"] for each in view["commits"]][-3:] == ["created", "created", "created"]
         assert view["commits"][0]["sign"] == "deleted"
         text = await pages.html("/")
         for words in ("The plan", "to begin", 'href="/entities/plan"', "plan leads_to → other"):
@@ -74,12 +74,73 @@ async def test_commits_are_counted_into_the_half_hour_they_belong_to(tmp_path: P
             await pages.node(f"n{number}")
         store, who = pages.offer.store, pages.offer.principal_of(None)
         later = wall_clock() + 20 * hour
-        day = await count_last_day(store, who, later)
+        kept = KeptAuthors()
+        day = await count_last_day(store, who, later, kept)
         assert day is not None
         (found,) = [at for at, each in enumerate(day) if each.commits]
         assert (found, day[found].commits) in ((7, 5), (8, 5))
-        assert [each.commits for each in await count_last_day(store, who, wall_clock() + 25 * hour) or []] == [0] * 48
-        assert [each.commits for each in await count_last_day(store, who, wall_clock() - hour) or []] == [0] * 48
+        assert day[found].by_actor == {"ada": 5}
+        for other in (wall_clock() + 25 * hour, wall_clock() - hour):
+            spans = await count_last_day(store, who, other, kept) or []
+            assert [(each.commits, each.by_actor) for each in spans] == [(0, {})] * 48
+
+
+async def test_the_day_says_what_agents_and_what_people_wrote_and_what_was_denied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tallystick.server.web.overview.DENIALS_SECONDS", timeouts.SECONDS)
+    monkeypatch.setattr("tallystick.server.web.actors.READING_SECONDS", timeouts.SECONDS)
+    async with serving_pages(tmp_path / "base", policy=sealed_policy(tmp_path), web_actor="grace") as pages:
+        for actor in ("codex", "codex", "grace"):
+            await by_tools(pages).node("plan", "note", actor)
+        sealed = {"id": "plan", "type": "Sealed", "attrs": {}}
+        assert "error" in await pages.write("crawler", "memory.write", op="UPSERT_NODE", node=sealed)
+        await pages.offer.store.flush_audit()
+        await pages.html("/")
+        day = (await pages.json("/"))["day"]
+        told = [(each["commits"], each["agents"], each["people"], each["denials"]) for each in day]
+        assert [sum(counts) for counts in zip(*told, strict=True)] == [3, 2, 1, 1]
+        page = await pages.html("/")
+        for words in ("agents 2", "people 1", "denials 1", "by agents"):
+            assert words in page
+
+
+async def test_who_wrote_is_counted_a_few_commits_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_day, "AUTHORS_AT_ONCE", 2)
+    async with serving_pages(tmp_path) as pages:
+        for number in range(7):
+            await pages.node(f"n{number}", "note", "ada" if number < 3 else "bob")
+        kept = KeptAuthors()
+
+        async def newest(kept: KeptAuthors) -> Span:
+            principal = pages.offer.principal_of(None)
+            return (await count_last_day(pages.offer.store, principal, wall_clock(), kept) or [])[-1]
+
+        first = await newest(kept)
+        assert (first.commits, first.by_actor) == (7, None)
+        while (found := await newest(kept)).by_actor is None:
+            pass
+        assert found.by_actor == {"ada": 3, "bob": 4}
+        await pages.node("late", "note", "eve")
+        assert (await newest(kept)).by_actor == {"ada": 3, "bob": 4, "eve": 1}
+        monkeypatch.setattr(last_day, "AUTHORS_MAX", 2)
+        assert (await newest(KeptAuthors())).by_actor is None
+
+
+async def test_a_commit_says_whether_it_made_changed_or_took_away(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        for attrs in ({"title": "a"}, {"title": "b"}):
+            await pages.node("plan", attrs=attrs)
+        await pages.write("ada", "memory.write", op="DELETE_NODE", node_id="plan")
+        await pages.node("plan")
+        await pages.node("goal")
+        for weight in (1, 2):
+            await pages.edge("plan", "serves", "goal", attrs={"weight": weight})
+        signs = [each["sign"] for each in reversed((await pages.json("/"))["commits"])]
+        assert signs == ["created", "written", "deleted", "created", "created", "created", "written"]
+        page = await pages.html("/")
+        for sign in ("+", "~", "−"):
+            assert f'<span aria-hidden="true">{sign}</span>' in page
 
 
 async def test_it_shows_who_works_on_what_and_what_is_stale(tmp_path: Path) -> None:
@@ -111,8 +172,14 @@ async def test_it_says_whether_all_is_well_and_who_was_denied(tmp_path: Path, mo
         denials = (await pages.json("/"))["denials"]
         assert [(each["actor"], each["count"]) for each in denials["by_actor"]] == [("crawler", 1)]
         assert (denials["total"], denials["is_cut"]) == (1, False)
-        assert "at least" not in await pages.html("/")
-        assert "/audit?actor=crawler&amp;outcome=denied" in await pages.html("/")
+        (attempt,) = denials["attempts"]
+        assert (attempt["resource"], attempt["action"], attempt["count"]) == ("plan", "WRITE", 1)
+        page = await pages.html("/")
+        assert "at least" not in page
+        assert f"action=WRITE&amp;resource=plan&amp;outcome=denied&amp;seq={attempt['seq']}#explained" in page
+        assert "nobody writes what is sealed" in page
+        assert "error" in await pages.write("crawler", "memory.write", op="UPSERT_NODE", node=node)
+        assert "denied × 2" in await pages.html("/")
 
 
 async def test_it_says_how_old_the_last_backup_is_and_how_long_writes_take(tmp_path: Path) -> None:
@@ -146,8 +213,7 @@ async def test_denials_that_were_not_all_counted_are_said_to_be_at_least_so_many
         node = {"id": "plan", "type": "Sealed", "attrs": {}}
         await pages.write("crawler", "memory.write", op="UPSERT_NODE", node=node)
         text = await pages.html("/")
-        assert "at least 1" in text
-        assert "denied × 1 or more" in text
+        assert "at least 1 in the last 24 hours" in text
 
 
 # -- knowledge whose files changed
@@ -264,6 +330,9 @@ async def test_while_git_takes_long_it_shows_what_was_found_before(
     while not (after := await stale_in(pages))["is_compared"]:
         pass
     assert (after["stale"], after["unknown"]) == (0, 0)
+    monkeypatch.setattr(kept_knowledge, "WAITED_SECONDS", timeouts.SECONDS)
+    await stale_in(pages)  # after which nothing is being compared
+    monkeypatch.setattr(kept_knowledge, "WAITED_SECONDS", 0.0)
     may_go_on.clear()
     (repository / "src/queue.py").write_text("changed\n")
     try:

@@ -10,7 +10,7 @@ from tallystick.commits import EDGE_VERBS, Commit, Verb
 from tallystick.commits.payloads import read_edge
 from tallystick.operations.titles import shortened, title_of
 
-Sign = Literal["written", "deleted", "redacted"]
+Sign = Literal["created", "written", "deleted", "redacted"]
 _SIGNS: dict[str, Sign] = {"UPSERT": "written", "DELETE": "deleted", "REDACT": "redacted"}
 
 
@@ -25,13 +25,14 @@ class CommitRow(msgspec.Struct, frozen=True, kw_only=True):
     commit_id: str
 
 
-def commit_row(commit: Commit) -> CommitRow:
+def commit_row(commit: Commit, *, is_new: bool) -> CommitRow:
+    """`is_new` where it made what it is about."""
     entity_id, title = _subject(commit)
     return CommitRow(
         position=commit.lamport,
         timestamp=commit.timestamp,
         actor=commit.actor,
-        sign=_SIGNS[commit.operation.value[:6]],
+        sign="created" if is_new else _SIGNS[commit.operation.value[:6]],
         entity_id=entity_id,
         title=title,
         reason=commit.reason,

@@ -12,6 +12,7 @@ from tallystick.audit.index import AuditIndex
 from tallystick.operations import OperationContext
 from tallystick.operations.governance import RECALL_TOOLS, KeptCounts
 from tallystick.operations.kept_knowledge import KeptKnowledge
+from tallystick.operations.last_day import KeptAuthors
 from tallystick.operations.why import Task
 from tallystick.policy import Principal
 from tallystick.server import Offer
@@ -95,6 +96,7 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     chains: Chains = msgspec.field(default_factory=Chains)
     kept_counts: KeptCounts = msgspec.field(default_factory=KeptCounts)
     kept_knowledge: KeptKnowledge = msgspec.field(default_factory=KeptKnowledge)
+    kept_authors: KeptAuthors = msgspec.field(default_factory=KeptAuthors)
     figures_for: str | None = None
     """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""
 

@@ -21,6 +21,7 @@ from tallystick.commits import EDGE_VERBS, Commit
 from tallystick.commits.payloads import read_edge
 from tallystick.errors import InvalidArgument, LimitExceeded, TallystickError
 from tallystick.log import Entry
+from tallystick.operations.log_tail import find_created
 from tallystick.policy import Principal
 from tallystick.server.web.actors import ActorKinds, Kind
 from tallystick.server.web.addresses import entity_address
@@ -186,7 +187,8 @@ class Feed:
         return found
 
     async def _message_of(self, entry: Entry) -> Message:
-        return message_of(entry, await self._kinds.learn(entry.commit.actor))
+        created = await find_created(self._store, self._principal, [entry.commit])
+        return message_of(entry, await self._kinds.learn(entry.commit.actor), is_new=bool(created))
 
     async def _follow(self) -> None:
         try:
@@ -286,8 +288,8 @@ class EventStream(Response):
         self._stream.end()
 
 
-def message_of(entry: Entry, kind: Kind | None) -> Message:
-    row = commit_row(entry.commit)
+def message_of(entry: Entry, kind: Kind | None, *, is_new: bool) -> Message:
+    row = commit_row(entry.commit, is_new=is_new)
     said = Arrival(
         commit=row,
         type=_type_of(entry.commit),

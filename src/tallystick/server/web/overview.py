@@ -10,9 +10,11 @@ from tallystick.clock import from_text, to_text, wall_clock
 from tallystick.operations.backups.inspect import LastBackup, last_backup
 from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.figures import Health, check_health
-from tallystick.operations.log_tail import Span, count_last_day, newest
+from tallystick.operations.last_day import Span, count_last_day
+from tallystick.operations.log_tail import find_created, newest
 from tallystick.operations.stale_knowledge import StaleKnowledge, list_stale_knowledge
 from tallystick.operations.titles import title_of, vocabulary_of
+from tallystick.server.web.actors import ActorKinds, Kind
 from tallystick.server.web.chain import Chain
 from tallystick.server.web.commit_rows import CommitRow, commit_row
 from tallystick.server.web.visit import Visit
@@ -55,6 +57,17 @@ class StaleFact(msgspec.Struct, frozen=True, kw_only=True):
     since: str
 
 
+class DaySpan(msgspec.Struct, frozen=True, kw_only=True):
+    """Half an hour of the last day."""
+
+    since: str
+    commits: int
+    agents: int | None
+    """Of these commits; None where it is not counted yet. Of the others nobody knows."""
+    people: int | None
+    denials: int
+
+
 class Connection(msgspec.Struct, frozen=True):
     client: str
     command: str
@@ -77,7 +90,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """What `/knowledge` calls stale."""
     denials: CountedDenials
     """Of the last 24 hours."""
-    day: list[Span] | None
+    day: list[DaySpan] | None
     """Commits of these hours; None where something may be withheld."""
     chain: Chain
     """What the last whole verification found."""
@@ -99,6 +112,11 @@ async def overview(visit: Visit) -> Overview:
         wanted=lambda commit: True,
         seconds_max=COMMITS_SECONDS,
     )
+    commits = [entry.commit for entry in reversed(entries)]
+    created = await find_created(context.offer.store, visit.principal, commits)
+    now = wall_clock()
+    denials = await count_denials(context.offer.store, visit.principal, context.audit(tenant), now, DENIALS_SECONDS)
+    day = await count_last_day(context.offer.store, visit.principal, now, context.kept_authors)
     facets = await visit.ask("memory.search", facets=True)
     types = [TypeCount(each["name"], each.get("count")) for each in facets["facets"]["types"]]
     counts = [each.count for each in types if each.count is not None]
@@ -108,21 +126,40 @@ async def overview(visit: Visit) -> Overview:
         entities=sum(counts) if len(counts) == len(types) else None,
         largest=max(counts, default=1),
         vocabularies=_by_vocabulary(types),
-        commits=[commit_row(entry.commit) for entry in reversed(entries)],
+        commits=[commit_row(each, is_new=each.lamport in created) for each in commits],
         claimed=await _claimed(visit),
         stale=await _stale(visit),
         stale_knowledge=await list_stale_knowledge(
             context.knowledge, context.offer.store, visit.principal, context.kept_knowledge, LISTED
         ),
-        denials=await count_denials(
-            context.offer.store, visit.principal, context.audit(tenant), wall_clock(), DENIALS_SECONDS
-        ),
-        day=await count_last_day(context.offer.store, visit.principal, wall_clock()),
+        denials=denials,
+        day=None if day is None else _day(day, denials.by_span, visit.principal.actor, context.actor_kinds(tenant)),
         chain=context.chain(tenant, position),
         health=await check_health(context.home_of(tenant), context.reading()) if shows_health else None,
         backup=last_backup(context.operations(visit.principal).settings) if shows_health else None,
         connections=[] if position else connections(visit.site),
     )
+
+
+def _day(spans: list[Span], denials: list[int], visitor: str, kinds: ActorKinds) -> list[DaySpan]:
+    """The visitor is known before the audit log tells."""
+
+    def of(kind: Kind, by_actor: dict[str, int] | None) -> int | None:
+        if by_actor is None:
+            return None
+        kind_of = {actor: "person" if actor == visitor else kinds.of(actor) for actor in by_actor}
+        return sum(count for actor, count in by_actor.items() if kind_of[actor] == kind)
+
+    return [
+        DaySpan(
+            since=span.since,
+            commits=span.commits,
+            agents=of("agent", span.by_actor),
+            people=of("person", span.by_actor),
+            denials=denied,
+        )
+        for span, denied in zip(spans, denials, strict=True)
+    ]
 
 
 async def _claimed(visit: Visit) -> list[ClaimedWork]:
