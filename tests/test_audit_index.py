@@ -8,7 +8,7 @@ import pytest
 
 from tallystick.audit import Decided, decode, encode
 from tallystick.audit.files import AuditFiles
-from tallystick.audit.index import AuditIndex
+from tallystick.audit.index import AuditIndex, DecisionKind
 from tallystick.clock import to_text
 
 LONG = 60.0
@@ -157,3 +157,45 @@ def test_where_there_is_no_log_there_is_nothing(tmp_path: Path) -> None:
     index = index_of(tmp_path / "none")
     index.read(LONG)
     assert (list(index.lines()), index.versions(), index.since) == ([], {}, None)
+
+
+# -- what was decided when
+
+
+def everything(kind: DecisionKind) -> bool:
+    return True
+
+
+def test_decisions_are_counted_into_the_parts_of_a_time(tmp_path: Path, log: AuditFiles) -> None:
+    for number in range(40):
+        log.append([decided(number, decision=number % 10 != 0), look(number)])
+    index = index_of(tmp_path)
+    assert index.count(START, START + 39_000, 4, everything) is None
+    index.read(LONG)
+    assert index.count(START, START + 39_000, 4, everything) == [(9, 1)] * 4
+    assert index.count(START + 20_000, START + 39_000, 2, lambda kind: kind.allowed) == [(9, 0)] * 2
+    assert index.count(START + 60_000, START + 90_000, 3, everything) == [(0, 0)] * 3
+    assert index.count(START, START, 1, everything) == [(0, 1)]
+
+
+def test_they_are_counted_by_who_what_and_by_which_policy(tmp_path: Path, log: AuditFiles) -> None:
+    log.append([
+        decided(1), decided(2, actor="bob"), decided(3, action="READ"), decided(4, policy_version="team@2"),
+    ])  # fmt: skip
+    index = index_of(tmp_path)
+    index.read(LONG)
+    for fits, count in (
+        ((lambda kind: kind.actor == "bob"), 1),
+        ((lambda kind: kind.action == "WRITE"), 3),
+        ((lambda kind: kind.policy_version == "team@2"), 1),
+    ):
+        assert index.count(START, START + 9_000, 1, fits) == [(count, 0)]
+
+
+def test_times_that_no_clock_wrote_do_not_stop_it(tmp_path: Path, log: AuditFiles) -> None:
+    for said in ("9999-12-31T23:59:59.999Z", "yesterday", "0001-01-01T00:00:00.000Z"):
+        log.append([decided(1).replace(to_text(START + 1000).encode(), said.encode())])
+    log.append([decided(2)])
+    index = index_of(tmp_path)
+    index.read(LONG)
+    assert len(resources(index)) == 4

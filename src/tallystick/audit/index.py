@@ -11,8 +11,9 @@ import os
 import threading
 import time
 from array import array
-from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -24,8 +25,14 @@ from tallystick.clock import from_text
 
 FILES_MAX = 64
 """The newest of them."""
+COUNTED_MAX = 200_000
 _LOOK_AT_CLOCK = 500
+_SECOND_MAX = (1 << 32) - 1
 _LOOKS = frozenset({"READ", "SEARCH"})
+
+
+Counted = tuple[int, int]
+"""Allowed and denied."""
 
 
 class VersionCount(msgspec.Struct, kw_only=True):
@@ -42,6 +49,15 @@ class VersionCount(msgspec.Struct, kw_only=True):
         self.denials += other.denials
 
 
+class DecisionKind(msgspec.Struct, frozen=True):
+    """What many decisions have in common."""
+
+    actor: str
+    action: str
+    policy_version: str
+    allowed: bool
+
+
 class AuditIndex:
     """Used by several threads at once."""
 
@@ -54,6 +70,7 @@ class AuditIndex:
         self._files: dict[int, _File] = {}
         self._recalls: dict[str, array[int]] = {}
         self._has_looked: dict[str, bool] = {}
+        self._kinds: dict[DecisionKind, int] = {}
         self._reading = threading.Lock()
         self._oldest: str | None = None
         self.is_complete = False
@@ -88,6 +105,27 @@ class AuditIndex:
                 for name, counted in reversed(file.versions.items()):
                     found.setdefault(name, VersionCount(first=counted.first, last=counted.last)).add(counted)
         return found
+
+    def count(self, since: int, until: int, spans: int, fits: Callable[[DecisionKind], bool]) -> list[Counted] | None:
+        """How many of those that fit were allowed and denied in each of so many parts of this time (milliseconds), the
+        oldest first; None where it does not know all of them, or they are too many."""
+        first, last = since // 1000, until // 1000
+        with self._reading:
+            if self.since is None or not (self.is_complete or from_text(self.since) <= since):
+                return None
+            kinds = list(self._kinds)
+            parts = [file.between(first, last) for file in self._files.values()]
+        if sum(len(times) for times, _ in parts) > COUNTED_MAX:
+            return None
+        wanted = {number: kind.allowed for number, kind in enumerate(kinds) if fits(kind)}
+        width = max(1, last - first + 1)
+        counts: Counter[tuple[int, bool]] = Counter()
+        for times, numbers in parts:
+            placed = Counter(zip(((at - first) * spans // width for at in times), numbers, strict=True))
+            for (place, number), count in placed.items():
+                if number in wanted:
+                    counts[place, wanted[number]] += count
+        return [(counts[place, True], counts[place, False]) for place in range(spans)]
 
     def has_recalled(self, actor: str, first: str, last: str | None) -> bool:
         """Whether they used a tool that recalls between these times, the last of which may be now."""
@@ -153,6 +191,9 @@ class AuditIndex:
         elif said.tool in self._recalls_by:
             insort(self._recalls.setdefault(said.actor, array("q")), from_text(said.timestamp))
         at, name = said.timestamp, said.policy_version
+        kind = DecisionKind(said.actor, said.action, name, said.decision)
+        file.times.append(_second(at))
+        file.kinds.append(self._kinds.setdefault(kind, len(self._kinds)))
         counted = VersionCount(first=at, last=at, decisions=1, denials=not said.decision)
         if name in file.versions:
             file.versions[name].add(counted)
@@ -182,6 +223,20 @@ class _File:
         self.end = self.lines = 0
         self.decided, self.denied = _Places(), _Places()
         self.versions: dict[str, VersionCount] = {}
+        self.times, self.kinds = array("I"), array("I")
+        """Of each decision, in the order of the log: the second, and the number of what it is like."""
+
+    def between(self, first: int, last: int) -> tuple[array[int], array[int]]:
+        start, end = bisect_left(self.times, first), bisect_right(self.times, last)
+        return self.times[start:end], self.kinds[start:end]
+
+
+def _second(timestamp: str) -> int:
+    """What no clock of ours wrote is long ago."""
+    try:
+        return min(max(0, from_text(timestamp) // 1000), _SECOND_MAX)
+    except (ValueError, OverflowError):
+        return 0
 
 
 class _Glance(msgspec.Struct, frozen=True):

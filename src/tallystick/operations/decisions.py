@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,11 +16,11 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from tallystick.audit import Decided, Line, decode
-from tallystick.audit.index import AuditIndex
+from tallystick.audit.index import AuditIndex, DecisionKind
 from tallystick.audit.newest import is_look, newest_lines
-from tallystick.clock import to_text
+from tallystick.clock import from_text, to_text
 from tallystick.errors import Corrupt, NotFound, TallystickError
-from tallystick.operations.last_day import count_in_spans
+from tallystick.operations.last_day import SPANS, count_in_spans
 from tallystick.policy import Action, Principal
 from tallystick.policy.bundle import Bundle, find_bundle
 from tallystick.policy.explanation import explain
@@ -66,6 +67,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             and (self.outcome is None or event.decision == (self.outcome == "allowed"))
             and (self.policy is None or event.policy_version.startswith(self.policy))
             and (self.until is None or event.timestamp <= self.until)
+        )
+
+    def fits_kind(self, kind: DecisionKind) -> bool:
+        """As far as that says: nothing of its resource and its time."""
+        return (
+            self.actor in (None, kind.actor)
+            and self.action in (None, kind.action)
+            and (self.outcome is None or kind.allowed == (self.outcome == "allowed"))
+            and (self.policy is None or kind.policy_version.startswith(self.policy))
         )
 
     def shows(self, line: bytes) -> bool:
@@ -139,6 +149,23 @@ class CountedDenials(msgspec.Struct, frozen=True, kw_only=True):
     """As the commits of the last day are counted."""
     is_cut: bool
     """Whether time was up before all lines were looked at: there may be more."""
+
+
+class DecisionSpan(msgspec.Struct, frozen=True):
+    since: str
+    allowed: int
+    denied: int
+
+
+class DecisionTally(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided when, of what was asked for."""
+
+    since: str
+    until: str
+    allowed: int
+    denied: int
+    spans: list[DecisionSpan]
+    """The oldest first."""
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -234,6 +261,45 @@ def _by_actor(attempts: Iterable[DeniedAttempt]) -> list[Denials]:
         for several in _grouped(attempts, lambda each: each.actor)
     ]
     return sorted(found, key=lambda each: -each.count)
+
+
+async def tally_decisions(
+    store: Store, principal: Principal, audit: AuditIndex, wanted: Wanted, found: Decisions, now: int
+) -> DecisionTally | None:
+    """Of the time that is asked about, else of the last day; `found` is what the same question found. None where that
+    is not all and something may be withheld, one resource is asked about, or there are too many."""
+    until = min(now, from_text(wanted.until)) if wanted.until else now
+    since = min(from_text(wanted.since), until) if wanted.since else max(0, until - _DAY)
+    counts = None
+    if wanted.resource is None and not await store.read(principal, Action.SEARCH, _narrows):
+        counts = await asyncio.to_thread(audit.count, since, until, SPANS, wanted.fits_kind)
+    if counts is None and found.older is None and wanted.before is None:
+        counts = _count_lines(found.lines, since, until)
+    if counts is None:
+        return None
+    begins = [to_text(since + number * (until - since) // SPANS) for number in range(SPANS)]
+    return DecisionTally(
+        since=begins[0],
+        until=to_text(until),
+        allowed=sum(allowed for allowed, _ in counts),
+        denied=sum(denied for _, denied in counts),
+        spans=[DecisionSpan(begin, *count) for begin, count in zip(begins, counts, strict=True)],
+    )
+
+
+def _narrows(state: State, read_filter: ReadFilter) -> bool:
+    return read_filter.narrows
+
+
+def _count_lines(lines: Iterable[DecisionLine], since: int, until: int) -> list[tuple[int, int]]:
+    placed = ((_place(from_text(line.timestamp), since, until), line.allowed) for line in lines)
+    counts = Counter(placed)
+    return [(counts[number, True], counts[number, False]) for number in range(SPANS)]
+
+
+def _place(at: int, since: int, until: int) -> int:
+    """In which span; none for what is older."""
+    return min(SPANS - 1, (at - since) * SPANS // max(1, until - since))
 
 
 async def explain_decision(

@@ -15,6 +15,7 @@ from tallystick import app
 from tallystick.config import Settings
 from tallystick.policy import Principal
 from tallystick.server.http import http_app
+from tallystick.server.web.actors import names_in
 from tests.command_line import CommandLine
 from tests.server.web.acting import form_of
 from tests.server.web.pages import HTML, SITE, Pages, by_tools, serving_pages
@@ -98,3 +99,16 @@ async def test_a_program_that_reads_pages_with_its_token_is_no_person(tmp_path: 
         assert {line["tool"] for line in (await pages.json("/audit?actor=crawler"))["decisions"]["lines"]} == {
             "web.json"
         }
+
+
+async def test_the_json_of_every_page_says_what_those_are_whom_it_names(pages: Pages) -> None:
+    await pages.node("plan", "note", "ada")
+    await pages.node("plan", "note", "nora")
+    await pages.json("/audit")
+    for address in ("/", "/entities/plan", "/audit"):
+        assert (await pages.json(address))["actors"] == {"ada": "agent", "nora": "person"}, address
+
+
+def test_people_and_agents_are_named_by_some_members_of_the_json() -> None:
+    said = {"actor": "ada", "lines": [{"by": "bob", "reason": "eve"}, {"claimed_by": None, "deep": {"set_by": "dan"}}]}
+    assert names_in(said) == {"ada", "bob", "dan"}

@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import AsyncIterator
+from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from tallystick.audit import newest
 from tallystick.audit.newest import newest_lines
+from tallystick.operations import decisions
 from tests.server.web.pages import Pages, serving_pages
-from tests.server.web.policies import owners_policy
+from tests.server.web.policies import owners_policy, sealed_policy
+from tests.timeouts import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +67,7 @@ async def test_decisions_are_found_by_what_they_say(pages: Pages, query: str, ac
 
 
 async def test_a_filter_that_fits_nothing_can_be_dropped(pages: Pages) -> None:
-    assert 'href="/audit">Drop the filter' in await pages.html("/audit?actor=nobody")
+    assert 'href="/audit">drop the filter' in await pages.html("/audit?actor=nobody")
 
 
 async def test_looks_at_the_pages_are_shown_where_asked_for(pages: Pages) -> None:
@@ -109,7 +113,89 @@ async def test_a_policy_that_changed_since_is_said_to_decide_otherwise(tmp_path:
 async def test_denials_of_the_last_day_are_told_first(pages: Pages) -> None:
     ((denial),) = (await pages.json("/audit"))["denials"]["by_actor"]
     assert (denial["actor"], denial["count"]) == ("mallory", 1)
-    assert 'href="/audit?actor=mallory&amp;outcome=denied"' in await pages.html("/audit")
+    assert 'href="/audit?actor=mallory&amp;outcome=denied&amp;since=' in await pages.html("/audit")
+
+
+async def test_an_alert_says_what_was_tried_and_leads_to_it(pages: Pages) -> None:
+    sealed = {"id": "plan", "type": "Sealed", "attrs": {}}
+    await pages.write("mallory", "memory.write", op="UPSERT_NODE", node=sealed)
+    await pages.write("mallory", "memory.write", op="UPSERT_NODE", node={**sealed, "id": "goal"})
+    ((denial),) = (await pages.json("/audit"))["denials"]["by_actor"]
+    assert (denial["count"], denial["most"]["resource"], denial["most"]["count"]) == (3, "plan", 2)
+    page = await pages.html("/audit")
+    assert "2 of them to <code>WRITE</code>" in page
+    for address in (f"/audit?actor=mallory&amp;outcome=denied&amp;since={quote(denial['first'])}",
+                    "/search?by=mallory", f"/recall?actor=mallory&amp;since={quote(denial['first'])}"):  # fmt: skip
+        assert f'href="{address}"' in page
+        assert await pages.html(unescape(address))
+    shown = await lines(pages, f"actor=mallory&outcome=denied&since={quote(denial['first'])}")
+    assert len(shown) == 3
+
+
+async def test_who_may_not_recall_is_not_offered_it(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path), read_only=True) as pages:
+        assert (await pages.json("/audit"))["may_recall"] is False
+
+
+# -- decisions over time
+
+
+@pytest.fixture
+async def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pages]:
+    """Nothing is withheld, so everything can be counted."""
+    monkeypatch.setattr(decisions, "INDEXING_SECONDS", SECONDS)
+    async with serving_pages(tmp_path / "base", policy=sealed_policy(tmp_path)) as pages:
+        for number in range(3):
+            await pages.node(f"n{number}", "note", "ada")
+        sealed = {"id": "plan", "type": "Sealed", "attrs": {}}
+        await pages.write("mallory", "memory.write", op="UPSERT_NODE", node=sealed)
+        yield pages
+
+
+async def tallied(pages: Pages, query: str = "") -> tuple[int, int]:
+    tally = (await pages.json(f"/audit?{query}"))["tally"]
+    assert len(tally["spans"]) == 48
+    for outcome in ("allowed", "denied"):
+        assert sum(each[outcome] for each in tally["spans"]) == tally[outcome]
+    return tally["allowed"], tally["denied"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "actor=ada", "actor=mallory", "outcome=denied", "outcome=allowed", "action=WRITE", "action=DELETE",
+     "policy=sealed@", "policy=rbac", "until=2001-01-01", "since=2001-01-01", "resource=n1", "resource=type:note"],
+)  # fmt: skip
+async def test_the_tally_counts_what_the_list_shows(shared: Pages, query: str) -> None:
+    shown = [each["allowed"] for each in await lines(shared, query)]
+    assert await tallied(shared, query) == (shown.count(True), shown.count(False))
+
+
+async def test_the_tally_counts_more_than_a_page_shows(shared: Pages) -> None:
+    for number in range(60):
+        await shared.node(f"m{number}", "note", "ada")
+    assert len(await lines(shared, "action=WRITE&outcome=allowed")) == 50
+    assert (await tallied(shared, "action=WRITE&actor=mallory"))[1] == 1
+    assert (await tallied(shared, "action=WRITE"))[0] >= 63
+    page = await shared.html("/audit")
+    assert "in the last 24 hours, 1 denied" in page
+    assert "As a table" in page
+
+
+async def test_where_something_may_be_withheld_only_what_is_shown_is_counted(pages: Pages) -> None:
+    await pages.node("diary", "note", "eve")
+    shown = [each["allowed"] for each in await lines(pages, "actor=eve")]
+    assert await tallied(pages, "actor=eve") == (shown.count(True), shown.count(False))
+    for number in range(60):
+        await pages.node(f"n{number}", "note", "ada")
+    assert (await pages.json("/audit?actor=ada"))["tally"] is None
+    assert "As a table" not in await pages.html("/audit?actor=ada")
+
+
+async def test_a_filter_that_fits_nothing_is_named_and_each_part_can_be_dropped(pages: Pages) -> None:
+    page = await pages.html("/audit?actor=<b>&until=2001-01-01")
+    assert "No decision fits actor <bdi>&lt;b&gt;</bdi>, end <bdi>2001-01-01</bdi>" in page
+    assert 'href="/audit?until=2001-01-01">Without the actor' in page
+    assert 'href="/audit?actor=%3Cb%3E">Without the end' in page
 
 
 async def test_what_may_not_be_read_is_not_told_by_decisions_on_it(pages: Pages) -> None:

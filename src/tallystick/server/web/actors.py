@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from tallystick.audit.index import AuditIndex
 
@@ -17,6 +18,26 @@ READING_SECONDS = 0.005
 AGAIN_SECONDS = 1.0
 
 Kind = Literal["person", "agent"]
+
+
+_NAMING = frozenset({"actor", "author", "by", "claimed_by", "created_by", "set_by", "updated_by", "written_by"})
+"""Members of the JSON of pages that name somebody."""
+
+
+def names_in(said: Any) -> set[str]:
+    """Whom the JSON of a page names."""
+    found: set[str] = set()
+    waiting = [said]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            found |= {value for name, value in each.items() if name in _NAMING and isinstance(value, str)}
+        waiting += [part for part in _parts(each) if isinstance(part, dict | list)]
+    return found
+
+
+def _parts(said: Any) -> Iterable[Any]:
+    return said.values() if isinstance(said, dict) else said
 
 
 class ActorKinds:

@@ -13,15 +13,19 @@ from tallystick.operations.decisions import (
     CountedDenials,
     DecisionLine,
     Decisions,
+    DecisionTally,
     Explanation,
     Wanted,
     count_denials,
     explain_decision,
     list_decisions,
+    tally_decisions,
 )
 from tallystick.policy import Action
+from tallystick.server.web.addresses import with_query
 from tallystick.server.web.context import TOOL
 from tallystick.server.web.policy import NOT_SHOWN, shows_rules
+from tallystick.server.web.recall import RECALLING
 from tallystick.server.web.visit import Download, Visit
 from tallystick.toolsets.memory.lineage import csv_cell, csv_line
 
@@ -29,6 +33,15 @@ ACTIONS = tuple(Action)
 OUTCOMES = ("allowed", "denied")
 EXPORTED_MAX = 10_000
 _SEQ_MAX = 1 << 53
+
+
+class FilterPart(msgspec.Struct, frozen=True):
+    name: str
+    value: str
+    without: str
+
+
+_WORDS = {"since": "beginning", "until": "end", "policy": "policy version"}
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +63,13 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.asdict(self)
 
     @property
-    def is_set(self) -> bool:
-        return any(value for name, value in self.query.items() if name != "looks")
+    def parts(self) -> list[FilterPart]:
+        """What it says, each with the address of the same without it."""
+        said = {name: value for name, value in self.query.items() if value and name != "looks"}
+        return [
+            FilterPart(_WORDS.get(name, name), value, with_query("/audit", **{**self.query, name: None}))
+            for name, value in said.items()
+        ]
 
 
 class AuditView(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +78,10 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     denials: CountedDenials
     """Of the last 24 hours."""
     explained: Explanation | None
+    tally: DecisionTally | None
+    """None where it cannot be counted."""
+    may_recall: bool
+    """Whether the visitor could take back trust in what somebody wrote."""
 
 
 async def audit(visit: Visit) -> AuditView | Download:
@@ -76,9 +98,12 @@ async def audit(visit: Visit) -> AuditView | Download:
         return _EXPORTS[export](found)
     seq = visit.number("seq", 0, most=_SEQ_MAX)
     explained = await _explained(visit, seq) if seq else None
+    found = await list_decisions(store, principal, index, wanted)
     return AuditView(
         filter=asked,
-        decisions=await list_decisions(store, principal, index, wanted),
+        decisions=found,
+        tally=await tally_decisions(store, principal, index, wanted, found, wall_clock()),
+        may_recall=(await visit.may(RECALLING))[0],
         denials=await count_denials(store, principal, index, wall_clock()),
         explained=explained,
     )

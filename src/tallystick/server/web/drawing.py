@@ -56,6 +56,7 @@ def _environment() -> Environment:
         "left": left,
         "elapsed": elapsed,
         "short": lambda text: text[:HASH_DIGITS],
+        "seconds_until": lambda since, until: (from_text(until) - from_text(since)) // 1000,
         "initials": initials,
         "counted": counted,
     }

@@ -18,10 +18,10 @@ from tallystick.errors import Denied, InvalidArgument, NotFound, TallystickError
 from tallystick.server.answers import retry_after, status_of
 from tallystick.server.dispatch import broken
 from tallystick.server.guards import BODY_KEY
-from tallystick.server.web.actors import ActorKinds, Kind
+from tallystick.server.web.actors import ActorKinds, Kind, names_in
 from tallystick.server.web.addresses import JSON_SUFFIX, is_local
 from tallystick.server.web.chain import Chain
-from tallystick.server.web.context import WebContext
+from tallystick.server.web.context import TOOL, WebContext
 from tallystick.server.web.drawing import draw
 from tallystick.server.web.events import PATH as EVENTS_PATH
 from tallystick.server.web.events import Events
@@ -149,9 +149,18 @@ class WebPages:
         if isinstance(view, Redirect) and not (is_json and visit.request.method == "POST"):
             return RedirectResponse(view.address, 303, PAGE_HEADERS)
         if is_json:
-            return _json(view)
+            said = msgspec.to_builtins(view)
+            return _json({**said, "actors": await self._actors(visit, said)})
         body = draw(template, view=view, frame=await self._frame(visit))
         return Response(body, headers=PAGE_HEADERS, media_type="text/html")
+
+    async def _actors(self, visit: Visit, said: dict[str, Any]) -> dict[str, Kind]:
+        """What each is whom the view names, where that is known: pages draw it."""
+        known = self._context.actor_kinds(visit.principal.tenant)
+        await known.read()
+        person = visit.principal.actor if visit.principal.tool == TOOL else None
+        kinds = {name: "person" if name == person else known.of(name) for name in sorted(names_in(said))}
+        return {name: kind for name, kind in kinds.items() if kind is not None}
 
     async def _answered(self, request: Request, answer: Callable[[Visit], Awaitable[Response]]) -> Response:
         try:
