@@ -161,6 +161,12 @@ def test_harm_is_named_and_is_not_made_good_by_writing_on(tmp_path: Path, harm: 
     assert not verify_audit(tmp_path).sound, "writing on must not hide it"
 
 
+def test_what_is_no_directory_is_no_audit_log(tmp_path: Path) -> None:
+    (tmp_path / "audit").write_text("x")
+    proof = verify_audit(tmp_path / "audit")
+    assert proof.problem == f"{tmp_path / 'audit'} is no directory"
+
+
 def test_what_a_killed_writer_left_is_adopted_and_half_a_line_cut_off(tmp_path: Path) -> None:
     filled(tmp_path, 3).close()
     mark = (tmp_path / "head").read_bytes()

@@ -361,6 +361,30 @@ def test_looking_where_nothing_is_makes_nothing(tally: Tally, base: Path, comman
     assert not base.exists()
 
 
+@pytest.mark.parametrize("command", ["verify", "doctor", "status", "export", "search"])
+def test_a_log_that_is_gone_is_missed(sample: Tally, base: Path, command: str) -> None:
+    """Where a position is kept beside it, there was one: nobody is told to begin anew."""
+    shutil.rmtree(base / "_system" / "log")
+    outcome = sample(command)
+    assert outcome.code not in (0, 3)
+    assert "acknowledged" in outcome.out + outcome.err
+    assert "begin" not in outcome.out + outcome.err
+    assert "default" in sample("tenants", "list").out
+
+
+def test_verify_says_what_the_audit_log_tells_nothing_of(sample: Tally, base: Path) -> None:
+    told = sample("verify").out
+    assert "audit log: sound" in told
+    assert "removed" not in told
+    shutil.rmtree(base / "_system" / "audit")
+    outcome = sample("verify")
+    assert outcome.code == 0
+    assert "audit log: none here, but the log has" in outcome.out
+    sample("remember", "something", "--reason", "the audit log begins anew")
+    begun = json.loads(sample("verify", "--json").out)
+    assert begun["audit"]["since"] > begun["since"]
+
+
 def test_a_bug_of_ours_is_called_one(tally: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise KeyError("lost")

@@ -461,6 +461,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def system(self) -> Path:
         return self.home / "_system"
 
+    @property
+    def has_log(self) -> bool:
+        """Or had one, as the position says that is kept beside it: then it is for whoever opens it to miss it."""
+        return (self.system / "log").is_dir() or (self.system / "head").exists()
+
 
 def read_streams(told: Sequence[str]) -> dict[str, str]:
     """Tenant → stream, of those that are not kept in `log_stream`. Raises InvalidArgument."""

@@ -121,6 +121,25 @@ def test_a_removed_mark_is_found(tmp_path: Path) -> None:
     assert "no kept position" in problem
 
 
+def _leave_one_byte(mark: Path) -> None:
+    mark.write_bytes(b"x")
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, _leave_one_byte])
+def test_without_the_mark_the_lines_are_proven_all_the_same(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    """Whoever is to remove a damaged mark has to know whether the log is sound without it."""
+    path = written(tmp_path)
+    harm(tmp_path / "head")
+    found = prove(tmp_path)
+    assert found.problem is not None
+    assert found.problem.endswith("; the 6 commits that are there, up to position 6, are sound")
+    assert (found.commits, found.position) == (6, 6)
+    path.write_bytes(path.read_bytes().replace(b"batch-a", b"batch-x", 1))
+    found = prove(tmp_path)
+    assert found.problem == "lamport 5: the payload does not match content_hash, and no redaction names it"
+    assert (found.file, found.line) == (str(path), 5)
+
+
 def test_a_rewritten_history_that_chains_is_found_by_the_mark(tmp_path: Path) -> None:
     """Whoever recomputes every hash still has to forge the position that is kept apart."""
     path = written(tmp_path)
@@ -245,7 +264,7 @@ def test_a_proof_tells_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert told == [entry.commit.record_hash for entry in made]
     total = made[-1].end
     assert seen == [(made[at].end, total) for at in (0, 2, 4)] + [(total, total)]
-    assert found == proof.Proof(5, 5, told[-1], 2, total, 1)
+    assert found == proof.Proof(5, 5, told[-1], 2, total, 1, made[0].commit.timestamp)
 
 
 def test_what_is_behind_the_kept_position_is_left_to_a_writer_that_is_busy(tmp_path: Path) -> None:

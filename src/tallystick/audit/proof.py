@@ -25,6 +25,10 @@ class AuditProof(msgspec.Struct, frozen=True):
     files: int
     lost: int
     """Events that a full disk refused; the log says so itself."""
+    since: str
+    """When it was begun, or the oldest event that was not retired; empty where there is none."""
+    retired: bool
+    """Whether there were older events, which were old enough to go."""
     problem: str | None = None
     file: str | None = None
     line: int | None = None
@@ -39,6 +43,8 @@ def verify_audit(directory: Path) -> AuditProof:
     head_file = HeadFile(directory / "head")
     reading = _Reading(directory)
     try:
+        if directory.exists() and not directory.is_dir():
+            raise Corrupt(f"{directory} is no directory")
         kept = head_file.read()
         files = files_in(directory)
         if kept is None and files:
@@ -83,6 +89,7 @@ class _Reading:
         self._line = 0
         self._retired: Retired | None = None
         self._origin: tuple[int, str] = (1, "")
+        self._since = ""
 
     def read(self, files: list[Path], kept: Head) -> None:
         for file in files:
@@ -125,6 +132,7 @@ class _Reading:
             raise Corrupt(f"the file is named for seq {int(file.stem)} and begins with {first.seq}")
         if self._lines == 0:
             self._origin = (first.seq, first.event.prev)
+            self._since = first.event.timestamp
             self._seq, self._record_hash = first.seq - 1, first.event.prev
 
     def _finish(self, kept: Head) -> None:
@@ -146,6 +154,8 @@ class _Reading:
             record_hash=self._record_hash,
             files=self._files,
             lost=self._lost,
+            since=self._since,
+            retired=self._origin[0] > 1,
             problem=problem,
             file=str(self._file) if problem and self._file else None,
             line=self._line if problem and self._file else None,

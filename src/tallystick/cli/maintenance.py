@@ -134,7 +134,7 @@ def verify(
     else:
         _draw_log(found.log, time.monotonic() - started)
         _draw_checkpoints(found)
-        _draw_audit(found.audit)
+        _draw_audit(found.audit, found.audit_gap)
         _draw_blobs(found.blobs)
         _draw_views(found.views, found.rebuilt)
     if not found.sound:
@@ -155,6 +155,7 @@ def _emit_verified(found: Verification) -> None:
         "sound": found.sound,
         **msgspec.to_builtins(found.log),
         "audit": found.audit,
+        "audit_gap": found.audit_gap,
         "checkpoints": found.checkpoints,
         "blobs": None if found.blobs is None else {"sound": found.blobs.sound, **msgspec.to_builtins(found.blobs)},
     }
@@ -221,12 +222,15 @@ def _draw_false(what: str, advice: str | None = None) -> None:
         say(f"  {advice}", err=True)
 
 
-def _draw_audit(audit: AuditProof) -> None:
-    if audit.sound:
-        say(f"audit log: sound, {counted(audit.lines, 'event')}")
+def _draw_audit(audit: AuditProof, gap: str | None) -> None:
+    if not audit.sound:
+        place = f"{audit.file}, line {audit.line}: " if audit.file else ""
+        _draw_false(f"audit log: {place}{audit.problem}")
         return
-    place = f"{audit.file}, line {audit.line}: " if audit.file else ""
-    _draw_false(f"audit log: {place}{audit.problem}")
+    if audit.lines:
+        say(f"audit log: sound, {counted(audit.lines, 'event')} since {audit.since}")
+    if gap:
+        say(f"audit log: {gap}: the log came from elsewhere, or the audit log was removed")
 
 
 def doctor(
@@ -292,7 +296,7 @@ def where(json: Json = False, base: Base = None, tenant: Tenant = None) -> None:
             "home": str(settings.home),
             "log": str(settings.system / "log"),
             "settings": str(configuration) if configuration.exists() else None,
-            "exists": (settings.system / "log").is_dir(),
+            "exists": settings.has_log,
         }
     )
 

@@ -58,7 +58,7 @@ def settled(**flags: Any) -> Settings:
 def existing(**flags: Any) -> Settings:
     """For commands that look: they never make a base where there was none."""
     settings = settled(**flags)
-    if not (settings.system / "log").is_dir():
+    if not settings.has_log:
         raise NotFound(
             f"there is no memory in {settings.home}",
             code="NO_MEMORY",

@@ -36,7 +36,7 @@ def status(json: Json = False, base: Base = None, tenant: Tenant = None) -> None
       tallystick status --json
     """
     settings = settled(base=base, tenant=tenant)
-    if not (settings.system / "log").is_dir():
+    if not settings.has_log:
         _begin(settings, json=json)
         return
     facets, opened = ask_each(settings, ("memory.search", {"facets": True}), ("graph_open", {}))

@@ -24,6 +24,7 @@ Progress = Callable[[int, int], None]
 
 _PROGRESS_EVERY = 2_000
 _MASKING_SECONDS = 2.0
+_UNKNOWN = Head(end=-1)
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -35,6 +36,8 @@ class Proof(msgspec.Struct, frozen=True):
     segments: int
     bytes: int
     redacted: int
+    since: str
+    """When the first was committed; empty where there is none."""
     problem: str | None = None
     file: str | None = None
     line: int | None = None
@@ -66,12 +69,13 @@ class _Reading:
         self._head_file = head_file
         self._lock = lock
         self._verifier = verifier_after(Head())
+        self._since = ""
         self._offset = 0
         self._end = 0
 
     def prove(self, progress: Progress) -> Proof:
         try:
-            kept = self._kept()
+            kept = self._kept(progress)
             if kept is not None:
                 self._read(kept, progress)
                 self._check_end(kept)
@@ -79,16 +83,29 @@ class _Reading:
             return self._falsity(error)
         return self._proof()
 
-    def _kept(self) -> Head | None:
+    def _kept(self, progress: Progress) -> Head | None:
         """The position kept apart from the log; None where nothing was ever written."""
-        kept = self._head_file.read()
+        try:
+            kept = self._head_file.read()
+        except Corrupt as error:
+            self._segments.refresh()
+            raise self._without_kept(error, progress) from None
         # After the mark, and so with everything that it counts.
         self._segments.refresh()
         if kept is None and self._segments.size:
-            raise Corrupt(
-                f"there are commits but no kept position in {self._head_file.path}: the end may have been cut off"
-            )
+            missing = f"there are commits but no kept position in {self._head_file.path}: the end may have been cut off"
+            raise self._without_kept(Corrupt(missing), progress)
         return kept
+
+    def _without_kept(self, error: Corrupt, progress: Progress) -> Corrupt:
+        """Where nothing tells how much was acknowledged, it can still be said whether what is there is sound."""
+        if not self._segments.size:
+            return error
+        self._feed(self._segments.size, _UNKNOWN, progress)
+        self._check_whole(progress)
+        self._offset = 0
+        told = f"the {self._verifier.count} commits that are there, up to position {self._verifier.lamport}, are sound"
+        return Corrupt(f"{error.message}; {told}", details=error.details)
 
     def _read(self, kept: Head, progress: Progress) -> None:
         size = self._segments.size
@@ -102,6 +119,9 @@ class _Reading:
             before, now = now, then
             self._segments.refresh()
             self._feed(min(self._segments.size, now.end), now, progress)
+        self._check_whole(progress)
+
+    def _check_whole(self, progress: Progress) -> None:
         self._finish()
         self._check_masked()
         self._segments.check_empty(self._verifier.lamport)
@@ -131,6 +151,7 @@ class _Reading:
             commit = self._verifier.feed(line)
             self._segments.check_named(offset, before, commit.lamport)
             self._end = offset + len(line) + 1
+            self._since = self._since or commit.timestamp
             self._each(commit.record_hash)
             if offset < kept.end <= self._end:
                 self._compare(kept)
@@ -188,6 +209,7 @@ class _Reading:
             segments=len(self._segments.paths),
             bytes=self._end,
             redacted=self._verifier.redacted,
+            since=self._since,
             problem=problem,
             file=file,
             line=line,

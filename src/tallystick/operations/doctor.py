@@ -48,7 +48,7 @@ def examine(settings: Settings) -> list[Finding]:
 
     found = [Finding("version", f"tallystick {__version__}, Python {platform.python_version()}"), *_base(settings)]
     found += examine_clients(settings.base)
-    if not (settings.system / "log").is_dir():
+    if not settings.has_log:
         return [*found, Finding("log", "none yet", "odd", "the first write begins it; is --base the one you meant?")]
     for part in _PARTS:
         try:

@@ -62,7 +62,7 @@ def tenants_of(settings: Settings) -> list[str]:
     others = settings.base / "tenants"
     names = sorted(entry.name for entry in others.iterdir()) if others.is_dir() else []
     each = (msgspec.structs.replace(settings, tenant=name) for name in (DEFAULT_TENANT, *names) if name[0] != ".")
-    return [one.tenant for one in each if (one.system / "log").is_dir()]
+    return [one.tenant for one in each if one.has_log]
 
 
 def contexts_of(context: OperationContext) -> list[OperationContext]:
@@ -73,7 +73,7 @@ def contexts_of(context: OperationContext) -> list[OperationContext]:
 def describe(context: OperationContext) -> Tenant:
     """Raises NotFound where there is no such tenant."""
     settings = context.settings
-    if not (settings.system / "log").is_dir():
+    if not settings.has_log:
         known = ", ".join(tenants_of(settings)) or "none yet"
         raise NotFound(f"there is no tenant '{settings.tenant}'", code="NO_MEMORY", hint=f"the tenants are: {known}")
     with unopened(settings.system) as log:

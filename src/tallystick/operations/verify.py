@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 import msgspec
 
 from tallystick.audit.proof import AuditProof, verify_audit
+from tallystick.clock import from_text
 from tallystick.commits.signed_note import SignerKey
 from tallystick.errors import Corrupt, InvalidArgument, TallystickError
 from tallystick.log.proof import Proof, prove
@@ -21,6 +22,9 @@ from tallystick.projections.consistency_check import Comparison, compare, names_
 from tallystick.projections.consistency_check.replay import Finding
 from tallystick.projections.content import Contents
 from tallystick.projections.cypher import EngineThread
+
+_BEGUN_TOGETHER_MS = 60_000
+"""Events are written down in the background."""
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -42,6 +46,17 @@ class Verification(msgspec.Struct, frozen=True):
             and (self.views is None or self.views.sound or bool(self.rebuilt))
             and all(each.problem is None for each in self.checkpoints)
         )
+
+    @property
+    def audit_gap(self) -> str | None:
+        """Commits that the audit log tells nothing of, though nothing in it is false; None where there are none."""
+        if not self.log.since or not self.audit.sound or self.audit.retired:
+            return None
+        if not self.audit.since:
+            return f"none here, but the log has {self.log.commits} commits"
+        if from_text(self.audit.since) - from_text(self.log.since) <= _BEGUN_TOGETHER_MS:
+            return None
+        return f"begun at {self.audit.since}, but the log at {self.log.since}"
 
 
 def verify(

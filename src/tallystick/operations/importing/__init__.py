@@ -83,7 +83,7 @@ async def import_from(
         result.items += not isinstance(found, Unmapped)
         if count % TOGETHER == 0:
             progress("reading", result.items, result.items)
-    if options.dry_run and not (context.settings.system / "log").is_dir():
+    if options.dry_run and not context.settings.has_log:
         await _Import(context, None, result, options, progress).run(importer, path)
         return result
     async with context.open_store_under_policy() as store:
