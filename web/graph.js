@@ -27,7 +27,7 @@ const begin = async (place, still, status) => {
   const first = await read(place.dataset.drawing);
   const spots = new Map(first.drawing.places.map(({ node, x, y }) => [node.id, { x, y: -y }]));
   const middle = { x: first.drawing.width / 2, y: -first.drawing.height / 2 };
-  const table = document.querySelector("[data-edges] tbody");
+  const table = document.querySelector("[data-further]");
   const rowTemplate = document.querySelector("#edge-row").content.firstElementChild;
   const graph = new Graph({ multi: true, type: "directed" });
   const grown = new Set();
@@ -41,7 +41,10 @@ const begin = async (place, still, status) => {
     const angle = graph.order * 2.4;
     const reach = SPREAD * (1 + graph.order / 20);
     graph.addNode(node.id, {
-      label: node.title,
+      // Said in words: the shapes of this drawing have outlines of one kind only.
+      label: node.state ? `${node.title} (${node.note})` : node.title,
+      title: node.title,
+      state: node.state,
       kind: node.type,
       address: node.address,
       shape: node.shape,
@@ -60,11 +63,15 @@ const begin = async (place, still, status) => {
     for (const [cell, id] of [[source, edge.source], [target, edge.target]]) {
       const link = cell.querySelector("a");
       link.href = graph.getNodeAttribute(id, "address");
-      link.firstElementChild.textContent = graph.getNodeAttribute(id, "label");
+      link.firstElementChild.textContent = graph.getNodeAttribute(id, "title");
       cell.querySelector("[data-grow]").dataset.grow = id;
+      const state = graph.getNodeAttribute(id, "state");
+      for (const flag of cell.querySelectorAll("[data-state]")) if (flag.dataset.state !== state) flag.remove();
     }
     relation.firstElementChild.textContent = edge.relation;
-    table.append(row);
+    table.tBodies[0].append(row);
+    table.hidden = false;
+    table.querySelector("[data-count]").textContent = table.tBodies[0].rows.length.toLocaleString("en");
   };
 
   const add = (found, { near, isFirst = false } = {}) => {
@@ -72,7 +79,7 @@ const begin = async (place, still, status) => {
     for (const edge of found.edges) {
       const name = JSON.stringify([edge.source, edge.relation, edge.target]);
       if (graph.hasEdge(name) || !graph.hasNode(edge.source) || !graph.hasNode(edge.target)) continue;
-      graph.addEdgeWithKey(name, edge.source, edge.target, { label: edge.relation, type: "arrow", size: 1.5 });
+      graph.addEdgeWithKey(name, edge.source, edge.target, { label: edge.relation, isDerived: edge.is_derived, type: "arrow", size: 1.5 });
       if (!isFirst) addRow(edge);
     }
   };
@@ -178,7 +185,7 @@ const SECOND_CLICK_MS = 250;
 const listen = (place) => {
   const still = document.querySelector("[data-still]");
   const edges = document.querySelector("[data-edges]");
-  const status = place.parentElement.querySelector("[data-status]");
+  const status = document.querySelector("[data-status]");
   const newRow = document.querySelector("#edge-row").content;
   let drawing = null;
   let hasFailed = false;
@@ -200,7 +207,7 @@ const listen = (place) => {
     drawing?.then(({ point }) => point(id)).catch(() => {});
   };
 
-  for (const from of [document, newRow]) for (const each of from.querySelectorAll("[data-act], [data-grow]")) each.hidden = false;
+  for (const from of [document, newRow]) for (const each of from.querySelectorAll("[data-act], [data-grow], [data-hint]")) each.hidden = false;
   for (const button of document.querySelectorAll("[data-act]"))
     button.addEventListener("click", () => withDrawing(({ act }) => act(button.dataset.act)));
   edges.addEventListener("click", (event) => {
@@ -243,9 +250,9 @@ const svgOf = (graph, colours) => {
   const at = ({ x, y }) => [(100 + (x - left) * scale).toFixed(1), (60 + (top - y) * scale).toFixed(1)];
   const width = Math.ceil(320 + (Math.max(...xs) - left) * scale);
   const height = Math.ceil(120 + (top - Math.min(...ys)) * scale);
-  const lines = graph.mapEdges((edge, { label }, source, target, from, to) => {
+  const lines = graph.mapEdges((edge, { label, isDerived }, source, target, from, to) => {
     const [x1, y1, x2, y2] = [...at(from), ...at(to)];
-    return `<line x1="${x1}" y1="${y1}" x2="${x2}" y2="${y2}" marker-end="url(#tip)"><title>${escaped(label)}</title></line>`;
+    return `<line x1="${x1}" y1="${y1}" x2="${x2}" y2="${y2}" marker-end="url(#tip)"${isDerived ? ' stroke-dasharray="5 4"' : ""}><title>${escaped(label)}</title></line>`;
   });
   const nodes = graph.mapNodes((id, node) => {
     const [x, y] = at(node);

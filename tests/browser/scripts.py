@@ -179,6 +179,15 @@ def test_the_drawing_of_the_server_is_worked_with_until_webgl_is_needed(browser:
         assert visit.faults == []
 
 
+def test_the_table_is_beside_the_drawing_and_below_it_where_there_is_little_room(browser: Browser, site: str) -> None:
+    for width, is_beside in ((1280, True), (800, False)):
+        with browser.visit(site, Look(width=width)) as visit:
+            visit.open(GRAPH)
+            drawing, table = (visit.page.locator(f"#{each}").bounding_box() for each in ("h-drawing", "h-table"))
+            assert (abs(drawing["y"] - table["y"]) < 5) is is_beside, width
+            assert (drawing["y"] < table["y"] - 100) is not is_beside, width
+
+
 def test_two_clicks_on_a_node_of_the_servers_drawing_open_it(browser: Browser, site: str) -> None:
     with browser.visit(site) as visit:
         visit.open(GRAPH)
@@ -210,7 +219,7 @@ def test_a_neighbourhood_is_drawn_and_grows_by_keyboard_with_its_table(browser: 
             visit.page.keyboard.press("Enter")
         visit.page.wait_for_function(GROWN, arg=before)
         visit.page.wait_for_function(
-            "rows => document.querySelector('[data-edges] tbody').rows.length > rows", arg=rows
+            "rows => document.querySelectorAll('[data-edges] tbody tr').length > rows", arg=rows
         )
         assert visit.overflow() == []
         assert visit.axe() == []
@@ -270,6 +279,7 @@ def test_a_drawing_is_saved(browser: Browser, site: str, button: str, begins: by
     with browser.visit(site) as visit:
         visit.open(GRAPH)
         drawn_nodes(visit)
+        visit.page.get_by_text("SVG, PNG").click()
         with visit.page.expect_download() as saving:
             visit.page.get_by_role("button", name=button).click()
         with open(saving.value.path(), "rb") as file:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,8 @@ from typing import Any
 import pytest
 
 from tallystick.server.web.graph import DRAWN_MAX, NODES_MAX, PART, GraphEdge, GraphNode, draw_around
-from tests.server.web.pages import Pages, serving_pages
+from tests.server.web.acting import send
+from tests.server.web.pages import HTML, Pages, serving_pages
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +105,7 @@ async def test_what_is_around_is_in_the_table_and_drawn(
     assert {relation for _, relation, _ in _edges(said)} == edges
     assert {each["node"]["id"] for each in around["drawing"]["places"]} == nodes | {"plan"}
     text = await pages.html(f"/graph?around=plan{query}")
-    assert text.count("<line ") == len(edges)
+    assert text.count("<line") == len(edges)
 
 
 async def test_links_keep_what_was_asked_and_names_are_encoded(pages: Pages) -> None:
@@ -110,6 +113,85 @@ async def test_links_keep_what_was_asked_and_names_are_encoded(pages: Pages) -> 
     assert 'href="/graph?around=inc%2F1.json&amp;hops=2&amp;as_of=7"' in text
     assert 'href="/entities/inc%2F1%2Ejson?as_of=7"' in text
     assert 'href="/graph?around=plan&amp;hops=2&amp;relation=led_to&amp;as_of=7"' in text
+
+
+async def _marked(pages: Pages) -> None:
+    """Around a plan: something stale, untrusted and redacted, and an edge that is stale itself."""
+    await pages.node("old", attrs={"title": "old", "stale_after": "2020-01-01"})
+    poisoned = await pages.node("poisoned")
+    await pages.node("report", attrs={"title": "report", "by": "Jane Doe"})
+    redaction = {"node_id": "report", "redacted_fields": ["attrs.by"], "reason": "DSR-119"}
+    await pages.write("nora", "memory.write", op="REDACT_NODE", **redaction)
+    yes = {"reason": "not to be trusted", "confirmed": "yes"}
+    recalled = await send(pages, f"/recall?commit={poisoned['commit_id']}", "/recall", yes)
+    assert recalled.status_code == 303, recalled.text
+    await pages.edge("plan", "derived_from", "poisoned")
+    await pages.edge("plan", "led_to", "report")
+    await pages.edge("plan", "names", "old", attrs={"stale_after": "2020-01-01"})
+
+
+async def test_what_is_to_be_minded_stands_in_the_rows_and_in_the_drawing(pages: Pages) -> None:
+    await _marked(pages)
+    around = (await pages.json("/graph?around=plan"))["neighbourhood"]
+    states = {each["title"]: (each["state"], each["note"]) for each in around["nodes"]}
+    assert states == {
+        "old": ("stale", "stale"), "about poisoned": ("untrusted", "untrusted"), "report": ("redacted", "1 redacted"),
+        "about service": (None, "service"),
+        "about inc/1.json": (None, "incident"),
+    }  # fmt: skip
+    edges = {each["relation"]: each for each in around["edges"]}
+    assert [rel for rel, each in edges.items() if each["marks"].get("stale_since")] == ["names"]
+    assert [rel for rel, each in edges.items() if each["is_derived"]] == ["led_to", "derived_from"]
+    assert edges["constrains"]["since"] == 5
+    text = await pages.html("/graph?around=plan")
+    assert text.count('<span class="flag stale" title="since 2020') == 2
+    assert text.count(">untrusted</span>") == 4, "a row, the legend, and both ends of rows that the script makes"
+    assert '<td class="right number"><a href="/entities/plan?as_of=5">5</a></td>' in text
+    for kind in ("stale", "untrusted", "redacted"):
+        assert text.count(f'class="shape is-{kind}"') == 1, kind
+    assert text.count('<line class="derived"') == 3
+    past = (await pages.json("/graph?around=plan&as_of=7"))["neighbourhood"]
+    assert {each["state"] for each in past["nodes"]} == {None}
+
+
+async def test_work_that_somebody_has_claimed_says_so(pages: Pages) -> None:
+    root = (await pages.write("ada", "graph_open", project="p", goal="Ship it"))["root"]["id"]
+    tasks = [{"ref": "t", "summary": "Queue them"}, {"ref": "u", "summary": "Pay them", "depends_on": ["t"]}]
+    made = await pages.write("ada", "graph_plan", nodes=[{**task, "parent_ref": root} for task in tasks])
+    waiting = made["created"][1]["id"]
+    await pages.write("codex", "graph_next", project="p", claim=True)
+    nodes = (await pages.json(f"/graph?around={waiting}"))["neighbourhood"]["nodes"]
+    assert [(task["title"], task["state"], task["note"]) for task in nodes] == [
+        ("Queue them", "claimed", "claimed by codex")
+    ]
+    text = await pages.html(f"/graph?around={waiting}")
+    assert 'class="shape is-claimed"' in text
+    assert '<span title="by codex"><span class="pill claimed">' in text
+
+
+async def test_the_table_says_by_how_many_hops(pages: Pages) -> None:
+    text = await pages.html("/graph?around=plan&hops=2")
+    near, further = text.split('<caption>One hop <span class="count">2</span>')[1].split("data-further>")
+    assert ("about ledger" in near, "about ledger" in further) == (False, True)
+    assert '<caption>Two hops <span class="count" data-count>1</span>' in further
+
+
+async def test_the_table_is_had_as_csv_that_no_spreadsheet_runs(pages: Pages) -> None:
+    await pages.node("=cmd|1", attrs={"title": "x"})
+    await pages.edge("plan", "=rel", "=cmd|1")
+    answer = await pages.http.get("/graph?around=plan&export=csv", headers=HTML)
+    assert answer.headers["content-disposition"] == 'attachment; filename="graph.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [(row["from"], row["relation"], row["to"]) for row in rows] == [
+        ("plan", "constrains", "service"), ("inc/1.json", "led_to", "plan"), ("plan", "'=rel", "'=cmd|1"),
+    ]  # fmt: skip
+    assert rows[0]["since"] == "5"
+
+
+@pytest.mark.parametrize("query", ["", "&type=service", "&relation=led_to"])
+async def test_what_is_only_known_of_now_is_not_shown_as_the_past(pages: Pages, query: str) -> None:
+    answer = await pages.http.get(f"/graph?as_of=2{query}", headers=HTML)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/graph?{query[1:]}".rstrip("?"))
 
 
 async def test_what_agents_call_things_stays_text(pages: Pages) -> None:

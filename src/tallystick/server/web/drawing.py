@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tallystick.clock import from_text, to_text
 from tallystick.server.web.addresses import anchor_of, entity_address, with_query
+from tallystick.server.web.shapes import shape_of
 from tallystick.server.web.static_files import static_files
 
 DIRECTORY = Path(__file__).parent / "templates"
@@ -59,6 +60,7 @@ def _environment() -> Environment:
         "seconds_until": lambda since, until: (from_text(until) - from_text(since)) // 1000,
         "initials": initials,
         "counted": counted,
+        "shape": shape_of,
     }
     return environment
 

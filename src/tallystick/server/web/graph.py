@@ -6,15 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
 from tallystick.errors import NotFound
 from tallystick.operations.graph_part import show_part
+from tallystick.operations.marks import NO_MARKS, MarkedPart, Marks, mark_part, origin_of
 from tallystick.operations.titles import shortened, title_of
 from tallystick.server.web.addresses import entity_address, with_query
-from tallystick.server.web.visit import Visit
+from tallystick.server.web.shapes import shape_of
+from tallystick.server.web.visit import Download, Redirect, Visit
+from tallystick.toolsets.memory.lineage import csv_cell, csv_line
 
 HOPS_MAX = 3
 NODES_MAX = 100
@@ -23,15 +25,18 @@ DRAWN_MAX = 40
 PART = 20
 """Entities of a type, or edges of a relation, at a time."""
 SKIPPED_MAX = 10_000
-LABEL_CHARACTERS = 22
-SHAPES = ("circle", "square", "diamond", "triangle", "hexagon", "page")
-"""Which the script that draws knows too."""
-_KNOWN_SHAPES = {"work/node": "circle", "knowledge/atom": "hexagon", "decision": "diamond", "incident": "triangle"}
-_ROOM = 96
-"""For a label beside a node."""
-_RING = 150
-_ARC = 58
+LABEL_CHARACTERS = 20
+_CROWD = 8
+"""On a ring: with more, labels are cut shorter."""
+_SIDE = 72
+"""For half of a label, which stands below its node."""
+_TOP, _BOTTOM = 24, 48
+_WIDTH_LEAST = 540
+_RING = 104
+_ARC = 84
 """Between neighbours on a ring, at least."""
+_TALLER = 1.25
+"""Rings are higher than wide: labels stand below each other more easily than side by side."""
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -50,12 +55,22 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
     shape: str
     """By its type, so that types are told apart by more than colour."""
     address: str
+    marks: Marks = NO_MARKS
+    state: str | None = None
+    """The gravest of its marks."""
+    note: str = ""
+    """What stands below its name: that mark in words, else its type."""
 
 
 class GraphEdge(msgspec.Struct, frozen=True):
     source: str
     relation: str
     target: str
+    since: int | None = None
+    """The position at which it was written as it is."""
+    marks: Marks = NO_MARKS
+    is_derived: bool = False
+    """Whether it tells where something comes from."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,8 +80,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     x: int
     y: int
     label: str
-    is_left: bool
-    """On which side its label stands."""
+    note: str
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -77,6 +91,9 @@ class Line(msgspec.Struct, frozen=True):
     y1: int
     x2: int
     y2: int
+    label_x: int
+    label_y: int
+    """Nearer to the outer end, where there is more room."""
 
 
 class Drawing(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +110,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[GraphNode]
     """Without the centre; the nearest first."""
     edges: list[GraphEdge]
+    """What is linked to the centre first."""
     types: list[Count]
     relations: list[Count]
     is_truncated: bool
@@ -118,16 +136,21 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
         return with_query("/graph", **{**asked, "as_of": self.as_of, **changed})
 
 
-async def graph_page(visit: Visit) -> Graph:
+async def graph_page(visit: Visit) -> Graph | Download | Redirect:
     around, kind, relation = visit.said("around"), visit.said("type"), visit.said("relation")
     hops = visit.number("hops", 1, most=HOPS_MAX)
     is_part = around is None and (kind or relation)
+    if around is None and visit.as_of is not None:
+        # Only what is around an entity is known of any moment: nothing else is shown as if it were.
+        return Redirect(with_query("/graph", type=kind, relation=relation))
     facets = (await visit.ask("memory.search", facets=True))["facets"] if around is None and not is_part else {}
     drawn: Neighbourhood | None = None
     if around is not None:
         drawn = await _neighbourhood(visit, around, hops, kind, relation)
     elif is_part:
         drawn = await _part(visit, kind, relation)
+    if drawn is not None and visit.said("export") == "csv":
+        return _as_csv(drawn)
     return Graph(
         around=around,
         hops=hops,
@@ -154,9 +177,9 @@ async def _neighbourhood(visit: Visit, around: str, hops: int, kind: str | None,
         limit=NODES_MAX,
         as_of=visit.as_of,
     )
-    centre = _node(around, entity, 0, visit.as_of)
     nodes = _nodes(around, found, visit.as_of)
-    edges = _edges(found["paths"])
+    edges = sorted(_edges(found["paths"]), key=lambda edge: around not in _ends(edge))
+    (centre, *nodes), edges = await _marked(visit, [_node(around, entity, 0, visit.as_of), *nodes], edges)
     return Neighbourhood(
         centre=centre,
         hops=hops,
@@ -174,8 +197,11 @@ async def _part(visit: Visit, kind: str | None, relation: str | None) -> Neighbo
     found = await show_part(
         visit.context.offer.store, visit.principal, type=kind, relation=relation, skip=skip, limit=PART
     )
-    nodes = [_node(each.id, {"type": each.type, "attrs": {"title": each.title}}, 1, None) for each in found.nodes]
-    edges = [GraphEdge(*each) for each in found.edges]
+    nodes, edges = await _marked(
+        visit,
+        [_node(each.id, {"type": each.type, "attrs": {"title": each.title}}, 1, None) for each in found.nodes],
+        [GraphEdge(*each) for each in found.edges],
+    )
     behind = skip + PART
     return Neighbourhood(
         centre=None,
@@ -188,6 +214,59 @@ async def _part(visit: Visit, kind: str | None, relation: str | None) -> Neighbo
         drawing=draw_around(None, nodes, edges),
         next=behind if found.has_more and behind <= SKIPPED_MAX else None,
     )
+
+
+async def _marked(
+    visit: Visit, nodes: list[GraphNode], edges: list[GraphEdge]
+) -> tuple[list[GraphNode], list[GraphEdge]]:
+    context = visit.context
+    ids, triples = [node.id for node in nodes], [_triple(edge) for edge in edges]
+    found = await mark_part(context.offer.store, visit.principal, context.claims, ids, triples, visit.as_of)
+    return [_with_marks(node, found) for node in nodes], [_dated(edge, found) for edge in edges]
+
+
+def _with_marks(node: GraphNode, found: MarkedPart) -> GraphNode:
+    marks = found.nodes.get(node.id, NO_MARKS)
+    state, words = _gravest(marks)
+    return msgspec.structs.replace(node, marks=marks, state=state, note=words or node.type or "")
+
+
+def _gravest(marks: Marks) -> tuple[str | None, str]:
+    """And what it says in a few words."""
+    if marks.is_untrusted:
+        return "untrusted", "untrusted"
+    if marks.stale_since is not None:
+        return "stale", "stale"
+    if marks.redacted:
+        return "redacted", f"{marks.redacted} redacted"
+    return ("claimed", f"claimed by {marks.claimed_by}") if marks.claimed_by is not None else (None, "")
+
+
+def _dated(edge: GraphEdge, found: MarkedPart) -> GraphEdge:
+    known = found.edges.get(_triple(edge))
+    is_derived = origin_of(edge.relation, "out") is not None
+    if known is None:
+        return msgspec.structs.replace(edge, is_derived=is_derived)
+    return msgspec.structs.replace(edge, since=known.since, marks=known.marks, is_derived=is_derived)
+
+
+def _triple(edge: GraphEdge) -> tuple[str, str, str]:
+    return edge.source, edge.relation, edge.target
+
+
+_COLUMNS = ("from", "relation", "to", "since", "stale", "untrusted", "redacted", "claimed_by")
+"""Of the edge since when; the marks are those of where it leads to."""
+
+
+def _as_csv(drawn: Neighbourhood) -> Download:
+    nodes = {node.id: node.marks for node in drawn.nodes}
+    lines = [csv_line(list(_COLUMNS))]
+    for edge in drawn.edges:
+        marks = nodes.get(edge.target, NO_MARKS)
+        flags = (marks.stale_since, marks.is_untrusted, marks.redacted, marks.claimed_by)
+        lines.append(csv_line([csv_cell(value) for value in (*_triple(edge), edge.since, *flags)]))
+    headers = {"Content-Type": "text/csv; charset=utf-8", "Content-Disposition": 'attachment; filename="graph.csv"'}
+    return Download("".join(lines).encode(), headers)
 
 
 def _nodes(around: str, found: dict[str, Any], as_of: str | int | None) -> list[GraphNode]:
@@ -211,14 +290,6 @@ def _node(name: str, entity: dict[str, Any], hop: int, as_of: str | int | None) 
         shape=shape_of(kind),
         address=entity_address(name, as_of=as_of),
     )
-
-
-def shape_of(kind: str | None) -> str:
-    """The same for a type everywhere and always; several types may share one."""
-    if kind is None:
-        return SHAPES[0]
-    found = _KNOWN_SHAPES.get(kind.lower())
-    return found or SHAPES[crc32(kind.encode("utf-8", "replace")) % len(SHAPES)]
 
 
 def _edges(paths: list[dict[str, Any]]) -> list[GraphEdge]:
@@ -246,32 +317,58 @@ def draw_around(centre: GraphNode | None, nodes: list[GraphNode], edges: list[Gr
     radius = 0.0
     for hop in range(1, HOPS_MAX + 1):
         ring = sorted((node for node in drawn if node.hop == hop), key=lambda node: _towards(node, edges, angles))
-        radius = max(radius + _RING, len(ring) * _ARC / (2 * math.pi)) if ring else radius
-        first = _towards(ring[0], edges, angles) if hop > 1 and ring else -math.pi / 2
-        for number, node in enumerate(ring):
-            angle = angles[node.id] = first + 2 * math.pi * number / len(ring)
-            at[node.id] = radius * math.cos(angle), radius * math.sin(angle)
-    half_width, half_height = radius + 2 * _ROOM, radius + _ROOM / 2
-    spots = {name: (round(half_width + x), round(half_height + y)) for name, (x, y) in at.items()}
+        if not ring:
+            continue
+        radius = max(radius + _RING, len(ring) * _ARC / (2 * math.pi))
+        wanted = [_towards(node, edges, angles) for node in ring] if hop > 1 else []
+        for node, angle in zip(ring, _spread(wanted, _ARC / radius) or _evenly(len(ring)), strict=True):
+            angles[node.id] = angle
+            at[node.id] = radius * math.cos(angle), _TALLER * radius * math.sin(angle)
+    half = max(radius + _SIDE, _WIDTH_LEAST / 2)
+    spots = {name: (round(half + x), round(_TALLER * radius + _TOP + y)) for name, (x, y) in at.items()}
+    crowd = max(Counter(node.hop for node in drawn).values(), default=0) > _CROWD
+    characters = LABEL_CHARACTERS * 2 // 3 if crowd else LABEL_CHARACTERS
     return Drawing(
-        width=round(2 * half_width),
-        height=round(2 * half_height),
+        width=round(2 * half),
+        height=round(2 * _TALLER * radius + _TOP + _BOTTOM),
         places=[
             Place(
                 node=node,
                 x=spots[node.id][0],
                 y=spots[node.id][1],
-                label=shortened(node.title, LABEL_CHARACTERS),
-                is_left=at[node.id][0] < -1,
+                label=shortened(node.title, characters),
+                note=shortened(node.note, characters),
             )
             for node in [*middle, *drawn]
         ],
         lines=[
-            Line(edge, *spots[edge.source], *spots[edge.target])
+            Line(edge, *spots[edge.source], *spots[edge.target], *_label_spot(edge, spots, at))
             for edge in edges
             if edge.source in spots and edge.target in spots and edge.source != edge.target
         ],
     )
+
+
+def _label_spot(
+    edge: GraphEdge, spots: dict[str, tuple[int, int]], at: dict[str, tuple[float, float]]
+) -> tuple[int, int]:
+    inner, outer = sorted(_ends(edge), key=lambda end: math.hypot(*at[end]))
+    x, y = (round(0.42 * near + 0.58 * far) for near, far in zip(spots[inner], spots[outer], strict=True))
+    return x, y
+
+
+def _evenly(count: int) -> list[float]:
+    return [2 * math.pi * number / count - math.pi / 2 for number in range(count)]
+
+
+def _spread(wanted: list[float], gap: float) -> list[float]:
+    """As near to the angles that are wanted, which are in order, as they can be `gap` apart; nothing where they would
+    go round."""
+    placed: list[float] = []
+    for angle in wanted:
+        behind = (wanted.count(angle) - 1) / 2 * gap
+        placed.append(max(angle - behind, placed[-1] + gap) if placed else angle - behind)
+    return placed if placed and placed[-1] - placed[0] <= 2 * math.pi - gap else []
 
 
 def _towards(node: GraphNode, edges: list[GraphEdge], angles: dict[str, float]) -> float:
