@@ -4,14 +4,19 @@ reason, policy and hashes. What an auditor asks for, in one look at the state.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from tallystick.commits import REDACTIONS, Commit
+from tallystick.clock import wall_clock
+from tallystick.commits import REDACTIONS, Commit, reserved_attributes
 from tallystick.commits.mask import REDACTED
 from tallystick.errors import NotFound
+from tallystick.log.segments import segment_files, segment_path
+from tallystick.operations.marks import NO_MARKS, Marks, mark_node
 from tallystick.operations.titles import title_of
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing, Edge, Node, Step
@@ -19,8 +24,9 @@ from tallystick.state.conditions import is_same
 from tallystick.state.lineage import leaves
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.state.trust import Trust
+from tallystick.state.work.claims import ClaimTime
 from tallystick.store import Store
+from tallystick.toolsets.claims import Claims
 
 STEPS_MAX = 200
 """Commits that are read for one report; the newest up to the page that is asked for."""
@@ -55,6 +61,8 @@ class HistoryStep(msgspec.Struct, frozen=True, kw_only=True):
     commit_id: str
     content_hash: str
     record_hash: str
+    previous: str | None
+    """The commit before it in the log, whatever that is about."""
     changes: list[Change]
     redacted_fields: list[str]
     is_later: bool
@@ -70,6 +78,8 @@ class Attribute(msgspec.Struct, frozen=True, kw_only=True):
     """None where it was set before the commits that were read."""
     set_on: str | None
     set_at: int | None
+    redacted_because: str | None = None
+    """Of what was redacted, who did it is named instead, and why."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -85,8 +95,7 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     type: str
     title: str
-    is_stale: bool
-    is_untrusted: bool
+    marks: Marks
 
 
 class Ends(msgspec.Struct, frozen=True):
@@ -95,6 +104,11 @@ class Ends(msgspec.Struct, frozen=True):
     source: str
     rel: str
     target: str
+
+
+class LogPlace(msgspec.Struct, frozen=True):
+    file: str
+    line: int
 
 
 class EntityReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +127,8 @@ class EntityReport(msgspec.Struct, frozen=True, kw_only=True):
     """At the moment."""
     stale: dict[str, Any] | None
     untrusted: dict[str, Any] | None
+    is_fresh: bool
+    """It says what it depends on or how long it holds, and it still does."""
     redacted: int
     """Attributes whose values were redacted."""
     attributes: list[Attribute]
@@ -123,6 +139,8 @@ class EntityReport(msgspec.Struct, frozen=True, kw_only=True):
     """Newest first."""
     latest: HistoryStep | None
     """The commit that made it what it is at the moment."""
+    place: LogPlace | None
+    """Where that commit is in the log, as far as this machine keeps it in files."""
     commits: int
     """In all."""
     commits_until: int
@@ -134,27 +152,35 @@ class EntityReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def report_entity(
-    store: Store, principal: Principal, entity_id: str, *, as_of: str | int | None = None, skip: int = 0
+    store: Store,
+    principal: Principal,
+    entity_id: str,
+    *,
+    as_of: str | int | None = None,
+    skip: int = 0,
+    claims: Claims | None = None,
+    log: Path | None = None,
 ) -> EntityReport:
-    """Also of what was deleted. Raises NotFound for what was never written or may not be read, Denied, and
-    InvalidArgument for a moment that is none."""
+    """Also of what was deleted. `claims` judges who works on its neighbours; `log` is where its segments lie. Raises
+    NotFound for what was never written or may not be read, Denied, and InvalidArgument for a moment that is none."""
 
     def look(state: State, read_filter: ReadFilter) -> Breathing[EntityReport]:
         at = None if as_of is None else read_filter.look_back(as_of)
-        return (yield from _report(state, read_filter, entity_id, at, skip))
+        report = yield from _report(state, read_filter, entity_id, at, skip, claims)
+        return report if log is None else msgspec.structs.replace(report, place=_place(state, log, report.latest))
 
     return await store.read(principal, Action.READ, look, resource=entity_id)
 
 
 def _report(
-    state: State, read_filter: ReadFilter, entity_id: str, at: int | None, skip: int
+    state: State, read_filter: ReadFilter, entity_id: str, at: int | None, skip: int, claims: Claims | None
 ) -> Breathing[EntityReport]:
     known = state.lineage(entity_id, "direct", 0, 1, read_filter)
     if known is None:
         raise NotFound(f"no entity '{entity_id}' was ever written")
     moment = None if at is None else state.commit(at).lamport if at else 0
     done = (
-        known.total if moment is None else (yield from _count_until(state, read_filter, entity_id, known.total, moment))
+        known.total if moment is None else (yield from count_until(state, read_filter, entity_id, known.total, moment))
     )
     # Without a page that was asked for, the one that the moment is on.
     skip = skip or max(0, known.total - done - STEPS_MAX // 2)
@@ -170,7 +196,8 @@ def _report(
     warned = read_filter.warned(entity_id, {}, None if edge is None else edge.attrs) if entity is not None else {}
     neighbours = state.edges(entity_id, at=at, limit=EDGES_MAX + 1, read_filter=read_filter) if node else []
     history = list(_history(steps, moment))[::-1]
-    attributes = _attributes(attrs, before, moment)
+    attributes = [_with_redactor(each, (*before, *steps)) for each in _attributes(attrs, before, moment)]
+    now = None if claims is None or at is not None else claims.moment(wall_clock())
     named = attrs or next((_attrs_of(step.commit) for step in reversed(before) if _says(step.commit)), {})
     return EntityReport(
         id=entity_id,
@@ -184,13 +211,15 @@ def _report(
         exists=entity is not None,
         stale=warned.get("stale"),
         untrusted=warned.get("untrusted"),
+        is_fresh="stale" not in warned and not reserved_attributes.NAMES.isdisjoint(attrs),
         redacted=sum(each.is_redacted for each in attributes),
         attributes=attributes,
         texts=_texts(entity),
-        neighbours=[_neighbour(state, read_filter, entity_id, each, at) for each in neighbours[:EDGES_MAX]],
+        neighbours=[_neighbour(state, read_filter, entity_id, each, at, now) for each in neighbours[:EDGES_MAX]],
         has_more_neighbours=len(neighbours) > EDGES_MAX,
         history=history,
         latest=next((each for each in reversed(list(_history(before, moment))) if not each.is_later), None),
+        place=None,
         commits=known.total,
         commits_until=done,
         skipped=skip,
@@ -198,7 +227,7 @@ def _report(
     )
 
 
-def _count_until(state: State, read_filter: ReadFilter, entity_id: str, total: int, moment: int) -> Breathing[int]:
+def count_until(state: State, read_filter: ReadFilter, entity_id: str, total: int, moment: int) -> Breathing[int]:
     """How many of its commits are not later; found by halving, since there may be very many."""
     low, high = 0, total
     while low < high:
@@ -247,6 +276,7 @@ def _history(steps: Sequence[Step], moment: int | None) -> Iterator[HistoryStep]
             commit_id=commit.commit_id,
             content_hash=commit.content_hash,
             record_hash=commit.record_hash,
+            previous=commit.prev,
             changes=changes,
             redacted_fields=list(said.get("redacted_fields") or ["attrs"]) if commit.operation in REDACTIONS else [],
             is_later=moment is not None and commit.lamport > moment,
@@ -257,7 +287,12 @@ def _changes(before: Mapping[str, Any] | None, said: dict[str, Any], step: Step)
     """Without the version before, which was not read, only what came of it is known."""
     if before is None:
         return [_change(name, None, value) for name, value in (step.changes or {}).items()]
-    was, now = dict(leaves(dict(before))), dict(leaves(said))
+    return changes_between(before, said)
+
+
+def changes_between(before: Mapping[str, Any], said: Mapping[str, Any]) -> list[Change]:
+    """Of two documents of an entity; empty is for what was or is not there."""
+    was, now = dict(leaves(dict(before))), dict(leaves(dict(said)))
     names = dict.fromkeys((*now, *was))
     return [
         _change(name, was.get(name), now.get(name))
@@ -288,6 +323,19 @@ def _attribute(name: str, value: Any, setter: Commit | None) -> Attribute:
         set_on=setter.timestamp if setter else None,
         set_at=setter.lamport if setter else None,
     )
+
+
+def _with_redactor(attribute: Attribute, steps: Sequence[Step]) -> Attribute:
+    """Of what was redacted: who did that, also later than the moment, since nobody can look behind it."""
+    if not attribute.is_redacted:
+        return attribute
+    for step in reversed(steps):
+        commit = step.commit
+        fields = commit.document().get("redacted_fields") if commit.operation in REDACTIONS else ()
+        if fields is None or f"{_ATTRS}{attribute.name}" in fields:
+            by = {"set_by": commit.actor, "set_on": commit.timestamp, "set_at": commit.lamport}
+            return msgspec.structs.replace(attribute, **by, redacted_because=commit.reason or "")
+    return attribute
 
 
 def _setters(steps: Sequence[Step], moment: int | None) -> dict[str, Commit]:
@@ -347,7 +395,9 @@ def _ends(edge: Edge | None, steps: Sequence[Step]) -> Ends | None:
     return Ends(said["from"], said["rel"], said["to"]) if "rel" in said else None
 
 
-def _neighbour(state: State, read_filter: ReadFilter, entity_id: str, edge: Edge, at: int | None) -> Neighbour:
+def _neighbour(
+    state: State, read_filter: ReadFilter, entity_id: str, edge: Edge, at: int | None, now: ClaimTime | None
+) -> Neighbour:
     outwards = edge.source == entity_id
     other = edge.target if outwards else edge.source
     node = state.node(other, at)
@@ -358,6 +408,18 @@ def _neighbour(state: State, read_filter: ReadFilter, entity_id: str, edge: Edge
         id=other,
         type=node.type if node else "",
         title=title_of(other, node.attrs if node else None),
-        is_stale=read_filter.stale(other) is not None,
-        is_untrusted=state.derived(Trust).find(other) is not None,
+        marks=NO_MARKS if node is None else mark_node(state, read_filter, node, now),
     )
+
+
+# -- where it is kept
+
+
+def _place(state: State, log: Path, step: HistoryStep | None) -> LogPlace | None:
+    """A segment is named by its first position, and has a line for each commit."""
+    begun = [int(path.stem) for path in segment_files(log)]
+    index = 0 if step is None else bisect_right(begun, step.position)
+    if step is None or not index:
+        return None
+    first = begun[index - 1]
+    return LogPlace(segment_path(log, first).name, state.resolve(step.position) - state.resolve(first) + 1)

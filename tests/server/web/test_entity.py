@@ -47,11 +47,11 @@ async def test_it_says_what_is_so_and_who_set_it(pages: Pages) -> None:
         1,
     )
     setters = {each["name"]: (each["set_by"], each["set_at"]) for each in entity["attributes"]}
-    assert setters == {"by": ("planner", 2), "retries": ("ada", 3), "text": ("planner", 5), "title": ("planner", 5)}
+    assert setters == {"by": ("nora", 4), "retries": ("ada", 3), "text": ("planner", 5), "title": ("planner", 5)}
     assert [text["name"] for text in entity["texts"]] == ["text"]
     assert [(each["rel"], each["direction"]) for each in view["relations"]] == [("constrains", "out")]
-    assert [each["rel"] for each in view["origins"]] == ["derived_from"]
-    assert view["origins"][0]["neighbours"][0]["title"] == "Billing"
+    assert [(each["rel"], each["title"]) for each in view["derived_from"]] == [("derived_from", "Billing")]
+    assert {each["name"]: each["redacted_because"] for each in entity["attributes"]}["by"] == "DSR-119"
 
 
 async def test_the_page_draws_what_json_says(pages: Pages) -> None:
@@ -90,6 +90,88 @@ async def test_a_moment_shows_what_was_so_and_greys_what_came_later(pages: Pages
     assert "Back to now" in text
     assert 'href="/entities/d%2F1"' in text
     assert "you are here" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "positions", "commits", "changed"),
+    [
+        ("compare=2", (2, 5), 3, {"title": ("Retry three times", "Never retry"), "retries": (3, 0)}),
+        ("compare=2&with=3", (2, 3), 1, {"retries": (3, 0)}),
+        ("compare=3&with=2", (2, 3), 1, {"retries": (3, 0)}),
+        ("compare=3&as_of=4", (3, 4), 1, {}),
+        ("compare=5&with=5", (5, 5), 0, {}),
+        ("compare=0&with=2", (0, 2), 1, {"title": (None, "Retry three times"), "retries": (None, 3)}),
+    ],
+)
+async def test_any_two_of_its_commits_are_compared_by_a_link(
+    pages: Pages, query: str, positions: tuple[int, int], commits: int, changed: dict[str, Any]
+) -> None:
+    found = (await pages.json(f"/entities/d%2F1?{query}"))["comparison"]
+    assert (found["older"]["position"], found["newer"]["position"]) == positions
+    assert found["commits"] == commits
+    said = {each["name"]: (each.get("was"), each.get("now")) for each in found["changes"]}
+    assert {name: said.get(name) for name in changed} == changed
+    assert ("title" in said or "retries" in said) is bool(changed)
+    text = await pages.html(f"/entities/d%2F1?{query}")
+    drawn = text.split('id="h-compare"')[1].split("</section>")[0]
+    assert ("It says the same in both" in drawn) is not found["changes"]
+    assert "Jane Doe" not in text
+
+
+async def test_every_commit_but_the_newest_has_a_link_to_compare_it(pages: Pages) -> None:
+    text = await pages.html("/entities/d%2F1")
+    for position in (2, 3, 4):
+        assert f'href="/entities/d%2F1?compare={position}#h-compare"' in text
+    assert "compare=5" not in text
+    past = await pages.html("/entities/d%2F1?as_of=3")
+    assert 'href="/entities/d%2F1?compare=2&amp;as_of=3#h-compare"' in past
+
+
+@pytest.mark.parametrize("query", ["compare=99", "compare=soon", "compare=2&with=soon"])
+async def test_what_is_no_moment_cannot_be_compared(pages: Pages, query: str) -> None:
+    assert (await pages.json(f"/entities/d%2F1?{query}", 400))["error"] == "UNKNOWN_AS_OF"
+
+
+async def test_what_came_of_it_is_told_apart_from_what_it_came_of(pages: Pages) -> None:
+    await pages.node("runbook", attrs={"title": "Manual refunds"})
+    await pages.node("incident", attrs={"title": "INC-482", "stale_after": "2020-01-01"})
+    await pages.edge("runbook", "derived_from", "d/1")
+    await pages.edge("incident", "led_to", "d/1")
+    view = await pages.json("/entities/d%2F1")
+    assert [each["title"] for each in view["derived_from"]] == ["Billing", "INC-482"]
+    assert [each["title"] for each in view["derives"]] == ["Manual refunds"]
+    assert [each["rel"] for each in view["relations"]] == ["constrains"]
+    origin = (await pages.html("/entities/d%2F1")).split('id="h-origin"')[1].split("</section>")[0]
+    assert "was derived from" in origin
+    assert '<span class="flag stale"' in origin
+
+
+async def test_a_proof_says_what_came_before_and_where_it_is_kept(pages: Pages, tmp_path: Path) -> None:
+    view = await pages.json("/entities/d%2F1")
+    place = view["entity"]["place"]
+    line = (tmp_path / "_system" / "log" / place["file"]).read_bytes().splitlines()[place["line"] - 1]
+    stored = json.loads(line)
+    assert (stored["commit_id"], stored["prev"]) == (view["latest"]["commit_id"], view["latest"]["previous"])
+    text = await pages.html("/entities/d%2F1")
+    assert f"<code>{place['file']}</code>, line {place['line']}" in text
+    assert view["latest"]["previous"] in text
+
+
+async def test_the_bar_says_the_moment_and_the_links_keep_it(pages: Pages) -> None:
+    await pages.edge("d/1", "names", "billing")
+    text = await pages.html("/entities/d%2F1?as_of=7")
+    bar = text.split('<section class="bar past"')[1].split("</section>")[0]
+    moment = (await pages.json("/entities/d%2F1?as_of=7"))["entity"]["moment_time"]
+    assert f'<time datetime="{moment}">' in bar
+    assert "7 of " in bar
+    assert 'href="/graph?around=d%2F1&amp;as_of=7"' in text
+    assert 'href="/entities/billing?as_of=7"' in text
+    assert "Changed 3 times since, by " in await pages.html("/entities/d%2F1?as_of=2")
+
+
+async def test_its_history_is_read_from_the_oldest_on(pages: Pages) -> None:
+    text = await pages.html("/entities/d%2F1?order=oldest")
+    assert text.index("agreed in review") < text.index("INC-482") < text.rindex("a queue")
 
 
 async def test_before_it_was_written_it_is_not_there(pages: Pages) -> None:

@@ -10,7 +10,9 @@ import msgspec
 import orjson
 
 from tallystick.errors import InvalidArgument, NotFound
+from tallystick.operations.entity_comparison import Comparison, compare_entity
 from tallystick.operations.entity_report import EntityReport, HistoryStep, Neighbour, report_entity
+from tallystick.operations.marks import origin_of
 from tallystick.operations.why import Task
 from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.server.web.addresses import JSON_SUFFIX, entity_address
@@ -22,7 +24,7 @@ from tallystick.state import work
 PAGES_MAX = 20
 """Of a thousand commits each, in an export."""
 _SKIP_MAX = 10_000_000
-_ORIGINS = re.compile(r"deriv|cites|caused|supersed|source", re.IGNORECASE)
+_LOG = "log"
 
 
 class Notch(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +54,10 @@ class EntityView(msgspec.Struct, frozen=True, kw_only=True):
     later: int | None
     """Positions to go to; None where there is none."""
     relations: list[Relation]
-    origins: list[Relation]
+    """Without those that tell an origin."""
+    derived_from: list[Neighbour]
+    derives: list[Neighbour]
+    """What came of it."""
     changed_since: int
     latest: HistoryStep | None
     """The commit that made it what it is at the moment."""
@@ -61,6 +66,11 @@ class EntityView(msgspec.Struct, frozen=True, kw_only=True):
     """Where its proof for others is to be had."""
     may_redact: bool = False
     may_recall: bool = False
+    changed_since_by: list[str] = []
+    """Who did, as far as those commits are in the history."""
+    comparison: Comparison | None = None
+    """Of the two moments that the address names."""
+    is_oldest_first: bool = False
     why: Task | None = None
     """Of a task, now: its evidence, its receipt, and what was read for it."""
 
@@ -80,6 +90,8 @@ async def entity_page(visit: Visit) -> EntityView | Download | Document | Redire
         entity_id,
         as_of=visit.as_of,
         skip=visit.number("skip", 0, most=_SKIP_MAX),
+        claims=visit.context.claims,
+        log=visit.context.system_of(visit.principal.tenant) / _LOG,
     )
     visit.context.report_times.asked(visit.visitor)
     view = _view(visit, report)
@@ -87,6 +99,11 @@ async def entity_page(visit: Visit) -> EntityView | Download | Document | Redire
     if chosen:
         is_now = chosen >= len(view.notches)
         return Redirect(entity_address(entity_id, as_of=None if is_now else view.notches[chosen - 1].position))
+    compared = visit.moment("compare")
+    if compared is not None:
+        other = visit.as_of if visit.moment("with") is None else visit.moment("with")
+        found = await compare_entity(visit.context.offer.store, visit.principal, entity_id, compared, other)
+        view = msgspec.structs.replace(view, comparison=found)
     if report.moment is None:
         may_redact, may_recall = await visit.may(redaction_of(entity_id)), await visit.may(RECALLING)
         view = msgspec.structs.replace(view, may_redact=may_redact[0], may_recall=may_recall[0])
@@ -115,19 +132,22 @@ def _view(visit: Visit, report: EntityReport) -> EntityView:
     later = steps[step : step + 1]
     is_past = report.moment is not None
     earlier = steps[step - 2].position if step > 1 else None
-    relations = _relations(report.neighbours)
+    origins = [(each, origin_of(each.rel, each.direction)) for each in report.neighbours]
     return EntityView(
         entity=report,
         notches=notches,
         step=step,
         earlier=earlier,
         later=later[0].position if is_past and later else None,
-        relations=[each for each in relations if not _ORIGINS.search(each.rel)],
-        origins=[each for each in relations if _ORIGINS.search(each.rel)],
+        relations=_relations([each for each, origin in origins if origin is None]),
+        derived_from=[each for each, origin in origins if origin == "from"],
+        derives=[each for each, origin in origins if origin == "to"],
         changed_since=report.commits - report.commits_until,
         latest=report.latest,
         first=steps[0] if steps and not report.skipped and len(steps) == report.commits else None,
         proof=_proof(visit, report.latest) if report.latest else None,
+        changed_since_by=list(dict.fromkeys(each.actor for each in steps if each.is_later)),
+        is_oldest_first=visit.said("order") == "oldest",
     )
 
 
@@ -180,7 +200,8 @@ async def _as_openlineage(visit: Visit, entity_id: str) -> Download:
 
 
 async def _as_report(visit: Visit, entity_id: str) -> Document:
-    report = await report_entity(visit.context.offer.store, visit.principal, entity_id, as_of=visit.as_of)
+    log = visit.context.system_of(visit.principal.tenant) / _LOG
+    report = await report_entity(visit.context.offer.store, visit.principal, entity_id, as_of=visit.as_of, log=log)
     return Document(_view(visit, report), _file_headers(entity_id, "html", "text/html; charset=utf-8"))
 
 

@@ -52,8 +52,11 @@ class Visit(msgspec.Struct, frozen=True):
 
     @property
     def as_of(self) -> str | int | None:
+        return self.moment("as_of")
+
+    def moment(self, name: str) -> str | int | None:
         """A commit, a position or a time."""
-        text = self.said("as_of")
+        text = self.said(name)
         return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else text
 
     @property
