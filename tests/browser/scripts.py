@@ -265,7 +265,8 @@ def test_two_quick_clicks_open_a_node_only_if_both_are_on_it(browser: Browser, s
     with browser.visit(site, Look(reduced_motion=True, height=2000)) as visit:
         visit.open(GRAPH)
         before = drawn_nodes(visit)
-        click_where_it_is_drawn(visit, "decision-retries")
+        others = visit.page.locator(f'[data-grow]:not([data-grow="{entity_id}"])')
+        click_where_it_is_drawn(visit, others.first.get_attribute("data-grow"))
         click_where_it_is_drawn(visit, entity_id)
         visit.page.wait_for_function(GROWN, arg=before)
         assert visit.page.url == f"{site}{GRAPH}"

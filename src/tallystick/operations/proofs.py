@@ -157,6 +157,14 @@ def prove_stored(home: Path, commit: Commit, index: int, prev_record_hash: str) 
     return _made_inclusion(home, LocatedCommit(commit, index, prev_record_hash))
 
 
+def signed_commits(home: Path) -> int:
+    """How many are in what was signed last."""
+    try:
+        return _last_signed(home)[1].size
+    except NotFound:
+        return 0
+
+
 def prove_signed(home: Path, commits: Sequence[tuple[Commit, int, str]]) -> list[str | None]:
     """Of commits, each with its place and the record_hash before it: None for one that is not signed yet. Raises
     NotFound where nothing was signed."""

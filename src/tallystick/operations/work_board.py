@@ -65,6 +65,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     priority: float
     updated_by: str
     updated_at: str
+    position: int
+    """Of the commit that made it what it is."""
+    entry: int
+    """Which of all commits in the log that is, from 1."""
+    commit_id: str
     claimed_by: str | None = None
     claimed_at: str | None = None
     claim_ends: str | None = None
@@ -123,6 +128,8 @@ class ProjectBoard(msgspec.Struct, frozen=True):
     tree: list[TreeRow]
     tree_before: int
     tree_more: int
+    newest: list[Task]
+    """Those that changed last, if that was asked for."""
 
 
 async def list_projects(store: Store, principal: Principal, claims: Claims, clock: Clock = wall_clock) -> Projects:
@@ -136,14 +143,21 @@ async def list_projects(store: Store, principal: Principal, claims: Claims, cloc
 
 
 async def show_project(
-    store: Store, principal: Principal, claims: Claims, name: str, clock: Clock = wall_clock, *, skip: int = 0
+    store: Store,
+    principal: Principal,
+    claims: Claims,
+    name: str,
+    clock: Clock = wall_clock,
+    *,
+    skip: int = 0,
+    newest: int = 0,
 ) -> ProjectBoard:
     """By its name or the id of its root; of the tree what comes after the first `skip` rows. Raises NotFound, also for
     what may not be read."""
 
     def look(view: View) -> ProjectBoard:
         board = get_project(view, name)
-        return _Drawn(view, board, claims.moment(clock())).board(skip)
+        return _Drawn(view, board, claims.moment(clock())).board(skip, newest)
 
     return await _read(store, principal, look)
 
@@ -222,7 +236,7 @@ class _Drawn:
         claimed = view.first(_claimed(view, board, moment), len(board.members))
         self._claimed = {row.created: row for row in claimed}
 
-    def board(self, skip: int) -> ProjectBoard:
+    def board(self, skip: int, newest: int) -> ProjectBoard:
         view, board = self._view, self._board
         tree, more = self._tree(skip)
         return ProjectBoard(
@@ -236,7 +250,11 @@ class _Drawn:
             tree=tree,
             tree_before=skip,
             tree_more=more,
+            newest=[self._task(row) for row in view.first(self._newest(), newest)] if newest else [],
         )
+
+    def _newest(self) -> Iterator[Row]:
+        return (self._view.graph.by_update[each] for each in reversed(self._board.updates))
 
     def _columns(self) -> Iterator[Column]:
         rows, stands = self._view.graph.by_number, self._stands
@@ -298,6 +316,9 @@ class _Drawn:
             priority=row.priority,
             updated_by=node.provenance.updated_by,
             updated_at=node.provenance.timestamp,
+            position=node.provenance.lamport,
+            entry=self._view.state.resolve(node.provenance.lamport),
+            commit_id=node.provenance.commit_id,
             claimed_by=row.owner if is_claimed else None,
             claimed_at=to_text(row.claimed) if is_claimed else None,
             claim_ends=to_text(row.claimed + self._moment.ttl) if is_claimed else None,

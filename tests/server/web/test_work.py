@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from tallystick import app
 from tallystick.clock import wall_clock
+from tallystick.config import CHECKPOINT_KEY_VARIABLE, Settings
+from tallystick.operations.checkpoint import sign_checkpoint
 from tallystick.operations.work_board import CARDS_MAX, TREE_MAX, list_projects, show_project
 from tallystick.toolsets.claims import Claims
 from tests.server.web.acting import followed, forms_of, post, send
 from tests.server.web.pages import Pages, serving_pages
 from tests.server.web.policies import owners_policy
+from tests.signed_memory import KEY
 
 pytestmark = pytest.mark.anyio
 
@@ -156,6 +161,53 @@ async def test_of_very_many_tasks_the_first_are_drawn(pages: Pages) -> None:
     assert not {row["task"]["id"] for row in board["tree"]} & {row["task"]["id"] for row in rest["tree"]}
     assert "101 to 121 of 121" in await pages.html(f"/work?project=p&tree_from={TREE_MAX}")
     assert (await pages.json("/work?project=p&tree_from=999"))["board"]["tree"] == []
+
+
+async def test_long_columns_are_folded_and_so_is_much_that_is_done(pages: Pages) -> None:
+    ids = await plan(pages, "ada", *({"ref": f"t{number}"} for number in range(8)))
+    for number in range(5):
+        await finish(pages, "ada", ids[f"t{number}"])
+    text = await pages.html("/work?project=p")
+    assert "<summary>2 more done</summary>" in text
+    assert "more ready</summary>" not in text
+    tree = text.split('id="h-tree"')[1]
+    assert [f">t{number}</bdi>" in tree for number in range(8)] == [True, True, False, False, False, True, True, True]
+    assert '<a href="/work?project=p&amp;tree=whole#h-tree">3 more done</a>' in tree
+    whole = (await pages.html("/work?project=p&tree=whole")).split('id="h-tree"')[1]
+    assert all(f">t{number}</bdi>" in whole for number in range(8))
+    groups = (await pages.html("/work?project=p&tree=groups")).split('id="h-tree"')[1]
+    assert [row["task"]["summary"] for row in (await pages.json("/work?project=p&tree=groups"))["rows"]] == ["Ship it"]
+    assert "5 of 8 done" in groups
+
+
+async def test_a_view_of_a_project_has_an_address(pages: Pages) -> None:
+    ids = await plan(pages, "ada", {"ref": "a"}, {"ref": "b", "depends_on": ["a"]})
+    await finish(pages, "codex", ids["a"])
+    tabs = ("", "&tab=dependencies", "&tab=history")
+    board, waits, history = [await pages.html(f"/work?project=p{tab}") for tab in tabs]
+    assert ['id="h-tree"' in text for text in (board, waits, history)] == [True, False, False]
+    assert ["Nothing waits for anything" in text for text in (board, waits, history)] == [False, True, False]
+    newest = (await pages.json("/work?project=p&tab=history"))["board"]["newest"]
+    assert (newest[0]["summary"], newest[0]["updated_by"]) == ("a", "codex")
+    assert len(newest) == 3
+    assert '<a href="/work?project=p&amp;tab=history" aria-current="page">' in history
+    for wrong in ("tab=nothing", "tree=nothing"):
+        await pages.html(f"/work?project=p&{wrong}", 400)
+
+
+async def test_what_is_done_has_a_receipt_once_it_is_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving_pages(tmp_path) as pages:
+        ids = await plan(pages, "ada", {"ref": "a"})
+        await finish(pages, "ada", ids["a"])
+        (task,) = (await pages.json("/work?project=p"))["board"]["columns"][3]["tasks"]
+        assert task["entry"] == task["position"]
+        assert "no receipt yet" in await pages.html("/work?project=p")
+        monkeypatch.setenv(CHECKPOINT_KEY_VARIABLE, KEY.written())
+        await asyncio.to_thread(sign_checkpoint, app.operation_context(Settings(base=tmp_path)))
+        text = await pages.html("/work?project=p")
+        assert "no receipt yet" not in text
+        address = f"/v1/proof/entry/{task['commit_id']}"
+        assert text.count(f'href="{address}"') == 2, "on its card and in the tree"
 
 
 # -- what people do

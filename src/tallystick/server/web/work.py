@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import groupby
 
 import msgspec
 
 from tallystick.errors import InvalidArgument
-from tallystick.operations.work_board import ProjectBoard, Projects, list_projects, show_project
+from tallystick.operations.proofs import signed_commits
+from tallystick.operations.work_board import ProjectBoard, Projects, TreeRow, list_projects, show_project
 from tallystick.policy import Action
 from tallystick.server.web.addresses import anchor_of, with_query
 from tallystick.server.web.dependencies import Dependencies, draw_dependencies
@@ -21,14 +23,36 @@ from tallystick.toolsets.work.next import claim_node
 PRIORITY_MAX = 100
 _SKIP_MAX = 1_000_000
 _OPEN = frozenset({"ready", "claimed", "blocked", "open"})
+NEWEST = 50
+SHOWN = {"ready": 5, "claimed": 5, "blocked": 5, "done": 3}
+"""Cards of a column; the others are folded."""
+DONE_SHOWN = 2
+"""Tasks below one that are done; the others are folded into a row."""
+TABS = ("board", "dependencies", "history")
+TREES = ("short", "groups", "whole")
 
 Form = Mapping[str, str]
+
+
+class FoldedRows(msgspec.Struct, frozen=True):
+    """Of the tree: tasks that are done, below the same one as those before."""
+
+    depth: int
+    count: int
 
 
 class WorkView(msgspec.Struct, frozen=True, kw_only=True):
     projects: Projects
     board: ProjectBoard | None
     """Of the project that the address names."""
+    tab: str
+    tree: str
+    """Which rows of the tree are drawn: few of what is done, only what has tasks below it, or all."""
+    rows: list[TreeRow | FoldedRows]
+    signed: int
+    """How many commits of the log are signed: of those there are receipts."""
+    shown: dict[str, int]
+    """How many cards of each column are not folded."""
     dependencies: Dependencies | None
     may_begin: bool
     """A project, or a task in this one."""
@@ -38,12 +62,19 @@ class WorkView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def work(visit: Visit) -> WorkView:
     store, claims = visit.context.offer.store, visit.context.claims
-    name = visit.said("project")
+    name, tab, tree = visit.said("project"), _one_of(visit, "tab", TABS), _one_of(visit, "tree", TREES)
     projects = await list_projects(store, visit.principal, claims)
     board = (
         None
         if name is None
-        else await show_project(store, visit.principal, claims, name, skip=visit.number("tree_from", 0, most=_SKIP_MAX))
+        else await show_project(
+            store,
+            visit.principal,
+            claims,
+            name,
+            skip=visit.number("tree_from", 0, most=_SKIP_MAX),
+            newest=NEWEST if tab == "history" else 0,
+        )
     )
     cards = [task for column in board.columns for task in column.tasks] if board is not None else []
     ids = list(dict.fromkeys(task.id for task in cards if task.standing in _OPEN))
@@ -53,10 +84,51 @@ async def work(visit: Visit) -> WorkView:
     return WorkView(
         projects=projects,
         board=board,
+        tab=tab,
+        tree=tree,
+        rows=[] if board is None else _ROWS[tree](board.tree),
+        shown=SHOWN,
+        signed=signed_commits(visit.context.home_of(visit.principal.tenant)),
         dependencies=None if board is None else draw_dependencies(row.task for row in board.tree),
         may_begin=may_begin,
         changeable=[task_id for task_id, may in zip(ids, may_change, strict=True) if may],
     )
+
+
+def _one_of(visit: Visit, name: str, words: tuple[str, ...]) -> str:
+    """The first where the address says none."""
+    word = visit.said(name) or words[0]
+    if word not in words:
+        raise InvalidArgument(f"'{name}' in the address must be one of {', '.join(words)}")
+    return word
+
+
+def _short(tree: list[TreeRow]) -> list[TreeRow | FoldedRows]:
+    """Of several tasks in a row that are done and have none below them, the first; the others are one row."""
+    rows: list[TreeRow | FoldedRows] = []
+    for (is_done, depth), found in groupby(tree, lambda row: (_is_done(row), row.depth)):
+        group = list(found)
+        # A row of its own for one task would save nothing.
+        shown = DONE_SHOWN if is_done and len(group) > DONE_SHOWN + 1 else len(group)
+        rows += group[:shown]
+        if len(group) > shown:
+            rows.append(FoldedRows(depth, len(group) - shown))
+    return rows
+
+
+def _is_done(row: TreeRow) -> bool:
+    return row.task.standing == "done" and not row.below
+
+
+def _groups(tree: list[TreeRow]) -> list[TreeRow | FoldedRows]:
+    return [row for row in tree if row.below or not row.depth]
+
+
+_ROWS: dict[str, Callable[[list[TreeRow]], list[TreeRow | FoldedRows]]] = {
+    "short": _short,
+    "groups": _groups,
+    "whole": lambda tree: [*tree],
+}
 
 
 async def act_on_work(visit: Visit, form: Form) -> Redirect:
