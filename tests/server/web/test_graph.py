@@ -156,8 +156,9 @@ async def test_what_is_to_be_minded_stands_in_the_rows_and_in_the_drawing(pages:
 
 async def test_work_that_somebody_has_claimed_says_so(pages: Pages) -> None:
     root = (await pages.write("ada", "graph_open", project="p", goal="Ship it"))["root"]["id"]
-    tasks = [{"ref": "t", "summary": "Queue them"}, {"ref": "u", "summary": "Pay them", "depends_on": ["t"]}]
-    made = await pages.write("ada", "graph_plan", nodes=[{**task, "parent_ref": root} for task in tasks])
+    first = {"ref": "t", "parent_ref": root, "summary": "Queue them"}
+    second = {"ref": "u", "parent_ref": root, "summary": "Pay them", "depends_on": ["t"]}
+    made = await pages.write("ada", "graph_plan", nodes=[first, second])
     waiting = made["created"][1]["id"]
     await pages.write("codex", "graph_next", project="p", claim=True)
     nodes = (await pages.json(f"/graph?around={waiting}"))["neighbourhood"]["nodes"]
