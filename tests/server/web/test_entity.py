@@ -58,6 +58,7 @@ async def test_the_page_draws_what_json_says(pages: Pages) -> None:
     text = await pages.html("/entities/d%2F1")
     for words in (
         "<h1><bdi>Never retry</bdi></h1>", "a queue", "agreed in review", "INC-482", "DSR-119", "run-7",
+        "<strong>Redacted by <bdi>nora</bdi> on ", "still provable",
         "<strong>not</strong>", "single-user@1", "1 value redacted", "tallystick verify", "masked in earlier commits",
     ):  # fmt: skip
         assert words in text
