@@ -16,6 +16,13 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
 });
 
+document.addEventListener("htmx:beforeRequest", () => {
+  document.querySelector("#content").setAttribute("aria-busy", "true");
+});
+document.addEventListener("htmx:afterRequest", () => {
+  document.querySelector("#content")?.removeAttribute("aria-busy");
+});
+
 let hadFocus = false;
 
 document.addEventListener("htmx:beforeSwap", (event) => {

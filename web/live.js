@@ -46,6 +46,7 @@ const listen = (bar) => {
   const table = document.querySelector("[data-arrivals]");
   const board = document.querySelector("[data-redrawn]");
   const pause = document.querySelector("[data-pause]");
+  const first = document.querySelector("[data-first]");
   const place = table ?? board;
   const ending = new AbortController();
   const { signal } = ending;
@@ -92,6 +93,10 @@ const listen = (bar) => {
   };
 
   const arrive = (event) => {
+    if (first) {
+      location.reload();
+      return;
+    }
     const arrival = JSON.parse(event.data);
     known = arrival.commit.position;
     position.textContent = number(known);
@@ -104,7 +109,10 @@ const listen = (bar) => {
   const open = () => {
     if (source || document.hidden || signal.aborted) return;
     source = new EventSource(`/events?after=${known}`);
-    source.addEventListener("open", () => say("now, live", true));
+    source.addEventListener("open", () => {
+      say("now, live", true);
+      if (first) first.textContent = first.dataset.first;
+    });
     source.addEventListener("commit", arrive);
     source.addEventListener("missed", () => {
       missed = true;

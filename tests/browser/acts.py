@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -171,6 +172,34 @@ def test_a_person_is_forgotten_by_steps_that_everybody_can_use(browser: Browser,
         visit.page.locator("input[name=confirmed]").wait_for(state="detached")
         assert visit.axe() == []
         assert visit.overflow() == []
+        assert visit.faults == []
+
+
+def test_the_first_visit_fills_by_itself(browser: Browser, tmp_path: Path) -> None:
+    with stopping(start_http(tmp_path, agent="operator")) as server, browser.visit(server.url) as visit:
+        visit.open("/")
+        visit.page.get_by_text("fills by itself with the first commit").wait_for()
+        assert visit.axe() == []
+        node = {"op": "UPSERT_NODE", "node": {"id": "plan", "type": "note", "attrs": {"title": "The plan"}}}
+        assert httpx2.post(f"{server.url}/v1/tools/memory.write", json=node, timeout=SECONDS).status_code == 200
+        visit.page.get_by_role("link", name="The plan").wait_for()
+        assert visit.faults == []
+
+
+def test_while_decisions_are_asked_for_their_table_shows_bones(browser: Browser, site: str) -> None:
+    held: list[Any] = []
+    with browser.visit(site) as visit:
+        page = visit.page
+        visit.open("/audit")
+        page.route("**/audit?*", lambda route: held.append(route))  # noqa: PLW0108  # it wants a function
+        page.get_by_label("Action").select_option("WRITE")
+        page.get_by_role("button", name="Apply").click()
+        page.locator("#content[aria-busy=true]").wait_for()
+        while page.evaluate("getComputedStyle(document.querySelector('#content tbody td'), '::after').opacity") != "1":
+            pass
+        held[0].continue_()
+        page.locator("#content:not([aria-busy])").wait_for()
+        page.wait_for_url("**/audit?*action=WRITE*")
         assert visit.faults == []
 
 
