@@ -1,4 +1,4 @@
-"""Machines let each other pass: who lost is next, and who lost often is waited for longer."""
+"""Machines let each other pass: who lost is next, who lost often is waited for longer, and turns end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from tallystick.log import Head
 from tallystick.log.jetstream.membership import TURN_SECONDS, Membership, join, leave
+from tallystick.log.jetstream.turns import TURN_SECONDS as TURN
 from tallystick.log.jetstream.turns import WAIT_SECONDS_MAX, Turns
 from tests.log.jetstream_logs import place_of, stream_for
 from tests.nats_cluster import running
@@ -35,7 +36,7 @@ def test_who_lost_often_is_waited_for_longer_and_for_no_more_than_a_second(
 ) -> None:
     one, other = members
     for losses, at_least, at_most in ((20, 10, 20), (10_000, 15, 25)):
-        other.end_turn("default")
+        other.forget_turn("default")
         before = time.monotonic()
 
         def was_heard(losses: int = losses) -> bool:
@@ -60,37 +61,84 @@ def test_what_is_said_that_is_no_turn_costs_one_turn_at_most(members: tuple[Memb
     assert other.turn_of_another("default") <= time.monotonic() + TURN_SECONDS
 
 
+@pytest.mark.parametrize("said", [b"", b"-5", b"1e9", b"9" * 17, "٤".encode()])
+def test_what_is_said_that_is_no_end_of_a_turn_is_passed_over(
+    members: tuple[Membership, Membership], said: bytes
+) -> None:
+    one, other = members
+
+    def was_heard() -> bool:
+        one.client.publish(one.stream.layout.turn_end("default"), said)
+        one.end_turn("default", 7)
+        return other.turn_ended_at("default") > 0
+
+    wait_until(was_heard)
+    assert other.turn_ended_at("default") == 7
+    assert other.turn_ended_at("another") == 0
+
+
 def at(lamport: int) -> Head:
     return Head(lamport=lamport)
 
 
-def test_two_that_write_all_the_time_write_by_turns() -> None:
+def contended() -> Turns:
+    """Ours is at 3, and another was before it; our turn began at 0 s."""
     turns = Turns()
-    turns.written(at(0), at(1))
-    assert turns.until(at(1)) == 0, "nobody else has written"
-    turns.written(at(2), at(3))
-    assert turns.until(at(3)) > time.monotonic(), "another was between our two: it is its turn"
-    assert turns.until(at(4)) == 0, "it has had it"
+    turns.written(at(1), -1.0)
+    assert not wrote(turns, 2, 0.0)
+    return turns
+
+
+def wrote(turns: Turns, behind: int, now: float) -> bool:
+    """Whether it was the last of a turn."""
+    is_last = turns.publishing(at(behind), now)
+    turns.written(at(behind + 1), now)
+    return is_last
+
+
+def test_one_that_writes_alone_writes_for_as_long_as_it_likes() -> None:
+    turns = Turns()
+    for number in range(100):
+        assert not wrote(turns, number, number * TURN)
+        assert turns.until(at(number + 1)) == 0
+
+
+def test_two_that_write_all_the_time_write_by_turns_of_several_groups() -> None:
+    turns = contended()
+    assert turns.until(at(3)) == 0, "its turn has just begun"
+    assert not wrote(turns, 3, TURN / 2)
+    assert turns.until(at(4)) == 0
+    assert wrote(turns, 4, TURN), "now it is over, which the other is told"
+    assert turns.until(at(5)) > TURN
+    turns.waited(2 * TURN, is_met=True)
+    assert turns.until(at(9)) == 0
+    assert not wrote(turns, 9, 2.5 * TURN), "another turn"
+
+
+def test_one_that_was_refused_writes_by_turns_from_then_on() -> None:
+    turns = Turns()
+    assert not turns.publishing(at(1), 0.0)
+    turns.lost()
+    assert not wrote(turns, 2, 0.0)
+    assert wrote(turns, 3, TURN)
 
 
 def test_one_that_stopped_writing_is_waited_for_a_few_times_only() -> None:
-    turns = Turns()
-    turns.written(at(0), at(1))
-    turns.written(at(2), at(3))
-    waits = 0
-    while turns.until(at(3 + waits)):
-        turns.waited(is_met=False)
-        turns.written(at(3 + waits), at(4 + waits))
+    turns, waits = contended(), 0
+    while wrote(turns, 3 + waits, 1.0 + waits):
+        turns.waited(1.0 + waits, is_met=False)
         waits += 1
     assert 0 < waits <= 3
-    turns.written(at(50), at(51))
-    assert turns.until(at(51)), "it is back"
+    wrote(turns, 50, 100.0)
+    assert wrote(turns, 51, 101.0), "it is back"
 
 
 def test_the_other_is_waited_for_as_long_as_it_lately_needed_and_never_for_long() -> None:
-    turns = Turns()
-    turns.written(at(0), at(1))
-    turns.written(at(2), at(3))
+    turns = contended()
+    assert wrote(turns, 3, TURN)
+    short = turns.until(at(4))
+    assert TURN < short < TURN + WAIT_SECONDS_MAX
     for _ in range(100):
-        turns.waited(is_met=True)
-    assert turns.until(at(3)) <= time.monotonic() + WAIT_SECONDS_MAX
+        turns.seen(100.0, 0.0)
+    assert short < turns.until(at(4)) <= TURN + WAIT_SECONDS_MAX
+    assert turns.until(at(5)) <= 2 * TURN + WAIT_SECONDS_MAX, "it has begun its turn"

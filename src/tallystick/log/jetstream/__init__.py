@@ -24,7 +24,7 @@ from tallystick.log.jetstream.membership import Membership, Place, join, leave
 from tallystick.log.jetstream.messages import Message, end_of, group_headers, group_lines, read_group, taken_over
 from tallystick.log.jetstream.moving import fenced_by
 from tallystick.log.jetstream.stream import Refused, WrongSequence, unreachable
-from tallystick.log.jetstream.turns import Turns
+from tallystick.log.jetstream.turns import WAIT_SECONDS_MAX, Turns
 from tallystick.log.unopened import is_copy
 from tallystick.telemetry import metrics
 
@@ -34,7 +34,7 @@ CONFIRM_SECONDS = 5.0
 _ATTEMPT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
 _INFLIGHT_PAUSE_SECONDS = 0.002
-_POLL_SECONDS = 0.0005
+_POLL_SECONDS = 0.001
 _CLAIM_SECONDS = 30.0
 _FULL = {10023, 10047, 10077}
 """What servers say whose disk or whose limits are full."""
@@ -140,11 +140,14 @@ class JetStreamLog:
         self._membership.require()
         self._copy.require_memory(self._membership.stream.memory)
         self._store_contents(entries)
+        if self._turns.publishing(expected, time.monotonic()):
+            # Said before, so that the other begins as soon as it has this group.
+            self._membership.end_turn(self._tenant, entries[-1].commit.lamport)
         sequence = self._publish(entries, expected)
         self._losses = 0
         try:
             head = self._copy.append(entries, expected, sequence)
-            self._turns.written(expected, head)
+            self._turns.written(head, time.monotonic())
             return head
         except StorageRefused as error:
             # It is in the stream, and whoever asks again finds it there.
@@ -206,16 +209,29 @@ class JetStreamLog:
     def _let_another_pass(self, timeout_seconds: float) -> bool:
         """One that asked to be next; and one that writes all the time as we do, so that neither loses."""
         until = max(self._membership.turn_of_another(self._tenant), self._turns.until(self.head()))
-        if not until:
+        if until < time.monotonic():
             return True
         if timeout_seconds == 0:
             return False
-        head = self.head()
-        while time.monotonic() < until and self.head() == head:
-            time.sleep(_POLL_SECONDS)
-        self._turns.waited(is_met=self.head() != head)
-        self._membership.end_turn(self._tenant)
+        self._await_turn(until)
         return True
+
+    def _await_turn(self, until: float) -> None:
+        """The other may write several groups, until it says that its turn is over or is silent; but not for ever."""
+        before = head = self.head()
+        now = moved = time.monotonic()
+        latest = max(until, now + WAIT_SECONDS_MAX)
+        while now < min(until, latest) and not self._is_turn_over(head):
+            self._membership.await_turn_end(_POLL_SECONDS)
+            now, found = time.monotonic(), self.head()
+            if found != head:
+                head, until, moved = found, self._turns.seen(now - moved, now), now
+        self._turns.waited(now, is_met=head != before or self._is_turn_over(head))
+        self._membership.forget_turn(self._tenant)
+
+    def _is_turn_over(self, head: Head) -> bool:
+        """Whether another said so, after our own was over, and what it wrote is here."""
+        return self._turns.own_lamport < self._membership.turn_ended_at(self._tenant) <= head.lamport
 
     def _store_contents(self, entries: Sequence[Entry]) -> None:
         """Before the commits that name them. Raises StorageRefused."""
@@ -325,6 +341,7 @@ class JetStreamLog:
         if self.head() == before:
             raise NoAnswer("no server has what another machine stored", was_sent=False)
         self._losses += 1
+        self._turns.lost()
         self._membership.announce(self._tenant, self._losses)
         return HeadMoved(f"the log is at {self.head().lamport}, not at {before.lamport}")
 

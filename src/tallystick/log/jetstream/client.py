@@ -128,9 +128,9 @@ class Client:
         return self._ask(lambda: self._survey(subject, seconds), seconds * 2)
 
     def publish(self, subject: str, data: bytes = b"") -> None:
-        """At most once, and nobody says whether it arrived."""
-        with suppress(NoAnswer):
-            self._ask(lambda: self._nats.publish(subject, data), _MARGIN_SECONDS)
+        """At most once, before whatever is asked afterwards. Returns at once; nobody says whether it arrived."""
+        if self.is_connected:
+            asyncio.run_coroutine_threadsafe(self._nats.publish(subject, data), self._loop)
 
     def subscribe(self, subject: str, heard: Callable[[Message], None]) -> None:
         """`heard` is called on the client's thread, must be quick and must not raise. Goes on over reconnections."""

@@ -22,7 +22,7 @@ from tallystick.log.jetstream.client import NoAnswer
 from tallystick.log.jetstream.contents import fetch, fetch_missing, names_in
 from tallystick.log.jetstream.copy import Copy, Unexplained, boot_id, is_empty
 from tallystick.log.jetstream.erasure import Waits, carry_out
-from tallystick.log.jetstream.messages import Group, MachineStatus, Message, end_of
+from tallystick.log.jetstream.messages import Group, MachineStatus, Message, end_of, machine_of
 from tallystick.log.jetstream.other_machines import Questions, digits_of
 from tallystick.log.jetstream.stream import ROLLUP, Refused, Stream, Trust
 from tallystick.private_files import place_file
@@ -135,7 +135,9 @@ class Follower:
         except Corrupt as error:
             self._trouble(tenant, error)
             return
-        self._adopt(tenant, message)
+        # What a process of this machine wrote it adopts itself; looked at again soon, should it have died.
+        if machine_of(message) != self._machine:
+            self._adopt(tenant, message)
 
     def _await(self, tenant: str, lamport: int) -> None:
         until, since = self._waiting.get(tenant, (0, time.monotonic()))

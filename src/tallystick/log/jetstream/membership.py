@@ -31,6 +31,7 @@ START_SECONDS = 10.0
 CUT_OFF_SECONDS = 15.0
 TURN_SECONDS = 0.04
 _TURNS_MAX = 25
+_DIGITS_MAX = 16
 _RETRY_SECONDS = 0.5
 _CHECK_EVERY_SECONDS = 60.0
 
@@ -67,6 +68,9 @@ class Membership:
         self._closing = threading.Event()
         self._follower: Follower | None = None
         self._turns: dict[str, tuple[float, str]] = {}
+        self._ended: dict[str, int] = {}
+        """Tenant → the lamport at which a turn was last said to be over."""
+        self._heard_end = threading.Event()
         metrics.STREAM_BEHIND.reading = lambda: [((place.stream,), self.behind_seconds())]
         metrics.STREAM_RECONNECTS.reading = lambda: [((place.stream,), self.client.reconnects)]
         self._thread = threading.Thread(target=self._run, name=f"follow-{place.stream}", daemon=True)
@@ -137,8 +141,25 @@ class Membership:
         until, _ = self._turns.get(tenant, (0.0, ""))
         return until if until > time.monotonic() else 0.0
 
-    def end_turn(self, tenant: str) -> None:
+    def forget_turn(self, tenant: str) -> None:
         self._turns.pop(tenant, None)
+
+    def end_turn(self, tenant: str, lamport: int) -> None:
+        """Tell the others that they need not wait for more of ours than up to here."""
+        self.client.publish(self.stream.layout.turn_end(tenant), str(lamport).encode())
+
+    def await_turn_end(self, seconds: float) -> None:
+        """Until the end of some turn is heard, or so long."""
+        self._heard_end.wait(seconds)
+        self._heard_end.clear()
+
+    def turn_ended_at(self, tenant: str) -> int:
+        return self._ended.get(tenant, 0)
+
+    def _heard_turn_end(self, message: Message) -> None:
+        if message.data.isdigit() and len(message.data) <= _DIGITS_MAX:
+            self._ended[message.subject.rpartition(".")[2]] = int(message.data)
+            self._heard_end.set()
 
     def _heard_turn(self, message: Message) -> None:
         machine, _, losses = message.data.decode("utf-8", "replace").rpartition(" ")
@@ -169,6 +190,7 @@ class Membership:
         try:
             self.stream.open(self.place.trust)
             self.client.subscribe(self.stream.layout.turns, self._heard_turn)
+            self.client.subscribe(self.stream.layout.turn_ends, self._heard_turn_end)
         except (NoAnswer, Refused) as error:
             self._problem = error
             return False

@@ -15,7 +15,8 @@ In a stream beside it, `<stream>-contents`:
     <stream>.content.<tenant>.<sha256>.<number>   a piece of a blob that commits name
 
 Beside the stream, not stored: `<stream>.new.>` brings what was just stored, `<stream>.turn.<tenant>` asks the
-other writers of a tenant to wait a moment, `<stream>.question.<digits>` asks a machine how far its copy is.
+other writers of a tenant to wait a moment, `<stream>.turn-end.<tenant>` says that they need not,
+`<stream>.question.<digits>` asks a machine how far its copy is.
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ class Layout(msgspec.Struct, frozen=True):
     def turns(self) -> str:
         return f"{self.stream}.turn.*"
 
+    @property
+    def turn_ends(self) -> str:
+        return f"{self.stream}.turn-end.*"
+
     def log(self, tenant: str) -> str:
         return f"{self.stream}.log.{_token(tenant)}"
 
@@ -94,6 +99,9 @@ class Layout(msgspec.Struct, frozen=True):
 
     def turn(self, tenant: str) -> str:
         return f"{self.stream}.turn.{_token(tenant)}"
+
+    def turn_end(self, tenant: str) -> str:
+        return f"{self.stream}.turn-end.{_token(tenant)}"
 
     def question(self, digits: str) -> str:
         return f"{self.stream}.question.{_token(digits)}"
@@ -206,6 +214,11 @@ def end_of(message: Message) -> int:
     return int(message.headers["Tallystick-After"]) if group is None else group.until
 
 
+def machine_of(message: Message) -> str:
+    """That wrote it; empty where it does not say."""
+    return message.headers.get("Tallystick-Machine", "")
+
+
 def read_group(message: Message) -> Group:
     """Raises Corrupt for what is no group of ours, StorageRefused where the log was moved elsewhere."""
     headers = message.headers
@@ -231,7 +244,7 @@ def read_group(message: Message) -> Group:
             until=int(headers["Tallystick-Until"]),
             before_hash="" if before == "-" else before,
             after_hash=headers["Tallystick-After-Hash"],
-            machine=headers.get("Tallystick-Machine", ""),
+            machine=machine_of(message),
             lines=message.data,
         )
     except (KeyError, ValueError) as error:
