@@ -19,7 +19,7 @@ from tallystick.partition import Limits, Partition, Propose
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.state import State
 from tests import timeouts
-from tests.commits_by_hand import START, draft, entries, node
+from tests.commits_by_hand import START, append, draft, entries, node
 
 
 class Watched(MemoryLog):
@@ -360,6 +360,19 @@ async def test_two_partitions_on_one_base_see_each_other_and_lose_nothing(tmp_pa
         assert await partition.look(lambda state: state.node("one49") and state.node("other49")) is not None
     await one.close()
     await other.close()
+
+
+async def test_what_others_write_while_a_draft_waits_for_them_is_applied_meanwhile(tmp_path: Path) -> None:
+    other, partition = FilesLog(tmp_path), Partition(FilesLog(tmp_path))
+    assert other.claim(timeout_seconds=0)
+    write = asyncio.create_task(partition.commit(writing("own")))
+    append(other, draft(node("another's")))
+    await asyncio.to_thread(timeouts.wait_until, lambda: partition.knows("another's"))
+    assert not write.done()
+    other.release()
+    assert (await write).commits[0].lamport == 2
+    await partition.close()
+    other.close()
 
 
 class Notes:

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -424,7 +425,14 @@ class Partition:
     async def _claim(self) -> None:
         if self._log.claim(timeout_seconds=0):
             return
-        if not await self._on_disk(lambda: self._log.claim(timeout_seconds=_CLAIM_SECONDS)):
+        claiming = asyncio.ensure_future(self._on_disk(lambda: self._log.claim(timeout_seconds=_CLAIM_SECONDS)))
+        while not claiming.done():
+            # What others write meanwhile is applied now: once we have the claim, they wait for us. What cannot be
+            # read is told of then.
+            with suppress(Exception):
+                await self._settled()
+            await asyncio.wait([claiming], timeout=_BREATH_SECONDS)
+        if not claiming.result():
             raise StorageRefused(
                 "another process has held this log's lock for too long", hint="'tallystick doctor' says which"
             )
