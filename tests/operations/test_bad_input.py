@@ -82,6 +82,9 @@ class BadStore:
     def restore(self, base: Path) -> None:
         self.run("restore", "--vkey", self.vkey, base=base)
 
+    def verify(self) -> Any:
+        return self.run("backup", "verify", "--vkey", self.vkey, base=self.copy).json
+
     @property
     def manifest(self) -> Path:
         return self.place.store / "manifests" / "0000000002"
@@ -165,6 +168,44 @@ def test_a_backup_that_does_not_fit_is_neither_restored_nor_followed_and_a_copy_
     assert CommandLine(store.copy).run("verify", "--json").json["sound"]
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_verify_says_what_is_wrong_with_a_backup_and_changes_nothing(tmp_path: Path, case: str) -> None:
+    harm, codes = CASES[case]
+    store = BadStore(tmp_path)
+    assert store.verify()["sound"]
+    harm(store)
+    before = held(store.place.store, store.copy)
+    if case == "lacks a part":
+        found = store.verify()
+        assert not found["sound"]
+        assert "objects/" in str(found)
+    else:
+        error = refusal(store.verify)
+        assert error.code in codes, error.message
+    assert held(store.place.store, store.copy) == before
+
+
+@pytest.mark.parametrize("case", ["garbage", "cut", "unsigned", "changed"])
+def test_the_backup_after_one_that_is_damaged_is_sound_and_leaves_it_as_it_is(tmp_path: Path, case: str) -> None:
+    store = BadStore(tmp_path)
+    CASES[case][0](store)
+    before = held(store.place.store)
+    store.back_up()
+    assert before.items() <= held(store.place.store).items()
+    found = store.verify()
+    assert (found["sound"], found["number"]) == (True, 3)
+
+
+@pytest.mark.parametrize("case", ["an older format", "another key"])
+def test_nothing_is_backed_up_to_a_store_that_another_version_or_key_is_needed_for(tmp_path: Path, case: str) -> None:
+    harm, codes = CASES[case]
+    store = BadStore(tmp_path)
+    harm(store)
+    before = held(store.place.store)
+    assert refusal(store.back_up).code in codes
+    assert held(store.place.store) == before
+
+
 # -- streams
 
 
@@ -202,6 +243,10 @@ class BadStream:
             self.memory, base=self.files.base, log_url=self.memory.log_url, log_monitor=self.memory.log_monitor
         )
         migrate(app.operation_context(on_stream), self.memory.log_url)
+
+    def migrate_back(self) -> None:
+        """To files, from what this machine has of the stream."""
+        migrate(app.operation_context(self.memory), "file")
 
     def follow(self) -> None:
         with following(self.replica, self.memory.log_url) as look:
@@ -247,7 +292,7 @@ def test_a_log_that_does_not_continue_in_the_stream_is_refused_by_who_opens_migr
     subject = Layout(stream.name).log("default")
     answer = stream.client.request(subject, data, headers=headers, seconds=timeouts.SECONDS)
     stored = stream.stored()
-    for command in (stream.open, stream.migrate, stream.follow):
+    for command in (stream.open, stream.migrate, stream.migrate_back, stream.follow):
         error = refusal(command)
         assert error.code in {"LOG_CORRUPT", "LOG_DIVERGED"}, error.message
     after = held(stream.memory.base, stream.replica.base)
