@@ -154,7 +154,7 @@ async def test_a_proof_says_what_came_before_and_where_it_is_kept(pages: Pages, 
     stored = json.loads(line)
     assert (stored["commit_id"], stored["prev"]) == (view["latest"]["commit_id"], view["latest"]["previous"])
     text = await pages.html("/entities/d%2F1")
-    assert f"<code>{place['file']}</code>, line {place['line']}" in text
+    assert f">{place['file']}</code>, line {place['line']}" in text
     assert view["latest"]["previous"] in text
 
 
