@@ -372,6 +372,23 @@ def test_a_log_that_is_gone_is_missed(sample: Tally, base: Path, command: str) -
     assert "default" in sample("tenants", "list").out
 
 
+@pytest.mark.parametrize("command", ["verify", "doctor", "search", ["remember", "x"], "serve"])
+def test_a_log_that_is_gone_with_its_position_is_missed_by_what_follows_it(
+    sample: Tally, base: Path, command: str | list[str]
+) -> None:
+    """A memory that forgot everything must not go on as a new one, nor take its mirrors with it."""
+    rebuild(base, lambda: FilesLog(base / "_system"), "sql")
+    shutil.rmtree(base / "_system" / "log")
+    (base / "_system" / "head").unlink()
+    before = (base / "graph.db").read_bytes()
+    outcome = sample(*([command] if isinstance(command, str) else command))
+    assert outcome.code not in (0, 3)
+    assert "graph.db follows one up to position" in outcome.out + outcome.err
+    assert (base / "graph.db").read_bytes() == before
+    (base / "graph.db").unlink()
+    assert sample("remember", "a new beginning", "--reason", "the mirror was moved away").code == 0
+
+
 def test_verify_says_what_the_audit_log_tells_nothing_of(sample: Tally, base: Path) -> None:
     told = sample("verify").out
     assert "audit log: sound" in told

@@ -17,11 +17,12 @@ import msgspec
 
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings
 from tallystick.errors import InvalidArgument
-from tallystick.log import Entry, Log
+from tallystick.log import Entry, Head, Log
 from tallystick.log.files import FilesLog
 from tallystick.log.replica import GuardedLog, read_replica, require_restored
 from tallystick.log.unopened import is_copy
 from tallystick.partition import Limits, Partition
+from tallystick.projections.registry import check_not_removed
 from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.snapshots import Snapshots
 from tallystick.state.secret_scan import screen_of
@@ -67,6 +68,8 @@ async def load_partition(
     log = await asyncio.to_thread(open_log, settings)
     try:
         await asyncio.to_thread(_compare_with_checkpoint, settings, log, keys)
+        if not settings.log_url and log.head() == Head():
+            await asyncio.to_thread(check_not_removed, settings.home)
         partition = Partition(
             log,
             tenant=settings.tenant,

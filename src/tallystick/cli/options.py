@@ -59,6 +59,9 @@ def existing(**flags: Any) -> Settings:
     """For commands that look: they never make a base where there was none."""
     settings = settled(**flags)
     if not settings.has_log:
+        from tallystick.projections.registry import check_not_removed
+
+        check_not_removed(settings.home)
         raise NotFound(
             f"there is no memory in {settings.home}",
             code="NO_MEMORY",

@@ -49,13 +49,23 @@ def examine(settings: Settings) -> list[Finding]:
     found = [Finding("version", f"tallystick {__version__}, Python {platform.python_version()}"), *_base(settings)]
     found += examine_clients(settings.base)
     if not settings.has_log:
-        return [*found, Finding("log", "none yet", "odd", "the first write begins it; is --base the one you meant?")]
+        return [*found, _no_log(settings)]
     for part in _PARTS:
         try:
             found.extend(part(settings))
         except Corrupt as error:
             found.append(Finding(part.__name__.strip("_"), error.message, "bad", error.hint or _RESTORE))
     return found
+
+
+def _no_log(settings: Settings) -> Finding:
+    from tallystick.projections.registry import check_not_removed
+
+    try:
+        check_not_removed(settings.home)
+    except Corrupt as error:
+        return Finding("log", error.message, "bad", error.hint)
+    return Finding("log", "none yet", "odd", "the first write begins it; is --base the one you meant?")
 
 
 _RESTORE = "run 'tallystick verify', then follow docs/runbooks/corrupt-log.md; do not delete anything"

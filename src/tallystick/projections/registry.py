@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -180,9 +181,8 @@ def pending_erasures(home: Path, *, database: Path | None = None) -> list[Pendin
 def _pending(name: str, copies: Copies, path: Path, home: Path) -> PendingErasure | None:
     try:
         with closing(Reader(path)) as reader, reader.snapshot() as db:
-            row = db.execute(copies.position).fetchone()
+            at = _position(copies, db)
             is_erasing = db.execute(copies.erasing).fetchone() is not None
-        at = msgspec.json.decode(row[0], type=Head) if row else Head()
         commits = _unseen(home / "_system", at)
     except (Damaged, Corrupt, msgspec.MsgspecError):
         # It is built again from the log when it is next opened: what is in the old file goes then.
@@ -195,3 +195,29 @@ def _unseen(system: Path, at: Head) -> list[int]:
     with unopened(system) as log:
         lines = [line for _, line, _ in log.segments.lines(at.end, log.end)]
     return [chain.decode(line).lamport for line in lines if any(verb in line for verb in _VERBS)]
+
+
+def check_not_removed(home: Path) -> None:
+    """For who finds no commit there. Raises Corrupt where something says that there were some: what follows a log
+    never is before it, and is all that is left to tell."""
+    for copies in COPIES.values():
+        path = copies.database(home, None)
+        position = _followed(copies, path).lamport if path.exists() else 0
+        if position:
+            raise Corrupt(
+                f"there is no log in {home}, but {path.name} follows one up to position {position}: it was removed",
+                hint=f"bring it back from a backup or an export; to begin a new memory, move {home} away",
+            )
+
+
+def _followed(copies: Copies, path: Path) -> Head:
+    try:
+        with closing(Reader(path)) as reader, reader.snapshot() as db:
+            return _position(copies, db)
+    except (Damaged, msgspec.MsgspecError):
+        return Head()
+
+
+def _position(copies: Copies, db: Connection) -> Head:
+    row = db.execute(copies.position).fetchone()
+    return msgspec.json.decode(row[0], type=Head) if row else Head()
