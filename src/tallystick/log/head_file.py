@@ -21,6 +21,7 @@ from tallystick.private_files import replace_file
 
 SECTOR_BYTES = 512
 _TORN_READS_MAX = 200
+_LOOK_AT_DISK = "look at the disk; nothing was changed"
 
 
 class HeadFile:
@@ -39,7 +40,7 @@ class HeadFile:
                 # One byte more than there should be: what was added counts too.
                 raw = os.pread(self._fd, SECTOR_BYTES + 1, 0)
             except OSError as error:
-                raise self._unreadable(f"cannot be read: {error.strerror}") from error
+                raise self._unreadable(f"cannot be read: {error.strerror}", _LOOK_AT_DISK) from error
             seen = self._seen
             if raw == seen[0]:
                 return seen[1]
@@ -48,7 +49,9 @@ class HeadFile:
                 self._seen = (raw, head)
                 return head
             time.sleep(0.0005)
-        raise self._unreadable("is unreadable")
+        raise self._unreadable(
+            "is unreadable", "run 'tallystick verify'; if the log is sound, remove this file and start again"
+        )
 
     def write(self, head: Head) -> None:
         raw = encode_head(head)
@@ -74,12 +77,12 @@ class HeadFile:
                 return False
             except OSError as error:
                 refused = error
-        raise self._unreadable(f"cannot be read: {refused.strerror if refused else '?'}") from refused
+        raise self._unreadable(f"cannot be read: {refused.strerror if refused else '?'}", _LOOK_AT_DISK) from refused
 
-    def _unreadable(self, problem: str) -> Corrupt:
+    def _unreadable(self, problem: str, hint: str) -> Corrupt:
         return Corrupt(
             f"the kept position in {self.path} {problem}",
-            hint="run 'tallystick verify'; if the log is sound, remove this file and start again",
+            hint=hint,
             details={"file": str(self.path), "line": 1},
         )
 

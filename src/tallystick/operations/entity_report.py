@@ -416,10 +416,11 @@ def _neighbour(
 
 
 def _place(state: State, log: Path, step: HistoryStep | None) -> LogPlace | None:
-    """A segment is named by its first position, and has a line for each commit."""
+    """A segment is named by its first position, or a lower one that nobody got, and has a line for each commit."""
     begun = [int(path.stem) for path in segment_files(log)]
     index = 0 if step is None else bisect_right(begun, step.position)
     if step is None or not index:
         return None
     first = begun[index - 1]
-    return LogPlace(segment_path(log, first).name, state.resolve(step.position) - state.resolve(first) + 1)
+    line = state.head_at(step.position).count - state.head_at(first - 1).count
+    return LogPlace(segment_path(log, first).name, line)
