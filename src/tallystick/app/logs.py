@@ -22,7 +22,6 @@ from tallystick.log.files import FilesLog
 from tallystick.log.replica import GuardedLog, read_replica, require_restored
 from tallystick.log.unopened import is_copy
 from tallystick.partition import Limits, Partition
-from tallystick.projections.registry import check_not_removed
 from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.snapshots import Snapshots
 from tallystick.state.secret_scan import screen_of
@@ -69,6 +68,8 @@ async def load_partition(
     try:
         await asyncio.to_thread(_compare_with_checkpoint, settings, log, keys)
         if not settings.log_url and log.head() == Head():
+            from tallystick.projections.registry import check_not_removed
+
             await asyncio.to_thread(check_not_removed, settings.home)
         partition = Partition(
             log,
