@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -22,7 +23,7 @@ from tallystick import app, cli
 from tallystick.cli.filters import parse_moment, parse_terms
 from tallystick.cli.serving import find_free_port, parse_address
 from tallystick.config import Settings
-from tallystick.errors import InvalidArgument
+from tallystick.errors import InvalidArgument, StorageRefused
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.policy import Principal
@@ -411,6 +412,18 @@ def test_a_bug_of_ours_is_called_one(tally: Tally, monkeypatch: pytest.MonkeyPat
     assert outcome.code == cli.EXIT_BUG
     assert "bug" in outcome.err
     assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_what_the_disk_refuses_is_no_bug_of_ours(tally: Tally, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), "memory/backup.lock")
+
+    monkeypatch.setattr("tallystick.cli.maintenance.settled", refused)
+    outcome = tally("where")
+    assert outcome.code == cli.EXIT_CODES[StorageRefused]
+    assert "memory/backup.lock' [STORAGE_REFUSED]" in outcome.err
+    assert "bug" not in outcome.err
 
 
 # -- verify and doctor

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.log.files import FilesLog
+from tallystick.projections.consistency_check import NAMES, rebuild
 from tests.command_line import CommandLine, CommandResult
 from tests.mcp_client import clean_environ
 
@@ -175,6 +177,21 @@ def test_words_that_cannot_be_looked_up_on_a_read_only_disk_are_told_as_that(sma
     assert (refused.code, "STORAGE_REFUSED" in refused.err) == (7, True), refused.err
     assert re.search("BAD +writable", memory.main("doctor").out)
     assert done(memory.main("show", "billing")).out.startswith("billing  Service")
+
+
+def test_doctor_looks_at_a_read_only_disk_where_a_server_was(small_disk: Path) -> None:
+    """An auditor has a copy that nobody may change; what lies in it still says how it is."""
+    subprocess.run(["mount", "-o", "remount,size=16m", small_disk], check=True)
+    memory = CommandLine(small_disk / "memory")
+    memory.write({"op": "UPSERT_NODE", "node": {"id": "billing", "type": "Service", "attrs": {"name": "Billing"}}})
+    for name in NAMES:
+        rebuild(memory.base, lambda: FilesLog(memory.base / "_system"), name)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    found = memory.main("doctor")
+    assert re.search("BAD +writable", found.out), found.err
+    assert "not looked at" not in found.out
+    assert done(memory.main("verify", "--views")).out.startswith("sound: 1 commit")
+    assert "STORAGE_REFUSED" in memory.main("backup", f"file://{small_disk.parent / 'elsewhere'}").err
 
 
 def test_the_man_page_speaks_of_every_command() -> None:

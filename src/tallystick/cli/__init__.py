@@ -5,6 +5,7 @@ Imports that take time are made inside the commands, so that `serve` starts quic
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -176,6 +177,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _REFUSED_BY_DISK:
+            refused = errors.StorageRefused(str(error), hint="make it writable, or free some space; nothing is lost")
+            _leave(exit_code(type(refused)), *_sentences(refused))
         import logging
 
         logging.getLogger("tallystick").debug("a bug", exc_info=True)
@@ -184,6 +188,9 @@ def main() -> None:
             f"this is a bug in tallystick {__version__}: {type(error).__name__}: {error}",
             "nothing is lost; run it again with TALLYSTICK_LOG_LEVEL=debug for the details, and please report them",
         )
+
+
+_REFUSED_BY_DISK = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 
 
 def _prepare() -> None:

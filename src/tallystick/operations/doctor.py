@@ -16,7 +16,7 @@ import msgspec
 from tallystick import __version__
 from tallystick.commits import chain
 from tallystick.config import FILE_NAME, Settings, why_this_base
-from tallystick.errors import Corrupt, InvalidArgument, TallystickError
+from tallystick.errors import Corrupt, InvalidArgument, StorageRefused, TallystickError
 from tallystick.file_locks import is_held
 from tallystick.log import Head
 from tallystick.log.proof import prove
@@ -55,6 +55,8 @@ def examine(settings: Settings) -> list[Finding]:
             found.extend(part(settings))
         except Corrupt as error:
             found.append(Finding(part.__name__.strip("_"), error.message, "bad", error.hint or _RESTORE))
+        except StorageRefused as error:
+            found.append(Finding(part.__name__.strip("_"), f"not looked at: {error.message}", "odd", error.hint))
     return found
 
 

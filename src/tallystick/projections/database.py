@@ -231,7 +231,7 @@ class Reader:
         if self._connection is None or inode != self._inode:
             self.close()
             self._connection = sqlite3.connect(
-                f"{self._path.absolute().as_uri()}?mode=rw",
+                f"{self._path.absolute().as_uri()}?{mode_of(self._path)}",
                 uri=True,
                 isolation_level=None,
                 timeout=_BUSY_SECONDS,
@@ -284,6 +284,15 @@ def _refused(why: str) -> StorageRefused:
         f"a projection could not be written: {why}",
         hint="free some space or make the file system writable; nothing was lost, it follows the log later",
     )
+
+
+def mode_of(path: Path) -> str:
+    """In which a reader opens it, as SQLite's addresses say it.
+
+    Where nothing can be written a reader has no room for the index of a write-ahead log; if there is no such log
+    either, nobody is at it and none is needed."""
+    is_still = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    return "mode=ro&immutable=1" if is_still else "mode=rw"
 
 
 def _inode(path: Path) -> int:

@@ -16,7 +16,7 @@ from tallystick.errors import TallystickError
 from tallystick.file_locks import locked
 from tallystick.log import Entry, Head, Log, head_after
 from tallystick.projections import Projection
-from tallystick.projections.database import Connection, Damaged
+from tallystick.projections.database import Connection, Damaged, mode_of
 from tallystick.projections.log_reader import CHUNK_COMMITS
 from tallystick.projections.registry import COPIES
 from tallystick.projections.row_diff import differing_rows, doubted, shown
@@ -61,7 +61,7 @@ class Subject:
 
 def copy_database(one: Subject) -> None:
     """As it is at this moment, with whatever is damaged in it."""
-    address = f"{one.path.absolute().as_uri()}?mode=rw"
+    address = f"{one.path.absolute().as_uri()}?{mode_of(one.path)}"
     with closing(sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS)) as live:
         live.execute("PRAGMA query_only = ON")
         with closing(sqlite3.connect(one.elsewhere / "copy.db")) as copy:
