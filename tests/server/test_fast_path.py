@@ -16,6 +16,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from tallystick.server import mcp
 from tallystick.server.http import http_app
 from tallystick.server.oauth import principal_of
+from tallystick.server.stdio_streams import StdoutWriter
 from tests.server import sample
 from tests.server.fast_paths import (
     ENVELOPE,
@@ -412,8 +413,27 @@ def _enveloped(line: bytes) -> bytes:
     return json.dumps({**message, "params": {**message["params"], "_meta": ENVELOPE}}).encode()
 
 
+_post = StdoutWriter.post
+
+
+def _known_late(writer: StdoutWriter, data: bytes) -> asyncio.Future[None]:
+    posted = _post(writer, data)
+
+    async def known() -> None:
+        await posted
+        await asyncio.sleep(0.05)
+
+    return asyncio.ensure_future(known())
+
+
 @pytest.mark.parametrize(("handshake", "meta"), [("handshake", ABSENT), ("modern", ENVELOPE)])
-def test_plain_lines_never_reach_the_sdk(handshake: str, meta: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+def test_plain_lines_never_reach_the_sdk(
+    handshake: str, meta: Any, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the client has an answer before the server knows that it was written."""
+    if is_late:
+        monkeypatch.setattr(StdoutWriter, "post", _known_late)
     passed_on: list[Any] = []
     hear = mcp.Peer.hear
 

@@ -470,10 +470,12 @@ class Peer:
         await self._deliver(orjson.dumps({"jsonrpc": "2.0", "method": method, "params": params}))
 
     async def _pass_back(self, message: types.JSONRPCMessage) -> None:
+        replied = message.id if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) else None
+        # Before it is written: what the client asks next may be here sooner than the news that it was.
+        self._fast_path.begun(replied)
         await self._deliver(message.model_dump_json(by_alias=True, exclude_unset=True).encode())
-        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
-            self._answered(message.id)
-            self._fast_path.begun(message.id)
+        if replied is not None:
+            self._answered(replied)
 
     def _begin(self, context: Context) -> None:
         self._fast_path.begun(context.request_id)
