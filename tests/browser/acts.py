@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.browser.harness import Browser, Look, Visit
+from tests.browser.harness import DECISIONS, Browser, Look, Visit
 from tests.browser.memories import PROJECT, SAMPLE, import_lines, lived_in
 from tests.identity.browsing import register
 from tests.identity.provider import provider
@@ -117,11 +117,11 @@ def test_keys_lead_from_row_to_row_and_open_one(browser: Browser, site: str) -> 
             return str(page.evaluate("document.activeElement.href"))
 
         visit.open("/audit")
-        rows = [row.locator("a").first.evaluate("link => link.href") for row in page.locator("main tbody tr").all()]
+        rows = [row.locator("a").first.evaluate("link => link.href") for row in page.locator(DECISIONS).all()]
         assert [pressed(key) for key in ("j", "j", "j", "k")] == [rows[0], rows[1], rows[2], rows[1]]
         assert visit.tab_stops() != []
         assert [pressed("k")] == [rows[-1]], "from nowhere, the last one"
-        page.locator("main tbody a").first.focus()
+        page.locator(DECISIONS).locator("a").first.focus()
         assert pressed("k") == rows[0], "it stays on the first"
         page.keyboard.press("Enter")
         page.wait_for_url(rows[0])

@@ -27,6 +27,8 @@ SOFTWARE_GRAPHICS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 
 Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
+DECISIONS = "[role=region][aria-labelledby=h-decisions] tbody tr"
+"""The lines of `/audit`, which has other tables too."""
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tallystick.server.web.registry import PAGES
-from tests.browser.harness import THEMES, Browser, Look, Theme
+from tests.browser.harness import DECISIONS, THEMES, Browser, Look, Theme
 from tests.browser.memories import PROJECT, large, lived_in
 
 PLAIN = tuple(page.path for page in PAGES if "{" not in page.path and not page.is_step)
@@ -134,7 +134,7 @@ def test_from_a_denial_to_the_rules_that_made_it_by_clicks(browser: Browser, sit
         visit.open("/")
         visit.page.get_by_role("navigation").get_by_role("link", name="Audit").first.click()
         visit.page.get_by_role("link", name="Show them").first.click()
-        visit.page.locator("tbody tr").first.get_by_role("link").first.click()
+        visit.page.locator(DECISIONS).first.get_by_role("link").first.click()
         explained = visit.page.locator("#explained")
         explained.wait_for()
         assert "decisions are changed by people" in explained.inner_text()
@@ -149,7 +149,7 @@ def test_decisions_are_filtered_without_scripts(browser: Browser, site: str) -> 
         visit.page.get_by_label("Actor").fill("codex")
         visit.page.get_by_label("Action").select_option("WRITE")
         visit.page.get_by_role("button", name="Apply").click()
-        rows = visit.page.locator("tbody tr")
+        rows = visit.page.locator(DECISIONS)
         assert rows.count() > 0
         assert all("codex" in text for text in rows.all_inner_texts())
 

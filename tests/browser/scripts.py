@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.browser.harness import Browser, Look, Visit
+from tests.browser.harness import DECISIONS, Browser, Look, Visit
 from tests.browser.memories import PROJECT, lived_in
 
 
@@ -69,7 +69,7 @@ def test_decisions_are_filtered_in_place(browser: Browser, site: str) -> None:
         visit.page.get_by_label("Actor").fill("codex")
         visit.page.get_by_role("button", name="Apply").click()
         visit.page.wait_for_url("**actor=codex**")
-        rows = visit.page.locator("tbody tr")
+        rows = visit.page.locator(DECISIONS)
         assert all("codex" in text for text in rows.all_inner_texts())
         assert is_the_same(visit)
         assert visit.faults == []
