@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tallystick.commits import Draft
+from tallystick.last_used import LastUsed
 from tallystick.operations import kept_knowledge
 from tallystick.operations.kept_knowledge import KeptKnowledge
 from tallystick.operations.stale_knowledge import StaleKnowledge, list_stale_knowledge
@@ -53,14 +54,15 @@ def names(found: StaleKnowledge) -> list[str]:
 
 @BOTH
 async def test_what_was_compared_for_one_tells_nothing_to_others(tmp_path: Path, repository: Path, make: Make) -> None:
-    context, kept = make_tool_context(repo=repository), KeptKnowledge()
+    context = make_tool_context(repo=repository)
+    kept: LastUsed[str, KeptKnowledge] = LastUsed(lambda tenant: KeptKnowledge())
     async with multi_tenant_store(tmp_path / "homes", make(everything_but_what_ada_knows)) as base:
         await know(base, context, ADA, "Queue", "src/queue.py")
         (repository / "src/queue.py").write_text("changed\n")
-        first = await list_stale_knowledge(context, base.store, ADA, kept, 4)
+        first = await list_stale_knowledge(context, base.store, ADA, kept.of(ADA.tenant), 4)
         assert (names(first), first.stale, first.pinned) == (["Queue"], 1, 1)
         for other in (BOB, EVE):
-            found = await list_stale_knowledge(context, base.store, other, kept, 4)
+            found = await list_stale_knowledge(context, base.store, other, kept.of(other.tenant), 4)
             assert (found.stale, found.pinned, found.unknown, found.compared_at) == (0, 0, 0, None)
 
 

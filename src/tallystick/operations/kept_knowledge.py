@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +34,6 @@ AGAIN_SECONDS = 5.0
 """After which a glance has files compared again."""
 _PIN_CHARACTERS_KEPT = 2_000
 """Of the files that a pin lists: of one with more it is not known which of them changed, unless it is shown."""
-_TENANTS_MAX = 16
 _TREES_MAX = 4
 
 Pinned = tuple[Sequence[str], Pin]
@@ -58,22 +56,8 @@ class _Compared(msgspec.Struct, frozen=True):
 
 
 class KeptKnowledge:
-    """By tenant; those that were looked at last."""
+    """Of one tenant."""
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, KeptOfTenant] = OrderedDict()
-
-    def of(self, tenant: str) -> KeptOfTenant:
-        found = self._kept.get(tenant)
-        if found is None:
-            found = self._kept[tenant] = KeptOfTenant()
-        self._kept.move_to_end(tenant)
-        if len(self._kept) > _TENANTS_MAX:
-            self._kept.popitem(last=False)
-        return found
-
-
-class KeptOfTenant:
     def __init__(self) -> None:
         self._pins: dict[str, tuple[Atom, Pinned | None]] = {}
         self._compared: dict[str, _Compared] = {}

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from tallystick.errors import InvalidArgument
-from tallystick.operations.kept_knowledge import FILES_MAX, KeptKnowledge, KeptOfTenant, patterns_of
+from tallystick.operations.kept_knowledge import FILES_MAX, KeptKnowledge, patterns_of
 from tallystick.operations.known_tree import Child, KnownTree
 from tallystick.policy import Action, Principal
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, in_order
@@ -115,18 +115,17 @@ async def show_known_files(
     out of the repository."""
     inside = _inside(path)
     shown = slice(skip_atoms, skip_atoms + ATOMS_MAX)
-    of_tenant = kept.of(principal.tenant)
 
     def look(state: State, read_filter: ReadFilter) -> _Known:
         for derived in (WorkGraph, Trust):
             state.derived(derived)
-        return _known(state, read_filter, project, shown, of_tenant)
+        return _known(state, read_filter, project, shown, kept)
 
     known = await store.read(principal, Action.SEARCH, look)
-    comparison = await of_tenant.compare(context, known.pins, {atom.id: atom for atom in known.atoms})
+    comparison = await kept.compare(context, known.pins, {atom.id: atom for atom in known.atoms})
     fresh = {atom: bool(said["fresh"]) for atom, said in comparison.said.items()}
     files = await asyncio.to_thread(context.repository.files)
-    tree = await of_tenant.tree(known.atoms, files or _NO_FILES, inside)
+    tree = await kept.tree(known.atoms, files or _NO_FILES, inside)
     children, (below, known_below) = tree.children(inside), tree.counts(inside)
     stale = tree.stale_below(inside, (atom for atom, is_fresh in fresh.items() if not is_fresh))
     by_id = {atom.id: atom for atom in known.atoms}
@@ -181,7 +180,7 @@ class _Known(msgspec.Struct, frozen=True):
     pins: Pins
 
 
-def _known(state: State, read_filter: ReadFilter, project: str | None, shown: slice, kept: KeptOfTenant) -> _Known:
+def _known(state: State, read_filter: ReadFilter, project: str | None, shown: slice, kept: KeptKnowledge) -> _Known:
     knowledge, boards = state.derived(Knowledge), state.derived(WorkGraph).boards
     names: dict[str, str] = {}
     projects: list[KnownProject] = []

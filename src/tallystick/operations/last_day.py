@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from bisect import bisect_right
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -27,7 +27,6 @@ AUTHORS_AT_ONCE = 500
 """A line of the log is read for each: so many take a few milliseconds."""
 AUTHORS_MAX = 50_000
 """Of more commits a day it is not counted who made them."""
-_TENANTS_MAX = 16
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -49,10 +48,11 @@ def count_in_spans(timestamps: Iterable[str], now: int) -> list[int]:
     return [counts[number] + (counts[SPANS] if number == SPANS - 1 else 0) for number in range(SPANS)]
 
 
-async def count_last_day(store: Store, principal: Principal, now: int, kept: KeptAuthors) -> list[Span] | None:
+async def count_last_day(store: Store, principal: Principal, now: int, authors: Authors) -> list[Span] | None:
     """The commits of the last day, the oldest half hour first; None where something may be withheld. Reads a few
-    lines for each span, however many there are, and a bounded number for their authors: the others follow."""
-    edges, authors = edges_of_day(now), kept.of(principal.tenant)
+    lines for each span, however many there are, and a bounded number for their authors, which are kept from one look to
+    the next: the others follow."""
+    edges = edges_of_day(now)
 
     def look(state: State, read_filter: ReadFilter) -> list[Span] | None:
         if read_filter.narrows:
@@ -69,20 +69,6 @@ async def count_last_day(store: Store, principal: Principal, now: int, kept: Kep
     if found is not None:
         authors.go_on(store, principal.tenant)
     return found
-
-
-class KeptAuthors:
-    """By tenant; those that were looked at last."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, Authors] = OrderedDict()
-
-    def of(self, tenant: str) -> Authors:
-        found = self._kept.setdefault(tenant, Authors())
-        self._kept.move_to_end(tenant)
-        if len(self._kept) > _TENANTS_MAX:
-            self._kept.popitem(last=False)
-        return found
 
 
 class Authors:

@@ -57,14 +57,13 @@ async def list_stale_knowledge(
     context: ToolContext, store: Store, principal: Principal, kept: KeptKnowledge, most: int
 ) -> StaleKnowledge:
     """Waits for git the first time only, and not for long."""
-    of_tenant = kept.of(principal.tenant)
 
     def look(state: State, read_filter: ReadFilter) -> tuple[Pins, dict[str, Atom]]:
         atoms = _readable(state.derived(Knowledge), read_filter)
-        return of_tenant.pins(state, atoms), {atom.id: atom for atom in atoms}
+        return kept.pins(state, atoms), {atom.id: atom for atom in atoms}
 
     pins, atoms = await store.read(principal, Action.SEARCH, look)
-    comparison = await of_tenant.glance(context, pins, atoms)
+    comparison = await kept.glance(context, pins, atoms)
     stale = {atom: said for atom, said in comparison.said.items() if not said["fresh"]}
     listed = sorted(stale, key=lambda atom: (stale[atom]["pinnedAt"], atoms[atom].order))[:most]
     return StaleKnowledge(

@@ -16,7 +16,7 @@ from tallystick.clock import to_text, wall_clock
 from tallystick.log.backups import Target, write_target
 from tallystick.operations import kept_knowledge, last_day
 from tallystick.operations.decisions import CountedDenials, count_denials
-from tallystick.operations.last_day import KeptAuthors, Span, count_last_day
+from tallystick.operations.last_day import Authors, Span, count_last_day
 from tallystick.telemetry import metrics
 from tallystick.toolsets.knowledge.freshness import Repository
 from tests import timeouts
@@ -74,7 +74,7 @@ async def test_commits_are_counted_into_the_half_hour_they_belong_to(tmp_path: P
             await pages.node(f"n{number}")
         store, who = pages.offer.store, pages.offer.principal_of(None)
         later = wall_clock() + 20 * hour
-        kept = KeptAuthors()
+        kept = Authors()
         day = await count_last_day(store, who, later, kept)
         assert day is not None
         (found,) = [at for at, each in enumerate(day) if each.commits]
@@ -110,9 +110,9 @@ async def test_who_wrote_is_counted_a_few_commits_at_a_time(tmp_path: Path, monk
     async with serving_pages(tmp_path) as pages:
         for number in range(7):
             await pages.node(f"n{number}", "note", "ada" if number < 3 else "bob")
-        kept = KeptAuthors()
+        kept = Authors()
 
-        async def newest(kept: KeptAuthors) -> Span:
+        async def newest(kept: Authors) -> Span:
             principal = pages.offer.principal_of(None)
             return (await count_last_day(pages.offer.store, principal, wall_clock(), kept) or [])[-1]
 
@@ -124,7 +124,7 @@ async def test_who_wrote_is_counted_a_few_commits_at_a_time(tmp_path: Path, monk
         await pages.node("late", "note", "eve")
         assert (await newest(kept)).by_actor == {"ada": 3, "bob": 4, "eve": 1}
         monkeypatch.setattr(last_day, "AUTHORS_MAX", 2)
-        assert (await newest(KeptAuthors())).by_actor is None
+        assert (await newest(Authors())).by_actor is None
 
 
 async def test_a_commit_says_whether_it_made_changed_or_took_away(tmp_path: Path) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from tallystick.audit.index import AuditIndex
+from tallystick.last_used import LastUsed
 from tallystick.operations import OperationContext
 from tallystick.operations.governance import RECALL_TOOLS, KeptCounts
 from tallystick.operations.kept_knowledge import KeptKnowledge
-from tallystick.operations.last_day import KeptAuthors
+from tallystick.operations.last_day import Authors
 from tallystick.operations.why import Task
 from tallystick.policy import Principal
 from tallystick.server import Offer
@@ -25,7 +25,6 @@ from tallystick.telemetry.readings import Reading, read_figures, together
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 
-INDEXES_MAX = 16
 SYSTEM = "_system"
 TOOL = "web"
 """As which the audit log knows what people ask for on the pages."""
@@ -33,20 +32,8 @@ PROGRAM_TOOL = "web.json"
 """As which it knows what programs, with a token of their own, ask for there."""
 
 
-class AuditIndexes:
-    """By where the logs lie; those that were asked for last."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[Path, AuditIndex] = OrderedDict()
-
-    def of(self, directory: Path) -> AuditIndex:
-        index = self._kept.pop(directory, None)
-        if index is None:
-            index = AuditIndex(directory, looks_by=TOOL, recalls_by=RECALL_TOOLS)
-        self._kept[directory] = index
-        if len(self._kept) > INDEXES_MAX:
-            self._kept.popitem(last=False)
-        return index
+def _index_of(directory: Path) -> AuditIndex:
+    return AuditIndex(directory, looks_by=TOOL, recalls_by=RECALL_TOOLS)
 
 
 class WorkerPlace(msgspec.Struct, frozen=True):
@@ -90,13 +77,16 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the metrics of each process say that serves behind this address, by their numbers from 0."""
     history: History = msgspec.field(default_factory=History)
     """Of the same together, for plots."""
-    audit_indexes: AuditIndexes = msgspec.field(default_factory=AuditIndexes)
+    audit_indexes: LastUsed[Path, AuditIndex] = msgspec.field(default_factory=lambda: LastUsed(_index_of))
+    """By where the logs lie."""
     worker: WorkerPlace | None = None
     """None where one process serves alone."""
     chains: Chains = msgspec.field(default_factory=Chains)
     kept_counts: KeptCounts = msgspec.field(default_factory=KeptCounts)
-    kept_knowledge: KeptKnowledge = msgspec.field(default_factory=KeptKnowledge)
-    kept_authors: KeptAuthors = msgspec.field(default_factory=KeptAuthors)
+    kept_knowledge: LastUsed[str, KeptKnowledge] = msgspec.field(
+        default_factory=lambda: LastUsed(lambda tenant: KeptKnowledge())
+    )
+    kept_authors: LastUsed[str, Authors] = msgspec.field(default_factory=lambda: LastUsed(lambda tenant: Authors()))
     figures_for: str | None = None
     """The tenant whose people see how the server does, which is about all tenants; None where there are no others."""
 

@@ -49,7 +49,7 @@ async def knowledge(visit: Visit) -> KnowledgeView:
         visit.context.knowledge,
         visit.context.offer.store,
         visit.principal,
-        visit.context.kept_knowledge,
+        visit.context.kept_knowledge.of(visit.principal.tenant),
         visit.said("project"),
         visit.said("path") or "",
         skip_entries=visit.number("files_from", 0, most=_SKIP_MAX),

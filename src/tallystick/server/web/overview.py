@@ -116,7 +116,7 @@ async def overview(visit: Visit) -> Overview:
     created = await find_created(context.offer.store, visit.principal, commits)
     now = wall_clock()
     denials = await count_denials(context.offer.store, visit.principal, context.audit(tenant), now, DENIALS_SECONDS)
-    day = await count_last_day(context.offer.store, visit.principal, now, context.kept_authors)
+    day = await count_last_day(context.offer.store, visit.principal, now, context.kept_authors.of(tenant))
     facets = await visit.ask("memory.search", facets=True)
     types = [TypeCount(each["name"], each.get("count")) for each in facets["facets"]["types"]]
     counts = [each.count for each in types if each.count is not None]
@@ -130,7 +130,7 @@ async def overview(visit: Visit) -> Overview:
         claimed=await _claimed(visit),
         stale=await _stale(visit),
         stale_knowledge=await list_stale_knowledge(
-            context.knowledge, context.offer.store, visit.principal, context.kept_knowledge, LISTED
+            context.knowledge, context.offer.store, visit.principal, context.kept_knowledge.of(tenant), LISTED
         ),
         denials=denials,
         day=None if day is None else _day(day, denials.by_span, visit.principal.actor, context.actor_kinds(tenant)),
