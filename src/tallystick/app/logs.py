@@ -6,9 +6,6 @@ import asyncio
 import gc
 import logging
 import os
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +18,7 @@ from tallystick.log import Entry, Head, Log
 from tallystick.log.files import FilesLog
 from tallystick.log.replica import GuardedLog, read_replica, require_restored
 from tallystick.log.unopened import is_copy
+from tallystick.operations.child_command import begin_command
 from tallystick.partition import Limits, Partition
 from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.snapshots import Snapshots
@@ -148,12 +146,4 @@ async def build_ahead(partition: Partition, offered: Sequence[str]) -> None:
 
 def _snapshot_elsewhere(settings: Settings) -> None:
     """By a process of its own: encoding a large state would hold up every caller of this one."""
-    command = [sys.executable, "-m", "tallystick", "snapshot", "--base", str(settings.base)]
-    taking = subprocess.Popen(
-        [*command, "--tenant", settings.tenant],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    # Whom nobody waits for stays in the system's table of processes after its end.
-    threading.Thread(target=taking.wait, name="snapshot", daemon=True).start()
+    begin_command("snapshot", "--base", str(settings.base), "--tenant", settings.tenant)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
+import threading
 from contextlib import suppress
 
 _LOWEST_PRIORITY = 19
@@ -14,8 +16,7 @@ async def run_command(*words: str, waits: bool = False) -> None:
     """`tallystick` with these words; ended when this is cancelled. What it finds it leaves in files. `waits`: behind
     everything else that wants the processor. Raises OSError where no process can be begun."""
     nowhere = asyncio.subprocess.DEVNULL
-    command = (sys.executable, "-m", "tallystick", *words)
-    running = await asyncio.create_subprocess_exec(*command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+    running = await asyncio.create_subprocess_exec(*_command(words), stdin=nowhere, stdout=nowhere, stderr=nowhere)
     try:
         if waits:
             with suppress(OSError):
@@ -26,3 +27,18 @@ async def run_command(*words: str, waits: bool = False) -> None:
             with suppress(ProcessLookupError):
                 running.terminate()
             await running.wait()
+
+
+def begin_command(*words: str) -> threading.Thread:
+    """The same for whoever does not wait; who does, joins it. Raises OSError where no process can be begun."""
+    nowhere = subprocess.DEVNULL
+    running = subprocess.Popen(_command(words), stdin=nowhere, stdout=nowhere, stderr=nowhere)
+    # Whom nobody waits for stays in the system's table of processes after its end.
+    waiting = threading.Thread(target=running.wait, name=f"tallystick {words[0]}", daemon=True)
+    waiting.start()
+    return waiting
+
+
+def _command(words: tuple[str, ...]) -> tuple[str, ...]:
+    # -P: the directory that we run in is the repository that an agent works on, and no place to find modules in.
+    return (sys.executable, "-P", "-m", "tallystick", *words)
