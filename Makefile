@@ -12,6 +12,8 @@ CONFORMANCE := tests/conformance
 CONFORMANCE_READY := $(if $(wildcard $(CONFORMANCE)/package.json),$(CONFORMANCE)/node_modules/.ready)
 IDENTITY := tests/identity
 IDENTITY_READY := $(if $(wildcard $(IDENTITY)/package.json),$(IDENTITY)/node_modules/.ready)
+AZURE := tests/azure
+AZURE_READY := $(AZURE)/node_modules/.ready
 CLIENTS := tests/clients
 CLIENT_GROUPS := sdk1 sdk2 llama
 CLIENTS_READY := $(CLIENT_GROUPS:%=.clients/%/.ready) $(CLIENTS)/node_modules/.ready
@@ -47,7 +49,7 @@ run: $(RUN_READY) ## serve a small sample memory over HTTP on this machine
 	@test -d .sample/_system/log || $(RUN)/bin/tallystick import --base .sample src/tallystick/sample.jsonl
 	@exec $(RUN)/bin/tallystick serve --base .sample --http 127.0.0.1:$(PORT) --next-free-port
 
-test: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) $(IMPORTED_READY) ## run every test
+test: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) $(IMPORTED_READY) $(AZURE_READY) ## run every test
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
 clients: $(READY) $(CLIENTS_READY) ## let the clients and frameworks that people use talk to the server
@@ -74,7 +76,7 @@ screenshots: $(READY) $(BROWSER_READY) ## take the pictures of the pages that th
 scripts: $(WEB_READY) ## make the scripts that pages load from what is in web/
 	@node $(WEB)/build.mjs
 
-coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) $(IMPORTED_READY) ## run every test and count the branches taken (at least 80 %)
+coverage: $(READY) $(CONFORMANCE_READY) $(IDENTITY_READY) $(FOREIGN_READY) $(IMPORTED_READY) $(AZURE_READY) ## run every test and count the branches taken (at least 80 %)
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-fail-under=80 $(ARGS)
 
 mutants: $(READY) $(MUTANTS_READY) ## change the code that vouches for memories, and count what no test notices (at most 10 %)

@@ -2,8 +2,8 @@
 
 with running(tmp_path) as s3:
     s3.environment              # AWS_… for whoever talks to it
-    s3.bucket_url("a")          # s3://tests/a
-    s3.kill(); s3.start()
+    s3.url("a")                 # s3://tests/a
+    s3.stop(); s3.start()
 """
 
 from __future__ import annotations
@@ -49,9 +49,17 @@ class S3Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        return environment_of(self.port)
+        return self.environment_through(self.port)
 
-    def bucket_url(self, prefix: str) -> str:
+    def environment_through(self, port: int) -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": f"http://{LOOPBACK}:{port}",
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": "us-east-1",
+        }
+
+    def url(self, prefix: str) -> str:
         return f"s3://{BUCKET}/{prefix}"
 
     def start(self) -> None:
@@ -73,8 +81,8 @@ class S3Server:
         assert self._process.poll() is None, (self.directory / "server.log").read_text(errors="replace")[-4000:]
         self._wait_for_volumes()
 
-    def kill(self) -> None:
-        """No time to write or to say anything."""
+    def stop(self) -> None:
+        """Killed: no time to write or to say anything."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait(timeouts.SECONDS)
@@ -96,15 +104,6 @@ class S3Server:
         return _status(self.port, method, path)
 
 
-def environment_of(port: int) -> dict[str, str]:
-    return {
-        "AWS_ENDPOINT_URL": f"http://{LOOPBACK}:{port}",
-        "AWS_ACCESS_KEY_ID": KEY,
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "AWS_REGION": "us-east-1",
-    }
-
-
 @contextmanager
 def running(directory: Path) -> Iterator[S3Server]:
     server = S3Server(directory)
@@ -112,7 +111,7 @@ def running(directory: Path) -> Iterator[S3Server]:
         server.start()
         yield server
     finally:
-        server.kill()
+        server.stop()
 
 
 def _status(port: int, method: str, path: str, body: bytes | None = None) -> int:

@@ -1,8 +1,9 @@
-"""What every object store promises, shown on a directory and on a real S3 server."""
+"""What every object store promises, shown on a directory and on real servers of S3 and Azure."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,26 +13,30 @@ import pytest
 
 from tallystick.errors import InvalidArgument, NotFound, StorageRefused
 from tallystick.operations.backups.object_store import ObjectStore, open_object_store, shown
-from tests import s3_server
+from tests import object_stores
+from tests.object_stores import StoreServer
 
 Open = Callable[[], ObjectStore]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3_server.S3Server]:
-    with s3_server.running(tmp_path_factory.mktemp("s3") / "server") as running:
+@pytest.fixture(scope="module", params=["directory", *object_stores.SERVERS])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServer | None]:
+    """None where a directory is the store."""
+    if request.param == "directory":
+        yield None
+        return
+    with object_stores.RUNNING[request.param](tmp_path_factory.mktemp(request.param) / "server") as running:
         yield running
 
 
-@pytest.fixture(params=["directory", "s3"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+@pytest.fixture
+def opened(server: StoreServer | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """The same store each time, as another process would open it."""
-    if request.param == "directory":
+    if server is None:
         return lambda: open_object_store(f"file://{tmp_path}/a store/of mine")
-    server: s3_server.S3Server = request.getfixturevalue("server")
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
-    return lambda: open_object_store(server.bucket_url(tmp_path.name))
+    return lambda: open_object_store(server.url(tmp_path.name))
 
 
 def test_what_was_put_is_there_for_whoever_opens_the_store(opened: Open) -> None:
@@ -98,7 +103,33 @@ def test_a_store_that_cannot_be_reached_says_so(monkeypatch: pytest.MonkeyPatch,
     assert refused.value.code == "STORE_REFUSED"
 
 
-@pytest.mark.parametrize("url", ["nowhere", "ftp://host/x", "file://host/x", "file:///", "file:relative", ""])
+def test_a_bucket_that_is_not_there_is_told_as_the_store_tells_it(
+    server: StoreServer | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if server is None:
+        pytest.skip("a directory is made")
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    scheme = server.url("").partition("://")[0]
+    with pytest.raises(StorageRefused) as refused:
+        list(open_object_store(f"{scheme}://nowhere/a").list("objects"))
+    assert re.search("NoSuchBucket|ContainerNotFound", refused.value.message)
+    assert "<" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.org/backups",
+        "nowhere",
+        "http://127.0.0.1/x",
+        "ftp://host/x",
+        "file://host/x",
+        "file:///",
+        "file:relative",
+        "",
+    ],
+)
 def test_what_is_no_address_of_a_store_is_refused_with_what_would_be(url: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         open_object_store(url)

@@ -7,7 +7,7 @@ _STREAM = "tests/log/test_jetstream.py::"
 _SECURITY = "tests/log/test_jetstream_security.py::"
 _MIGRATE = "tests/operations/test_migrate.py::"
 _BACKUPS = "tests/operations/test_backups.py::"
-_S3 = "tests/operations/test_backups_s3.py::"
+_REMOTE = "tests/operations/test_backups_remote.py::"
 _FOLLOWING = "tests/operations/test_following.py::"
 _WORKERS = "tests/server/test_workers.py::"
 _DRAIN = "tests/server/test_drain.py::"
@@ -49,13 +49,15 @@ OPERATING_REQUIREMENTS = (
     ("§5.4, moments", "a past moment can be restored",
      _BACKUPS + "test_a_moment_can_be_restored_and_positions_are_a_tenants_own"),
     ("§5.4, S3", "a store that fails half-way leaves a backup complete or absent",
-     _S3 + "test_a_store_that_fails_half_way_leaves_a_backup_complete_or_absent"),
+     _REMOTE + "test_a_store_that_fails_half_way_leaves_a_backup_complete_or_absent"),
+    ("§5.4, any store", "every store, in a directory, of S3 or of Azure, refuses a name that is taken",
+     "tests/contracts/test_object_store.py::test_of_many_who_put_the_same_name_one_wins"),
     ("§5.4, two machines", "two machines back one memory up and neither overwrites the other",
-     _S3 + "test_two_machines_back_one_memory_up_at_once_and_neither_overwrites_the_other"),
+     _REMOTE + "test_two_machines_back_one_memory_up_at_once_and_neither_overwrites_the_other"),
     ("§5.4, S3 down", "a schedule goes on by itself after an hour without the store",
-     _S3 + "test_a_schedule_goes_on_by_itself_after_an_hour_without_the_store"),
+     _REMOTE + "test_a_schedule_goes_on_by_itself_after_an_hour_without_the_store"),
     ("§5.4, replicas in S3", "a copy that follows S3 and is killed goes on, and takes over with all that was backed up",
-     _S3 + "test_a_copy_that_follows_s3_and_is_killed_goes_on_and_takes_over_with_all_that_was_backed_up"),
+     _REMOTE + "test_a_copy_that_follows_the_store_and_is_killed_goes_on_and_takes_over_with_all_that_was_backed_up"),
     ("§10, redaction on servers", "a redaction is complete when no byte of three servers and two machines holds it",
      "tests/log/test_clearing.py::"
      "test_a_redaction_is_complete_when_no_byte_of_three_servers_and_two_machines_holds_it"),

@@ -7,6 +7,7 @@ directory needs nothing else installed: its objects are private to their owner a
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +21,7 @@ import msgspec
 from tallystick.errors import InvalidArgument, NotFound, StorageRefused
 from tallystick.private_files import make_directory, sync_directory, write_all
 
-REMOTE_SCHEMES = ("s3", "gs", "az", "https", "http", "memory")
+REMOTE_SCHEMES = ("s3", "gs", "az", "https", "memory")
 _UNFINISHED = ".new-"
 _CONNECT_SECONDS = 10
 _REQUEST_SECONDS = 300
@@ -66,7 +67,7 @@ def open_object_store(url: str) -> ObjectStore:
     if parts.scheme == "file":
         return DirectoryStore(_directory_of(url))
     if parts.scheme not in REMOTE_SCHEMES:
-        known = ", ".join(f"{scheme}://" for scheme in ("file", *REMOTE_SCHEMES[:-2]))
+        known = ", ".join(f"{scheme}://" for scheme in ("file", *REMOTE_SCHEMES[:-1]))
         here = "" if parts.scheme else f"; a directory on this machine is {Path(url).absolute().as_uri()}"
         raise _invalid(f"'{shown(url)}' is no place for backups", f"it begins with one of {known}{here}")
     return _RemoteStore(url)
@@ -189,7 +190,7 @@ class _RemoteStore:
         try:
             self._store = _opened(self._obstore, url)
         except (ValueError, self._obstore.exceptions.BaseError) as error:
-            raise _invalid(f"{self.url} cannot be opened: {_first_line(error)}", _CREDENTIALS) from None
+            raise _invalid(f"{self.url} cannot be opened: {_said_by(error)}", _CREDENTIALS) from None
 
     def put(self, name: str, data: bytes) -> bool:
         with self._refusals():
@@ -225,8 +226,13 @@ class _RemoteStore:
 
 
 _CREDENTIALS = (
-    "credentials come from the environment, as the store's own tools read them: AWS_ACCESS_KEY_ID, AWS_REGION, "
-    "AWS_ENDPOINT_URL …, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME …"
+    "name a bucket of S3, Azure or Google; credentials come from the environment, as the store's own tools read them: "
+    "AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL …, AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY …, "
+    "GOOGLE_APPLICATION_CREDENTIALS"
+)
+_ENDPOINTS = (
+    *("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    *("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "GOOGLE_BASE_URL"),
 )
 
 
@@ -244,8 +250,8 @@ def _import_obstore() -> Any:
 def _opened(obstore: Any, url: str) -> Any:
     if urlsplit(url).scheme == "memory":
         return obstore.store.MemoryStore()
-    is_plain = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", "")).startswith("http://")
-    return obstore.store.from_url(
+    is_plain = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
+    store = obstore.store.from_url(
         url,
         client_options={
             "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
@@ -255,6 +261,9 @@ def _opened(obstore: Any, url: str) -> Any:
         },
         retry_config={"max_retries": 10, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
     )
+    if isinstance(store, obstore.store.HTTPStore):
+        raise ValueError("a plain web server cannot refuse a name that is taken")
+    return store
 
 
 class _Refusals:
@@ -268,12 +277,13 @@ class _Refusals:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, self._kinds):
             raise StorageRefused(
-                f"{self._url} refused: {_first_line(error)}",
+                f"{self._url} refused: {_said_by(error)}",
                 code="STORE_REFUSED",
                 hint="look at the address, the credentials and the network; nothing half-written counts, run it again",
             ) from None
 
 
-def _first_line(error: BaseException) -> str:
-    said = getattr(error, "strerror", None) or str(error)
-    return said.splitlines()[0][:300] if said else type(error).__name__
+def _said_by(error: BaseException) -> str:
+    said = getattr(error, "strerror", None) or str(error).partition("\n\nDebug source:")[0]
+    # Stores answer in XML, over several lines.
+    return " ".join(re.sub(r"<[^<>]*>", " ", said).split())[:300] or type(error).__name__

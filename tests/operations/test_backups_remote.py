@@ -1,5 +1,5 @@
-"""Backups to a real S3 server that is cut off, loses its answers, dies and comes back: complete or absent, and the next
-run goes on. Two machines at once. Processes killed in the middle."""
+"""Backups to real servers of S3 and Azure that are cut off, lose their answers, die and come back: complete or absent,
+and the next run goes on. Two machines at once. Processes killed in the middle."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ from tallystick.log.backups import read_targets
 from tallystick.log.files import FilesLog
 from tallystick.log.unopened import unopened
 from tallystick.operations.backups import schedule
-from tests import s3_server, timeouts
+from tallystick.operations.backups.object_store import open_object_store
+from tests import object_stores, timeouts
 from tests.command_line import CommandLine, node
 from tests.commits_by_hand import append, draft
 from tests.commits_by_hand import node as operation
 from tests.nats_cluster import LOOPBACK
+from tests.object_stores import StoreServer
 from tests.operations.test_backups import same_log
 from tests.timeouts import wait_until
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3_server.S3Server]:
-    with s3_server.running(tmp_path_factory.mktemp("s3") / "server") as running:
+@pytest.fixture(scope="module", params=object_stores.SERVERS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServer]:
+    with object_stores.RUNNING[request.param](tmp_path_factory.mktemp(request.param) / "server") as running:
         yield running
 
 
 class Memory:
-    def __init__(self, root: Path, server: s3_server.S3Server) -> None:
+    def __init__(self, root: Path, server: StoreServer) -> None:
         self.root = root
         self.server = server
-        self.url = server.bucket_url(root.name)
+        self.url = server.url(root.name)
         self.shell = CommandLine(root / "memory")
         self.shell.write(node("a", said="one"))
         self.shell.write(node("theirs"), tenant="acme")
@@ -67,6 +69,14 @@ class Memory:
         assert same_log(self.shell.base, self.root / name)
         assert same_log(self.shell.base / "tenants/acme", self.root / name / "tenants/acme")
 
+    def objects(self) -> list[bytes]:
+        """What is in all of them."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.environ.items():
+                patch.setenv(name, value)
+            store = open_object_store(self.url)
+            return [store.get(each.name) for each in store.list("objects")]
+
     def start(self, *words: object) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tallystick", *map(str, words)]
         return subprocess.Popen(
@@ -79,7 +89,7 @@ class Memory:
 
 
 @pytest.fixture
-def memory(tmp_path: Path, server: s3_server.S3Server) -> Memory:
+def memory(tmp_path: Path, server: StoreServer) -> Memory:
     return Memory(tmp_path, server)
 
 
@@ -126,7 +136,7 @@ class Proxy:
 EVERYTHING = 1 << 40
 
 
-def test_what_is_in_s3_is_restored_to_the_same_memory(memory: Memory) -> None:
+def test_what_is_in_the_store_is_restored_to_the_same_memory(memory: Memory) -> None:
     memory.grow(500)
     assert memory.back_up()["number"] == 1
     memory.grow(3)
@@ -135,12 +145,38 @@ def test_what_is_in_s3_is_restored_to_the_same_memory(memory: Memory) -> None:
     memory.check("restored")
 
 
+def test_a_redaction_replaces_what_holds_the_value_and_older_backups_go(memory: Memory) -> None:
+    word = "Qz7731Xyzzy"
+    memory.shell.write(node("person", name=word))
+    memory.back_up()
+    memory.grow(5)
+    memory.back_up()
+    assert [word.encode() in data for data in memory.objects()].count(True)
+    memory.shell.write({"op": "REDACT_NODE", "node_id": "person", "reason": "asked"})
+    assert memory.back_up()["expired"] == [1, 2]
+    assert memory.stored() == ["3"]
+    assert not [data for data in memory.objects() if word.encode() in data]
+    memory.check("restored")
+
+
+def test_old_backups_go_with_what_only_they_needed(memory: Memory) -> None:
+    memory.environ["TALLYSTICK_BACKUP_KEEP"] = "2"
+    notes = memory.shell.base / "notes.txt"
+    for number in range(4):
+        notes.write_text(f"version {number}")
+        os.utime(notes, ns=(number, number))
+        memory.back_up()
+    assert memory.stored() == ["4", "3"]
+    assert sorted(data for data in memory.objects() if data.startswith(b"version")) == [b"version 2", b"version 3"]
+    memory.check("restored")
+
+
 @pytest.mark.parametrize("passing", [200, 5_000, 300_000])
 def test_a_store_that_fails_half_way_leaves_a_backup_complete_or_absent(memory: Memory, passing: int) -> None:
     memory.grow(400)
     # Some connections die in the middle of what is sent, others go through.
     proxy = Proxy(memory.server.port, lambda number: (passing if number % 2 == 0 else EVERYTHING, EVERYTHING))
-    memory.environ = s3_server.environment_of(proxy.port)
+    memory.environ = memory.server.environment_through(proxy.port)
     try:
         for _ in range(5):
             with suppress(StorageRefused):
@@ -158,7 +194,7 @@ def test_a_store_that_loses_its_answers_makes_no_second_backup(memory: Memory) -
     memory.grow(50)
     # The first connections are heard and not answered: what they put is there, and is asked for again.
     proxy = Proxy(memory.server.port, lambda number: (EVERYTHING, 0 if number in (1, 3, 5) else EVERYTHING))
-    memory.environ = s3_server.environment_of(proxy.port)
+    memory.environ = memory.server.environment_through(proxy.port)
     try:
         first = memory.back_up()
     finally:
@@ -172,7 +208,7 @@ def test_a_store_that_is_down_is_told_and_the_next_run_goes_on(memory: Memory) -
     memory.grow(100)
     memory.back_up()
     memory.grow(100)
-    memory.server.kill()
+    memory.server.stop()
     try:
         with pytest.raises(StorageRefused) as refused:
             memory.back_up()
@@ -240,7 +276,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait(timeouts.SECONDS)
 
 
-def test_a_copy_that_follows_s3_and_is_killed_goes_on_and_takes_over_with_all_that_was_backed_up(
+def test_a_copy_that_follows_the_store_and_is_killed_goes_on_and_takes_over_with_all_that_was_backed_up(
     memory: Memory,
 ) -> None:
     memory.grow(5_000)
@@ -317,7 +353,7 @@ async def test_a_schedule_goes_on_by_itself_after_an_hour_without_the_store(
     hour = Hour(memory)
     monkeypatch.setattr(schedule, "wall_clock", hour.wall_clock)
     monkeypatch.setattr(schedule, "sleep", hour.sleep)
-    memory.server.kill()
+    memory.server.stop()
     async with schedule.backing_up(config.load({"base": str(memory.shell.base)})):
         await hour.is_mended.wait()
     # It failed again and again, and what waited went in one backup.
