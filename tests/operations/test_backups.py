@@ -252,6 +252,70 @@ def test_a_backup_that_was_altered_is_neither_proven_nor_restored(place: Place, 
     assert list((place.root / "restored").iterdir()) == []
 
 
+@pytest.mark.parametrize("grows", [False, True])
+def test_objects_that_are_gone_from_the_store_are_told_and_put_again(place: Place, grows: bool) -> None:
+    put_content(place, os.urandom(300_000))
+    (place.shell.base / "notes.txt").write_text("not in the log")
+    place.shell.write(*(node(f"n{number}", text="x" * 1000) for number in range(20)))
+    place.back_up()
+    whole = place.objects()
+    for path in (place.store / "objects").rglob("*/*"):
+        path.unlink()
+    if grows:
+        place.shell.write(node("one more"))
+    done = place.back_up()
+    assert (done["lost_objects"], done["is_new"], done["problems"]) == (len(whole), grows, [])
+    assert grows or place.objects() == whole
+    assert place.verify()["sound"]
+    place.restore()
+    assert same_log(place.shell.base, place.root / "restored")
+    assert place.back_up()["lost_objects"] == 0
+
+
+def test_each_object_that_is_gone_is_put_again_for_itself(place: Place) -> None:
+    """A few lines behind a large part make a log of several parts; what is there is not put a second time."""
+    place.shell.write(*(node(f"n{number}", text="x" * 1000) for number in range(50)))
+    place.back_up()
+    first = place.objects()
+    place.shell.write(node("a little"))
+    place.back_up()
+    added = [name for name in place.objects() if name not in first]
+    for name in (*added, max(first, key=lambda each: len(first[each]))):
+        size = len(place.objects()[name])
+        (place.store / "objects" / name[:2] / name).unlink()
+        done = place.back_up()
+        assert (done["lost_objects"], done["new_objects"]) == (1, 1)
+        assert size <= done["new_bytes"] < size + 10_000
+        assert place.verify()["sound"]
+    (place.store / "objects" / name[:2] / name).unlink()
+    assert "1 object of the last backup had gone" in place.shell.run("backup", place.url).err
+
+
+def test_a_blob_that_is_gone_here_and_in_the_store_is_promised_by_no_new_backup(place: Place) -> None:
+    blob = put_content(place, os.urandom(300_000))
+    place.back_up()
+    (place.shell.base / "_content/blobs" / blob).unlink()
+    (place.store / "objects" / blob[:2] / blob).unlink()
+    result = place.shell.run("backup", place.url, "--json")
+    assert (result.code, result.json["problems"]) == (1, [f"default: blob {blob} is missing or damaged"])
+    assert place.shell.run("backup", "verify", place.url, "--json").json["problems"] == [
+        f"default: blob {blob} was missing when it was backed up"
+    ]
+    assert place.restore()["tenants"][1]["missing"] == [blob]
+
+
+def test_a_log_that_is_damaged_here_and_gone_from_the_store_is_told(place: Place) -> None:
+    place.back_up()
+    for path in (place.store / "objects").rglob("*/*"):
+        path.unlink()
+    (segment,) = (place.shell.base / "tenants/acme/_system/log").glob("*.jsonl")
+    segment.write_bytes(segment.read_bytes().replace(b'"theirs alone"', b'"THEIRS alone"'))
+    result = place.shell.run("backup", place.url, "--json")
+    assert result.code == 1
+    assert [problem.partition(":")[0] for problem in result.json["problems"]] == ["acme", "acme"]
+    assert result.json["problems"][1].endswith("gone from the store, and nothing here takes their place")
+
+
 # -- refused
 
 

@@ -102,6 +102,9 @@ def _draw_done(done: BackupDone) -> None:
         say(f"nothing is new since {what}")
     if done.expired:
         say(f"removed: {', '.join(map(str, done.expired))}")
+    if done.lost_objects:
+        gone = counted(done.lost_objects, "object")
+        note(f"{gone} of the last backup had gone from the store: what was in them was put again, where it is at hand")
     for problem in done.problems:
         note(f"NOT backed up: {problem}")
     if not done.signed_by:

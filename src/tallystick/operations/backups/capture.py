@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import closing, suppress
 from functools import partial
 from hashlib import file_digest
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -50,9 +51,13 @@ _ROUNDS = 60
 _PAUSE_SECONDS = 0.05
 
 
-def capture_tenant(settings: Settings, before: TenantBackup | None, put: Put, told: Told) -> TenantBackup:
-    """Raises Corrupt for a log that is damaged, and Conflict for one that does not go on from `before`."""
-    log = capture_log(settings.system, before, put, told)
+def capture_tenant(
+    settings: Settings, before: TenantBackup | None, put: Put, told: Told, lost: Set[str] = frozenset()
+) -> TenantBackup:
+    """Raises Corrupt for a log that is damaged, and Conflict for one that does not go on from `before`. What `before`
+    names and is `lost` is read and put again."""
+    log = capture_log(settings.system, before, put, told, lost)
+    before = _without(before, lost) if before and lost else before
     redacted = max((note.at for note in log.redactions), default=0)
     blobs, missing = _blobs(settings, log, before, put)
     return TenantBackup(
@@ -67,6 +72,26 @@ def capture_tenant(settings: Settings, before: TenantBackup | None, put: Put, to
         snapshot=_snapshot(settings.system, before, log.head, redacted, put),
         checkpoint=_checkpoint(settings.home, log.head),
         files=_files(settings, before, put),
+    )
+
+
+def _without(before: TenantBackup, lost: Set[str]) -> TenantBackup:
+    """As if what is lost, beside the log, had never been put."""
+
+    def is_whole(file: StoredFile) -> bool:
+        return not any(piece.object in lost for piece in file.pieces)
+
+    def begun(file: StoredFile) -> StoredFile:
+        return StoredFile(file.path, list(takewhile(lambda piece: piece.object not in lost, file.pieces)))
+
+    audit = before.audit
+    return msgspec.structs.replace(
+        before,
+        blobs=[file for file in before.blobs if is_whole(file)],
+        missing=[*before.missing, *(Path(file.path).name for file in before.blobs if not is_whole(file))],
+        audit=AuditBackup(audit.head, [begun(file) for file in audit.files]) if audit else None,
+        snapshot=before.snapshot if before.snapshot and is_whole(before.snapshot) else None,
+        files=[file for file in before.files if is_whole(file)],
     )
 
 
@@ -91,11 +116,11 @@ class _Unsettled(Exception):
         self.error = error
 
 
-def capture_log(system: Path, before: TenantBackup | None, put: Put, told: Told = lambda done: None) -> CapturedLog:
+def capture_log(system: Path, before: TenantBackup | None, put: Put, told: Told, lost: Set[str]) -> CapturedLog:
     for rounds in range(_ROUNDS):
         with unopened(system) as log:
             try:
-                return _Reading(log, before, put, told).captured()
+                return _Reading(log, before, put, told, lost).captured()
             except _Unsettled as unsettled:
                 # A redaction is in the log before its masks are, and a later one than the head may be at work.
                 if rounds == _ROUNDS - 1:
@@ -105,10 +130,10 @@ def capture_log(system: Path, before: TenantBackup | None, put: Put, told: Told 
 
 
 class _Reading:
-    def __init__(self, log: Unopened, before: TenantBackup | None, put: Put, told: Told) -> None:
+    def __init__(self, log: Unopened, before: TenantBackup | None, put: Put, told: Told, lost: Set[str]) -> None:
         self._segments = log.segments
         self._head = log.head
-        self._put, self._told = put, told
+        self._put, self._told, self._lost = put, told, lost
         self._index = RedactionIndex(partial(log.segments.lines_with, NEEDLE))
         self._blobs: set[str] = set()
         if log.segments.size < log.head.end:
@@ -160,10 +185,12 @@ class _Reading:
         return [commit for commit in found if commit.operation in REDACTIONS]
 
     def _kept_parts(self, parts: Sequence[LogPart]) -> Iterator[LogPart]:
-        """Those that a redaction reached are read again. Their lines lie where they lay."""
+        """Those that a redaction reached or that are lost are read again. Their lines lie where they lay."""
         before = Head()
         for part in parts:
-            if any(part.first <= lamport <= part.head.lamport for lamport in self._left):
+            if part.piece.object in self._lost or any(
+                part.first <= lamport <= part.head.lamport for lamport in self._left
+            ):
                 yield from self._read(before, part.head.end)
             else:
                 yield part

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -46,14 +46,26 @@ class Repository:
         self.put_bytes = 0
         self._known: set[str] = set()
         """Objects that are there: named by the manifest that we go on from, or put by us."""
+        self.lost: set[str] = set()
+        """Objects that the manifest names which we go on from, and that are gone from the store."""
         self._clock = clock
         self._began = clock()
 
     # -- pieces
 
     def go_on_from(self, manifest: Manifest | None) -> None:
-        """What it names is there, and need not be put again."""
-        self._known = manifest.objects if manifest else set()
+        """What it names need not be put again, unless somebody removed it: a listing tells, and no content is read."""
+        named = manifest.objects if manifest else set()
+        there = self._listed() if named else set()
+        self._known = {name for name in named if _object(name) in there}
+        self.lost = named - self._known
+
+    def missing_of(self, pieces: Iterable[Piece]) -> set[str]:
+        """Those of their objects that are neither in the store nor were put."""
+        return {piece.object for piece in pieces} - self._known
+
+    def _listed(self) -> set[str]:
+        return {stored.name for stored in self.store.list(_OBJECTS)}
 
     def put_piece(self, data: bytes) -> Piece:
         digest, key = sha256(data).hexdigest(), self.keys.newest
@@ -130,7 +142,7 @@ class Repository:
             return b""
 
     def _require_all(self, manifest: Manifest) -> None:
-        there = {stored.name for stored in self.store.list(_OBJECTS)}
+        there = self._listed()
         if any(_object(name) not in there for name in manifest.objects):
             raise StorageRefused(
                 "pieces of this backup were swept while it was made: it took too long", code="STORE_REFUSED",

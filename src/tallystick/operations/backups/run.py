@@ -6,6 +6,7 @@ process of a base at a time; any number of machines on one store.
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Sequence
@@ -35,6 +36,8 @@ from tallystick.operations.backups.repository import Repository
 from tallystick.operations.backups.streams import stream_of, take_over_streams
 from tallystick.operations.tenants import tenants_of
 
+logger = logging.getLogger(__name__)
+
 LOCK = "backup.lock"
 _RACES_MAX = 20
 _DAY = 86_400_000
@@ -58,6 +61,8 @@ class BackupDone(msgspec.Struct, frozen=True, kw_only=True):
     """Of all pieces, before they are encrypted."""
     new_bytes: int
     new_objects: int
+    lost_objects: int
+    """Of the last backup, gone from the store: what was in them was put again, or is among the problems."""
     signed_by: list[str]
     key: str | None
     expired: list[int]
@@ -201,6 +206,7 @@ class _Run:
             if found is not None and found.head.count:
                 tenants.append(found)
         tenants += self._vanished(base, names)
+        self._problems += self._lost(tenants)
         if not tenants:
             raise NotFound("there is nothing to back up yet", code="NO_MEMORY", hint="an agent's first write begins it")
         return Manifest(
@@ -218,7 +224,7 @@ class _Run:
     def _tenant(self, name: str, before: TenantBackup | None, told: Told) -> TenantBackup | None:
         """One that is damaged keeps what was backed up of it, and does not hold up the others."""
         try:
-            found = capture_tenant(self._of(name), before, self._repository.put_piece, told)
+            found = capture_tenant(self._of(name), before, self._repository.put_piece, told, self._repository.lost)
         except Corrupt as error:
             self._problems.append(f"{name}: {error.message}")
             return before
@@ -235,6 +241,17 @@ class _Run:
         lost = [each for each in gone if each.tenant not in deleted]
         self._problems += [f"{each.tenant}: its log is gone from this base, and nobody deleted it" for each in lost]
         return lost
+
+    def _lost(self, tenants: Sequence[TenantBackup]) -> list[str]:
+        """Only of one that cannot be captured. It goes on to be named, so that nobody sweeps what is left of it."""
+        if gone := len(self._repository.lost):
+            logger.warning("%d objects of the last backup were gone from %s", gone, self._repository.store.url)
+        missing = ((each.tenant, len(self._repository.missing_of(each.pieces()))) for each in tenants)
+        return [
+            f"{tenant}: {count} objects of its last backup are gone from the store, and nothing here takes their place"
+            for tenant, count in missing
+            if count
+        ]
 
     # -- afterwards
 
@@ -263,6 +280,7 @@ class _Run:
             bytes=manifest.bytes,
             new_bytes=self._repository.put_bytes,
             new_objects=self._repository.put_objects,
+            lost_objects=len(self._repository.lost),
             signed_by=[str(each.verifier) for each in self._signers],
             key=key.id if key else None,
             expired=expired,
