@@ -29,6 +29,9 @@ class Verb(StrEnum):
     REDACT_NODE = "REDACT_NODE"
     REDACT_EDGE = "REDACT_EDGE"
 
+    __hash__ = str.__hash__
+    """Each commit is looked up by it several times, and an Enum's own hash is written in Python."""
+
 
 DELETIONS = frozenset({Verb.DELETE_NODE, Verb.DELETE_EDGE})
 REDACTIONS = frozenset({Verb.REDACT_NODE, Verb.REDACT_EDGE})

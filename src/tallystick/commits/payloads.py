@@ -28,7 +28,8 @@ class NodePayload(msgspec.Struct, gc=False, frozen=True):
     content: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        restore_doubles(self.attrs)
+        if self.attrs:
+            restore_doubles(self.attrs)
 
 
 class EdgePayload(msgspec.Struct, gc=False, frozen=True, rename={"source": "from", "target": "to"}):
@@ -41,7 +42,8 @@ class EdgePayload(msgspec.Struct, gc=False, frozen=True, rename={"source": "from
     content: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        restore_doubles(self.attrs)
+        if self.attrs:
+            restore_doubles(self.attrs)
 
     @property
     def name(self) -> str:

@@ -154,7 +154,7 @@ def _add_node_row(columns: Columns, handle: int, commit: Commit, offset: int) ->
     prev = columns.nodes.last[handle]
     columns.nodes.last[handle] = columns.history.count + 1
     columns.nodes.commits[handle] += 1
-    _add_row(columns, commit, offset, prev=prev, entity=handle << 1)
+    _add_row(columns, commit, offset, prev, handle << 1)
 
 
 def _undo_node_row(columns: Columns, handle: int, seq: int, actor: str) -> None:
@@ -236,7 +236,7 @@ def _undo_delete_edge(columns: Columns, handle: int, seq: int) -> None:
 def _add_edge_row(columns: Columns, handle: int, commit: Commit, offset: int) -> None:
     prev = columns.edges.last[handle]
     columns.edges.last[handle] = columns.history.count + 1
-    _add_row(columns, commit, offset, prev=prev, entity=handle << 1 | EDGE)
+    _add_row(columns, commit, offset, prev, handle << 1 | EDGE)
 
 
 def _undo_edge_row(columns: Columns, handle: int, seq: int) -> None:
@@ -250,17 +250,17 @@ def _undo_edge_row(columns: Columns, handle: int, seq: int) -> None:
 # -- both
 
 
-def _add_row(columns: Columns, commit: Commit, offset: int, *, prev: int, entity: int) -> None:
-    history = columns.history
-    history.add(offset=offset, prev=prev, entity=entity, lamport=commit.lamport, commit_id=commit.commit_id)
+def _add_row(columns: Columns, commit: Commit, offset: int, prev: int, entity: int) -> None:
+    history, nonces = columns.history, columns.nonces
+    seq = history.add(offset, prev, entity, commit.lamport, commit.commit_id)
     if commit.operation in REDACTIONS:
-        history.redactions.append(history.count)
+        history.redactions.append(seq)
     if commit.nonce is not None:
-        columns.nonces.add(commit.actor, commit.nonce, history.count)
-    if columns.nonces.are_due(history.count):
+        nonces.add(commit.actor, commit.nonce, seq)
+    if nonces.are_due(seq):
         # Everything is changed by now. Where times cannot be read, nonces are kept for longer.
         with suppress(Corrupt):
-            columns.nonces.expire(history.count, columns.timestamp)
+            nonces.expire(seq, columns.timestamp)
 
 
 def _paths(redaction: Commit) -> list[Path] | None:

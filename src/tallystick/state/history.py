@@ -32,13 +32,16 @@ class History:
     def count(self) -> int:
         return len(self.offset) - 1
 
-    def add(self, *, offset: int, prev: int, entity: int, lamport: int, commit_id: str) -> None:
-        self.lamports.add(lamport, len(self.offset))
+    def add(self, offset: int, prev: int, entity: int, lamport: int, commit_id: str) -> int:
+        """The sequence number that it gets."""
+        seq = len(self.offset)
+        self.lamports.add(lamport, seq)
         self.commit_ids.add(commit_id)
         self.offset.append(offset)
         self.prev.append(prev)
         self.entity.append(entity)
         self.moves += 1
+        return seq
 
     def pop(self) -> None:
         if self.redactions and self.redactions[-1] == self.count:

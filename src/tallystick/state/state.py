@@ -85,14 +85,8 @@ class State:
             end = offset + len(self._columns.lines(offset)) + 1
         changes.apply(self._columns, commit, offset)
         self._derived_indexes.applied()
-        self._head = Head(
-            lamport=commit.lamport,
-            count=self._columns.history.count,
-            end=end,
-            record_hash=commit.record_hash,
-            commit_id=commit.commit_id,
-            timestamp=commit.timestamp,
-        )
+        count = self._columns.history.count
+        self._head = Head(commit.lamport, count, end, commit.record_hash, commit.commit_id, commit.timestamp)
 
     def undo(self, commits: int) -> None:
         """Take back the newest commits, whose lines must still be there to read."""
