@@ -90,7 +90,8 @@ class Log(Protocol):
         ...
 
     def prepare(self, redactions: Sequence[tuple[int, int]], after: Head) -> None:
-        """Look up what redactions left, so that no reader of a masked payload has to search the log for it.
+        """Begin to read what lies behind `after`, and look up what redactions left, so that no reader of a masked
+        payload has to search the log for it.
 
         `redactions` are where the lines of those up to `after` begin and end, where somebody knows them; the rest
         of the log is searched: not for an event loop. Costs time only, and saves it: nothing depends on it.

@@ -14,6 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tallystick.file_locks import locked, open_lock, release, take
 from tallystick.log import Entry, Head, are_new, check_chained, head_after, reached, verifier_after
 from tallystick.log.head_file import HeadFile
 from tallystick.log.masks import masks_of
+from tallystick.log.read_ahead import ReadAhead, begin_reading
 from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_snapshots
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
 from tallystick.log.segments import Segments, segment_path
@@ -57,6 +59,7 @@ class FilesLog:
         self._masks = PendingMasks(system / "redaction.pending")
         self._segments = Segments(system / "log")
         self._redactions = RedactionIndex(partial(self._segments.lines_with, NEEDLE))
+        self._ahead: ReadAhead | None = None
         try:
             self._segments.refresh()
             self._settle_what_a_crash_left()
@@ -72,9 +75,21 @@ class FilesLog:
 
     def prepare(self, redactions: Sequence[tuple[int, int]], after: Head) -> None:
         # A log whose end was cut off is for `read` to tell of.
-        self._redactions.prepare(redactions, after.end, min(self.head().end, self._segments.size))
+        end = min(self.head().end, self._segments.size)
+        self._end_reading_ahead()
+        self._ahead = begin_reading(self.system, after, end)
+        self._redactions.prepare(redactions, after.end, end)
 
     def read(self, after: Head) -> Iterator[Entry]:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            with closing(ahead):
+                for entries in ahead if ahead.after == after else ():
+                    yield from entries
+                    after = head_after(entries, after)
+        yield from self._read(after)
+
+    def _read(self, after: Head) -> Iterator[Entry]:
         verifier = verifier_after(after)
         head, offset, end = after, after.end, after.end
         try:
@@ -247,6 +262,7 @@ class FilesLog:
         return 0.0
 
     def close(self) -> None:
+        self._end_reading_ahead()
         for fd in (self._writer, self._lock):
             if fd >= 0:
                 os.close(fd)
@@ -256,6 +272,11 @@ class FilesLog:
         self._head_file.close()
 
     # -- below
+
+    def _end_reading_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
 
     def _write(self, entries: Sequence[Entry], expected: Head) -> None:
         data = b"".join([entry.line + b"\n" for entry in entries])
