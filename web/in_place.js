@@ -23,6 +23,56 @@ document.addEventListener("htmx:afterRequest", () => {
   document.querySelector("#content")?.removeAttribute("aria-busy");
 });
 
+// A slider that has a list of values goes from one to the next by arrow keys; those pressed while a page is on its way
+// count when it is there.
+const SLIDER = "input[type=range][list]";
+const BY_KEY = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 };
+let waiting = 0;
+// Until the new page is settled its forms are not yet those of htmx.
+let isOnItsWay = false;
+const isThere = () => {
+  isOnItsWay = false;
+};
+document.addEventListener("htmx:beforeRequest", () => {
+  isOnItsWay = true;
+});
+for (const failure of ["htmx:sendError", "htmx:sendAbort", "htmx:timeout"]) document.addEventListener(failure, isThere);
+
+const say = () => {
+  for (const slider of document.querySelectorAll(SLIDER)) {
+    slider.ariaValueText = [...slider.list.options].find((each) => each.value === slider.value)?.label ?? null;
+  }
+};
+
+const slide = (slider, by) => {
+  const stops = [...slider.list.options].map((each) => Number(each.value));
+  let value = Number(slider.value);
+  for (let left = Math.abs(by); left > 0; left -= 1) {
+    value = (by > 0 ? stops.find((each) => each > value) : stops.findLast((each) => each < value)) ?? value;
+  }
+  if (value === Number(slider.value)) return;
+  slider.value = value;
+  say();
+  slider.dispatchEvent(new Event("change", { bubbles: true }));
+};
+
+say();
+document.addEventListener("htmx:afterSettle", () => {
+  isThere();
+  say();
+  const slider = document.querySelector(SLIDER);
+  if (slider && waiting) slide(slider, waiting);
+  waiting = 0;
+});
+
+document.addEventListener("keydown", (event) => {
+  const by = BY_KEY[event.key];
+  if (!by || !event.target.matches(SLIDER)) return;
+  event.preventDefault();
+  if (isOnItsWay) waiting += by;
+  else slide(event.target, by);
+});
+
 let hadFocus = false;
 
 document.addEventListener("htmx:beforeSwap", (event) => {

@@ -63,6 +63,42 @@ def test_the_slider_moves_an_entity_through_time_by_arrow_keys(browser: Browser,
         assert visit.faults == []
 
 
+def write_thrice(site: str, entity_id: str) -> list[int]:
+    """Where its three commits are."""
+    for number in range(3):
+        node = {"id": entity_id, "type": "Note", "attrs": {"number": number}}
+        answer = httpx2.post(f"{site}/v1/tools/memory.write", json={"op": "UPSERT_NODE", "node": node}, timeout=60)
+        assert answer.status_code == 200, answer.text
+    view = httpx2.get(f"{site}/entities/{entity_id}.json", timeout=60).json()
+    return [each["position"] for each in view["notches"]]
+
+
+def test_arrow_keys_that_are_pressed_in_haste_all_count(browser: Browser, site: str) -> None:
+    first, *_ = write_thrice(site, "hasty")
+    with browser.visit(site) as visit:
+        open_marked(visit, "/entities/hasty")
+        visit.page.locator("#moment").focus()
+        visit.page.keyboard.press("ArrowLeft")
+        visit.page.keyboard.press("ArrowLeft")
+        visit.page.wait_for_url(f"**as_of={first}")
+        visit.page.locator(".bar.past").wait_for()
+        assert is_the_same(visit)
+        assert f"position {first}" in visit.page.evaluate("document.querySelector('#moment').ariaValueText")
+        assert visit.faults == []
+
+
+def test_the_slider_goes_from_commit_to_commit_without_scripts(browser: Browser, site: str) -> None:
+    first, second, _ = write_thrice(site, "unhurried")
+    with browser.visit(site, Look(scripts=False)) as visit:
+        visit.open("/entities/unhurried")
+        for key, ends in (("ArrowLeft", f"as_of={second}"), ("ArrowLeft", f"as_of={first}"), ("End", "unhurried")):
+            visit.page.locator("#moment").focus()
+            visit.page.keyboard.press(key)
+            visit.page.get_by_role("button", name="Look at this moment").click()
+            visit.page.wait_for_url(f"**{ends}")
+        assert visit.page.locator(".bar.past").count() == 0
+
+
 def test_decisions_are_filtered_in_place(browser: Browser, site: str) -> None:
     with browser.visit(site) as visit:
         open_marked(visit, "/audit")

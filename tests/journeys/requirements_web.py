@@ -24,7 +24,7 @@ WEB_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("web, moments", "an entity at any moment, later commits greyed",
      _ENTITY + "test_a_moment_shows_what_was_so_and_greys_what_came_later"),
     ("web, slider", "the slider works without a script",
-     _ENTITY + "test_the_slider_is_a_form_whose_steps_have_addresses"),
+     _ENTITY + "test_the_slider_is_a_form_whose_places_have_addresses"),
     ("web, lineage", "every commit with what it changed",
      _ENTITY + "test_its_history_has_the_change_of_each_commit"),
     ("web, exports", "lineage as JSON, CSV and OpenLineage",

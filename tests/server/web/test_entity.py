@@ -182,12 +182,34 @@ async def test_before_it_was_written_it_is_not_there(pages: Pages) -> None:
     assert (await pages.json("/entities/d%2F1?as_of=0"))["entity"]["moment"] == 0
 
 
-async def test_the_slider_is_a_form_whose_steps_have_addresses(pages: Pages) -> None:
+async def test_the_slider_is_a_form_whose_places_have_addresses(pages: Pages) -> None:
     text = await pages.html("/entities/d%2F1")
-    assert '<input type="range" name="step" min="1" max="4" value="4"' in text
-    for step, address in ((1, "/entities/d%2F1?as_of=2"), (3, "/entities/d%2F1?as_of=4"), (4, "/entities/d%2F1")):
-        answer = await pages.http.get(f"/entities/d%2F1?step={step}", headers=HTML)
-        assert (answer.status_code, answer.headers["location"]) == (303, address)
+    assert '<input type="range" name="place" min="0" max="1000" value="1000"' in text
+    view = await pages.json("/entities/d%2F1")
+    drawn = f"head={view['entity']['position']}&until={view['until']}"
+    first, _, third, last = (each["place"] for each in view["notches"])
+    for place, address in ((first, "?as_of=2"), (third, "?as_of=4"), (999, "?as_of=4"), (last, ""), (1000, "")):
+        answer = await pages.http.get(f"/entities/d%2F1?place={place}&{drawn}", headers=HTML)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/entities/d%2F1{address}")
+
+
+async def test_the_slider_goes_on_from_the_moment_that_is_looked_at(pages: Pages) -> None:
+    view = await pages.json("/entities/d%2F1?as_of=3")
+    assert view["place"] == view["notches"][1]["place"]
+    drawn = f"as_of=3&head={view['entity']['position']}&until={view['until']}"
+    for moved, address in ((-1, "?as_of=2"), (0, "?as_of=3"), (1, "?as_of=4")):
+        answer = await pages.http.get(f"/entities/d%2F1?place={view['place'] + moved}&{drawn}", headers=HTML)
+        assert answer.headers["location"] == f"/entities/d%2F1{address}"
+
+
+async def test_a_place_means_what_it_meant_as_the_slider_was_drawn(pages: Pages) -> None:
+    view = await pages.json("/entities/d%2F1")
+    drawn = f"head={view['entity']['position']}&until={view['until']}"
+    for number in range(3):
+        await pages.node("d/1", "decision", "codex", attrs={"retries": number}, reason="again")
+    for each in view["notches"][:-1]:
+        answer = await pages.http.get(f"/entities/d%2F1?place={each['place']}&{drawn}", headers=HTML)
+        assert answer.headers["location"] == f"/entities/d%2F1?as_of={each['position']}"
 
 
 async def test_what_was_deleted_still_has_its_page(pages: Pages) -> None:
@@ -211,7 +233,9 @@ async def test_an_edge_has_a_page(pages: Pages) -> None:
         ("as_of=999999", 400, "UNKNOWN_AS_OF"),
         ("export=exe", 400, "INVALID_ARGUMENT"),
         ("skip=-1", 400, "INVALID_ARGUMENT"),
-        ("step=x", 400, "INVALID_ARGUMENT"),
+        ("place=x", 400, "INVALID_ARGUMENT"),
+        ("place=1001", 400, "INVALID_ARGUMENT"),
+        ("place=1&until=x", 400, "INVALID_ARGUMENT"),
     ],
 )
 async def test_what_cannot_be_is_said(pages: Pages, query: str, status: int, error: str) -> None:
@@ -234,7 +258,7 @@ async def test_every_id_has_an_address(pages: Pages, entity_id: str) -> None:
 
 async def test_json_is_had_by_its_ending(pages: Pages) -> None:
     answer = await pages.http.get("/entities/d%2F1.json", headers=HTML)
-    assert answer.json() == await pages.json("/entities/d%2F1")
+    assert answer.json()["entity"] == (await pages.json("/entities/d%2F1"))["entity"]
 
 
 async def _exported(pages: Pages, form: str) -> tuple[str, str]:

@@ -171,7 +171,7 @@ ASKED = {
         "/search?since={evil}", "/search?is=stale",
     ),
     "/entities/{id:path}": (
-        "{entity}", "{entity}?as_of=1", "{entity}?skip={evil}", "{entity}?step={evil}", "{edge}", "/entities/other",
+        "{entity}", "{entity}?as_of=1", "{entity}?skip={evil}", "{entity}?place={evil}", "{edge}", "/entities/other",
         "/entities/other?as_of={evil}", "/entities/other?export={evil}", "/entities/{evil}x", "/entities?id={evil}",
         "/entities/{task}", "/entities/{atom}",
     ),
@@ -239,7 +239,7 @@ async def test_a_number_of_thousands_of_digits_is_refused_and_not_a_bug(pages: P
     long = "9" * 5_000
     await pages.node("plan", "note", "crawler")
     for address in (
-        f"/entities/plan?skip={long}", f"/entities/plan?step={long}", f"/recall?actor=crawler&hops={long}",
+        f"/entities/plan?skip={long}", f"/entities/plan?place={long}", f"/recall?actor=crawler&hops={long}",
         f"/audit?seq={long}", f"/audit?before={long}", f"/knowledge?made={long}", f"/entities/plan?as_of={long}",
     ):  # fmt: skip
         assert (await pages.http.get(address, headers=HTML)).status_code in (400, 404), address
@@ -321,7 +321,7 @@ async def test_what_policy_withholds_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entity_id", ["vault-9", "plan|leads_to|vault-9", "vault-9|leads_to|plan"])
-@pytest.mark.parametrize("query", ["", "?as_of=2", "?export=csv", "?export=json", "?step=1"])
+@pytest.mark.parametrize("query", ["", "?as_of=2", "?export=csv", "?export=json", "?place=1"])
 async def test_what_may_not_be_read_is_as_what_does_not_exist(tmp_path: Path, entity_id: str, query: str) -> None:
     async with multi_tenant_store(tmp_path, RulePolicy()) as base:
         await peopled(base)

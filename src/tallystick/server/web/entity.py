@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 import orjson
 
+from tallystick.clock import from_text, wall_clock
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.operations.entity_comparison import Comparison, compare_entity
 from tallystick.operations.entity_report import EntityReport, HistoryStep, Neighbour, report_entity
@@ -18,12 +19,16 @@ from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.server.web.addresses import JSON_SUFFIX, entity_address
 from tallystick.server.web.recall import RECALLING
 from tallystick.server.web.redact import redaction_of
+from tallystick.server.web.timeline import LENGTH, Tick, Timeline, chosen, ticks, timeline
 from tallystick.server.web.visit import Document, Download, Redirect, Visit
 from tallystick.state import work
 
 PAGES_MAX = 20
 """Of a thousand commits each, in an export."""
 _SKIP_MAX = 10_000_000
+_NUMBER_MAX = 1 << 53
+_TIME_MAX = 253_402_300_799_000
+"""The end of the year 9999."""
 _LOG = "log"
 
 
@@ -34,7 +39,8 @@ class Notch(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     timestamp: str
     did: str
-    percent: float
+    place: int
+    """Where it stands, from 0 to 1000 for now."""
     is_later: bool
 
 
@@ -48,8 +54,14 @@ class EntityView(msgspec.Struct, frozen=True, kw_only=True):
     entity: EntityReport
     notches: list[Notch]
     """Of the commits in the history, oldest first."""
+    ticks: list[Tick]
+    """Round times between them, on the same line."""
+    until: int
+    """Where the line ends: now, in milliseconds since 1970."""
+    place: int
+    """Of the moment."""
     step: int
-    """Which of them the moment is at; 0 is before all."""
+    """Which of the notches the moment is at; 0 is before all."""
     earlier: int | None
     later: int | None
     """Positions to go to; None where there is none."""
@@ -95,10 +107,8 @@ async def entity_page(visit: Visit) -> EntityView | Download | Document | Redire
     )
     visit.context.report_times.asked(visit.visitor)
     view = _view(visit, report)
-    chosen = visit.number("step", 0, most=_SKIP_MAX)
-    if chosen:
-        is_now = chosen >= len(view.notches)
-        return Redirect(entity_address(entity_id, as_of=None if is_now else view.notches[chosen - 1].position))
+    if visit.said("place") is not None:
+        return Redirect(entity_address(entity_id, as_of=_chosen(visit, report)))
     compared = visit.moment("compare")
     if compared is not None:
         other = visit.as_of if visit.moment("with") is None else visit.moment("with")
@@ -126,7 +136,8 @@ def id_of(visit: Visit) -> str:
 
 def _view(visit: Visit, report: EntityReport) -> EntityView:
     steps = report.history[::-1]
-    notches = [_notch(number, len(steps), step) for number, step in enumerate(steps, 1)]
+    now = wall_clock()
+    line = _line(steps, now)
     done = [step for step in steps if not step.is_later]
     step = len(done)
     later = steps[step : step + 1]
@@ -135,7 +146,10 @@ def _view(visit: Visit, report: EntityReport) -> EntityView:
     origins = [(each, origin_of(each.rel, each.direction)) for each in report.neighbours]
     return EntityView(
         entity=report,
-        notches=notches,
+        notches=[_notch(*each) for each in zip(range(1, len(steps) + 1), steps, line.places, strict=False)],
+        ticks=ticks(line),
+        until=now,
+        place=(line.places[step - 1] if step else 0) if is_past else LENGTH,
         step=step,
         earlier=earlier,
         later=later[0].position if is_past and later else None,
@@ -151,16 +165,30 @@ def _view(visit: Visit, report: EntityReport) -> EntityView:
     )
 
 
-def _notch(number: int, count: int, step: HistoryStep) -> Notch:
-    percent = 100.0 if count == 1 else round(100 * (number - 1) / (count - 1), 2)
+def _notch(number: int, step: HistoryStep, place: int) -> Notch:
     return Notch(
         step=number,
         position=step.position,
         timestamp=step.timestamp,
         did=step.did,
-        percent=percent,
+        place=place,
         is_later=step.is_later,
     )
+
+
+def _line(steps: Sequence[HistoryStep], now: int) -> Timeline:
+    return timeline([from_text(step.timestamp) for step in steps], now)
+
+
+def _chosen(visit: Visit, report: EntityReport) -> int | None:
+    """The position that somebody meant by a place, None for now. The line is the one that they saw: it says when it was
+    drawn, and up to which commit."""
+    head = visit.number("head", report.position, most=_NUMBER_MAX)
+    steps = [step for step in reversed(report.history) if step.position <= head]
+    line = _line(steps, visit.number("until", wall_clock(), most=_TIME_MAX))
+    was = len(steps) if report.moment is None else sum(not step.is_later for step in steps) - 1
+    found = chosen(line, was, visit.number("place", 0, most=LENGTH))
+    return steps[found].position if found < len(steps) else None
 
 
 def _relations(neighbours: list[Neighbour]) -> list[Relation]:
