@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from tallystick.telemetry import metrics
-from tallystick.telemetry.history import TOOLS_MAX, History, Span
+from tallystick.telemetry.history import TOOLS_MAX, History, Span, per_minute
 from tallystick.telemetry.readings import read_metrics
 
 SPANS = (Span("hour", 60.0, 5), Span("day", 300.0, 3))
@@ -54,6 +54,25 @@ def test_each_row_counts_what_came_since_the_one_before(history: History, clock:
     assert 0.25 < running <= 0.5
     assert found.times == [1_000_060.0, 1_000_120.0, 1_000_120.0]
     assert history.read("hour").columns["calls"][0] >= 2  # type: ignore[operator]  # a count is always there
+
+
+def test_a_rate_is_that_of_the_last_steps(history: History, clock: Clock) -> None:
+    def called(times: int) -> None:
+        for _ in range(times):
+            metrics.called("history.rate", "ok", 0.002, writes=False)
+
+    def rate(steps: int) -> float:
+        return per_minute(history.read("hour", "history.rate"), "calls", steps)
+
+    called(10)
+    assert rate(1) == 10, "the first seconds are no rate"
+    go_on(history, clock)
+    called(4)
+    go_on(history, clock)
+    clock.now += 30
+    called(2)
+    assert rate(1) == 4
+    assert rate(2) == rate(9) == 6.4
 
 
 def test_the_oldest_rows_give_way(history: History, clock: Clock) -> None:

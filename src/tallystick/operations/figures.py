@@ -15,9 +15,12 @@ from pathlib import Path
 import msgspec
 
 from tallystick.telemetry import metrics
+from tallystick.telemetry.history import Rows, per_minute
 from tallystick.telemetry.metrics import Histogram, Labels, Series, quantile
 from tallystick.telemetry.readings import Reading
 
+_MINUTES = 5
+"""So far back writes are counted for their rate."""
 _BUG = "INTERNAL_ERROR"
 _USUAL = frozenset({"MISSING_TOKEN"})
 """The first call of many clients."""
@@ -121,11 +124,15 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Commits that the slowest projection is behind."""
     write_p95: float | None
     """Seconds, of the calls that write; None where there was none."""
+    commits_per_minute: float
+    """In the last minutes."""
+    log_bytes: int | None
+    """Of the logs that are open; None where nobody counts them."""
     disk_free: int
     disk_total: int
 
 
-async def check_health(home: Path, reading: Reading) -> Health:
+async def check_health(home: Path, reading: Reading, last_hour: Rows) -> Health:
     nearest = next(path for path in (home, *home.parents) if path.exists())
     disk = await asyncio.to_thread(shutil.disk_usage, nearest)
     writing = [series for (_, _, access), series in reading.series_of(metrics.CALLS) if access == "write"]
@@ -134,6 +141,8 @@ async def check_health(home: Path, reading: Reading) -> Health:
         audit_healthy=next((bool(value) for _, value in reading.of(metrics.AUDIT)), None),
         lag=max((int(value) for _, value in reading.of(metrics.LAG)), default=0),
         write_p95=_latency(metrics.CALLS, writing).p95,
+        commits_per_minute=per_minute(last_hour, "commits", _MINUTES),
+        log_bytes=_sum(sizes) if (sizes := reading.of(metrics.LOG_BYTES)) else None,
         disk_free=disk.free,
         disk_total=disk.total,
     )

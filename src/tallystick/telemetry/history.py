@@ -58,6 +58,14 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     """Counts are of the whole step, latencies in seconds."""
 
 
+def per_minute(rows: Rows, column: str, steps: int) -> float:
+    """Of what is counted, in the last steps and the one that is not over. What began less than a minute ago has not
+    lasted one: its first seconds are no rate."""
+    counts = rows.columns[column][-steps - 1 :]
+    seconds = (len(counts) - 1) * rows.step + rows.running
+    return 60 * sum(each or 0 for each in counts) / max(seconds, 60)
+
+
 class History:
     def __init__(
         self,

@@ -69,7 +69,9 @@ def by_tools(pages: Pages) -> Pages:
 
 
 @asynccontextmanager
-async def serving_store(base: MultiTenantStore, principal: Principal) -> AsyncIterator[Pages]:
+async def serving_store(
+    base: MultiTenantStore, principal: Principal, figures_for: str | None = None
+) -> AsyncIterator[Pages]:
     """As this principal sees it, whose tenant and policy the store knows."""
     offer = Offer(tools=base.tools, store=base.store, principal_of=lambda scope: principal, version="1")
     context = WebContext(
@@ -82,6 +84,7 @@ async def serving_store(base: MultiTenantStore, principal: Principal) -> AsyncIt
         operations=lambda principal: _operations(base, principal),
         claims=Claims(),
         knowledge=make_tool_context(repo=base.home),
+        figures_for=figures_for,
     )
     async with _client(http_app(offer, pages=WebPages(context))) as http:
         yield Pages(offer, http)

@@ -346,6 +346,19 @@ async def test_another_tenant_sees_nothing_of_it(tmp_path: Path) -> None:
             assert await pages.html("/entities/plan", 404) == await pages.html("/entities/nope", 404)
 
 
+async def test_how_the_server_does_is_told_to_the_tenant_of_who_runs_it_alone(tmp_path: Path) -> None:
+    async with multi_tenant_store(tmp_path, RulePolicy(lambda request: True)) as base:
+        await peopled(base)
+        await base.node(EVE, "own", "note", title="Of another tenant")
+        async with serving_store(base, EVE, figures_for=BOB.tenant) as pages:
+            assert (await pages.json("/"))["health"] is None
+            text = await pages.html("/")
+            assert "Write p95" not in text
+            assert "<dt>Log</dt>" not in text
+        async with serving_store(base, BOB, figures_for=BOB.tenant) as pages:
+            assert "<dt>Log</dt>" in await pages.html("/")
+
+
 async def test_who_may_look_at_nothing_is_told_nothing(tmp_path: Path) -> None:
     def nothing(request: Request) -> bool:
         return request.principal.actor == "alice" or request.action is Action.WRITE

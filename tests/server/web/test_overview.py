@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 from collections.abc import AsyncIterator
@@ -192,8 +193,12 @@ async def test_it_says_how_old_the_last_backup_is_and_how_long_writes_take(tmp_p
         write_target(tmp_path, "file:///srv/b", Target(failed="no room", failing_since=to_text(wall_clock())))
         assert "failing" in await pages.html("/")
         await pages.write("codex", "memory.write", op="UPSERT_NODE", node={"id": "plan", "type": "note", "attrs": {}})
-        assert (await pages.json("/"))["health"]["write_p95"] > 0
-        assert "Write p95" in await pages.html("/")
+        health = (await pages.json("/"))["health"]
+        assert health["write_p95"] > 0
+        assert health["commits_per_minute"] > 0
+        log = tmp_path / "_system/log"
+        assert health["log_bytes"] == sum(each.stat().st_size for each in log.iterdir())
+        assert re.search(r"Write p95</dt><dd>[\d.]+ <span>ms, (\d+|under 1) / min</span>", await pages.html("/"))
     async with serving_pages(tmp_path / "new", backup_to=f"file://{tmp_path}/store") as pages:
         await pages.node("plan")
         assert (await pages.json("/"))["backup"] == {"at": None, "failing_since": None}

@@ -17,6 +17,7 @@ from tallystick.operations.titles import title_of, vocabulary_of
 from tallystick.server.web.actors import ActorKinds, Kind
 from tallystick.server.web.chain import Chain
 from tallystick.server.web.commit_rows import CommitRow, commit_row
+from tallystick.server.web.context import WebContext
 from tallystick.server.web.visit import Visit
 
 COMMITS = 12
@@ -135,10 +136,14 @@ async def overview(visit: Visit) -> Overview:
         denials=denials,
         day=None if day is None else _day(day, denials.by_span, visit.principal.actor, context.actor_kinds(tenant)),
         chain=context.chain(tenant, position),
-        health=await check_health(context.home_of(tenant), context.reading()) if shows_health else None,
+        health=await _health(context, tenant) if shows_health else None,
         backup=last_backup(context.operations(visit.principal).settings) if shows_health else None,
         connections=[] if position else connections(visit.site),
     )
+
+
+async def _health(context: WebContext, tenant: str) -> Health:
+    return await check_health(context.home_of(tenant), context.reading(), context.history.read("hour"))
 
 
 def _day(spans: list[Span], denials: list[int], visitor: str, kinds: ActorKinds) -> list[DaySpan]:
