@@ -112,6 +112,17 @@ def test_the_keyboard_gets_everywhere_and_shows_where_it_is(
         assert sorted(stop.html for stop in stops) == sorted(controls)
 
 
+@pytest.mark.parametrize("address", ["/", "/entities/decision-retries", "/entities/decision-retries?as_of=7"])
+def test_what_one_looks_at_is_said_in_one_line(browser: Browser, site: str, address: str) -> None:
+    with browser.visit(site) as visit:
+        visit.open(address)
+        visit.page.locator(".bar .seal").first.wait_for()
+        tops = visit.page.locator(".bar dl > div").evaluate_all("parts => parts.map(each => each.offsetTop)")
+        assert len(tops) == 5
+        assert len(set(tops)) == 1
+        assert visit.page.locator(".bar").evaluate("bar => bar.offsetHeight") < 60
+
+
 def test_forced_colours_hide_nothing(browser: Browser, site: str, known: dict[str, str]) -> None:
     with browser.visit(site, Look(forced_colours=True)) as visit:
         for address in ADDRESSES:
