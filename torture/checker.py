@@ -45,7 +45,7 @@ from tests.state.state_dump import dump_state
 from torture.journal import TOLD, Note
 from torture.writer import TENANTS, settled
 
-REFUSALS = ("STORAGE_REFUSED", "LOG_UNREACHABLE", "UNSETTLED", "LOG_CLOSED", "FILE_CREATION_FAILED")
+REFUSALS = ("STORAGE_REFUSED", "LOG_UNREACHABLE", "LOG_UNREADABLE", "UNSETTLED", "LOG_CLOSED", "FILE_CREATION_FAILED")
 """What a failing disk or network may be answered with."""
 _NOT_WRITTEN = ("STORAGE_REFUSED", "LOG_UNREACHABLE")
 

@@ -9,6 +9,7 @@ TallystickError
 └── LogError             the operator
     ├── HeadMoved        nobody: the partition catches up and tries again
     ├── Corrupt          restore from a backup; the log is never overwritten
+    │   └── Unreadable   find out why the disk gives nothing back: the log may be sound
     ├── Unsettled        repeat it with the same nonce: it may have been written
     │   └── LogClosed    find out why the disk failed, then restart
     └── StorageRefused   free space, or make the file system writable
@@ -95,6 +96,20 @@ class Corrupt(LogError):
     """The log says something false. `details` has file, line, lamport where known."""
 
     code = "LOG_CORRUPT"
+
+
+class Unreadable(Corrupt):
+    """The disk did not give back what is stored: it is gone, or a sector of it is. Whether the log is damaged is not
+    known. To whoever has to rely on a line, or proves the log, it is as good as damaged; unlike StorageRefused it
+    does not say that nothing was appended."""
+
+    code = "LOG_UNREADABLE"
+
+    def __init__(self, message: str, *, hint: str | None = None, **kwargs: Any) -> None:
+        super().__init__(message, hint=hint or _LOOK_AT_DISK, **kwargs)
+
+
+_LOOK_AT_DISK = "look at the disk and at what the kernel says of it, then start again; the log may be sound"
 
 
 class Unsettled(LogError):

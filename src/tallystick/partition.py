@@ -37,6 +37,7 @@ from tallystick.errors import (
     LogClosed,
     StorageRefused,
     TallystickError,
+    Unreadable,
     Unsettled,
 )
 from tallystick.log import Entry, Head, Log
@@ -378,11 +379,14 @@ class Partition:
 
     def _reported(self, error: Corrupt) -> Corrupt:
         """Log it for the operator, and make the caller's answer of it. Other entities can be read as before."""
-        logger.error("the log of %s is damaged: %s %s", self.tenant, error.message, error.details)
-        metrics.DAMAGE.add()
+        if isinstance(error, Unreadable):
+            logger.error("the log of %s cannot be read: %s %s", self.tenant, error.message, error.details)
+        else:
+            logger.error("the log of %s is damaged: %s %s", self.tenant, error.message, error.details)
+            metrics.DAMAGE.add()
         # Callers are not shown paths of this machine.
         details = {name: Path(value).name if name == "file" else value for name, value in error.details.items()}
-        return Corrupt(error.message, hint=error.hint or _VERIFY, details=details)
+        return type(error)(error.message, hint=error.hint or _VERIFY, details=details)
 
     # -- writing
 

@@ -14,7 +14,7 @@ import pytest
 
 from tallystick.commits import Operation, Verb, chain
 from tallystick.commits.canonical import canonical_bytes
-from tallystick.errors import Corrupt, LogClosed, StorageRefused
+from tallystick.errors import Corrupt, LogClosed, StorageRefused, Unreadable
 from tallystick.log import Head, recovery
 from tallystick.log.files import FilesLog
 from tallystick.log.head_file import HeadFile
@@ -263,6 +263,57 @@ def test_a_failed_sync_closes_the_writer_and_keeps_the_reads(tmp_path: Path, mon
         append(log, draft(node("refused")))
     assert list(log.read(Head())) == made
     assert list(FilesLog(tmp_path).read(Head())) == made
+
+
+def test_a_disk_that_is_gone_is_told_as_that_and_when_it_is_back_reads_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = FilesLog(tmp_path)
+    made = filled(log, 2)
+    asked: dict[str, Callable[[], object]] = {
+        "pread": lambda: list(log.read(Head())),
+        "listdir": lambda: FilesLog(tmp_path),
+    }
+    for call, ask in asked.items():
+        with monkeypatch.context() as patched:
+            failing(call, errno.EIO, patched)
+            with pytest.raises(Unreadable) as refused:
+                ask()
+        assert (refused.value.code, "may be sound" in str(refused.value.hint)) == ("LOG_UNREADABLE", True)
+    assert list(log.read(Head())) == made
+    assert list(FilesLog(tmp_path).read(Head())) == made
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_cannot_be_read_is_no_proof_and_file_and_line_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """To whoever proves a log, a sector that the disk does not give back is damage."""
+    log = FilesLog(tmp_path, segment_bytes_max=2_000)
+    filled(log, 6)
+    log.close()
+    path = segments(tmp_path)[number - 1]
+    read = os.pread
+
+    def failing_there(fd: int, size: int, place: int) -> bytes:
+        if os.path.samestat(os.fstat(fd), path.stat()):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(fd, size, place)
+
+    monkeypatch.setattr(os, "pread", failing_there)
+    proof = prove(tmp_path)
+    assert (proof.sound, proof.file, proof.line) == (False, str(path), 1)
+    assert f"{path.name} cannot be read at byte 0: Input/output error" in str(proof.problem)
+
+
+def test_a_note_of_a_redaction_that_cannot_be_read_is_not_advised_to_be_removed(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path)
+    filled(log, 2)
+    log.close()
+    (tmp_path / "redaction.pending").mkdir()
+    with pytest.raises(Unreadable) as refused:
+        FilesLog(tmp_path)
+    assert "remove" not in str(refused.value.hint)
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tallystick.commits import chain
-from tallystick.errors import TallystickError
+from tallystick.errors import TallystickError, Unreadable
 from tallystick.telemetry import metrics
 from tallystick.toolsets.memory import TOOLSET
 from tests.toolsets.agent import Agent
@@ -112,6 +112,25 @@ def test_damage_is_an_incident_for_the_operator_and_says_nothing_of_the_document
     assert "is damaged" in caplog.text
     assert "Berne" not in caplog.text
     assert _damage() == before + 1
+
+
+def test_a_disk_that_gives_nothing_back_is_told_as_that_and_counts_as_no_damage(
+    written: Agent, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(offset: int, **_: object) -> bytes:
+        raise Unreadable("x.jsonl cannot be read at byte 0: Input/output error", details={"file": "/srv/x.jsonl"})
+
+    before = _damage()
+    over = {"op": "UPSERT_NODE", "node": {"id": "ada", "type": "person", "attrs": {"town": "Rome"}}}
+    with caplog.at_level(logging.ERROR), monkeypatch.context() as patched:
+        patched.setattr(written.log, "line", unreadable)
+        for told in (written.refusal("memory.read", entity_id="ada"), written.refusal("memory.write", **over)):
+            assert (told["error"], "look at the disk" in told["hint"]) == ("LOG_UNREADABLE", True)
+            assert "/srv" not in str(told)
+    assert "is damaged" not in caplog.text
+    assert _damage() == before
+    written.write(**over)
+    assert written.read("ada")["entity"]["attrs"] == {"town": "Rome"}
 
 
 def test_what_was_damaged_cannot_be_written_over_and_all_else_can(written: Agent) -> None:

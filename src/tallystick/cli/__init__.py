@@ -55,6 +55,7 @@ EXIT_CODES: dict[type[TallystickError], int] = {
     errors.StorageRefused: 7,
     errors.LogClosed: 7,
     errors.Unsettled: 7,
+    errors.Unreadable: 7,
     errors.Corrupt: 1,
     TallystickError: 1,
 }
@@ -178,7 +179,9 @@ def main() -> None:
         sys.exit(EXIT_INTERRUPTED)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _REFUSED_BY_DISK:
-            refused = errors.StorageRefused(str(error), hint="make it writable, or free some space; nothing is lost")
+            refused = errors.StorageRefused(
+                str(error), hint="look at the disk: make it writable, or free some space; nothing is lost"
+            )
             _leave(exit_code(type(refused)), *_sentences(refused))
         import logging
 
@@ -190,7 +193,7 @@ def main() -> None:
         )
 
 
-_REFUSED_BY_DISK = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+_REFUSED_BY_DISK = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}
 
 
 def _prepare() -> None:

@@ -12,16 +12,16 @@ import os
 import time
 import zlib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from tallystick.errors import Corrupt
+from tallystick.errors import Corrupt, Unreadable
 from tallystick.log import Head
 from tallystick.private_files import replace_file
 
 SECTOR_BYTES = 512
 _TORN_READS_MAX = 200
-_LOOK_AT_DISK = "look at the disk; nothing was changed"
 
 
 class HeadFile:
@@ -40,7 +40,7 @@ class HeadFile:
                 # One byte more than there should be: what was added counts too.
                 raw = os.pread(self._fd, SECTOR_BYTES + 1, 0)
             except OSError as error:
-                raise self._unreadable(f"cannot be read: {error.strerror}", _LOOK_AT_DISK) from error
+                raise self._unreadable(error) from error
             seen = self._seen
             if raw == seen[0]:
                 return seen[1]
@@ -49,8 +49,10 @@ class HeadFile:
                 self._seen = (raw, head)
                 return head
             time.sleep(0.0005)
-        raise self._unreadable(
-            "is unreadable", "run 'tallystick verify'; if the log is sound, remove this file and start again"
+        raise Corrupt(
+            f"the kept position in {self.path} is unreadable",
+            hint="run 'tallystick verify'; if the log is sound, remove this file and start again",
+            details=self._place(),
         )
 
     def write(self, head: Head) -> None:
@@ -77,14 +79,14 @@ class HeadFile:
                 return False
             except OSError as error:
                 refused = error
-        raise self._unreadable(f"cannot be read: {refused.strerror if refused else '?'}", _LOOK_AT_DISK) from refused
+        raise self._unreadable(refused) from refused
 
-    def _unreadable(self, problem: str, hint: str) -> Corrupt:
-        return Corrupt(
-            f"the kept position in {self.path} {problem}",
-            hint=hint,
-            details={"file": str(self.path), "line": 1},
-        )
+    def _unreadable(self, error: OSError | None) -> Unreadable:
+        why = error.strerror if error else "?"
+        return Unreadable(f"the kept position in {self.path} cannot be read: {why}", details=self._place())
+
+    def _place(self) -> dict[str, Any]:
+        return {"file": str(self.path), "line": 1}
 
     def _create(self, raw: bytes) -> None:
         # Whole before it has its name: a crash leaves either no mark or a readable one.

@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick.commits import Commit, chain
-from tallystick.errors import Corrupt, StorageRefused
+from tallystick.errors import Corrupt, StorageRefused, Unreadable
 from tallystick.log import Entry, Head, head_after, verifier_after
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.segments import Segments
@@ -321,7 +321,13 @@ class PendingMasks:
             return msgspec.json.decode(self._path.read_bytes(), type=_Note)
         except FileNotFoundError:
             return None
-        except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
+        except OSError as error:
+            # Not `_damaged`, which advises to remove it: once the disk is back it is carried out.
+            raise Unreadable(
+                f"the redaction noted in {self._path} cannot be read: {error.strerror}",
+                details={"file": str(self._path), "line": 1},
+            ) from error
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._damaged(f"cannot be read: {error}") from error
 
     def _check(self, note: _Note, segments: Segments, head: Head) -> None:
@@ -356,6 +362,8 @@ def _payload_at(segments: Segments, offset: int, head: Head) -> tuple[int, int]:
     try:
         line = segments.line(offset) if begins else b""
         return chain.decode(line).lamport, chain.room_of(line)
+    except Unreadable:
+        raise
     except Corrupt:
         return 0, 0
 

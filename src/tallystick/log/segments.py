@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tallystick.errors import Corrupt, StorageRefused
+from tallystick.errors import Corrupt, StorageRefused, Unreadable
 
 _LINE_GUESS_BYTES = 2048
 _CHUNK_BYTES = 1 << 20
@@ -214,17 +214,15 @@ class Segments:
         return self._starts[index]
 
     def place(self, offset: int) -> tuple[Path, int]:
-        """File and line number of an offset. Counts newlines: for messages only."""
+        """File and line number of an offset. Counts newlines, as far as they can be read: for messages only."""
         if not self.paths:
             return self.directory, 1
         index, place = self.locate(offset)
         number, seen = 1, 0
-        while seen < place:
-            piece = self._pread(index, min(_CHUNK_BYTES, place - seen), seen)
-            if not piece:
-                break
-            number += piece.count(b"\n")
-            seen += len(piece)
+        with suppress(Unreadable):
+            while seen < place and (piece := self._pread(index, min(_CHUNK_BYTES, place - seen), seen)):
+                number += piece.count(b"\n")
+                seen += len(piece)
         return self.paths[index], number
 
     def named(self, error: Corrupt, offset: int, *, hint: str | None = None) -> Corrupt:
@@ -232,7 +230,10 @@ class Segments:
         if "line" in error.details:
             return error
         path, number = self.place(offset)
-        return Corrupt(
+        if error.details.get("file", str(path)) != str(path):
+            # What begins the next file cannot be read: the offset is that of the last line that could.
+            path, number = Path(error.details["file"]), 1
+        return type(error)(
             f"{path.name}, line {number}: {error.message}",
             hint=error.hint or hint,
             details={**error.details, "file": str(path), "line": number},
@@ -243,9 +244,8 @@ class Segments:
             return os.pread(self._fds[index], size, place)
         except OSError as error:
             path = self.paths[index]
-            raise Corrupt(
+            raise Unreadable(
                 f"{path.name} cannot be read at byte {place}: {error.strerror}",
-                hint="look at the disk; nothing was changed",
                 details={"file": str(path)},
             ) from error
 
@@ -263,8 +263,20 @@ def _lamport_of(line: bytes) -> int:
 
 
 def segment_files(directory: Path) -> list[Path]:
-    """In order. What bears another kind of name is not ours, and is left alone."""
-    return sorted(path for path in directory.glob("*.jsonl") if _NAME.fullmatch(path.name))
+    """In order; none where there is no such directory. What bears another kind of name is not ours, and is left alone.
+
+    Not a glob: to some Pythons a directory that cannot be read is one without files, and so a log that was cut off.
+    """
+    try:
+        names = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise Unreadable(
+            f"{directory} cannot be read: {error.strerror}",
+            details={"file": str(directory), "line": 1},
+        ) from error
+    return sorted(directory / name for name in names if _NAME.fullmatch(name))
 
 
 def segment_path(directory: Path, first: int) -> Path:
