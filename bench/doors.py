@@ -101,9 +101,9 @@ def _opened(folder: Path, running: ExitStack) -> dict[str, Door]:
     guarded = running.enter_context(tallystick_http(gated, **team))
     answers = folder / "answers.json"
     _save_answers(ours.port, answers)
-    long_way, sdk, bare = (
+    long_way, sdk, sdk_here, bare = (
         running.enter_context(module("bench.plain", kind, str(place)))
-        for kind, place in (("long", base), ("sdk", answers), ("bare", answers))
+        for kind, place in (("long", base), ("sdk", answers), ("sdk-here", answers), ("bare", answers))
     )
     return {
         "mcp": partial(_over_http, ours, lambda: _in_session(ours.port)),
@@ -112,6 +112,7 @@ def _opened(folder: Path, running: ExitStack) -> dict[str, Door]:
         "gate": partial(_over_http, guarded, lambda: _in_session(guarded.port, token)),
         "long": partial(_over_http, long_way, lambda: _in_session(long_way.port)),
         "sdk": partial(_over_http, sdk, lambda: _in_session(sdk.port)),
+        "sdk here": partial(_over_http, sdk_here, lambda: _in_session(sdk_here.port)),
         "mcp alone": partial(_over_http, ours, lambda: _in_session(ours.port), clients=1),
         "sdk alone": partial(_over_http, sdk, lambda: _in_session(sdk.port), clients=1),
         "bare": partial(_over_http, bare, lambda: _at_once(bare.port)),
@@ -266,6 +267,7 @@ def _rows(costs: dict[str, Cost]) -> list[Row]:
         ("MCP over HTTP, gated: tokens, roles, audit", gate, None),
         ("MCP over HTTP, our tools the SDK's way, without the fast path", costs["long"], None),
         ("the plain SDK over HTTP, from a dict", costs["sdk"], None),
+        ("the same behind our HTTP", costs["sdk here"], None),
         ("a bare reply of the same bytes", costs["bare"], None),
     ]
     rows = [Row(f"{what}: CPU", cost.cpu, "µs", target, "less", sdk, SDK) for what, cost, target in told]

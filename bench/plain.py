@@ -1,7 +1,8 @@
-"""References for the doors: `python -m bench.plain sdk|bare|long PLACE` serves point reads and prints its address.
+"""References for the doors: `python -m bench.plain KIND PLACE` serves point reads and prints its address.
 
-`sdk` is a server as the SDK's own documentation makes it, which looks its answers up in a dict;
-`bare` answers with ready bytes, whatever is asked: less our HTTP server cannot do.
+`sdk` is a server as the SDK's own documentation makes it, on uvicorn as it comes, which looks its answers up in a
+dict; `sdk-here` is the same application behind our HTTP; `bare` answers with ready bytes, whatever is asked: less our
+HTTP server cannot do.
 PLACE is a file with the answers of our server by entity id, so that all send the same.
 `long` is our server on the base PLACE with the fast path switched off.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+import uvicorn
 import uvloop
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -30,8 +32,12 @@ from tallystick.server.http import http_app, run_http
 def main(kind: str, place: Path) -> None:
     if kind == "long":
         uvloop.run(_long(place))
+        return
+    answers = json.loads(place.read_text())
+    if kind == "sdk":
+        uvloop.run(_serve_plainly(_sdk(answers)))
     else:
-        uvloop.run(_serve({"sdk": _sdk, "bare": _bare}[kind](json.loads(place.read_text()))))
+        uvloop.run(_serve({"sdk-here": _sdk, "bare": _bare}[kind](answers)))
 
 
 async def _long(base: Path) -> None:
@@ -43,6 +49,15 @@ async def _serve(app: Any) -> None:
     """As `tallystick serve` does, so that only the application differs."""
     announce = lambda host, port: print(f"http://{host}:{port}", flush=True)  # noqa: E731
     await run_http(app, host="127.0.0.1", port=0, announce=announce)
+
+
+async def _serve_plainly(app: Any) -> None:
+    """As the SDK does, but for a line of log for each request."""
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, access_log=False, log_level="warning")
+    listening = config.bind_socket()
+    listening.listen()
+    print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
+    await uvicorn.Server(config).serve([listening])
 
 
 def _sdk(answers: dict[str, Any]) -> Any:
