@@ -149,8 +149,9 @@ def test_from_a_denial_to_the_rules_that_made_it_by_clicks(browser: Browser, sit
         explained = visit.page.locator("#explained")
         explained.wait_for()
         assert "decisions are changed by people" in explained.inner_text()
-        assert 'input.resource_type == "Decision"' not in explained.inner_text()
-        assert "team.rego:" in explained.inner_text()
+        assert "team.rego:18" in explained.inner_text()
+        condition = explained.locator(".listing li", has_text='input.resource_type == "Decision"')
+        assert condition.inner_text().endswith("true")
         assert visit.faults == []
 
 

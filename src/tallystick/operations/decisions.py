@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -23,7 +23,8 @@ from tallystick.errors import Corrupt, NotFound, TallystickError
 from tallystick.operations.last_day import SPANS, count_in_spans
 from tallystick.policy import Action, Principal
 from tallystick.policy.bundle import Bundle, find_bundle
-from tallystick.policy.explanation import explain
+from tallystick.policy.explanation import branches_of, explain
+from tallystick.policy.rego import Branch
 from tallystick.policy.replay import request_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -168,10 +169,19 @@ class DecisionTally(msgspec.Struct, frozen=True, kw_only=True):
     """The oldest first."""
 
 
+class SourceLine(msgspec.Struct, frozen=True):
+    number: int
+    text: str
+    is_condition: bool
+    """Whether a condition begins on it: it was true, as all of what fired were."""
+
+
 class Fired(msgspec.Struct, frozen=True):
     place: str
     """file:line"""
     text: str
+    lines: tuple[SourceLine, ...] = ()
+    """All of the definition, or of the branch of it that gave the value."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -326,8 +336,9 @@ async def explain_decision(
 def _explained(policy: str, decided: Decided, line: DecisionLine) -> Explanation:
     bundle = find_bundle(policy)
     found = explain(bundle, request_of(decided))
+    branches = branches_of(bundle)
     rules = tuple(
-        Rule(held.rule, held.value, tuple(Fired(place, _source(bundle, place)) for place in held.fired))
+        Rule(held.rule, held.value, tuple(_fired(bundle, branches, place) for place in held.fired))
         for held in found.rules
     )
     return Explanation(
@@ -339,11 +350,20 @@ def _explained(policy: str, decided: Decided, line: DecisionLine) -> Explanation
     )
 
 
-def _source(bundle: Bundle, place: str) -> str:
+def _fired(bundle: Bundle, branches: Mapping[str, Branch], place: str) -> Fired:
     name, _, number = place.rpartition(":")
     text = next((module.text for module in bundle.modules if module.name == name), "")
-    lines = text.splitlines()
-    return lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""
+    first = int(number)
+    branch = branches.get(place, Branch(first, "", first))
+    source = text.splitlines()[first - 1 : branch.last_line]
+    if len(source) > 1:
+        # Behind its brace the next branch may begin, which did not fire.
+        source[-1] = branch.text.splitlines()[-1]
+    lines = tuple(
+        SourceLine(number, line.expandtabs(4).rstrip(), number in branch.conditions)
+        for number, line in enumerate(source, first)
+    )
+    return Fired(place, source[0].strip() if source else "", lines)
 
 
 def _find(audit: Path, seq: int) -> Line | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from tallystick.policy import Decision, Request
 from tallystick.policy.bundle import Bundle, Module
-from tallystick.policy.rego import Engine, Rule, engine_for, entry_of
+from tallystick.policy.rego import Branch, Engine, Rule, engine_for, entry_of
 from tallystick.policy.rego_codec import decision_of, input_of
 
 _PROBE = "tallystick_probe"
@@ -44,6 +44,11 @@ def explain(bundle: Bundle, request: Request) -> Explained:
     version = values.get("policy_version")
     decision = decision_of(values.get("decision"), version if isinstance(version, str) else bundle.version)
     return Explained(decision, question, _held(rules, values))
+
+
+def branches_of(bundle: Bundle) -> dict[str, Branch]:
+    """By where they stand, as file:line."""
+    return {f"{rule.file}:{branch.line}": branch for rule in engine_for(bundle).rules for branch in rule.branches}
 
 
 def _probes(rules: list[Rule]) -> Iterator[Module]:

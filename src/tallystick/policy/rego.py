@@ -37,6 +37,9 @@ class Branch(msgspec.Struct, frozen=True):
 
     line: int
     text: str
+    last_line: int = 0
+    conditions: tuple[int, ...] = ()
+    """The lines on which each of them begins."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -192,8 +195,13 @@ def _rules(syntax: list[Any]) -> Iterator[Rule]:
 
 
 def _branch(source: bytes, body: dict[str, Any]) -> Branch:
-    # A last `else` has no conditions, and a span of no meaning.
-    return Branch(body["span"]["line"], _query(source, body["query"]["span"]) if body["query"]["stmts"] else "true")
+    line, query = body["span"]["line"], body["query"]
+    if not query["stmts"]:
+        # A last `else` has no conditions, and a span of no meaning.
+        return Branch(line, "true", line)
+    text = _query(source, query["span"])
+    lines = dict.fromkeys(each["span"]["line"] for each in query["stmts"])
+    return Branch(line, text, query["span"]["line"] + text.count("\n"), tuple(lines))
 
 
 def _query(source: bytes, span: dict[str, int]) -> str:

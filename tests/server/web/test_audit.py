@@ -96,6 +96,9 @@ async def test_a_denial_is_explained_by_the_rules_that_fired(pages: Pages) -> No
     fired = {rule["name"]: [each["text"] for each in rule["fired"]] for rule in explained["rules"]}
     assert fired["sealed"] == ['sealed if input.written_type == "Sealed"']
     assert fired["allow"] == ["allow := false if sealed"]
+    (reason,) = next(rule["fired"] for rule in explained["rules"] if rule["name"] == "reason")
+    marked = [(line["text"], line["is_condition"]) for line in reason["lines"]]
+    assert marked[1:] == [("    sealed", True), ("}", False)]
     page = await pages.html(f"/audit?seq={denied['seq']}")
     assert "Why it was denied" in page
     assert "sealed if input.written_type == &#34;Sealed&#34;" in page
