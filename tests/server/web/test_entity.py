@@ -170,6 +170,16 @@ async def test_the_bar_says_the_moment_and_the_links_keep_it(pages: Pages) -> No
     assert "Changed 3 times since, by " in await pages.html("/entities/d%2F1?as_of=2")
 
 
+@pytest.mark.parametrize(("reason", "told"), [("DSR-119", "DSR-119."), ("Article 17.", "Article 17.")])
+async def test_a_reason_that_is_told_ends_in_one_full_stop(tmp_path: Path, reason: str, told: str) -> None:
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("d", "decision", attrs={"by": "Jane Doe"})
+        await pages.write(
+            "nora", "memory.write", op="REDACT_NODE", node_id="d", redacted_fields=["attrs.by"], reason=reason
+        )
+        assert f"<bdi>{told}</bdi> The values are masked" in await pages.html("/entities/d")
+
+
 async def test_its_history_is_read_from_the_oldest_on(pages: Pages) -> None:
     text = await pages.html("/entities/d%2F1?order=oldest")
     assert text.index("agreed in review") < text.index("INC-482") < text.rindex("a queue")

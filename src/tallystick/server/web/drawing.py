@@ -51,6 +51,7 @@ def _environment() -> Environment:
         "plain": plain,
         "markdown": render_markdown,
         "second": second,
+        "sentence": lambda text: text if text.rstrip().endswith((".", "!", "?", "…")) else f"{text}.",
         "utc": lambda seconds: second(to_text(int(seconds * 1000))),
         "day": day,
         "ago": ago,
