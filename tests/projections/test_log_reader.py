@@ -50,6 +50,22 @@ def test_a_draft_is_never_given_in_part() -> None:
     assert recent.recent(Head()) == []
 
 
+def test_nor_when_its_end_was_dropped_since_it_was_kept_before_the_rest() -> None:
+    made = entries(Head(), A, draft(node("b"), node("c")), D, draft(node("e")))
+    recent = LogReader(MemoryLog, bytes_max=sum(len(entry.line) for entry in made[1:4]) + 10)
+    recent.keep(made[1:3])
+    recent.keep(made[3:])
+    recent.keep(made[:3])
+    assert recent.recent(Head()) == made[:1]
+
+
+def test_a_place_inside_a_draft_is_none_to_go_on_from() -> None:
+    log = MemoryLog()
+    made = append(log, A, draft(node("b"), node("c")), D)
+    reader = LogReader(lambda: log)
+    assert [reader.has(head_after(made[:count], Head())) for count in range(1, 5)] == [True, False, True, True]
+
+
 def test_a_redaction_leaves_nothing_to_give() -> None:
     recent = LogReader(MemoryLog)
     made = entries(Head(), A)

@@ -25,7 +25,7 @@ class LogReader:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._recent: dict[int, Entry] = {}
-        """By offset, oldest first; whole drafts only, but for what was dropped at the old end."""
+        """By offset; what was kept first is dropped first, which may be any part of a draft."""
         # Two of them: the writer, which holds the log's lock, keeps entries while the handle may wait for that lock.
         self._memory = threading.Lock()
         self._disk = threading.RLock()
@@ -60,7 +60,8 @@ class LogReader:
             return found
 
     def recent(self, at: Head) -> list[Entry]:
-        """Those of them that are in memory."""
+        """Those of them that are in memory. Of a draft whose end was dropped nothing: who stops inside one can never go
+        on from there."""
         found: list[Entry] = []
         prev = at.commit_id
         with self._memory:
@@ -69,6 +70,8 @@ class LogReader:
                 found.append(entry)
                 prev = entry.commit.commit_id
                 entry = self._recent.get(entry.end)
+        while found and not found[-1].commit.ends_draft:
+            found.pop()
         return found
 
     def line(self, offset: int) -> bytes:
@@ -117,5 +120,6 @@ def _is_on(log: Log, at: Head) -> bool:
         # The next line is chained to the one before it, so reading on from a wrong place fails at once.
         return next(iter(log.read(at)), None) is not None
     except Corrupt:
-        # That place is wrong or that line is damaged: only the whole log can tell.
-        return any(entry.commit.record_hash == at.record_hash for entry in log.read(Head()))
+        # That place is wrong, or inside a draft, or that line is damaged: only the whole log can tell.
+        found = (entry.commit for entry in log.read(Head()) if entry.commit.record_hash == at.record_hash)
+        return any(commit.ends_draft for commit in found)
