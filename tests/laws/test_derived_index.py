@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tallystick.state import Breathing
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tests.laws.test_replay import STORIES, Step, written
+from tests.state.logged_state import LoggedState
 
 
 class CheckedIndex:
@@ -100,3 +101,16 @@ def test_an_aspect_that_was_stored_and_brought_up_to_date_equals_one_built_now(
     started = logged.replayed()
     started.finds_stored(stored.get)
     assert dump_state(started.derived(StoredIndex)) == dump_state(logged.replayed().derived(StoredIndex))
+
+
+def test_what_was_made_again_since_it_was_stored_is_known_by_when_it_was_first_made() -> None:
+    logged = LoggedState()
+    logged.node("a")
+    logged.node("a")
+    logged.state.derived(StoredIndex)
+    stored = dict(logged.state.dump_indexes())
+    logged.delete("a")
+    logged.node("a")
+    started = logged.replayed()
+    started.finds_stored(stored.get)
+    assert started.derived(StoredIndex).nodes == {"a": NodeVersion("a", "note", {}, created=4, updated=4)}

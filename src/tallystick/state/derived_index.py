@@ -20,7 +20,7 @@ from tallystick.commits import Verb
 from tallystick.commits.payloads import edge_name
 from tallystick.errors import Corrupt
 from tallystick.state import Breathing
-from tallystick.state.asof import edge_seq, version
+from tallystick.state.asof import edge_seq, life, version
 from tallystick.state.columns import Columns
 from tallystick.state.graph import linked
 from tallystick.state.stored_index import Stored, pack, unpack
@@ -260,9 +260,9 @@ class DerivedIndexes:
         if found is None:
             return None
         created = columns.nodes.created[handle]
-        return NodeVersion(
-            columns.nodes.ids[handle], found.type, found.attrs, min(created, found.seq), found.seq, found.content
-        )
+        if created > found.seq:  # It was deleted and made again since.
+            created = life(columns, found.seq).created
+        return NodeVersion(columns.nodes.ids[handle], found.type, found.attrs, created, found.seq, found.content)
 
     def _edge(self, handle: int, at: int) -> EdgeVersion | None:
         columns, edges, ids = self._columns, self._columns.edges, self._columns.nodes.ids
