@@ -114,3 +114,15 @@ def test_what_was_made_again_since_it_was_stored_is_known_by_when_it_was_first_m
     started = logged.replayed()
     started.finds_stored(stored.get)
     assert started.derived(StoredIndex).nodes == {"a": NodeVersion("a", "note", {}, created=4, updated=4)}
+
+
+def test_what_was_stored_before_something_was_redacted_is_not_used() -> None:
+    logged = LoggedState()
+    logged.node("a", secret=1)
+    logged.state.derived(StoredIndex)
+    stored = dict(logged.state.dump_indexes())
+    logged.node("a")
+    logged.scrub(logged.redact("a"))
+    started = logged.replayed()
+    started.finds_stored(stored.get)
+    assert started.derived(StoredIndex).nodes == logged.replayed().derived(StoredIndex).nodes

@@ -205,9 +205,13 @@ class DerivedIndexes:
             return None
 
     def _is_worth(self, stored: Stored, known: int) -> bool:
-        """Of this log, and not so long ago that it takes less to build it than to bring it up to date."""
-        since = self._columns.history.count - stored.count
+        """Of this log, not so long ago that it takes less to build it than to bring it up to date, and nothing was
+        redacted since: it would have to be told what was there before, and nobody knows that any more."""
+        history = self._columns.history
+        since = history.count - stored.count
         if stored.count < 1 or not 0 <= since <= max(known, _SLICE):
+            return False
+        if any(seq > stored.count for seq in history.redactions[-1:]):
             return False
         return self._columns.position(stored.count).record_hash == stored.record_hash
 
