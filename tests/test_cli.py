@@ -335,6 +335,7 @@ def test_only_what_looks_like_it_is_offered_for_an_id_that_is_not_there(base: Pa
         (["lineage", "ada", "--depth", "deep"], 2, ["deep"]),
         (["import", "nowhere.jsonl"], 2, ["nowhere.jsonl"]),
         (["verify", "--repair"], 2, ["verify --views --repair"]),
+        (["catch-up", "poetry"], 2, ["poetry", "views, sql, text"]),
         (["serve", "--http", "0.0.0.0:0"], 2, ["UNSAFE_BINDING"]),
         (["serve", "--http", "nonsense:port"], 2, ["127.0.0.1:8765"]),
         (["serve", "--toolsets", "poetry"], 2, ["poetry", "memory"]),
@@ -354,7 +355,7 @@ def test_a_mistake_is_answered_with_a_code_and_the_next_step(
     assert "Traceback" not in outcome.err
 
 
-@pytest.mark.parametrize("command", ["log", "verify", "export", "snapshot", "search", ["show", "x"], ["lineage", "x"]])
+@pytest.mark.parametrize("command", ["log", "verify", "export", "snapshot", "catch-up", "search", ["show", "x"]])
 def test_looking_where_nothing_is_makes_nothing(tally: Tally, base: Path, command: str | list[str]) -> None:
     outcome = tally(*([command] if isinstance(command, str) else command))
     assert outcome.code == 3
@@ -647,6 +648,16 @@ def test_a_snapshot_is_written_and_seen(sample: Tally) -> None:
     assert file.exists()
     told = {f["what"]: f["found"] for f in sample("doctor", "--json").json["findings"]}
     assert file.name in told["snapshot"]
+
+
+def test_what_lies_beside_the_log_is_brought_to_its_end(sample: Tally, base: Path) -> None:
+    (only,) = sample("catch-up", "text", "--json").json
+    assert (only["projection"], only["commits"], only["position"]) == ("text", 12, 12)
+    assert not (base / "graph.db").exists()
+    told = {each["projection"]: each["commits"] for each in sample("catch-up", "--json").json}
+    assert told == {"views": 12, "sql": 12, "text": 0}
+    assert "12" in sample("catch-up").out
+    assert sample("verify", "--views").code == 0
 
 
 # -- export and import

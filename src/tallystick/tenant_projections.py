@@ -24,7 +24,7 @@ from tallystick.projections.cypher.walks import Budget, GraphWalks
 from tallystick.projections.file_edits import FileEdits
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.registry import COPIES, Place
+from tallystick.projections.registry import BY_DEFAULT, Place
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.vectors import VectorIndex
@@ -33,6 +33,8 @@ from tallystick.projections.views import Views
 from tallystick.projections.views.content_files import Edit
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from tallystick.commits.signed_note import SignerKey
     from tallystick.projections.lineage_emitter import Destination
     from tallystick.projections.witnesses import WitnessAddress
@@ -62,10 +64,12 @@ class AllProjections:
         lineage: Callable[[str], Destination] | None = None,
         keys: Callable[[str], tuple[SignerKey, ...]] = lambda tenant: (),
         witnesses: tuple[WitnessAddress, ...] = (),
+        elsewhere: Callable[[str, str], Popen[bytes]] | None = None,
     ) -> None:
         """Content files that people edited are adopted, or put right at the start, or else left alone.
         `database`: where `graph.db` lies, if elsewhere. `lineage`: where the events of a tenant go, if anywhere.
-        `keys`: those that sign the checkpoints of a tenant's log, if any do; `witnesses` are asked to cosign them."""
+        `keys`: those that sign the checkpoints of a tenant's log, if any do; `witnesses` are asked to cosign them.
+        `elsewhere`: begins a process that brings a tenant's projection, both by name, to the head."""
         self._settings = settings
         self._open_log = open_log
         self._adopt = adopt
@@ -74,6 +78,7 @@ class AllProjections:
         self._lineage = lineage
         self._keys = keys
         self._witnesses = witnesses
+        self._elsewhere = elsewhere
         address = address_of(settings)
         self._engine = None if address is None else EngineThread(address)
         self._by_tenant: dict[str, TenantProjections] = {}
@@ -101,8 +106,15 @@ class AllProjections:
             self._witnesses,
             self._engine,
             tenant,
+            self._elsewhere_for(tenant),
         )
         return TenantProjections(settings, place, self._adopt)
+
+    def _elsewhere_for(self, tenant: str) -> Callable[[str], Popen[bytes]] | None:
+        """Not where another process would take the `graph.db` that the settings name for this tenant's."""
+        if self._elsewhere is None or (self._database is not None and tenant != self._settings.tenant):
+            return None
+        return partial(self._elsewhere, tenant)
 
     def path(self, tenant: str) -> Path:
         return self.of(tenant).path
@@ -305,9 +317,8 @@ class TenantProjections:
 
     def serve(self) -> None:
         """Follow all the time, from now on."""
-        for name in COPIES:
-            if name not in ("vectors", "cypher"):
-                self.follower.worker(name).start()
+        for name in BY_DEFAULT:
+            self.follower.worker(name).start()
         if self._settings.vectors:
             _ = self.vectors
         if self._adopt is not None:

@@ -6,6 +6,8 @@ import asyncio
 import fcntl
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -375,3 +377,90 @@ async def test_who_waits_for_an_erasure_waits_until_no_copy_is_left(
     assert not waiting.done()
     counting.is_clean = True
     assert await waiting
+
+
+# -- far to go
+
+
+def _process(code: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", code])
+
+
+async def test_what_has_far_to_go_is_left_to_another_process(
+    log: MemoryLog, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "FAR_COMMITS", 10)
+    filled(log, 20)
+
+    def elsewhere() -> subprocess.Popen[bytes]:
+        counting.at = log.head()
+        return _process("")
+
+    made = ProjectionWorker(LogReader(lambda: log), counting, elsewhere=elsewhere)
+    made.start()
+    assert await made.reached(20, timeouts.SECONDS)
+    assert counting.applied == []
+    filled(log, 9)
+    made.notify()
+    assert await made.reached(29, timeouts.SECONDS)
+    made.close()
+    assert counting.applied == [list(range(21, 30))]
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(1)", "import os; os.abort()", "no process"])
+async def test_what_another_process_left_undone_is_applied_here(
+    log: MemoryLog, counting: Counting, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    monkeypatch.setattr(worker, "FAR_COMMITS", 10)
+    filled(log, 20)
+
+    def elsewhere() -> subprocess.Popen[bytes]:
+        if code == "no process":
+            raise OSError("too many of them")
+        return _process(code)
+
+    made = ProjectionWorker(LogReader(lambda: log), counting, elsewhere=elsewhere)
+    made.start()
+    assert await made.reached(20, timeouts.SECONDS)
+    made.close()
+    assert counting.at == log.head()
+
+
+def test_who_is_closed_ends_the_process_that_it_waits_for(
+    log: MemoryLog, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "FAR_COMMITS", 10)
+    filled(log, 20)
+    begun, running = threading.Event(), []
+
+    def elsewhere() -> subprocess.Popen[bytes]:
+        running.append(_process("import signal; signal.pause()"))
+        begun.set()
+        return running[0]
+
+    made = ProjectionWorker(LogReader(lambda: log), counting, elsewhere=elsewhere)
+    made.start()
+    assert begun.wait(timeouts.SECONDS)
+    made.close()
+    assert running[0].returncode is not None
+    assert counting.closed
+
+
+def test_no_second_process_is_begun_beside_one_that_is_at_it(
+    tmp_path: Path, log: MemoryLog, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "FAR_COMMITS", 10)
+    monkeypatch.setattr(worker, "_LAST_PATIENCE_SECONDS", 0.0)
+    filled(log, 20)
+    begun = []
+
+    def elsewhere() -> subprocess.Popen[bytes]:
+        begun.append(_process(""))
+        return begun[0]
+
+    made = ProjectionWorker(LogReader(lambda: log), counting, lock=tmp_path / "lock", elsewhere=elsewhere)
+    with (tmp_path / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        made.start()
+        made.close()
+    assert begun == []

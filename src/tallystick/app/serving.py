@@ -22,6 +22,7 @@ from tallystick.app.stores import opened
 from tallystick.app.vocabularies import toolsets
 from tallystick.commits import Commit
 from tallystick.config import Settings
+from tallystick.operations.child_command import start_command
 from tallystick.operations.tenants import tenants_of
 from tallystick.projections.vectors import model
 from tallystick.projections.views.content_files import Edit
@@ -36,6 +37,8 @@ from tallystick.toolsets.files import content_edits
 from tallystick.work_settings import DEFAULT_AGENT
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from tallystick.projections.lineage_emitter import Destination
     from tallystick.server.workers import Worker
 
@@ -71,6 +74,7 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
             lineage=lineage,
             keys=keys_by_tenant(settings),
             witnesses=read_witnesses(settings),
+            elsewhere=partial(_catch_up_elsewhere, settings),
         )
         async with opened(settings, projections, warm=True, sessions=sessions) as store:
             # A log that cannot be opened is said now, not at the first call.
@@ -117,6 +121,11 @@ def _offer(settings: Settings, store: Store, projections: AllProjections, sessio
         not_live=lambda: next((each.stopped for each in open_partitions(store).values() if each.stopped), None),
         behind_seconds=partial(behind_seconds, store) if settings.log_url else float,
     )
+
+
+def _catch_up_elsewhere(settings: Settings, tenant: str, name: str) -> Popen[bytes]:
+    """By a process of its own: what has far to go would share the interpreter with every caller of this one."""
+    return start_command("catch-up", name, "--base", str(settings.base), "--tenant", tenant)
 
 
 @contextmanager

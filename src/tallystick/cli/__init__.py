@@ -77,6 +77,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": maintenance.doctor,
     "where": maintenance.where,
     "snapshot": maintenance.snapshot,
+    "catch-up": maintenance.catch_up,
     "checkpoint": checkpoint.checkpoint,
     "witness": witness.witness,
     "export": transfer.export,

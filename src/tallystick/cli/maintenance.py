@@ -1,4 +1,4 @@
-"""The commands that look after a memory: verify, doctor, where, snapshot."""
+"""The commands that look after a memory: verify, doctor, where, snapshot, catch-up."""
 
 from __future__ import annotations
 
@@ -318,3 +318,34 @@ def snapshot(json: Json = False, base: Base = None, tenant: Tenant = None) -> No
         emit(taken)
     else:
         say(f"{taken.file} ({taken.bytes} bytes)")
+
+
+def catch_up(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="views, sql or text. [default: all of them]")
+    ] = None,
+    json: Json = False,
+    base: Base = None,
+    tenant: Tenant = None,
+) -> None:
+    """Bring the views, graph.db and the text index up to the end of the log.
+
+    Servers do that by themselves, and begin this command for one that has far to go. By hand it is for after a large
+    import or a restore, so that the first who search need not wait. What was done stays when it is interrupted.
+
+    \b
+    Examples:
+      tallystick catch-up
+      tallystick catch-up sql --base ./memory
+    """
+    from tallystick import app
+    from tallystick.operations.catch_up import catch_up as caught_up
+
+    context = app.operation_context(existing(base=base, tenant=tenant))
+    with progress() as tell:
+        done = caught_up(context, names or (), progress=tell)
+    if json:
+        emit(done)
+        return
+    rows = [(each.projection, f"{each.commits:,}", f"{each.position:,}", f"{each.seconds:.1f} s") for each in done]
+    table(("projection", "commits applied", "position", "took"), rows)

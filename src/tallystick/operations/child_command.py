@@ -29,14 +29,26 @@ async def run_command(*words: str, waits: bool = False) -> None:
             await running.wait()
 
 
+def start_command(*words: str) -> subprocess.Popen[bytes]:
+    """The same for a thread, behind everything else that wants the processor; it is for the caller to end it."""
+    running = _started(words)
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, running.pid, _LOWEST_PRIORITY)
+    return running
+
+
 def begin_command(*words: str) -> threading.Thread:
     """The same for whoever does not wait; who does, joins it. Raises OSError where no process can be begun."""
-    nowhere = subprocess.DEVNULL
-    running = subprocess.Popen(_command(words), stdin=nowhere, stdout=nowhere, stderr=nowhere)
+    running = _started(words)
     # Whom nobody waits for stays in the system's table of processes after its end.
     waiting = threading.Thread(target=running.wait, name=f"tallystick {words[0]}", daemon=True)
     waiting.start()
     return waiting
+
+
+def _started(words: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    nowhere = subprocess.DEVNULL
+    return subprocess.Popen(_command(words), stdin=nowhere, stdout=nowhere, stderr=nowhere)
 
 
 def _command(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from tallystick.log import Entry
+from tallystick.log import Entry, Head
 from tallystick.projections import Settling
 from tallystick.projections.registry import PROJECTIONS, Place
 from tallystick.projections.worker import ProjectionWorker
@@ -19,8 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class Follower:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, *, applied: Callable[[Head], None] = lambda at: None) -> None:
+        """`applied` is told how far a projection got, while it catches up."""
         self.place = place
+        self._applied = applied
         self._workers: dict[str, ProjectionWorker] = {}
 
     def worker(self, name: str) -> ProjectionWorker:
@@ -28,6 +31,7 @@ class Follower:
         if found is None:
             registered = PROJECTIONS[name]
             projection = registered.make(self.place)
+            elsewhere = self.place.elsewhere if registered.by_default else None
             found = self._workers[name] = ProjectionWorker(
                 self.place.log,
                 projection,
@@ -35,6 +39,8 @@ class Follower:
                 rest_seconds=registered.rest_seconds,
                 closing_seconds=registered.closing_seconds,
                 commits_at_once=registered.commits_at_once,
+                elsewhere=None if elsewhere is None else partial(elsewhere, name),
+                applied=self._applied,
             )
         return found
 

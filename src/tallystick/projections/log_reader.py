@@ -74,6 +74,10 @@ class LogReader:
             found.pop()
         return found
 
+    def head(self) -> Head:
+        with self._disk:
+            return self._opened().head()
+
     def line(self, offset: int) -> bytes:
         with self._disk:
             return self._opened().line(offset)

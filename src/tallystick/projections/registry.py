@@ -24,6 +24,8 @@ from tallystick.projections.vectors import projection as vectors
 from tallystick.projections.worker import REST_SECONDS
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from tallystick.commits.signed_note import SignerKey
     from tallystick.projections.cypher import EngineThread
     from tallystick.projections.lineage_emitter import Destination
@@ -49,6 +51,8 @@ class Place(msgspec.Struct, frozen=True):
     """The engine that has a graph of it, if one does."""
     tenant: str = DEFAULT_TENANT
     """As which it is known there."""
+    elsewhere: Callable[[str], Popen[bytes]] | None = None
+    """Begins a process that brings the projection of this name to the head, for one that has far to go."""
 
     def lock(self, name: str) -> Path:
         return self.home / "_system" / f"{name}.lock"
@@ -76,6 +80,8 @@ class Registered(msgspec.Struct, frozen=True):
     """How long whoever closes it waits for what is under way; None: until it is done."""
     commits_at_once: int = 0
     """How many to apply together where there are many; 0: as the log is read."""
+    by_default: bool = False
+    """Whether every server keeps it. It is made of the log alone, so that any process can bring it to the head."""
     is_wanted: Callable[[Place], bool] = lambda place: False
     """Whether it follows wherever the tenant is open, because somebody else wants what it makes."""
 
@@ -112,6 +118,7 @@ PROJECTIONS: dict[str, Registered] = {
             "views",
             lambda place: views.Views(place.home, place.log.line, repairs=place.repairs),
             Copies(lambda home, database: views.database_path(home), views.POSITION, views.ERASING),
+            by_default=True,
         ),
         Registered(
             "sql",
@@ -119,6 +126,7 @@ PROJECTIONS: dict[str, Registered] = {
             Copies(lambda home, database: database or sql.database_path(home), sql.POSITION, sql.ERASING),
             # A page of an index that several of them change is written once.
             commits_at_once=10_000,
+            by_default=True,
         ),
         Registered(
             "text",
@@ -126,6 +134,7 @@ PROJECTIONS: dict[str, Registered] = {
             Copies(lambda home, database: text.database_path(home), text.POSITION, text.ERASING),
             # Whoever searches catches up first, and many texts cost less together.
             rest_seconds=1.0,
+            by_default=True,
         ),
         Registered(
             "vectors",
@@ -153,6 +162,7 @@ PROJECTIONS: dict[str, Registered] = {
     )
 }
 
+BY_DEFAULT = [name for name, each in PROJECTIONS.items() if each.by_default]
 COPIES = {name: each.copies for name, each in PROJECTIONS.items() if each.copies is not None}
 
 _VERBS = tuple(f'"operation":"{verb.value}"'.encode() for verb in DELETIONS | REDACTIONS)

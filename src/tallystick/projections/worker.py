@@ -11,9 +11,10 @@ import asyncio
 import logging
 import math
 import os
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -42,6 +43,10 @@ _ERASE_AGAIN_SECONDS = 0.2
 """While somebody waits for it and something keeps it from being done."""
 REST_SECONDS = 0.25
 """Between two looks for which nobody waits: commits cost less together, and callers are held up for a moment only."""
+FAR_COMMITS = 50_000
+"""So many are seconds of work, in which every caller of this process would share the interpreter with us."""
+_ELSEWHERE_SECONDS = 0.2
+"""How often it is looked whether the other process is done."""
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +94,8 @@ class ProjectionWorker:
 
     `closing_seconds`: who closes it waits no longer than that; the thread ends by itself. `commits_at_once`: for a
     projection to which an `apply` costs the same whatever it applies, how many to read together where there are many.
+    `elsewhere` begins a process that brings the projection to the head: the thread leaves to it what would take long.
+    `applied` is told how far each `apply` got.
     """
 
     def __init__(
@@ -100,8 +107,12 @@ class ProjectionWorker:
         rest_seconds: float = REST_SECONDS,
         closing_seconds: float | None = None,
         commits_at_once: int = 0,
+        elsewhere: Callable[[], subprocess.Popen[bytes]] | None = None,
+        applied: Callable[[Head], None] = lambda at: None,
     ) -> None:
         self.projection = projection
+        self._elsewhere = elsewhere
+        self._applied = applied
         self._closing_seconds = closing_seconds
         self._rest_seconds = rest_seconds
         self._commits_at_once = commits_at_once
@@ -265,9 +276,33 @@ class ProjectionWorker:
             return not self._ending
 
     def _follow_once(self) -> float:
+        if self._elsewhere is not None and self._is_far():
+            self._wait_for(self._elsewhere)
         with self._turn, self._locked(wait=True):
             again = self._apply_all()
         return _OTHERS_SECONDS if again is None else min(again, _OTHERS_SECONDS)
+
+    def _is_far(self) -> bool:
+        """Not while another process is at it."""
+        near = self._log.head().count - FAR_COMMITS
+        if self._seen.count > near:
+            return False
+        with self._turn, self._locked(wait=False) as ours:
+            return ours and self._begin().count <= near
+
+    def _wait_for(self, begin: Callable[[], subprocess.Popen[bytes]]) -> None:
+        """However that process ends: what it left undone is applied here."""
+        try:
+            running = begin()
+        except OSError as error:
+            logger.info("no process could be begun for projection %s: %s", self.projection.name, error)
+            return
+        with self._wake:
+            while running.poll() is None and not self._ending:
+                self._wake.wait(_ELSEWHERE_SECONDS)
+        # A transaction that it had begun is rolled back by whoever opens the projection next.
+        running.terminate()
+        running.wait()
 
     # -- applying; the turn and the lock are held
 
@@ -290,6 +325,7 @@ class ProjectionWorker:
             self.projection.apply(entries, head_after(entries, at))
             # It may want to begin again.
             at = self.projection.position()
+            self._applied(at)
         self._is_late = False
         settling = self.projection if isinstance(self.projection, Settling) else None
         again = settling.settle() if settling else None
