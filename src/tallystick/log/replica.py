@@ -76,6 +76,9 @@ class GuardedLog:
         self._log = log
         self._base = base
         self._path = base / "_system" / FILE_NAME
+        # The log's own, without a call between: each read asks for both.
+        self.head = log.head
+        self.line = log.line
 
     def claim(self, *, timeout_seconds: float) -> bool:
         self._require_writable()
@@ -84,9 +87,6 @@ class GuardedLog:
     def append(self, entries: Sequence[Entry], *, expected: Head) -> Head:
         self._require_writable()
         return self._log.append(entries, expected=expected)
-
-    def head(self) -> Head:
-        return self._log.head()
 
     def confirm(self) -> None:
         self._log.confirm()
@@ -108,9 +108,6 @@ class GuardedLog:
 
     def expect(self, offsets: Iterable[int]) -> None:
         self._log.expect(offsets)
-
-    def line(self, offset: int, *, checked: bool = True) -> bytes:
-        return self._log.line(offset, checked=checked)
 
     def close(self) -> None:
         self._log.close()

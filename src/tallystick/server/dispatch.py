@@ -238,7 +238,7 @@ def _done(answer: Answer, *, whole: bool) -> Done:
     encoded = orjson.dumps(answer.data)
     text = encoded.decode() if answer.text is None else answer.text
     if not (whole or answer.exempt):
-        _check_size(max(len(encoded), len(text.encode())))
+        _check_size(max(len(encoded), 0 if answer.text is None else len(text.encode())))
     return Done(answer.data, text, encoded)
 
 
