@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import unquote
@@ -21,7 +22,7 @@ import uvicorn
 from starlette.types import ASGIApp, Message
 from uvicorn.server import ServerState
 
-from tallystick.server.answers import AT_ONCE
+from tallystick.server.answers import AT_ONCE, Header
 from tallystick.server.connections import Connections, Doing
 
 SLICE_BYTES = 4 * 1024
@@ -381,9 +382,11 @@ class _Exchange:
             return
         if message["type"] == AT_ONCE:
             body = message["body"]
-            length = b"content-length: %d\r\n" % len(body)
-            head = self._write_head(message, (length, _CLOSING) if self._is_last() else (length,))
-            self._protocol.transport.write(head + body)
+            headers = (*self._protocol.server_state.default_headers, *message["headers"])
+            head = _written_before(message["status"], headers)
+            closing = _CLOSING if self._is_last() else b""
+            self.is_begun = True
+            self._protocol.transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (head, len(body), closing, body))
             self._finish()
         elif not self.is_begun:
             self._start(message)
@@ -410,12 +413,9 @@ class _Exchange:
     def _write_head(self, message: Message, more: Sequence[bytes]) -> bytes:
         """With these lines of ours behind the headers."""
         headers = (*self._protocol.server_state.default_headers, *message.get("headers", ()))
-        lines = (_STATUS_LINES[message["status"]], *map(_write_header, headers), *more)
-        head = b"".join(lines)
-        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
-            raise RuntimeError("a header of the answer has more than one line")
+        head = _written(message["status"], headers)
         self.is_begun = True
-        return head + b"\r\n"
+        return b"".join((head, *more, b"\r\n"))
 
     def _go_on(self, body: bytes, *, more: bool) -> None:
         data = self._head + self._framed(body, more=more)
@@ -460,6 +460,18 @@ class _Exchange:
     def _wake(self) -> None:
         if self._change is not None:
             self._change.set()
+
+
+def _written(status: int, headers: Sequence[Header]) -> bytes:
+    lines = (_STATUS_LINES[status], *map(_write_header, headers))
+    head = b"".join(lines)
+    if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
+        raise RuntimeError("a header of the answer has more than one line")
+    return head
+
+
+_written_before = lru_cache(maxsize=256)(_written)
+"""For answers of which one after the other has the same head: the calls of a session, until the clock moves on."""
 
 
 def _refusal(status: int) -> bytes:
