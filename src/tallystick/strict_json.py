@@ -54,13 +54,16 @@ def _is_plain(value: Any, data: bytes) -> bool:
 
     Written out again, the value has each key once: `data` has as many only if none was dropped.
     """
-    # By find: `in` tries bytes as a number first, and the exception that it drops takes longer than the search.
-    alike = data.translate(_ALIKE)
-    if alike.find(_LONG_NUMBER) >= 0 and _has_long_number(data):
-        return False
     try:
         again = orjson.dumps(value)
     except TypeError:
+        return False
+    if again == data:
+        # As most clients write it: nothing in it was read as something else, or left out.
+        return _is_shallow(again)
+    # By find: `in` tries bytes as a number first, and the exception that it drops takes longer than the search.
+    alike = data.translate(_ALIKE)
+    if alike.find(_LONG_NUMBER) >= 0 and _has_long_number(data):
         return False
     # A quote and a colon meet behind every key, and in strings of `data` at least as often as in those of `again`.
     squeezed = data.translate(None, _SPACES) if alike.find(b" :") >= 0 else data
