@@ -85,7 +85,9 @@ class Lines:
 
 
 def rpc(id: int, method: str, params: Mapping[str, Any]) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
+    """Without blanks, as the SDKs write it."""
+    message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+    return json.dumps(message, separators=(",", ":")).encode()
 
 
 def call_line(id: int, tool: str, arguments: Mapping[str, Any]) -> bytes:
