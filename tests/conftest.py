@@ -74,6 +74,24 @@ def mounted_small(disk: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def any_case_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system that takes capital and small letters for the same, as most on macOS do: exFAT, by FUSE."""
+    image, disk = tmp_path / "image", tmp_path / "any-case"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    disk.mkdir()
+    try:
+        subprocess.run(["mkfs.exfat", image], check=True, capture_output=True)
+        device = subprocess.run(["losetup", "-f", "--show", image], check=True, capture_output=True, text=True)
+        subprocess.run(["mount.exfat-fuse", device.stdout.strip(), disk], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("mounting such a file system needs root, exfatprogs and exfat-fuse")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+    subprocess.run(["losetup", "-d", device.stdout.strip()], check=True)
+
+
+@pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     with mounted_small(tmp_path / "disk") as disk:
         yield disk

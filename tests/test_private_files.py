@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import tallystick
-from tallystick import app
+from tallystick import app, private_files
 from tallystick.config import Settings
 from tallystick.policy import Principal
-from tallystick.private_files import replace_file, replacing
+from tallystick.private_files import replace_file, replacing, sync_data, sync_file
 from tallystick.server.dispatch import Done
 from tests.command_line import CommandLine
 from tests.sample_memory import outcome_of, told, write_sample
@@ -147,3 +149,33 @@ def test_bytes_are_durable_before_their_name_is_and_the_name_before_anybody_is_t
 def test_what_is_replaced_is_for_its_owner_alone(tmp_path: Path) -> None:
     replace_file(tmp_path / "kept", b"")
     assert stat.S_IMODE((tmp_path / "kept").stat().st_mode) == 0o600
+
+
+# -- as on macOS, whose fsync stops at the cache of the disk, and which has no fdatasync
+
+
+@pytest.mark.parametrize("sync", [sync_data, sync_file])
+@pytest.mark.parametrize("answer", [0, errno.ENOTSUP, errno.EIO])
+def test_where_there_is_a_full_sync_nothing_less_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: Callable[[int], None], answer: int
+) -> None:
+    asked: list[str] = []
+
+    def control(fd: int, command: int) -> int:
+        assert command == 51
+        asked.append("full")
+        if answer:
+            raise OSError(answer, os.strerror(answer))
+        return 0
+
+    monkeypatch.setattr(private_files, "_FULL_SYNC", 51)
+    monkeypatch.setattr(fcntl, "fcntl", control)
+    monkeypatch.setattr(os, "fsync", lambda fd: asked.append("plain"))
+    monkeypatch.delattr(os, "fdatasync")
+    with (tmp_path / "file").open("wb") as file:
+        if answer == errno.EIO:
+            with pytest.raises(OSError, match="Input/output error"):
+                sync(file.fileno())
+        else:
+            sync(file.fileno())
+    assert asked == (["full", "plain"] if answer == errno.ENOTSUP else ["full"])

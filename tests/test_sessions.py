@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -69,12 +70,30 @@ def test_a_process_that_is_killed_ends_its_sessions_at_once(tmp_path: Path) -> N
         assert mine.is_alive(session) is False
 
 
+def _files(directory: Path) -> list[Path]:
+    return [path for path in directory.iterdir() if path.name != "lock"]
+
+
+def test_nobody_waits_for_a_part_of_a_file_that_he_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On macOS a lock of bytes (lockf) conflicts with the one of the whole file (flock), even one's own."""
+
+    def never_had(*_: object) -> None:
+        raise AssertionError("waited for for ever")
+
+    monkeypatch.setattr(fcntl, "lockf", never_had)
+    mine, theirs = Sessions(tmp_path), Sessions(tmp_path)
+    session = mine.begin(shared=True)
+    mine.claims(session)
+    theirs.end(session)
+    assert mine.has_ended(session)
+
+
 def test_one_process_needs_one_file_for_all_its_sessions(tmp_path: Path) -> None:
     mine = Sessions(tmp_path)
     sessions = [mine.begin() for _ in range(2_000)]
     for each in sessions:
         mine.claims(each)
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(_files(tmp_path)) == 1
     assert Sessions(tmp_path).is_alive(sessions[-1]) is True
 
 
@@ -112,7 +131,7 @@ def test_the_files_of_the_dead_go_when_their_claims_are_stale(tmp_path: Path) ->
         mine = Sessions(tmp_path, kept_seconds=2 * 3_600)
         mine.claims(mine.begin())
         assert [mine.is_alive(each) for each in (old, fresh, alive)] == [None, False, True]
-        assert len(list(tmp_path.iterdir())) == 3
+        assert len(_files(tmp_path)) == 3
 
 
 def test_of_too_many_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +198,7 @@ def test_the_key_is_one_for_all_private_and_never_swept(tmp_path: Path) -> None:
     mine = Sessions(tmp_path / "s")
     mine.claims(mine.begin())
     assert mine.signing_key() == keys[0]
-    assert len(list((tmp_path / "s").iterdir())) == 2
+    assert len(_files(tmp_path / "s")) == 2
     path.write_bytes(b"short")
     with pytest.raises(StorageRefused):
         mine.signing_key()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,34 @@ DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 _OTHERS = 0o077
 _SYNCS_AT_ONCE = 8
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+_NO_FULL_SYNC = frozenset({errno.ENOTSUP, errno.ENOTTY, errno.EINVAL})
+
+
+def sync_data(fd: int) -> None:
+    """What was written to a file survives a power cut, and so does its size."""
+    if _FULL_SYNC is None:
+        os.fdatasync(fd)
+    else:
+        _sync_fully(fd, _FULL_SYNC)
+
+
+def sync_file(fd: int) -> None:
+    """The same of everything about a file, or of the names in a directory."""
+    if _FULL_SYNC is None:
+        os.fsync(fd)
+    else:
+        _sync_fully(fd, _FULL_SYNC)
+
+
+def _sync_fully(fd: int, full_sync: int) -> None:
+    """On macOS: its fsync leaves what was written in the cache of the disk, and it has no fdatasync."""
+    try:
+        fcntl.fcntl(fd, full_sync)
+    except OSError as error:
+        if error.errno not in _NO_FULL_SYNC:
+            raise
+        os.fsync(fd)  # As much as this file system can do.
 
 
 def make_directory(path: Path) -> None:
@@ -40,7 +70,7 @@ def replacing(path: Path, *, unfinished: Path | None = None, mode: int = FILE_MO
             yield file
             file.flush()
             # Before the name: after a power cut a name must not lead to bytes that never arrived.
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         os.rename(fresh, path)
     except BaseException:
         with suppress(OSError):
@@ -76,7 +106,7 @@ def sync_files(paths: Sequence[Path]) -> None:
 def _sync(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        sync_file(fd)
     finally:
         os.close(fd)
 
@@ -92,7 +122,7 @@ def sync_directory(path: Path) -> None:
     """A created, renamed or removed name survives a power cut only after this."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        sync_file(fd)
     finally:
         os.close(fd)
 

@@ -22,8 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from tallystick.errors import StorageRefused
-from tallystick.file_locks import bytes_locked, take
-from tallystick.private_files import make_directory, replace_file
+from tallystick.file_locks import locked, take
+from tallystick.private_files import make_directory, replace_file, sync_file
 
 FILES_MAX = 1_000
 """Of dead processes; past that the oldest go first."""
@@ -32,6 +32,9 @@ _KEPT_SECONDS_MIN = 3_600.0
 _UNFINISHED = ".new"
 _PROCESS_DIGITS = 16
 _KEY = "key"
+_LOCK = "lock"
+"""Held while bytes are changed. Not the file with the bytes: to macOS a lock on some of them and one on all of it are
+the same kind, and whoever holds the file would wait for himself."""
 _LIVE, _ENDED, _DIED, _UNKNOWN = b"L", b"E", b"D", b"\0"
 """`_DIED`: its process was killed, and what it had claimed is free; another process may go on serving it."""
 
@@ -193,7 +196,7 @@ class Sessions:
         process, number = place
         try:
             if process == self._process:
-                _write_byte(self._own_file(self._directory), number, state)
+                _write_byte(self._directory, self._own_file(self._directory), number, state)
             else:
                 self._write_elsewhere(self._directory, process, number, state)
         except OSError as error:
@@ -203,14 +206,14 @@ class Sessions:
         """To the file of another process. Where that one is dead, a claim needs somebody who holds its file: we do."""
         if process not in self._held:
             file = _open_shared(directory / process)
-            if state != _LIVE or not _take_over(file):
+            if state != _LIVE or not _take_over(directory, file):
                 try:
-                    _write_byte(file, number, state)
+                    _write_byte(directory, file, number, state)
                 finally:
                     os.close(file)
                 return
             self._held[process] = file
-        _write_byte(self._held[process], number, state)
+        _write_byte(directory, self._held[process], number, state)
 
     def _own_file(self, directory: Path) -> int:
         if self._process not in self._held:
@@ -248,9 +251,9 @@ def _place(session: str) -> tuple[str, int] | None:
     return None if found is None else (found[1], int(found[2]))
 
 
-def _write_byte(file: int, number: int, state: bytes) -> None:
+def _write_byte(directory: Path, file: int, number: int, state: bytes) -> None:
     """What has ended stays so: without the lock, a claim of one process could undo the end that another writes."""
-    with bytes_locked(file, number, 1):
+    with locked(directory / _LOCK):
         if os.pread(file, 1, number) != _ENDED:
             os.pwrite(file, state, number)
 
@@ -259,13 +262,13 @@ def _open_shared(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
 
 
-def _take_over(file: int) -> bool:
+def _take_over(directory: Path, file: int) -> bool:
     """Hold the file of a dead process; False where somebody holds it. Who died with the process stays dead."""
     while not take(file, timeout_seconds=0):
         # Others who look hold it, too, for a moment, but not for themselves alone.
         if _is_locked(file):
             return False
-    with bytes_locked(file):
+    with locked(directory / _LOCK):
         states = os.pread(file, os.fstat(file).st_size, 0)
         os.pwrite(file, states.replace(_LIVE, _DIED), 0)
     return True
@@ -295,7 +298,7 @@ def _shared_key(directory: Path) -> bytes:
     file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.write(file, secrets.token_bytes(KEY_BYTES))
-        os.fsync(file)
+        sync_file(file)
         # It appears whole or not at all, and never in the place of another.
         with suppress(FileExistsError):
             os.link(unfinished, path)
@@ -315,7 +318,7 @@ def _read_key(path: Path) -> bytes:
 def _dead(directory: Path) -> Iterator[tuple[float, Path]]:
     """When they were last written, and where they are."""
     for path in directory.iterdir():
-        if path.name == _KEY:
+        if path.name in (_KEY, _LOCK):
             continue
         with suppress(OSError):
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

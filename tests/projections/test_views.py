@@ -150,6 +150,26 @@ def test_long_ids_that_begin_alike_have_files_of_their_own(workspace: Workspace)
 # -- changes
 
 
+def test_ids_that_differ_in_their_capitals_have_files_of_their_own_on_any_file_system(workspace: Workspace) -> None:
+    ids = ["Ada", "ada", "ADA", "aDA"]
+    for each in ids:
+        workspace.write(memory(each, "Project", text(f"of {each}")))
+    paths = {each: workspace.registry()["nodes"][each]["content"]["path"] for each in ids}
+    assert paths["Ada"] == "_content/nodes/Ada.md"
+    assert len({path.casefold() for path in paths.values()}) == len(ids)
+    assert [workspace.read(paths[each]) for each in ids] == [f"of {each}" for each in ids]
+
+
+def test_a_name_that_is_free_again_is_taken(workspace: Workspace) -> None:
+    workspace.write(memory("Ada", "Project", text("first")), memory("ada", "Project", text("second")))
+    workspace.write(gone("Ada"), memory("ada", "Project", text("third")))
+    assert [name for name in workspace.files() if name.startswith("_content")] == ["_content/nodes/ada.md"]
+    live = workspace.files()
+    workspace.path("_system/views.db").unlink()
+    workspace.restart()
+    assert workspace.files() == live
+
+
 def test_a_new_format_alone_moves_nothing_and_new_content_takes_the_new_ending(workspace: Workspace) -> None:
     workspace.write(memory("n", "Project", text("one")))
     workspace.write(memory("n", "Project", text("one", "json")))

@@ -29,7 +29,7 @@ from tallystick.file_locks import open_lock, release, take
 from tallystick.log import Head
 from tallystick.log.head_file import HeadFile
 from tallystick.log.segments import segment_files, segment_path
-from tallystick.private_files import make_directory, replace_file, sync_directory, write_all
+from tallystick.private_files import make_directory, replace_file, sync_data, sync_directory, write_all
 
 FILE_BYTES_MAX = 16 << 20
 RETENTION_DAYS = 90
@@ -128,7 +128,7 @@ class AuditFiles:
     def _append_bytes(self, data: bytes, size: int) -> None:
         try:
             write_all(self._writer, data)
-            os.fdatasync(self._writer)
+            sync_data(self._writer)
         except OSError:
             # So that nobody adopts what its writer believes to be lost.
             os.ftruncate(self._writer, size)

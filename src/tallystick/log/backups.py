@@ -18,7 +18,7 @@ import msgspec
 
 from tallystick.clock import to_text, wall_clock
 from tallystick.config import Settings
-from tallystick.private_files import make_directory, replace_file, write_all
+from tallystick.private_files import make_directory, replace_file, sync_file, write_all
 
 FILE_NAME = "backups.jsonl"
 STORED_NAME = "stored_backups.json"
@@ -144,6 +144,6 @@ def _append(path: Path, line: Backup | _Destroyed) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         write_all(fd, msgspec.json.encode(line) + b"\n")
-        os.fsync(fd)
+        sync_file(fd)
     finally:
         os.close(fd)

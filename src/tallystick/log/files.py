@@ -28,7 +28,7 @@ from tallystick.log.read_ahead import ReadAhead, begin_reading
 from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_snapshots
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
 from tallystick.log.segments import Segments, segment_path
-from tallystick.private_files import make_directory, sync_directory, sync_files, write_all
+from tallystick.private_files import make_directory, sync_data, sync_directory, sync_files, write_all
 from tallystick.telemetry import metrics
 
 SEGMENT_BYTES_MAX = 64 << 20
@@ -297,7 +297,7 @@ class FilesLog:
             return
         started = time.perf_counter()
         try:
-            os.fdatasync(self._writer)
+            sync_data(self._writer)
         except OSError as error:
             # Never tried again: the kernel may have dropped the dirty pages and would say yes.
             self._cut_back_to(expected, error)

@@ -30,7 +30,7 @@ from tallystick.errors import Corrupt, StorageRefused, Unreadable
 from tallystick.log import Entry, Head, head_after, verifier_after
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.segments import Segments
-from tallystick.private_files import replace_file, sync_directory
+from tallystick.private_files import replace_file, sync_data, sync_directory, sync_file
 
 _RESTORE = "this is damage, not a crash: restore the segment from a backup; nothing was changed"
 _SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot")
@@ -253,7 +253,7 @@ def _sync_last(segments: Segments) -> None:
         return
     fd = os.open(segments.paths[-1], os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        sync_file(fd)
     finally:
         os.close(fd)
     sync_directory(segments.directory)
@@ -375,6 +375,6 @@ def _overwrite(segments: Segments, offset: int, payload: bytes) -> None:
     fd = os.open(segments.paths[index], os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.pwrite(fd, masked, place)
-        os.fdatasync(fd)
+        sync_data(fd)
     finally:
         os.close(fd)

@@ -78,10 +78,15 @@ def stem(entity_id: str) -> str:
     return f"{escaped[:100].rsplit('%', 1)[0]}%-{sha256(entity_id.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def path_of(kind: Kind, entity_id: str, format: str, encoding: str) -> str:
-    """Where its view lies, from the base directory."""
+def path_of(kind: Kind, entity_id: str, format: str, encoding: str, *, in_any_case: bool = False) -> str:
+    """Where its view lies, from the base directory. `in_any_case`: under a name that is nobody else's even where
+    capital and small letters count as the same."""
     ending = extension(format, encoding) if kind == "nodes" else "md"
-    return f"_content/{kind}/{stem(entity_id)}.{ending}"
+    name = stem(entity_id)
+    if in_any_case:
+        capitals = sum(1 << place for place, letter in enumerate(name) if letter.isupper())
+        name = f"{name}~{capitals:x}"
+    return f"_content/{kind}/{name}.{ending}"
 
 
 def is_blob(name: str) -> bool:

@@ -23,7 +23,7 @@ import msgspec
 
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
 from tallystick.log import Entry, Head, head_after
-from tallystick.private_files import make_directory, replace_file, write_all
+from tallystick.private_files import make_directory, replace_file, sync_data, write_all
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.openlineage import Event, EventBuilder, KindOf, is_in_named_run, run_of
 from tallystick.projections.worker import Backoff, trouble_of
@@ -222,7 +222,7 @@ class FileSink:
             if self._fd < 0:
                 self._fd = _opened_at_line_end(self.path)
             write_all(self._fd, data)
-            os.fdatasync(self._fd)
+            sync_data(self._fd)
         except OSError as error:
             self.close()
             raise StorageRefused(f"{self.path} could not be written: {error.strerror}") from error

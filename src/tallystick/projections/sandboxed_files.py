@@ -22,7 +22,7 @@ from typing import Protocol
 import msgspec
 
 from tallystick.errors import Conflict, InvalidArgument, LimitExceeded, NotFound
-from tallystick.private_files import make_directory, write_all
+from tallystick.private_files import make_directory, sync_file, write_all
 
 NAME_BYTES_MAX = 255
 PATH_CHARACTERS_MAX = 4096
@@ -164,7 +164,7 @@ class SandboxedFiles:
             with _unfinished(fd, lambda file: write_all(file, data), sync=sync) as (fresh, found):
                 self._place(fd, fresh, fd, parts, overwrite=overwrite)
             if sync_name:
-                os.fsync(fd)
+                sync_file(fd)
             return found
 
     def copy(self, source: Parts, target: Parts, *, sync: bool = False) -> os.stat_result:
@@ -298,7 +298,7 @@ def _unfinished(fd: int, fill: Callable[[int], None], *, sync: bool) -> Iterator
         try:
             fill(file)
             if sync:
-                os.fsync(file)
+                sync_file(file)
             found = os.fstat(file)
         finally:
             os.close(file)

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import msgspec
 
 from tallystick.errors import InvalidArgument, NotFound, StorageRefused
-from tallystick.private_files import make_directory, sync_directory, write_all
+from tallystick.private_files import make_directory, sync_directory, sync_file, write_all
 
 REMOTE_SCHEMES = ("s3", "gs", "az", "https", "memory")
 _UNFINISHED = ".new-"
@@ -162,7 +162,7 @@ class DirectoryStore:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             write_all(fd, data)
-            os.fsync(fd)
+            sync_file(fd)
         except BaseException:
             fresh.unlink(missing_ok=True)
             raise

@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 import stringzilla  # type: ignore[import-not-found]  # compiled, without stubs
 
+from tallystick.private_files import sync_data
 from tallystick.projections.database import Damaged
 
 ORDERED, LATE = 0, 1
@@ -110,7 +111,7 @@ class SubstringWriter:
 
     def sync(self) -> None:
         for fd in self._fds:
-            os.fdatasync(fd)
+            sync_data(fd)
 
     def close(self) -> None:
         for fd in self._fds:

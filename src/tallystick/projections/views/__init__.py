@@ -381,7 +381,7 @@ class Views:
         # Masked contents all look alike: a replay must not take two of them for one, and stay where the first was.
         same = same and meant.digest != MASKED
         # A new format alone moves nothing: the file gets its new ending when its content is rewritten.
-        path = old.path if old and same else path_of(kind, entity_id, meant.format, meant.encoding)
+        path = old.path if old and same else self._free_path(kind, entity_id, meant)
         if old is not None and old.path != path:
             table.put_file(msgspec.structs.replace(old, due="remove", origin=origin if origin == "erased" else ""))
         there = old if old is not None and old.path == path else table.file_at(path)
@@ -402,6 +402,14 @@ class Views:
         )
         if origin != "erased":
             table.add_version(kind, entity_id, meant.digest, blob=meant.blob is not None)
+        return path
+
+    def _free_path(self, kind: Kind, entity_id: str, meant: Content) -> str:
+        """Where a file system does not tell `Ada` from `ada`, one would be taken for an edit of the other: who comes
+        second gets a name of its own, on every file system, so that the log alone says which."""
+        path = path_of(kind, entity_id, meant.format, meant.encoding)
+        if self._table.is_taken(path, kind, entity_id):
+            return path_of(kind, entity_id, meant.format, meant.encoding, in_any_case=True)
         return path
 
     def _put_away(self, kind: Kind, entity_id: str) -> None:

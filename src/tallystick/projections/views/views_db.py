@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -36,6 +36,7 @@ CREATE TABLE IF NOT EXISTS file (
   encoding TEXT NOT NULL, origin TEXT NOT NULL, due TEXT NOT NULL,
   size INTEGER, mtime_ns INTEGER, problem TEXT) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS file_entity ON file (kind, id);
+CREATE INDEX IF NOT EXISTS file_in_any_case ON file (path COLLATE NOCASE);
 CREATE INDEX IF NOT EXISTS file_due ON file (due) WHERE due != '';
 CREATE INDEX IF NOT EXISTS file_problem ON file (problem) WHERE problem IS NOT NULL;
 CREATE TABLE IF NOT EXISTS version (
@@ -233,8 +234,14 @@ class ViewsDb:
     def file_at(self, path: str) -> FileRow | None:
         return self._file("path = ?", (path,))
 
+    def is_taken(self, path: str, kind: str, entity_id: str) -> bool:
+        """Whether another's content lies there, or where a file system may take it for the same."""
+        where = "path = ? COLLATE NOCASE AND due != 'remove' AND NOT (kind = ? AND id = ?)"
+        return self._file(where, (path, kind, entity_id)) is not None
+
     def files_due(self) -> list[FileRow]:
-        return self._files("due != ''")
+        """What is to go comes first: another file may be about to take its name, in other letters."""
+        return self._files("due != '' ORDER BY due")
 
     def files_left(self, kind: str) -> list[tuple[str, int | None, int | None]]:
         """Path, size and time of all that are as they should be, or were when we left them."""
@@ -312,5 +319,7 @@ def prepare(connection: Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version:
         check_version(version, VERSION, "views.db")
+        with suppress(sqlite3.OperationalError):  # of a disk that may only be read
+            connection.executescript(_SCHEMA)
     else:
         connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
