@@ -115,6 +115,34 @@ def test_a_project_opened_by_work_takes_features_and_its_root_is_no_task(agent: 
     assert agent.refusal("query_container", operation="get", containerType="task", id=root)["code"] == "NOT_FOUND"
 
 
+@pytest.mark.parametrize("of", ["name", "root"])
+def test_project_id_may_be_the_name_or_the_root_that_graph_open_told(agent: TasksAgent, of: str) -> None:
+    root = agent.beside("graph_open", project="Bridge", goal="Cross the brook")["root"]["id"]
+    known_by = {"name": "Bridge", "root": root}[of]
+    task = agent.task(projectId=known_by)
+    feature = agent.feature(projectId=known_by)
+    assert agent.data("get_next_task", projectId=known_by)["task"]["id"] == task["id"]
+    assert agent.data("get_next_feature", projectId=known_by)["feature"]["id"] == feature["id"]
+    for each in (task, feature):
+        agent.step("block", each, blockedBy="NO_OP", blockedReason="flood")
+    assert agent.data("get_blocked_tasks", projectId=known_by)["count"] == 1
+    assert agent.data("get_blocked_features", projectId=known_by)["count"] == 1
+    found = agent.data("query_container", operation="search", containerType="task", projectId=known_by)
+    assert [each["id"] for each in found["items"]] == [task["id"]]
+
+
+def test_a_project_asked_for_by_its_name_is_answered_with_its_id(agent: TasksAgent) -> None:
+    project = agent.project("Bridge")
+    refusal = agent.refusal("query_container", operation="get", containerType="project", id="bridge")
+    assert refusal["details"]["hint"] == f"its id is {project['id']}"
+
+
+def test_what_is_not_there_is_answered_with_the_call_that_lists_what_is(agent: TasksAgent) -> None:
+    assert agent.refusal("get_next_task", projectId="Brigde")["details"]["hint"] == (
+        "query_container search lists every project"
+    )
+
+
 def test_a_task_below_a_task_belongs_to_the_feature_above_both(agent: TasksAgent) -> None:
     feature = agent.feature(projectId=agent.project()["id"])
     task = agent.task(featureId=feature["id"])

@@ -141,11 +141,7 @@ def _top(view: View, project: Card | None) -> tuple[str, str | None]:
 
 
 def _project(view: View, reference: str | None) -> Card | None:
-    if reference is None:
-        return None
-    card = view.find(reference, "project")
-    board = view.graph.project(reference) if card is None else None
-    return card or view.get("project", board.id if board is not None else reference)
+    return view.get_project(reference) if reference is not None else None
 
 
 def _root(view: View, project: Card) -> str | None:

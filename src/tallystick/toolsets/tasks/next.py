@@ -41,7 +41,7 @@ async def get_next_feature(call: Call, asked: NextFeature) -> Answer:
 
 
 def _within(view: View, project_id: str | None, feature_id: str | None) -> Callable[[Card], bool]:
-    project = view.get("project", project_id).id if project_id is not None else None
+    project = view.get_project(project_id).id if project_id is not None else None
     feature = view.get("feature", feature_id).id if feature_id is not None else None
 
     def is_within(card: Card) -> bool:

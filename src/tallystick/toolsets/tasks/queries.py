@@ -113,10 +113,10 @@ def _candidates(view: View, asked: QueryContainer) -> Iterable[Card]:
     kind = asked.containerType or ""
     if asked.featureId is not None:
         feature = view.get("feature", asked.featureId)
-        project = view.get("project", asked.projectId).id if asked.projectId is not None else feature.project
+        project = view.get_project(asked.projectId).id if asked.projectId is not None else feature.project
         return view.readable_below(feature, kind) if feature.project == project else []
     if asked.projectId is not None:
-        return view.readable_below(view.get("project", asked.projectId), kind)
+        return view.readable_below(view.get_project(asked.projectId), kind)
     cards = (view.card(each) for each in view.task_cards.by_kind[kind])
     return [card for card in cards if card is not None]
 

@@ -79,8 +79,23 @@ class View:
         card = self.find(reference, kind)
         if card is not None:
             return card
+        raise not_found(kind, reference or "", self._hint(kind, reference))
+
+    def get_project(self, reference: str) -> Card:
+        """Also by what graph_open calls it, its name or its root. Not for what a call reads or changes as its
+        resource: the policy decides on that by its id."""
+        return self.find(reference, "project") or self._named(reference) or self.get("project", reference)
+
+    def _named(self, reference: str | None) -> Card | None:
+        board = self.graph.project(reference) if reference else None
+        return self.find(board.id, "project") if board is not None else None
+
+    def _hint(self, kind: str, reference: str | None) -> str:
         other = self.find(reference)
-        raise not_found(kind, reference or "", f"it is a {other.kind}" if other is not None else None)
+        if other is not None:
+            return f"it is a {other.kind}"
+        named = self._named(reference) if kind == "project" else None
+        return f"its id is {named.id}" if named is not None else f"query_container search lists every {kind}"
 
     def may_read(self, card: Card) -> bool:
         """Whether it may be read; what is being drawn may be."""
