@@ -56,3 +56,12 @@ async def test_a_reader_who_finds_nothing_learns_which_words_there_are(tmp_path:
         facets = (await call(client, "memory.search", facets=True))["facets"]
         assert "owns" in [each["name"] for each in facets["relations"]]
         assert {"status", "text"} <= {each["name"] for each in facets["attributes"]}
+
+
+async def test_a_search_within_a_project_knows_it_by_what_graph_open_knows_it_by(tmp_path: Path) -> None:
+    async with connect(tmp_path) as client:
+        root = (await call(client, "graph_open", project="Bridge", goal="Cross the brook"))["root"]["id"]
+        await call(client, "graph_plan", nodes=[{"ref": "1", "summary": "Order oak planks"}])
+        for project in ("Bridge", "bridge", root):
+            found = await call(client, "memory.search", query="oak planks", scope={"project": project})
+            assert [hit["text"] for hit in found["entities"]][:1] == ["Order oak planks"], project

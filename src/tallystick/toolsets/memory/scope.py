@@ -9,6 +9,7 @@ from tallystick.state.ontology import Ontology
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.stale_facts import find_stale
 from tallystick.state.state import State
+from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.memory.arguments import Scope, Vocabulary
 
 IDS_MAX = 20_000
@@ -86,9 +87,11 @@ def _around(state: State, read_filter: ReadFilter, entity_id: str, hops: int, at
 
 
 def _project(state: State, read_filter: ReadFilter, project: str, at: int) -> Breathing[Within]:
-    """By its name or its id: what says that it belongs to it, and what hangs on that."""
+    """By its name, its root or its id: what says that it belongs to it, and what hangs on that."""
+    board = state.derived(WorkGraph).project(project)
     named = yield from _ids(state, at, "name", [project], type=_PROJECT)
-    projects = [each for each in dict.fromkeys((*named, project)) if each == project or read_filter.allows(each)]
+    found = (*named, project) if board is None else (*named, board.id, project)
+    projects = [each for each in dict.fromkeys(found) if each == project or read_filter.allows(each)]
     members = dict.fromkeys(each for each in projects if state.knows(each))
     for key in BELONGS_BY:
         members |= dict.fromkeys((yield from _ids(state, at, key, projects)))
