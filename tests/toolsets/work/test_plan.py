@@ -29,6 +29,13 @@ def test_what_is_created_is_answered_in_the_order_it_was_planned(agent: WorkAgen
     assert set(told) == {"created"}
 
 
+def test_a_parent_named_as_its_project_is_answered_with_the_root_that_is_meant(agent: WorkAgent) -> None:
+    root = agent.open("Bridge")
+    refused = agent.refusal("graph_plan", nodes=[{"ref": "a", "summary": "a", "parent_ref": "bridge"}])
+    assert (refused["error"], refused["hint"]) == ("node_not_found", f"project 'Bridge' has the root '{root}'")
+    assert agent.refusal("graph_context", node_id="Bridge")["hint"] == refused["hint"]
+
+
 def test_references_may_point_forwards_and_backwards(agent: WorkAgent) -> None:
     ids = agent.plan(
         {"ref": "child", "parent_ref": "parent", "depends_on": ["last"]},

@@ -34,9 +34,16 @@ def unknown_node(view: View, node_id: str, role: str | None = None) -> NotFound:
     return NotFound(
         f"there is no work node {called}" + (f": it was merged into '{survivor}'" if survivor else ""),
         code="node_not_found",
-        hint=None if survivor else "graph_query finds nodes by text",
+        hint=None if survivor else _where_to_look(view, node_id),
         details={"node_id": node_id} | ({"merged_into": survivor} if survivor else {}),
     )
+
+
+def _where_to_look(view: View, node_id: str) -> str:
+    board = view.graph.project(node_id)
+    if board is None or board.root is None or not all([view.allows(board.id), view.allows(board.root)]):
+        return "graph_query finds nodes by text"
+    return f"project '{board.name}' has the root '{board.root}'"
 
 
 def merged_into(state: State, node_id: str) -> str | None:
