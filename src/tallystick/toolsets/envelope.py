@@ -57,11 +57,11 @@ OUTPUT: dict[str, Any] = {
 # -- refusals that both vocabularies know
 
 
-def check(problems: Iterable[str]) -> None:
+def check(problems: Iterable[str], *, hint: str | None = None) -> None:
     """Every fault of a call at once."""
     found = list(dict.fromkeys(problems))
     if found:
-        raise InvalidArgument("; ".join(found), problems=found)
+        raise InvalidArgument("; ".join(found), problems=found, hint=hint)
 
 
 def check_version(version: int, current: int) -> None:

@@ -278,6 +278,21 @@ def test_what_is_written_while_a_search_goes_on_is_not_found_by_it(agent: Knowle
     assert (found["total"], names(found)) == (60, [atom["name"] for atom in atoms])
 
 
+@pytest.mark.parametrize("project", [{}, {"projectId": "Shopp"}])
+def test_a_project_that_is_not_named_or_not_there_is_answered_with_where_to_find_it(
+    agent: KnowledgeAgent, project: dict[str, str]
+) -> None:
+    for tool, asked in (
+        ("query_graph", {"operation": "context", "paths": "a"}),
+        ("query_graph", {"operation": "search", "entityType": "atom"}),
+        ("manage_graph", {"operation": "create", "entityType": "molecule", "name": "Till"}),
+    ):
+        assert agent.refusal(tool, **asked, **project)["details"]["hint"] == (
+            "projectId is a project's name or id: graph_open or query_container lists them,"
+            " graph_open or manage_container makes one"
+        )
+
+
 BAD_QUERIES: list[tuple[dict[str, Any], str, str]] = [
     (
         {"operation": "get"},

@@ -38,6 +38,11 @@ PAGE_DEFAULT = 20
 INLINE_DEFAULT = 5
 """Changelog entries shown with the entity."""
 
+WHICH_PROJECT = (
+    "projectId is a project's name or id: graph_open or query_container lists them,"
+    " graph_open or manage_container makes one"
+)
+
 EntityType = Literal["atom", "molecule"]
 
 
@@ -83,7 +88,7 @@ class QueryArguments(OperationArguments, Arguments):
     # Of no use to context, and no fault there (K44).
     entityType: EntityType | None = Field(default=None, description="get, search")
     id: Annotated[Uuid, UsedBy("get")] = None
-    projectId: Annotated[Reference, UsedBy("search context")] = None
+    projectId: Annotated[Reference, UsedBy("search context", "name or id")] = None
     paths: Annotated[FilePaths, UsedBy("context", "file paths, comma-separated")] = None
     query: Annotated[str | None, UsedBy("search", "in name or knowledge")] = None
     moleculeId: Annotated[Uuid, UsedBy("search", of="atom")] = None
@@ -101,7 +106,7 @@ class ManageArguments(OperationArguments, Arguments):
     entityType: EntityType
     id: Annotated[Uuid, UsedBy("update delete")] = None
     version: Annotated[Whole, UsedBy("update delete")] = None
-    projectId: Annotated[Reference, UsedBy("create update", "never changes")] = None
+    projectId: Annotated[Reference, UsedBy("create update", "name or id; never changes")] = None
     name: Annotated[str | None, _most(NAME_CHARACTERS_MAX, **TOLD_ONCE), UsedBy("create update")] = None
     paths: Annotated[Patterns, UsedBy("create update", "glob patterns", of="atom")] = None
     knowledge: Annotated[str | None, _most(KNOWLEDGE_BYTES_MAX), UsedBy("create update")] = None
@@ -134,7 +139,7 @@ class ChangelogArguments(OperationArguments, Arguments):
 
 
 def check_query(asked: QueryArguments) -> None:
-    check(_query_problems(asked))
+    check(_query_problems(asked), hint=_project_hint(asked, _QUERY_NEEDS[asked.operation]))
 
 
 def _query_problems(asked: QueryArguments) -> Iterator[str]:
@@ -156,7 +161,7 @@ _QUERY_NEEDS = {
 
 
 def check_manage(asked: ManageArguments) -> None:
-    check(_manage_problems(asked))
+    check(_manage_problems(asked), hint=_project_hint(asked, _MANAGE_NEEDS[asked.operation]))
     if asked.paths is not None and not asked.paths:
         raise violated("paths must not be empty: an atom without paths has no boundary")
 
@@ -267,6 +272,10 @@ def _changelog_problems(asked: ChangelogArguments) -> Iterator[str]:
         size = len((asked.summary or "").strip().encode())
         if size > SUMMARY_BYTES_MAX:
             yield f"summary has {size} bytes, more than {SUMMARY_BYTES_MAX}"
+
+
+def _project_hint(asked: QueryArguments | ManageArguments, needed: tuple[str, ...]) -> str | None:
+    return WHICH_PROJECT if "projectId" in needed and asked.projectId is None else None
 
 
 def _missing(asked: Any, fields: tuple[str, ...]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from tallystick.state.knowledge import ATOM, MOLECULE
 from tallystick.state.work import NODE, PROJECT
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.envelope import find_uuid, not_found
+from tallystick.toolsets.knowledge.arguments import WHICH_PROJECT
 from tallystick.toolsets.knowledge.view import View
 
 TYPES = {"atom": ATOM, "molecule": MOLECULE}
@@ -19,7 +20,7 @@ def get_project(view: View, reference: str) -> str:
         board = view.state.derived(WorkGraph).project(reference)
         found = board.id if board is not None and view.allows(board.id) else None
     if found is None:
-        raise not_found("project", reference, "graph_open and manage_container make projects")
+        raise not_found("project", reference, WHICH_PROJECT)
     return found
 
 
