@@ -18,7 +18,7 @@ from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
 from tallystick.projections.text import Hit, TextHits
 from tallystick.projections.text.words import words_of
-from tallystick.server.dispatch import prepare
+from tallystick.server.dispatch import BYTES_PER_TOKEN, TOKENS_MAX, prepare
 from tallystick.toolsets import Tool
 from tallystick.toolsets.memory import hit_text, toolset, word_search
 from tests.toolsets.agent import NOON, Agent, working
@@ -34,6 +34,46 @@ def shop(agent: Agent) -> Agent:
     agent.node("tea", "note", text="The kitchen has green tea")
     agent.edge("ada", "maintains", "pg", note="since the spring migration")
     return agent
+
+
+# -- how much comes back
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"fields": ["attrs"]},
+        {"entity_id": "hub", "traversal": {"hops": 1}},
+        {"limit": 1000, "max_tokens": 24_000, "type": "short"},
+    ],
+    ids=["whole attributes", "ways to them", "many hits"],
+)
+def test_hits_that_do_not_fit_are_on_the_next_page(agent: Agent, asked: dict[str, Any]) -> None:
+    long = {"body": "lorem " * 2_000}
+    for number in range(12):
+        agent.node(f"n{number}", text="otter", **long)
+    agent.write(ops=[node("hub", "hub"), *(node(f"s{number}", "short", text="otter") for number in range(900))])
+    for number in range(12):
+        agent.edge("hub", "has", f"n{number}", **long)
+    wanted = {f"s{number}" for number in range(900)} if "type" in asked else {f"n{number}" for number in range(12)}
+    found: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        page = agent.search(**{"query": "otter", "type": "note", "offset": offset} | asked)
+        assert len(orjson.dumps(page)) < TOKENS_MAX * BYTES_PER_TOKEN
+        found += [hit["id"] for hit in page["entities"]]
+        offset = page["pagination"]["next_offset"]
+    assert (len(found), set(found)) == (len(wanted), wanted)
+
+
+def test_a_hit_that_no_page_can_hold_says_so(agent: Agent) -> None:
+    agent.node("tome", text="otter", body="lorem " * 20_000)
+    (hit,) = agent.search(query="otter", fields=["type", "attrs"])["entities"]
+    assert hit == {"id": "tome", "type": "note", "oversize": True}
+
+
+def node(node_id: str, kind: str, **attrs: Any) -> dict[str, Any]:
+    return {"op": "UPSERT_NODE", "node": {"id": node_id, "type": kind, "attrs": attrs}}
 
 
 # -- what words find

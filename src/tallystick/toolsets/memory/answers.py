@@ -6,6 +6,7 @@ What was asked for by its id is never cut.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tallystick.state import Edge, Node, Path, Provenance
@@ -13,7 +14,7 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets.memory import hit_text
 from tallystick.toolsets.memory.word_search import Matches, Ranked, Wanted
-from tallystick.toolsets.truncation import fair_share, size_of
+from tallystick.toolsets.truncation import fair_share, size_of, within_budget
 
 ANSWER_BYTES_MAX = 50_000
 """25,000 tokens at two bytes each: hashes are that dense, prose takes half as many tokens."""
@@ -119,22 +120,23 @@ def listed_hits(
     found: Matches,
     fields: list[str] | None,
     tokens_max: int | None,
+    bytes_max: int,
 ) -> dict[str, Any]:
     """As many hits as there is room for; their texts share it."""
     said = [hit_text.parts_of(hit.entity) for hit in found.hits]
     stems = wanted.stems()
     rooms = _rooms(found, [hit_text.SEPARATOR.join(parts) for parts in said], tokens_max)
-    entities: list[dict[str, Any]] = []
-    origins: list[Provenance] = []
-    for hit, parts, room in zip(found.hits, said, rooms, strict=False):
-        origin = _origin(state, hit.entity, wanted.filter.at)
-        shown = hit_text.snippet(parts, stems, room)
-        whole = _whole_hit(hit, origin, shown)
-        flags = read_filter.warned(hit.entity.id, whole)
-        entity = only(list(_HIT) if fields is None else fields, whole)
-        entities.append(entity | {name: flags[name] for name in FLAGS if name in flags})
-        origins.append(origin)
-    newest = max(origins, key=lambda origin: origin.lamport, default=None)
+    origins = [_origin(state, hit.entity, wanted.filter.at) for hit in found.hits[: len(rooms)]]
+
+    def documents() -> Iterator[dict[str, Any]]:
+        for hit, origin, parts, room in zip(found.hits, origins, said, rooms, strict=False):
+            whole = _whole_hit(hit, origin, hit_text.snippet(parts, stems, room))
+            flags = read_filter.warned(hit.entity.id, whole)
+            shown = only(list(_HIT) if fields is None else fields, whole)
+            yield slim(shown | {name: flags[name] for name in FLAGS if name in flags}, "attrs", bytes_max)
+
+    entities = within_budget(documents(), bytes_max)
+    newest = max(origins[: len(entities)], key=lambda origin: origin.lamport, default=None)
     end = wanted.offset + len(entities)
     has_more = found.has_more or len(entities) < len(found.hits)
     page = {"offset": wanted.offset, "limit": wanted.limit, "next_offset": end if has_more and entities else None}

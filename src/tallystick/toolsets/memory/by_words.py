@@ -18,11 +18,12 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory import scope, word_search
-from tallystick.toolsets.memory.answers import as_lines, listed_hits, path_of
+from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, as_lines, listed_hits, path_of, slim
 from tallystick.toolsets.memory.arguments import SearchArguments
 from tallystick.toolsets.memory.scope import Within
 from tallystick.toolsets.memory.search_query import SearchQuery, filter_of, pinned_moment, walk_of
 from tallystick.toolsets.memory.word_search import Matches, Wanted
+from tallystick.toolsets.truncation import room_for, size_of, within_budget
 
 if TYPE_CHECKING:
     from tallystick.projections.text import Hit, TextIndex
@@ -176,11 +177,15 @@ def _ranked(
         found = yield from word_search.page_of(state, read_filter, wanted, hits)
     else:
         found = yield from word_search.past(state, read_filter, wanted, hits)
-    answer = listed_hits(state, read_filter, wanted, found, asked.fields, _tokens_for(asked, principal))
+    # A model reads lines of text, whose tokens it limits; the structured content beside them has its own limit.
+    bytes_max = room_for(principal, ANSWER_BYTES_MAX) if asked.fields is None else sought.bytes_max
+    ways, is_cut = _ways(prepared, found, read_filter, bytes_max // 2)
+    left = bytes_max - size_of(ways)
+    answer = listed_hits(state, read_filter, wanted, found, asked.fields, _tokens_for(asked, principal), left)
     if not found.hits and not sought.offset:
         answer |= _nothing_found(state, read_filter, wanted)
-    answer |= _ways(prepared, found, read_filter)
-    truncated = found.truncated or prepared.within.truncated or indexed is not None
+    answer |= ways
+    truncated = found.truncated or prepared.within.truncated or indexed is not None or is_cut
     answer |= {"position": state.position, "cache_hit": False} | ({"truncated": True} if truncated else {})
     if indexed is not None:
         answer["indexed_position"] = indexed
@@ -207,9 +212,12 @@ def _nothing_found(state: State, read_filter: ReadFilter, wanted: Wanted) -> dic
     return told
 
 
-def _ways(prepared: _Prepared, found: Matches, read_filter: ReadFilter) -> dict[str, Any]:
+def _ways(prepared: _Prepared, found: Matches, read_filter: ReadFilter, bytes_max: int) -> tuple[dict[str, Any], bool]:
+    """Those that fit, and whether some do not."""
     if prepared.paths is None:
-        return {}
+        return {}, False
     ends = {hit.entity.id for hit in found.hits}
-    paths = [path_of(path, read_filter) for path in prepared.paths if path.ids[-1] in ends]
-    return {"paths": paths, "edges_traversed": prepared.edges_traversed, "delegated_to": None}
+    paths = [path for path in prepared.paths if path.ids[-1] in ends]
+    shown = within_budget((slim(path_of(path, read_filter), "edges", bytes_max) for path in paths), bytes_max)
+    ways = {"paths": shown, "edges_traversed": prepared.edges_traversed, "delegated_to": None}
+    return ways, len(shown) < len(paths)
