@@ -36,6 +36,17 @@ def test_schemas_are_valid_closed_and_plain(tool: Tool) -> None:
     assert set(references(shown_schema(tool))) <= {"#/$defs/Traversal"}
 
 
+@pytest.mark.parametrize("tool", ["memory.read", "memory.search"])
+def test_what_filters_take_is_named_where_their_schema_is_not_shown(tool: str) -> None:
+    shown = shown_schema(TOOLS[tool])["properties"]["filters"]
+    taken = input_schema(TOOLS[tool])["properties"]["filters"]["properties"]
+    aliases = {"id", "time_window"}
+    assert shown == {
+        "type": "object",
+        "description": "alias: " + ", ".join(each for each in taken if each not in aliases),
+    }
+
+
 def test_what_a_client_is_shown_is_short() -> None:
     shown = [
         {"name": tool.name, "description": tool.description, "in": shown_schema(tool), "out": tool.output}

@@ -295,7 +295,9 @@ class SearchArguments(Arguments):
     traversal: Traversal | None = None
     limit: int | None = Field(default=None, ge=1, le=PAGE_MAX)
     offset: int | None = Field(default=None, ge=0)
-    filters: SearchFilters | None = Field(default=None, description="alias: the conditions above in one object")
+    filters: SearchFilters | None = Field(
+        default=None, description="alias: entity_id, type, attrs, since, until, traversal, limit, offset"
+    )
     as_of: Moment | None = None
     max_tokens: int | None = Field(default=None, ge=TOKENS_LEAST, description="of the answer")
     facets: bool = Field(default=False, description="types, keys and relations in use")
