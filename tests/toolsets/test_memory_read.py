@@ -9,7 +9,7 @@ import pytest
 from tests.toolsets.agent import NOON, Agent
 
 HOUR = 3_600_000
-NO_MOMENT = "field 'as_of' must be a commit_id, a lamport or an ISO 8601 time up to now"
+NO_MOMENT = "field 'as_of' must be a commit_id, a lamport (a number, not text) or an ISO 8601 time up to now"
 
 
 def test_what_is_not_there_is_null_and_not_an_error(agent: Agent) -> None:
@@ -53,6 +53,7 @@ def test_provenance_tells_the_newest_commit_and_the_first_author(agent: Agent) -
         ({"entity_id": "a", "min_lamport": "3"}, ["field 'min_lamport' must be an integer"]),
         ({"entity_id": "a", "as_of": True}, [NO_MOMENT]),
         ({"entity_id": "a", "as_of": -1}, [NO_MOMENT]),
+        ({"entity_id": "a", "as_of": "1"}, [NO_MOMENT]),
         ({"entity_id": "a", "as_of": "yesterday"}, [NO_MOMENT]),
         ({"entity_id": "a", "as_of": "2999-01-01"}, [NO_MOMENT]),
         (

@@ -81,7 +81,9 @@ def _moment(value: Any) -> str | int | None:
         return value
     if isinstance(value, str) and (is_commit_id(value) or _is_past(value)):
         return value
-    raise PydanticCustomError("moment", "must be a commit_id, a lamport or an ISO 8601 time up to now")
+    raise PydanticCustomError(
+        "moment", "must be a commit_id, a lamport (a number, not text) or an ISO 8601 time up to now"
+    )
 
 
 def _is_past(text: str) -> bool:
