@@ -212,7 +212,7 @@ def as_lines(answer: dict[str, Any]) -> str:
     if answer.get("truncated"):
         lines.append(_cut_short(answer))
     lines += [" → ".join(path["path"]) for path in answer.get("paths", ())]
-    return "\n".join(lines)
+    return _one_each(lines)
 
 
 def _line(hit: dict[str, Any], own: list[str]) -> str:
@@ -246,4 +246,9 @@ def _as_nothing(answer: dict[str, Any]) -> str:
         told.append(f"words that look like it: {', '.join(answer['nearest'])}")
     if answer.get("types"):
         told.append(f"types: {', '.join(answer['types'])}")
-    return "\n".join(told)
+    return _one_each(told)
+
+
+def _one_each(lines: list[str]) -> str:
+    """Ids and types may hold U+2028, which is no control character: nothing of theirs may begin a line of its own."""
+    return "\n".join(" ".join(line.splitlines()) for line in lines)

@@ -42,12 +42,14 @@ def parts_of(entity: Node | Edge) -> list[str]:
         if text and text != entity.id and not (_is_reserved(entity) and _is_housekeeping(key, value)):
             by_key.setdefault(key, []).append(text)
     ends = (
-        [f"{entity.source} {entity.rel} {entity.target}"] if isinstance(entity, Edge) and "|" not in entity.id else []
+        [_flat(f"{entity.source} {entity.rel} {entity.target}")]
+        if isinstance(entity, Edge) and "|" not in entity.id
+        else []
     )
     naming = [", ".join(by_key.pop(key)) for key in NAMING if key in by_key]
     telling = [text for key in TELLING for text in by_key.pop(key, ())]
     prose = [text for told in by_key.values() if any(" " in each for each in told) for text in told]
-    short = [f"{key}: {', '.join(told)}" for key, told in by_key.items() if not any(" " in each for each in told)]
+    short = [f"{_flat(key)}: {', '.join(told)}" for key, told in by_key.items() if not any(" " in it for it in told)]
     return list(
         dict.fromkeys(part for part in (*ends, *naming, *telling, _flat(_content(entity)), *prose, *short) if part)
     )
