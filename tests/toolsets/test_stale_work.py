@@ -284,3 +284,21 @@ def test_nothing_else_of_another_vocabulary_is_patched(setup: StaleSetup) -> Non
             patch(setup, root, **attrs)
     with pytest.raises(TallystickError, match="stale_after"):
         patch(setup, root, stale_after="soon")
+
+
+def test_the_history_of_work_tells_until_when_it_holds_and_what_it_supersedes(setup: StaleSetup) -> None:
+    setup.call("graph_open", project="p")
+    (made,) = setup.call("graph_plan", nodes=[{"ref": "1", "summary": "Paint"}])["created"]
+    setup.become("boss")
+    setup.node("secret plan")
+    setup.node("old plan")
+    over = {"stale_after": PAST, "supersedes": ["old plan", "secret plan"]}
+    setup.call("memory.write", op="PATCH_NODE", node={"id": made["id"], "attrs": over})
+
+    def changes() -> dict[str, Any]:
+        newest = setup.call("graph_history", node_id=made["id"])["events"][0]
+        return {each["field"]: (each["before"], each["after"]) for each in newest["changes"]}
+
+    assert changes() == {"stale_after": (None, PAST), "supersedes": (None, over["supersedes"])}
+    setup.become("reader")
+    assert changes() == {"stale_after": (None, PAST), "supersedes": (None, ["old plan"])}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tallystick.commits import EDGE_VERBS, Verb
+from tallystick.commits.reserved_attributes import CITES, STALE_AFTER, SUPERSEDES, VERIFIED
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing, Step
 from tallystick.state.attributes import list_of
@@ -30,6 +31,7 @@ _ABSENT: JsonObject = {"resolved": False, "properties": {}, "context_links": [],
 """How a field that is not there is shown."""
 _OF_WORK = ("summary", "parent", "resolved", "state", "properties", "context_links", "evidence")
 _OF_TASKS = ("title", "status", "description", "complexity", "tags", "blockedReason")
+_OF_FACTS = (STALE_AFTER, VERIFIED, SUPERSEDES, CITES)
 _PREFIX = "h"
 
 
@@ -114,7 +116,7 @@ def _node_event(view: View, node_id: str, step: Step) -> Event:
     was = _fields(before)
     changes = [
         _change(name, was.get(name), now.get(name))
-        for name in (*_OF_WORK, *_OF_TASKS)
+        for name in (*_OF_WORK, *_OF_TASKS, *_OF_FACTS)
         if not is_same(was.get(name), now.get(name))
     ]
     merged = _merged(view, before, after, step)
@@ -124,8 +126,8 @@ def _node_event(view: View, node_id: str, step: Step) -> Event:
 
 
 def _fields(attrs: JsonObject) -> JsonObject:
-    """Of work, and what tasks say beyond it."""
-    fields: JsonObject = {name: attrs.get(name, _ABSENT.get(name)) for name in _OF_WORK}
+    """Of work, whether it still holds, and what tasks say beyond it."""
+    fields: JsonObject = {name: attrs.get(name, _ABSENT.get(name)) for name in (*_OF_WORK, *_OF_FACTS)}
     said = said_of(attrs)
     if said:
         fields |= {name: said.get(name) for name in _OF_TASKS} | {"status": read_card("", NODE, attrs, 0, 0).status}
@@ -137,7 +139,8 @@ def _readable(view: View, attrs: JsonObject) -> JsonObject:
     if not view.narrows:
         return attrs
     named: JsonObject = {name: view.reference(attrs[name]) for name in ("parent", "merged_into") if name in attrs}
-    return {**attrs, **named, "merged": view.readable(list_of(attrs, "merged"), str)}
+    listed = {name: view.readable(list_of(attrs, name), str) for name in ("merged", SUPERSEDES) if name in attrs}
+    return {**attrs, **named, **listed}
 
 
 def _action(tool: str, before: JsonObject, after: JsonObject) -> str:
