@@ -11,7 +11,6 @@ import pytest
 from tallystick.commits.tree import (
     EMPTY_ROOT,
     Frontier,
-    completed,
     consistency_proof,
     fold,
     inclusion_proof,
@@ -76,14 +75,6 @@ def test_a_tree_that_grows_has_the_same_roots() -> None:
     for size, leaf in enumerate(LEAVES):
         assert (frontier.size, frontier.root()) == (size, ROOTS[size])
         frontier.add(leaf)
-
-
-def test_a_leaf_completes_exactly_the_subtrees_that_end_with_it() -> None:
-    for index, leaf in enumerate(LEAVES):
-        found = list(completed(leaf, index, kept))
-        assert found == [subtrees(level, index >> level) for level in range(len(found))]
-        assert (index + 1) % (1 << (len(found) - 1)) == 0
-        assert (index + 1) % (1 << len(found)) != 0
 
 
 def test_every_inclusion_is_proved_for_its_leaf_and_for_no_other() -> None:

@@ -306,10 +306,6 @@ def decode_size(written: str) -> int:
     return int(written)
 
 
-def cosignature_seconds(signature: bytes) -> int:
-    return int.from_bytes(signature[:_TIME_BYTES], "big")
-
-
 def _signature(line: str) -> tuple[str, bytes, bytes]:
     if not line.startswith(_DASH) or line.count(" ") != 2:
         raise NoteRefused("a signature line is a dash, a name and base64")

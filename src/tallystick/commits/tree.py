@@ -7,7 +7,7 @@ never raises: a proof is a stranger's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from hashlib import sha256
 
@@ -37,15 +37,6 @@ def fold(hashes: bytes) -> bytes:
     while len(hashes) > HASH_BYTES:
         hashes = b"".join([sha256(b"\x01" + hashes[at : at + pair]).digest() for at in range(0, len(hashes), pair)])
     return hashes
-
-
-def completed(leaf: bytes, index: int, left: Callable[[int, int], bytes]) -> Iterator[bytes]:
-    """The hashes of the subtrees that a leaf completes, level 0 first; `left` looks up earlier ones."""
-    found = leaf
-    yield found
-    for level in range((~index & (index + 1)).bit_length() - 1):
-        found = node_hash(left(level, (index >> level) - 1), found)
-        yield found
 
 
 class Frontier:
