@@ -407,6 +407,26 @@ async def test_what_has_far_to_go_is_left_to_another_process(
     assert counting.applied == [list(range(21, 30))]
 
 
+async def test_whoever_waits_for_it_begins_no_second_process(
+    log: MemoryLog, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "FAR_COMMITS", 10)
+    filled(log, 20)
+    begun = []
+
+    def elsewhere() -> subprocess.Popen[bytes]:
+        begun.append(_process("import time; time.sleep(0.2)"))
+        counting.at = log.head()
+        return begun[0]
+
+    made = ProjectionWorker(LogReader(lambda: log), counting, elsewhere=elsewhere)
+    made.start()
+    await asyncio.gather(*(asyncio.to_thread(made.erase) for _ in range(3)))
+    made.close()
+    assert len(begun) == 1
+    assert counting.applied == []
+
+
 @pytest.mark.parametrize("code", ["raise SystemExit(1)", "import os; os.abort()", "no process"])
 async def test_what_another_process_left_undone_is_applied_here(
     log: MemoryLog, counting: Counting, monkeypatch: pytest.MonkeyPatch, code: str

@@ -122,6 +122,8 @@ class ProjectionWorker:
         self._lock = -1
         # Held while the projection or the log handle is used: catch_up may be called beside the thread.
         self._turn = threading.RLock()
+        # Held while another process is at it for us, so that we begin no second one.
+        self._left = threading.Lock()
         self._seen = Head()
         self._noted: Trouble | None = None
         self._waiters: list[tuple[int, bool, Future[None]]] = []
@@ -170,6 +172,7 @@ class ProjectionWorker:
 
     def erase(self) -> bool:
         """Catch up, and leave no copy of what was redacted or deleted. False when it is not all done yet."""
+        self._leave_what_is_far()
         with self._turn, self._locked(wait=True):
             self._apply_all()
             return not isinstance(self.projection, Settling) or self.projection.erase()
@@ -276,11 +279,17 @@ class ProjectionWorker:
             return not self._ending
 
     def _follow_once(self) -> float:
-        if self._elsewhere is not None and self._is_far():
-            self._wait_for(self._elsewhere)
+        self._leave_what_is_far()
         with self._turn, self._locked(wait=True):
             again = self._apply_all()
         return _OTHERS_SECONDS if again is None else min(again, _OTHERS_SECONDS)
+
+    def _leave_what_is_far(self) -> None:
+        """To another process, and wait for it."""
+        if self._elsewhere is not None:
+            with self._left:
+                if self._is_far():
+                    self._wait_for(self._elsewhere)
 
     def _is_far(self) -> bool:
         """Not while another process is at it."""
