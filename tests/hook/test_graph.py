@@ -39,6 +39,20 @@ def test_what_comes_next_is_what_the_tool_hands_out_next(memory: Memory, seed: i
     assert len(expected) > 3
 
 
+def test_what_waits_for_a_task_that_was_redacted_comes_next(memory: Memory) -> None:
+    memory.call("graph_open", project="shop", goal="Ship it")
+    nodes = [{"ref": "a", "summary": "a"}, {"ref": "b", "summary": "b", "depends_on": ["a"]}]
+    a, b = (each["id"] for each in memory.call("graph_plan", nodes=nodes)["created"])
+    memory.call("graph_update", updates=[{"node_id": a, "resolved": True}])
+    memory.call("memory.write", op="REDACT_NODE", node_id=a, reason="asked")
+    for _ in range(2):
+        with opened(memory.home, memory.home / "graph.db") as graph:
+            project = graph.current_project()
+            assert project is not None
+            assert [item.id for item in graph.ready(project.id)] == [b]
+        memory.follow("sql")
+
+
 PATTERNS = ("src/a.py", "src/*", "src/**", "**/a.py", "**", "*.py", "src/[ab].py", "{src,lib}/a.py", "src/a?py",
             "lib/**", "src/deep/**", "a.py", "SRC/a.py")  # fmt: skip
 

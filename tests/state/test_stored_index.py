@@ -156,7 +156,7 @@ def test_a_stored_index_says_what_it_said_when_its_format_was_named() -> None:
         state.derived(kind)
     contents = {name: unpack(data)[1] for name, data in state.dump_indexes()}
     assert {name: sha256(content).hexdigest()[:16] for name, content in contents.items()} == {
-        "work-1": "ca00a8fd171b077e",
+        "work-2": "ca00a8fd171b077e",
         "cards-1": "947e98df1910cea1",
         "sections-1": "996cd8ab4433a016",
         "knowledge-1": "103c5c640813fab4",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tallystick.commits import Verb
+from tallystick.commits.mask import REDACTED
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.work import NODE, PROJECT, cycles
 from tallystick.state.work.attributes import priority_of
@@ -117,6 +118,33 @@ def test_a_node_that_no_longer_says_its_project_is_none() -> None:
     graph.node_changed(node("b", 4, "a"), redacted)
     assert graph.find("b") is None
     assert actionable(graph) == ["c"]
+
+
+def test_a_node_whose_project_was_redacted_holds_nobody_up() -> None:
+    redacted = node("b", 4, REDACTED, project=REDACTED, summary=REDACTED, resolved=REDACTED)
+    changes: tuple[NodeVersion | EdgeVersion, ...] = (
+        project(),
+        node("a", 3),
+        redacted,
+        waits("a", "b"),
+        node("c", 5, "b"),
+        waits("c", "a"),
+    )
+    expected = dump_state(told(*changes))
+    for order in itertools.permutations(changes):
+        graph = told(*order)
+        assert dump_state(graph) == expected
+        assert (actionable(graph), graph.rows["b"].open, graph.rows["b"].belongs) == (["a"], False, False)
+        for change in reversed(order):
+            tell(graph, change, None)
+        assert dump_state(graph) == dump_state(WorkGraph())
+
+
+def test_a_node_that_is_given_a_project_again_holds_others_up_again() -> None:
+    redacted = node("b", 4, None, project=REDACTED)
+    graph = told(project(), node("a", 3), redacted, waits("a", "b"))
+    graph.node_changed(redacted, node("b", 4, updated=9))
+    assert actionable(graph) == ["b"]
 
 
 @pytest.mark.parametrize("attrs", [{"properties": "[REDACTED]"}, {"evidence": "[REDACTED]"}, {"context_links": 5}])

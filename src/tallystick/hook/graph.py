@@ -373,11 +373,12 @@ class Graph:
         rows = self._db.execute(
             "SELECT id, summary, project, claimed_by, claimed_at, context_links, priority, parent, updated_at,"
             " created_lamport FROM work_nodes AS one WHERE project = ? AND resolved = 0"
-            " AND NOT EXISTS (SELECT 1 FROM work_nodes AS child WHERE child.parent = one.id AND child.resolved = 0)"
+            " AND NOT EXISTS (SELECT 1 FROM work_nodes AS child"
+            "   WHERE child.parent = one.id AND child.resolved = 0 AND child.project <> ?)"
             " AND NOT EXISTS (SELECT 1 FROM edges JOIN work_nodes AS other ON other.id = edges.target"
-            "   WHERE edges.source = one.id AND edges.rel = 'depends_on' AND other.resolved = 0)"
+            "   WHERE edges.source = one.id AND edges.rel = 'depends_on' AND other.resolved = 0 AND other.project <> ?)"
             f" LIMIT {_CANDIDATES_MAX}",
-            (project_id,),
+            (project_id, _REDACTED, _REDACTED),
         ).fetchall()
         depths: dict[str, int] = {}
         rows.sort(key=lambda row: (-_priority(row[6]), -self._depth(row[7], depths), row[8], row[9]))

@@ -13,6 +13,7 @@ import msgspec
 from pyroaring import BitMap
 from sortedcontainers import SortedList
 
+from tallystick.commits.mask import REDACTED
 from tallystick.state.work.attributes import PropertyKey
 
 Rank = tuple[float, int, int, int]
@@ -31,7 +32,7 @@ class Row(msgspec.Struct, eq=False, array_like=True):
     resolved: bool = False
     dropped: bool = False
     open: bool = False
-    """There and not resolved: what a parent or a dependent waits for."""
+    """There, of a project and not resolved: what a parent or a dependent waits for."""
     open_children: int = 0
     open_dependencies: int = 0
     priority: float = 0.0
@@ -55,6 +56,12 @@ class Row(msgspec.Struct, eq=False, array_like=True):
     depends_on: list[Row] = []
     """Once for each edge."""
     dependents: list[Row] = []
+
+    @property
+    def belongs(self) -> bool:
+        """Whether it is there and of a project. Of one whose project was redacted nobody can say any more what has
+        to happen before it is done, so it holds nobody up."""
+        return self.board is not None and self.board.id != REDACTED
 
     def above(self) -> Iterator[Row]:
         """From the parent up to the root."""

@@ -23,7 +23,7 @@ from tallystick.state.work.cycles import lift
 
 class WorkGraph:
     types: ClassVar[frozenset[str]] = frozenset({PROJECT, NODE})
-    stored_as: ClassVar[str] = "work-1"
+    stored_as: ClassVar[str] = "work-2"
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -177,7 +177,7 @@ class WorkGraph:
         self._deepen(row)
         for child in row.children:
             self._deepen(child)
-        self._open(row, not row.resolved)
+        self._open(row, row.belongs and not row.resolved)
 
     def _leave(self, row: Row) -> None:
         board = row.board
@@ -215,7 +215,7 @@ class WorkGraph:
         row.resolved = resolved
         if row.board is not None:
             put(row.board.resolved, row.created, resolved)
-        self._open(row, not resolved)
+        self._open(row, row.belongs and not resolved)
 
     def _open(self, row: Row, is_open: bool) -> None:
         if row.open == is_open:

@@ -61,7 +61,10 @@ def _blocker(view: View, card: Card, reference: str) -> Card:
 
 
 def _wait(view: View, card: Card, blocker_id: str) -> None:
-    way = find_way(view.graph, view.row(blocker_id), view.row(card.id))
+    blocker = view.row(blocker_id)
+    if not blocker.belongs:
+        raise invalid(f"Blocker belongs to no project any more, and blocks nobody: {blocker_id}", id=blocker_id)
+    way = find_way(view.graph, blocker, view.row(card.id))
     if way is not None:
         path = shortened(view.read_filter.readable([card.id, *(row.id for row in way)]))
         raise Conflict(

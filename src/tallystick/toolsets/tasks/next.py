@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tallystick.commits.mask import REDACTED
 from tallystick.policy import Action
 from tallystick.state.tasks import ACTIVE, NEW, Card
 from tallystick.toolsets import Answer, JsonObject
@@ -45,7 +46,8 @@ def _within(view: View, project_id: str | None, feature_id: str | None) -> Calla
     feature = view.get("feature", feature_id).id if feature_id is not None else None
 
     def is_within(card: Card) -> bool:
-        if project is not None and card.project != project:
+        # Of one whose project was redacted nothing is left to be done.
+        if card.project == REDACTED or (project is not None and card.project != project):
             return False
         above = view.feature_of(card.id) if feature is not None else None
         return feature is None or (above is not None and above.id == feature)

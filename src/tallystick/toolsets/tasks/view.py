@@ -177,9 +177,9 @@ class View:
 
     def blockers(self, card: Card) -> list[str]:
         """What work resolved, or was closed here, blocks nobody; what will never be done still does. Nor does what
-        may not be read: to be held up by it would show it."""
+        belongs to no project any more, nor what may not be read: to be held up by it would show it."""
         row = self.graph.find(card.id)
-        waits_for = dict.fromkeys(each.id for each in row.depends_on if each.board is not None) if row else {}
+        waits_for = dict.fromkeys(each.id for each in row.depends_on if each.belongs) if row else {}
         blocking = [each for each in waits_for if self._blocks(each)]
         return self.read_filter.readable(blocking) + ([NO_OP] if card.no_op else [])
 

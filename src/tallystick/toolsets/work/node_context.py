@@ -41,7 +41,7 @@ def _seen(call: Call, view: View, asked: ContextArguments) -> Seen:
     if omitted:
         answer["ancestors_omitted"] = omitted
     answer |= _neighbours(view, "depends_on", row.depends_on, None)
-    answer |= _neighbours(view, "depended_by", row.dependents, row.resolved)
+    answer |= _neighbours(view, "depended_by", row.dependents, not row.open)
     answer |= _edges(view, row)
     known = known_of(call, view, row.board, row, sections) if row.board is not None else None
     return Seen(answer | {"knowledge": known.data}, [known]) if known is not None else Seen(answer)
@@ -84,7 +84,7 @@ def _neighbours(view: View, key: str, rows: list[Row], satisfied: bool | None) -
     if view.narrows:
         unique = view.first(unique, _NEIGHBOURS_SHOWN + 1)
     entries = (
-        {"node": node_of(view, view.node(each.id)), "satisfied": each.resolved if satisfied is None else satisfied}
+        {"node": node_of(view, view.node(each.id)), "satisfied": not each.open if satisfied is None else satisfied}
         for each in unique[:_NEIGHBOURS_SHOWN]
     )
     return listing(key, entries, len(unique), PART_BYTES_MAX, note=f"{key}_omitted")

@@ -88,7 +88,15 @@ class _Batch:
 
     def _parent(self, node: PlannedNode) -> Place:
         if node.parent_ref is not None:
-            return self._place(node.parent_ref, f"parent of '{node.ref}'")
+            parent = self._place(node.parent_ref, f"parent of '{node.ref}'")
+            if isinstance(parent, int) or parent.belongs:
+                return parent
+            raise Conflict(
+                f"'{parent.id}' (parent of '{node.ref}') was redacted and belongs to no project any more",
+                code="missing_parent",
+                hint="plan it under another node: graph_query finds them",
+                details={"ref": node.ref},
+            )
         projects = [
             {"project": board.name, "root": self._view.reference(board.root)} for board in projects_of(self._view)
         ]
