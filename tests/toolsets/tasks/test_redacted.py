@@ -62,3 +62,37 @@ def test_it_is_put_into_a_project_again_or_deleted(agent: TasksAgent, tasks: tup
     assert agent.get(waiting)["blockedBy"] == [done["id"]]
     now = {"containerType": "task", "id": done["id"], "version": agent.get(done)["version"]}
     assert agent.data("manage_container", operation="delete", **now)["deleted"] is True
+
+
+@pytest.mark.parametrize("kind", ["atom", "molecule"])
+def test_knowledge_is_deleted_by_the_version_that_is_shown(agent: TasksAgent, kind: str) -> None:
+    project, more = agent.project(), {"paths": ["src/**"]} if kind == "atom" else {}
+    task = agent.task(projectId=project["id"])
+    said = {"entityType": kind, "projectId": project["id"], "createdByTaskId": task["id"], "name": "Known", **more}
+    made = agent.beside("manage_graph", operation="create", **said)["data"][kind]
+    named = {"entityType": kind, "id": made["id"]}
+    agent.beside("manage_graph", operation="update", **named, version=1, knowledge="Private")
+    redact(agent, made["id"])
+    shown = agent.beside("query_graph", operation="get", **named)["data"][kind]
+    assert (shown["name"], type(shown["version"])) == ("[REDACTED]", int)
+    assert agent.beside("manage_graph", operation="delete", **named, version=shown["version"])["data"]["deleted"]
+
+
+def test_a_section_is_changed_and_deleted_by_the_version_that_is_shown(agent: TasksAgent) -> None:
+    section = agent.section(agent.task())
+    redact(agent, section["id"])
+    named = {"sectionId": section["id"]}
+    shown = agent.data("manage_sections", operation="updateText", **named, version=1, content="[REDACTED]")["section"]
+    assert shown["version"] == 1
+    assert agent.data("manage_sections", operation="delete", **named, version=shown["version"])["deleted"]
+
+
+@pytest.mark.parametrize("kind", ["project", "feature", "task"])
+def test_a_container_is_deleted_by_the_version_that_is_shown(agent: TasksAgent, kind: str) -> None:
+    made = getattr(agent, kind)()
+    agent.update(made, summary="Private")
+    redact(agent, made["id"])
+    left = "project" if kind == "project" else "task"
+    named = {"containerType": left, "id": made["id"], "cascade": True}
+    version = agent.get(made["id"], left)["version"]
+    assert agent.data("manage_container", operation="delete", **named, version=version)["deleted"] is True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tallystick.state import Node
-from tallystick.state.attributes import list_of, text_of
+from tallystick.state.attributes import integer_of, list_of, text_of
 from tallystick.state.knowledge.catalogue import Atom, Molecule, Parent
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.view import View
@@ -47,7 +47,9 @@ def _molecule(view: View, attrs: JsonObject) -> JsonObject:
 
 def _bookkeeping(view: View, attrs: JsonObject) -> JsonObject:
     tasks = {name: view.reference(attrs.get(name)) for name in ("createdByTaskId", "lastTaskId")}
-    return tasks | {name: attrs.get(name) for name in ("version", "createdAt", "updatedAt")}
+    times = {name: attrs.get(name) for name in ("createdAt", "updatedAt")}
+    # The one that update and delete want, also where a redaction left a word.
+    return tasks | {"version": integer_of(attrs, "version", 1)} | times
 
 
 def related_atoms(view: View, attrs: JsonObject) -> list[JsonObject]:

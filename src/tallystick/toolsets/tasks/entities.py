@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from tallystick.state.attributes import list_of, text_of
+from tallystick.state.attributes import integer_of, list_of, text_of
 from tallystick.state.tasks import Card
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
@@ -97,7 +97,8 @@ def section_of(view: View, section_id: str, *, with_content: bool = True) -> Jso
         "id": section_id,
         **{name: attrs.get(name) for name in ("entityType", "entityId", "title", "usageDescription")},
         "content": text_of(attrs, "content") if with_content else "",
-        **{name: attrs.get(name) for name in ("contentFormat", "ordinal", "tags", "version")},
+        **{name: attrs.get(name) for name in ("contentFormat", "ordinal", "tags")},
+        "version": integer_of(attrs, "version", 1),
     }
     return stamped(view, section_id, answer)
 
