@@ -339,6 +339,8 @@ def test_only_what_looks_like_it_is_offered_for_an_id_that_is_not_there(base: Pa
         (["serve", "--http", "0.0.0.0:0"], 2, ["UNSAFE_BINDING"]),
         (["serve", "--http", "nonsense:port"], 2, ["127.0.0.1:8765"]),
         (["serve", "--toolsets", "poetry"], 2, ["poetry", "memory"]),
+        (["serve", "--toolsets", ""], 2, ["no tool", "memory", "or all"]),
+        (["serve", "--tools", " , "], 2, ["--tools", "memory.read"]),
         (["serve", "--tool-names", "camel"], 2, ["underscore"]),
         (["serve", "--workers", "2"], 2, ["--workers", "--http 127.0.0.1:8765"]),
         (["promote"], 2, ["NO_TARGET", "file:///srv/backups/memory"]),

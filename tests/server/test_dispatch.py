@@ -147,6 +147,8 @@ async def test_reading_only_leaves_out_every_tool_that_writes() -> None:
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no such toolset": ({"names": ["memry"]}, "no toolset 'memry'; the toolsets are sample, plain, or all"),
+    "no toolset": ({"names": []}, "no tool would be offered"),
+    "no tool": ({"tools": []}, "no tool would be offered"),
     "no such tool": ({"tools": ["sample.eco"]}, "no tool 'sample_eco'"),
     "a tool of a toolset that is off": (
         {"names": ["plain"], "tools": ["sample.echo"]},
@@ -160,6 +162,19 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 async def test_a_choice_that_matches_nothing_is_refused(choice: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         choose(TOOLSETS, **choice)
+
+
+OFF: dict[str, tuple[dict[str, Any], str]] = {
+    "its toolset is off": ({"names": ["plain"]}, "start it with --toolsets plain,sample"),
+    "it is not named": ({"tools": ["plain_echo"]}, "--tools or --read-only leaves it out"),
+    "it writes": ({"read_only": True}, "--tools or --read-only leaves it out"),
+}
+
+
+@pytest.mark.parametrize(("choice", "step"), OFF.values(), ids=OFF)
+async def test_a_tool_that_is_off_is_told_with_what_turns_it_on(choice: dict[str, Any], step: str) -> None:
+    with pytest.raises(NotFound, match=f"is not on in this server: {step}$"):
+        choose(TOOLSETS, **choice).get("sample.write")
 
 
 async def test_an_unknown_tool_is_told_the_tools_there_are() -> None:

@@ -102,6 +102,11 @@ def serve(
         tls_key=tls_key,
         workers=workers,
     )
+    if tools is not None and not settings.tools:
+        raise InvalidArgument(
+            "--tools names no tool",
+            hint="name some, as in --tools memory.read,memory.search, or leave it out to offer all of the toolsets",
+        )
     if not settings.http:
         _refuse_without_http({"--workers": workers, "--tls-cert": tls_cert, "--tls-key": tls_key})
         from tallystick import app

@@ -78,10 +78,17 @@ class Tools:
     """The tools that are on. Names may be dotted or underscored, always both."""
 
     def __init__(
-        self, entries: Iterable[OfferedTool], *, known: Sequence[Toolset], unlisted: Iterable[OfferedTool] = ()
+        self,
+        entries: Iterable[OfferedTool],
+        *,
+        known: Sequence[Toolset],
+        chosen: Sequence[Toolset],
+        unlisted: Iterable[OfferedTool] = (),
     ) -> None:
-        """`unlisted` are found by their names, and shown to nobody."""
+        """`chosen` are the toolsets that the entries were picked from; `unlisted` are found by their names, and shown
+        to nobody."""
         self.entries = tuple(entries)
+        self._chosen = tuple(chosen)
         self.known = tuple(known)
         """Every toolset there is, on or off: to say where a tool that is off could be found."""
         by_name = _index((*self.entries, *unlisted))
@@ -116,7 +123,12 @@ class Tools:
         elsewhere = self._known.get(underscored(name))
         if elsewhere is None:
             return f"there is no tool '{name[:100]}'; the tools are {', '.join(e.dotted for e in self.entries)}"
-        return f"tool '{elsewhere.dotted}' of toolset '{elsewhere.toolset.name}' is not on in this server"
+        toolset = elsewhere.toolset
+        names = ",".join(each.name for each in (*self._chosen, toolset))
+        step = (
+            "--tools or --read-only leaves it out" if toolset in self._chosen else f"start it with --toolsets {names}"
+        )
+        return f"tool '{elsewhere.dotted}' of toolset '{toolset.name}' is not on in this server: {step}"
 
 
 def choose(
@@ -128,7 +140,8 @@ def choose(
 ) -> Tools:
     """The tools of the toolsets in `names` (None or "all": every one), only those in `tools` if given.
 
-    Raises InvalidArgument for a name that matches nothing, since a typo must not switch a tool off unseen.
+    Raises InvalidArgument for a name that matches nothing, since a typo must not switch a tool off unseen; and where
+    no tool is left.
     """
     on = _chosen_toolsets(toolsets, names)
     entries = list(_entries(on))
@@ -136,7 +149,10 @@ def choose(
         wanted = dict.fromkeys(map(underscored, tools))
         entries = [_chosen_tool(name, on, toolsets, read_only=read_only) for name in wanted]
     hidden = [toolset for toolset in toolsets if not toolset.is_listed and toolset not in on] if tools is None else []
-    return Tools((e for e in entries if e.tool.reads_only or not read_only), known=toolsets, unlisted=_entries(hidden))
+    offered = [entry for entry in entries if entry.tool.reads_only or not read_only]
+    if not offered:
+        raise InvalidArgument("no tool would be offered", hint=f"choose among the toolsets {_names(toolsets)}, or all")
+    return Tools(offered, known=toolsets, chosen=on, unlisted=_entries(hidden))
 
 
 def call(
@@ -272,13 +288,16 @@ def _entries(toolsets: Iterable[Toolset]) -> Iterator[OfferedTool]:
     return (OfferedTool(toolset, tool) for toolset in toolsets for tool in toolset.tools)
 
 
+def _names(toolsets: Sequence[Toolset]) -> str:
+    return ", ".join(toolset.name for toolset in toolsets)
+
+
 def _chosen_toolsets(toolsets: Sequence[Toolset], names: Sequence[str] | None) -> list[Toolset]:
     if names is None or "all" in names:
         return [toolset for toolset in toolsets if toolset.is_listed or names is None or toolset.name in names]
     unknown = [name for name in names if name not in {toolset.name for toolset in toolsets}]
     if unknown:
-        there_are = ", ".join(toolset.name for toolset in toolsets)
-        raise InvalidArgument(f"there is no toolset '{unknown[0]}'; the toolsets are {there_are}, or all")
+        raise InvalidArgument(f"there is no toolset '{unknown[0]}'; the toolsets are {_names(toolsets)}, or all")
     return [toolset for toolset in toolsets if toolset.name in names]
 
 
