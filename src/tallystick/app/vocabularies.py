@@ -23,6 +23,7 @@ from tallystick.store import Store
 from tallystick.tenant_projections import AllProjections
 from tallystick.toolsets import Toolset, files, hooks, knowledge, memory, ontology, tasks, why, work
 from tallystick.toolsets.claims import Claims
+from tallystick.toolsets.knowledge.context import TaskMaker
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 from tallystick.toolsets.knowledge.freshness import Repository
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
@@ -91,9 +92,18 @@ def knowledge_context(
         pin_knowledge=settings.pin_knowledge,
         stale_makes_work=settings.stale_makes_work and not settings.read_only,
         work=WorkContext(settings=work_settings(settings), claims=claims or claims_of(settings)),
-        tasks_are_made_by="graph_plan" if {"work", "all"} & {*settings.toolsets} else "manage_container",
+        tasks_are_made_by=_task_maker(settings),
         text=text,
     )
+
+
+_TASK_MAKERS: dict[str, TaskMaker] = {"work": "graph_plan", "tasks": "manage_container"}
+
+
+def _task_maker(settings: Settings) -> TaskMaker | None:
+    """The tool that is offered to make tasks, if any is."""
+    on = (tool for toolset, tool in _TASK_MAKERS.items() if {toolset, "all"} & {*settings.toolsets})
+    return next((tool for tool in on if not settings.tools or tool in settings.tools), None)
 
 
 def why_context(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tallystick.errors import InvalidArgument
+from tallystick.app import knowledge_context
+from tallystick.config import Settings
+from tallystick.errors import InvalidArgument, NotFound
 from tallystick.log import Head
 from tallystick.policy import Decision, Principal, Request
 from tallystick.server.dispatch import prepare
@@ -26,7 +29,7 @@ HOUR = 3_600_000
 class Worker:
     """An agent with an open project and nothing in it."""
 
-    def __init__(self, agent: Agent, tasks_are_made_by: TaskMaker = "graph_plan") -> None:
+    def __init__(self, agent: Agent, tasks_are_made_by: TaskMaker | None = "graph_plan") -> None:
         self.agent = agent
         tool_context = make_tool_context(clock=lambda: agent.now, tasks_are_made_by=tasks_are_made_by)
         toolsets = (
@@ -90,6 +93,44 @@ def test_without_a_claim_the_call_that_makes_a_task_is_told_and_works(tool: Task
         worker.call(tool, **arguments)
         (claimed,) = worker.claim()
         assert worker.create()["createdByTaskId"] == claimed
+
+
+@pytest.mark.parametrize(
+    ("settings", "tool"),
+    [
+        ({}, "graph_plan"),
+        ({"toolsets": ("knowledge", "tasks")}, "manage_container"),
+        ({"toolsets": ("all",)}, "graph_plan"),
+        ({"toolsets": ("all",), "tools": ("manage_graph", "manage_container")}, "manage_container"),
+        ({"toolsets": ("knowledge",)}, None),
+        ({"tools": ("manage_graph",)}, None),
+    ],
+)
+def test_only_a_tool_that_is_offered_is_said_to_make_tasks(tmp_path: Path, settings: Said, tool: str | None) -> None:
+    assert knowledge_context(Settings(base=tmp_path, **settings)).tasks_are_made_by == tool
+
+
+def test_where_no_tool_makes_tasks_the_toolset_that_does_is_named() -> None:
+    with working() as agent:
+        worker = Worker(agent, None)
+        assert "work among its --toolsets" in (worker.refusal().hint or "")
+        with pytest.raises(NotFound) as refused:
+            worker.create(createdByTaskId="nobody")
+        assert "work among its --toolsets" in (refused.value.hint or "")
+
+
+def test_a_changelog_entry_without_a_task_is_told_how_to_come_by_one(worker: Worker) -> None:
+    entry = {"operation": "append", "parentType": "atom", "parentId": "c" * 32}
+    with pytest.raises(InvalidArgument) as refused:
+        worker.call("manage_changelog", **entry)
+    assert refused.value.problems == [
+        "taskId is required for append operation",
+        "summary is required for append operation",
+    ]
+    assert refused.value.hint == "name the task that this comes from; graph_plan makes tasks"
+    with pytest.raises(InvalidArgument) as refused:
+        worker.call("manage_changelog", **entry, taskId="y")
+    assert refused.value.hint is None
 
 
 def test_with_several_claims_the_error_names_them(worker: Worker) -> None:

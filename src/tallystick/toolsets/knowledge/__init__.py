@@ -34,7 +34,7 @@ def make_tool_context(
     pin_knowledge: bool = False,
     stale_makes_work: bool = False,
     work: WorkContext | None = None,
-    tasks_are_made_by: TaskMaker = "graph_plan",
+    tasks_are_made_by: TaskMaker | None = "graph_plan",
     clock: Clock = wall_clock,
     text: Callable[[str], TextIndex] | None = None,
 ) -> ToolContext:

@@ -259,8 +259,10 @@ def related(entries: list[dict[str, Any]], key: str) -> list[dict[str, str]]:
 # -- manage_changelog
 
 
-def check_changelog(asked: ChangelogArguments) -> None:
-    check(_changelog_problems(asked))
+def check_changelog(asked: ChangelogArguments, task_hint: str) -> None:
+    """The hint is for whoever names no task."""
+    is_nameless = asked.operation == "append" and asked.taskId is None
+    check(_changelog_problems(asked), hint=task_hint if is_nameless else None)
 
 
 def _changelog_problems(asked: ChangelogArguments) -> Iterator[str]:

@@ -14,7 +14,7 @@ from tallystick.toolsets.knowledge.arguments import PAGE_DEFAULT, ChangelogArgum
 from tallystick.toolsets.knowledge.context import Call, Operations, put
 from tallystick.toolsets.knowledge.lookup import get_entity
 from tallystick.toolsets.knowledge.query import OFFSET_MAX
-from tallystick.toolsets.knowledge.task_reference import get_task
+from tallystick.toolsets.knowledge.task_reference import get_task, how_tasks_are_made
 from tallystick.toolsets.knowledge.view import View
 from tallystick.toolsets.truncation import room_for, within_budget
 
@@ -22,7 +22,7 @@ FIELDS = ("parentType", "parentId", "taskId", "summary", "createdAt")
 
 
 async def manage_changelog(call: Call, asked: ChangelogArguments) -> Answer:
-    check_changelog(asked)
+    check_changelog(asked, f"name the task that this comes from; {how_tasks_are_made(call.context)}")
     return await (_append if asked.operation == "append" else _search)(call, asked)
 
 

@@ -44,7 +44,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Whether atoms are pinned where a call does not say."""
     work: WorkContext = msgspec.field(default_factory=WorkContext)
     """By which it is known what the caller has claimed."""
-    tasks_are_made_by: TaskMaker = "graph_plan"
+    tasks_are_made_by: TaskMaker | None = "graph_plan"
+    """None where no tool that is offered makes tasks."""
     """Of the tools that are offered, the one to name where a task is needed."""
     stale_makes_work: bool = False
     """Whether finding an atom out of date makes a work node to verify it."""

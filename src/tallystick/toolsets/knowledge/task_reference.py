@@ -18,8 +18,14 @@ _CLAIMS_NAMED = 20
 def get_task(tool_context: ToolContext, view: View, reference: str) -> str:
     found = find_task(view, reference)
     if found is None:
-        raise not_found("task", reference, f"{tool_context.tasks_are_made_by} makes tasks")
+        raise not_found("task", reference, how_tasks_are_made(tool_context))
     return found
+
+
+def how_tasks_are_made(tool_context: ToolContext) -> str:
+    if tool_context.tasks_are_made_by is None:
+        return "no tool of this server makes tasks: start it with work among its --toolsets, then graph_plan does"
+    return f"{tool_context.tasks_are_made_by} makes tasks"
 
 
 def task_of_creation(
@@ -46,6 +52,8 @@ def task_of_creation(
 
 
 def _how_to_make_one(tool_context: ToolContext, project_id: str, root: str | None) -> str:
+    if tool_context.tasks_are_made_by is None:
+        return how_tasks_are_made(tool_context)
     if tool_context.tasks_are_made_by == "graph_plan":
         parent = f'"parent_ref": "{root}", ' if root else ""
         call = f'graph_plan {{"nodes": [{{"ref": "1", {parent}"summary": "…"}}]}}'
