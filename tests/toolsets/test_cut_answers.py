@@ -58,6 +58,22 @@ def test_lists_of_tasks_count_what_they_leave_out(agent: TasksAgent) -> None:
         found = found.get("data", found)
         assert found.get("omitted", 0) > 0, tool
         assert len(found[key]) + found["omitted"] == total, tool
+        assert found["hint"], tool
+    agent.is_program = True  # Nobody's context overflows.
+    for tool, asked, key, total in calls:
+        found = agent.beside(tool, **asked)
+        found = found.get("data", found)
+        assert (len(found[key]), "omitted" in found, "hint" in found) == (total, False, False), tool
+
+
+@pytest.mark.usefixtures("small")
+def test_projects_that_are_left_out_are_found_as_the_hint_says(agent: TasksAgent) -> None:
+    for number in range(7):
+        agent.beside("graph_open", project=f"{'p' * 100}{number}")
+    cut = agent.beside("graph_open")
+    assert cut["hint"] == "memory.search with type work/project pages through all of them"
+    paged = agent.beside("memory.search", type="work/project", limit=3, offset=6)
+    assert paged["pagination"]["total"] == len(cut["projects"]) + cut["omitted"]
 
 
 @pytest.mark.usefixtures("small")

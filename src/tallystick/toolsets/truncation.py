@@ -33,10 +33,15 @@ def within_budget(items: Iterable[T], bytes_max: int) -> list[T]:
     return list(while_fitting(items, bytes_max))
 
 
-def listing(key: str, items: Iterable[T], total: int, bytes_max: int, *, note: str = "omitted") -> dict[str, Any]:
-    """Under `key` as many as fit, and under `note` how many of the total are not among them, where some are not."""
+def listing(
+    key: str, items: Iterable[T], total: int, bytes_max: int, *, note: str = "omitted", hint: str | None = None
+) -> dict[str, Any]:
+    """Under `key` as many as fit, and under `note` how many of the total are not among them, where some are not.
+    The hint says how to get the rest."""
     shown = within_budget(items, bytes_max)
-    return {key: shown} | ({note: total - len(shown)} if len(shown) < total else {})
+    if len(shown) == total:
+        return {key: shown}
+    return {key: shown, note: total - len(shown)} | ({"hint": hint} if hint else {})
 
 
 def cut_short(shown: int, *, limit: int, left: int, note: str = "truncated") -> dict[str, bool]:

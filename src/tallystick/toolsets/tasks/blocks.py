@@ -17,7 +17,7 @@ from tallystick.toolsets.tasks.arguments import Block, ManageDependency, QueryDe
 from tallystick.toolsets.tasks.context import Call
 from tallystick.toolsets.tasks.entities import entity_of
 from tallystick.toolsets.tasks.view import RELATES_TO, View, check_open, invalid
-from tallystick.toolsets.truncation import listing
+from tallystick.toolsets.truncation import listing, room_for
 from tallystick.toolsets.work.errors import shortened
 
 
@@ -183,7 +183,8 @@ async def query_dependencies(call: Call, asked: QueryDependencies) -> Answer:
             found += [_warned(view, each, _line("BLOCKS", card, each)) for each in dependents]
         related = (view.card(each) for each in view.related(card.id))
         found += [_warned(view, each, _line("RELATES_TO", card, each)) for each in related if each is not None]
-        return listing("dependencies", found, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
+        room = room_for(call.principal, ANSWER_BYTES_MAX)
+        return listing("dependencies", found, len(found), room, hint="direction narrows it") | {"count": len(found)}
 
     return succeeded(await call.read(Action.READ, look, resource=asked.id))
 

@@ -15,7 +15,7 @@ from tallystick.toolsets.tasks.arguments import Blocked, NextFeature, NextTask, 
 from tallystick.toolsets.tasks.context import Call
 from tallystick.toolsets.tasks.entities import entity_of, title_of
 from tallystick.toolsets.tasks.view import View, invalid
-from tallystick.toolsets.truncation import listing
+from tallystick.toolsets.truncation import listing, room_for
 
 NULLABLE: dict[str, Any] = {**OUTPUT, "properties": {**OUTPUT["properties"], "data": {"type": ["object", "null"]}}}
 """Where there may be nothing to hand out."""
@@ -89,7 +89,9 @@ async def _blocked(call: Call, asked: Blocked, kind: str) -> Answer:
         found = view.readable([card for card in open_ if view.blockers(card)])
         found.sort(key=lambda card: (card.order[0], card.created))
         entities = (entity_of(view, card) for card in found)
-        return listing(f"{kind}s", entities, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
+        hint = "projectId narrows it" + (", and featureId" if kind == "task" else "")
+        room = room_for(call.principal, ANSWER_BYTES_MAX)
+        return listing(f"{kind}s", entities, len(found), room, hint=hint) | {"count": len(found)}
 
     return succeeded(await call.read(Action.SEARCH, look))
 

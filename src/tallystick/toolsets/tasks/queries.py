@@ -86,8 +86,8 @@ def _overview(view: View, asked: QueryContainer) -> JsonObject:
     data["taskCounts"] = counts_of(view.readable_below(card, "task"))
     within = "feature" if card.kind == "project" else "task"
     cards = view.readable_below(card, within)
-    data |= listing(f"{within}s", (_line(view, each) for each in cards), len(cards), ANSWER_BYTES_MAX)
-    return data | ({"hint": "search pages through all of them"} if "omitted" in data else {})
+    lines, hint = (_line(view, each) for each in cards), "search pages through all of them"
+    return data | listing(f"{within}s", lines, len(cards), ANSWER_BYTES_MAX, hint=hint)
 
 
 def _line(view: View, card: Card) -> JsonObject:

@@ -11,27 +11,32 @@ from tallystick.toolsets.tasks.arguments import TAG_CHARACTERS_MAX, ListTags, Re
 from tallystick.toolsets.tasks.context import Call
 from tallystick.toolsets.tasks.entities import title_of
 from tallystick.toolsets.tasks.view import View
-from tallystick.toolsets.truncation import listing
+from tallystick.toolsets.truncation import listing, room_for
+
+_SEARCH = "query_container search with tags pages through all of them"
 
 
 async def list_tags(call: Call, asked: ListTags) -> Answer:
+    room = room_for(call.principal, ANSWER_BYTES_MAX)
+
     def look(view: View) -> JsonObject:
         kind = asked.entityType.lower() if asked.entityType else None
         counts = {tag: len(_bearers(view, tag, kind)) for tag in view.task_cards.tagged}
         tags = [{"tag": tag, "count": count} for tag, count in counts.items() if count]
         tags.sort(key=lambda each: (-counts[str(each["tag"])], each["tag"]))
-        return listing("tags", tags, len(tags), ANSWER_BYTES_MAX) | {"count": len(tags)}
+        hint = "entityType narrows it; get_tag_usage tells of one tag"
+        return listing("tags", tags, len(tags), room, hint=hint) | {"count": len(tags)}
 
     return succeeded(await call.read(Action.SEARCH, look))
 
 
 async def get_tag_usage(call: Call, asked: TagUsage) -> Answer:
-    tag = (asked.tag or "").lower()
+    tag, room = (asked.tag or "").lower(), room_for(call.principal, ANSWER_BYTES_MAX)
 
     def look(view: View) -> JsonObject:
         cards = _bearers(view, tag)
         lines = ({**_line(view, card), "title": title_of(view, card)} for card in cards)
-        return {"tag": tag, "count": len(cards), **listing("entities", lines, len(cards), ANSWER_BYTES_MAX)}
+        return {"tag": tag, "count": len(cards), **listing("entities", lines, len(cards), room, hint=_SEARCH)}
 
     return succeeded(await call.read(Action.SEARCH, look))
 
@@ -39,6 +44,7 @@ async def get_tag_usage(call: Call, asked: TagUsage) -> Answer:
 async def rename_tag(call: Call, asked: RenameTag) -> Answer:
     old, new = (asked.oldTag or "").lower(), (asked.newTag or "").lower()
     check(_problems(old, new))
+    room = room_for(call.principal, ANSWER_BYTES_MAX)
 
     def draw(view: View) -> JsonObject:
         cards = _bearers(view, old)
@@ -46,7 +52,7 @@ async def rename_tag(call: Call, asked: RenameTag) -> Answer:
             for card in cards:
                 view.revise(card, {"tags": list(dict.fromkeys(new if tag == old else tag for tag in card.tags))})
         lines = (_line(view, card) for card in cards)
-        return {"affected": len(cards), **listing("entities", lines, len(cards), ANSWER_BYTES_MAX)}
+        return {"affected": len(cards), **listing("entities", lines, len(cards), room, hint=_SEARCH)}
 
     if asked.dryRun:
         data = await call.read(Action.SEARCH, draw)

@@ -25,7 +25,7 @@ from tallystick.toolsets.tasks.context import Call
 from tallystick.toolsets.tasks.entities import sections_of, stamped
 from tallystick.toolsets.tasks.sections import FORMAT_DEFAULT, get_entity, put_sections
 from tallystick.toolsets.tasks.view import View, invalid
-from tallystick.toolsets.truncation import listing
+from tallystick.toolsets.truncation import listing, room_for
 
 SECTIONS_MAX = 50
 TEMPLATE_BYTES_MAX = 262_144
@@ -44,7 +44,8 @@ async def query_templates(call: Call, asked: QueryTemplates) -> Answer:
         ids = sorted(view.task_cards.templates, key=view.task_cards.templates.__getitem__)
         fits = [each for each in (template_of(view, each) for each in ids) if _fits(each, asked)]
         found = view.read_filter.readable(fits, lambda template: str(template["id"]))
-        return listing("templates", found, len(found), ANSWER_BYTES_MAX) | {"count": len(found)}
+        hint, room = "targetEntityType, isEnabled and tags narrow it", room_for(call.principal, ANSWER_BYTES_MAX)
+        return listing("templates", found, len(found), room, hint=hint) | {"count": len(found)}
 
     action = Action.READ if asked.operation == "get" else Action.SEARCH
     return succeeded(await call.read(action, look, resource=asked.id), exempt=True)

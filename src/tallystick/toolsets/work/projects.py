@@ -11,7 +11,7 @@ from tallystick.state.work import PROJECT
 from tallystick.state.work.board import Board
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.toolsets import Answer, JsonObject
-from tallystick.toolsets.truncation import listing
+from tallystick.toolsets.truncation import listing, room_for
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, counts_of, node_of
 from tallystick.toolsets.work.arguments import OpenArguments
 from tallystick.toolsets.work.context import Call
@@ -26,7 +26,8 @@ async def graph_open(call: Call, asked: OpenArguments) -> Answer:
     if name is None:
         if asked.goal is not None:
             raise invalid("field 'goal' needs 'project', the name of the project to create")
-        return Answer(await call.read(Action.SEARCH, _listed))
+        room = room_for(call.principal, ANSWER_BYTES_MAX)
+        return Answer(await call.read(Action.SEARCH, lambda view: _listed(view, room)))
     board_id, answer = await _open_or_create(call, name, asked.goal)
     call.context.remember(call.principal, board_id)
     if asked.goal is not None and "created" not in answer:
@@ -79,10 +80,11 @@ def _seen(view: View, name: str) -> tuple[str, JsonObject] | None:
     return board.id, {"project": board.name, "root": shown, "summary": counts_of(view, board)}
 
 
-def _listed(view: View) -> JsonObject:
+def _listed(view: View, bytes_max: int) -> JsonObject:
     boards = projects_of(view)
     lines = (_line(view, board) for board in boards)
-    return listing("projects", lines, len(boards), ANSWER_BYTES_MAX)
+    hint = f"memory.search with type {PROJECT} pages through all of them"
+    return listing("projects", lines, len(boards), bytes_max, hint=hint)
 
 
 def _line(view: View, board: Board) -> JsonObject:
