@@ -12,7 +12,7 @@ import rfc8785
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.commits.chain import commit_id, content_hash
 from tallystick.errors import InvalidArgument
-from tallystick.policy import Action, Decision, Request
+from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.toolsets.memory.arguments import NodeArgument, WriteArguments
 from tallystick.toolsets.memory.write import write
 from tallystick.toolsets.memory.write_request import PAYLOAD_BYTES_MAX
@@ -193,6 +193,44 @@ def test_an_edge_id_names_one_edge_for_good(agent: Agent) -> None:
     assert agent.refusal("memory.write", op="UPSERT_EDGE", edge=elsewhere)["error"] == "EDGE_ID_TAKEN"
     agent.write(op="UPSERT_EDGE", edge={"from": "a", "rel": "knows", "to": "b", "id": "e1"})
     assert agent.read("e1")["entity"]["from"] == "a"
+
+
+def test_a_node_and_an_edge_never_share_an_id(agent: Agent) -> None:
+    for name in ("a", "b", "n", "a|likes|b"):
+        agent.node(name)
+    agent.write(op="DELETE_NODE", node_id="n")
+    for named in ({"id": "a", "rel": "knows"}, {"id": "n", "rel": "knows"}, {"rel": "likes"}):
+        refused = agent.refusal("memory.write", op="UPSERT_EDGE", edge={"from": "a", "to": "b", **named})
+        assert refused["error"] == "EDGE_ID_TAKEN"
+    agent.edge("a", "knows", "b")
+    agent.write(op="UPSERT_EDGE", edge={"from": "a", "rel": "paid", "to": "b", "id": "e1"})
+    agent.write(op="DELETE_EDGE", edge_id="e1")
+    for node_id in ("a|knows|b", "e1"):
+        node: dict[str, Any] = {"id": node_id, "type": "note", "attrs": {}}
+        assert agent.refusal("memory.write", op="UPSERT_NODE", node=node)["error"] == "ID_TAKEN"
+    both = [
+        {"op": "UPSERT_NODE", "node": {"id": "new", "type": "note", "attrs": {}}},
+        {"op": "UPSERT_EDGE", "edge": {"from": "a", "rel": "knows", "to": "b", "id": "new"}},
+    ]
+    for ops in (both, both[::-1]):
+        assert agent.refusal("memory.write", ops=ops)["error"] in ("ID_TAKEN", "EDGE_ID_TAKEN")
+
+
+def test_nobody_comes_by_an_edge_by_calling_a_node_of_theirs_like_it() -> None:
+    class OwnersDelete:
+        def decide(self, request: Request) -> Decision:
+            allowed = request.action is not Action.DELETE or request.resource_owner == request.principal.actor
+            return Decision(allowed, "owners delete", "1")
+
+    with working(OwnersDelete()) as agent:
+        agent.node("a")
+        agent.node("b")
+        agent.edge("a", "knows", "b")
+        agent.principal = Principal(actor="mallory")
+        node = {"id": "a|knows|b", "type": "note", "attrs": {}}
+        assert agent.refusal("memory.write", op="UPSERT_NODE", node=node)["error"] == "ID_TAKEN"
+        deletion = {"op": "DELETE_EDGE", "edge": {"from": "a", "rel": "knows", "to": "b"}}
+        assert agent.refusal("memory.write", **deletion)["error"] == "AUTHORIZATION_DENIED"
 
 
 def test_deleting_a_node_deletes_its_edges_first_in_the_same_batch(agent: Agent) -> None:

@@ -62,6 +62,10 @@ class DraftGraph:
         found = self.state.node(node_id)
         return None if found is None else Document(found.type, found.attrs, found.content)
 
+    def knows_node(self, node_id: str) -> bool:
+        """Dead or alive."""
+        return node_id in self._nodes or self.state.last_owner(node_id) is not None
+
     def has_edge(self, name: str) -> bool:
         return self._edges[name] is not None if name in self._edges else self.state.edge_owner(name) is not None
 

@@ -114,7 +114,15 @@ def _taken(node_id: str) -> Conflict:
 
 
 def _upsert_node(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafted:
+    _check_node_id(graph, payload["id"])
     return _replaced(Verb.UPSERT_NODE, asked, payload, graph.node(payload["id"]))
+
+
+def _check_node_id(graph: DraftGraph, node_id: str) -> None:
+    """Whoever asks by an id alone, the policy first of all, takes the node for what is meant: a node that is called
+    like somebody else's edge would make that edge its author's to delete."""
+    if not graph.knows_node(node_id) and graph.edge_name(node_id) is not None:
+        raise Conflict(f"the id '{node_id}' is taken by an edge", code="ID_TAKEN", hint="use another id")
 
 
 def _patch_node(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafted:
@@ -221,7 +229,14 @@ def _patch_edge(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> D
 
 
 def _check_edge_id(graph: DraftGraph, payload: Payload) -> None:
-    """A chosen id belongs to its ends for good: lineage by that id must be one history."""
+    """A chosen id belongs to its ends for good, and to no node: lineage by that id must be one history."""
+    name = name_of_edge(payload)
+    if graph.knows_node(name) and graph.edge_name(name) is None:
+        raise Conflict(
+            f"the edge id '{name}' is taken by a node",
+            code="EDGE_ID_TAKEN",
+            hint="choose another 'edge.id'",
+        )
     held = graph.edge_name(payload["id"]) if "id" in payload else None
     if held is not None and any(held[end] != payload[end] for end in ("from", "rel", "to")):
         # Not whose it is: its ends may be what the caller may not read.
