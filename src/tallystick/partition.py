@@ -238,7 +238,25 @@ class Partition:
         known, at = self._state.redactions(), self._state.head
         await self._on_disk(lambda: self._log.prepare(known, at))
         await self._settled()
+        await self._on_disk(self._check_tenant)
         self._grown()
+
+    def _check_tenant(self) -> None:
+        """A directory that was renamed, copied or swapped: a commit of ours behind those of another tenant would make
+        a sound log false for good."""
+        if self._log.head().count == 0:
+            return
+        try:
+            theirs = chain.decode(self._log.line(0, checked=False)).tenant
+        except Corrupt:
+            # Damage is told to whoever reads that line; the rest is served.
+            return
+        if theirs != self.tenant:
+            raise Corrupt(
+                f"this is the log of tenant {theirs!r}, and stands where that of {self.tenant!r} belongs",
+                hint="nothing was changed: put the directory back where it was; into the memory of another tenant"
+                " 'tallystick export' and 'tallystick import --replay' bring it",
+            )
 
     async def warm(self, kind: type[DerivedIndex]) -> None:
         """Build a derived index in slices, with pauses in which others run; who needs it earlier builds the rest."""

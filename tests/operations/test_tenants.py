@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tallystick.audit import TenantDeleted
 from tallystick.audit.proof import events, verify_audit
-from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tests.command_line import CommandLine, node
 from tests.mcp_client import call, connect
 from tests.test_erasure import found_in
@@ -93,3 +96,30 @@ def test_what_a_deletion_that_was_killed_left_goes_with_the_next(shell: CommandL
     shell.run("tenants", "delete", "beta", "--yes")
     assert found_in(shell.base, WORD) == []
     assert json.loads(shell.run("tenants", "list", "--json").out)["tenants"][0]["tenant"] == "default"
+
+
+@pytest.mark.parametrize("put", [os.rename, shutil.copytree, os.symlink])
+def test_the_log_of_another_tenant_is_refused_and_stays_sound(
+    shell: CommandLine, put: Callable[[Path, Path], object]
+) -> None:
+    acme, beta = shell.base / "tenants" / "acme", shell.base / "tenants" / "beta"
+    put(acme, beta)
+    log = beta / "_system" / "log" / "00000000000000000001.jsonl"
+    before = log.read_bytes()
+    with pytest.raises(Corrupt, match="this is the log of tenant 'acme'"):
+        shell.write(node("new"), tenant="beta")
+    assert log.read_bytes() == before
+    told = shell.run("verify", "--tenant", "beta")
+    assert (told.code, "tenant is 'acme' in a log of 'beta'" in told.err) == (1, True)
+    assert "tenant is 'acme' in a log of 'beta'" in shell.run("doctor", "--tenant", "beta").out
+    if put is os.rename:
+        beta.rename(acme)
+    assert shell.run("verify", "--tenant", "acme").code == 0
+
+
+def test_a_tenants_directory_that_was_made_a_base_is_refused_and_stays_sound(
+    shell: CommandLine, tmp_path: Path
+) -> None:
+    shutil.copytree(shell.base / "tenants" / "acme", tmp_path / "alone")
+    with pytest.raises(Corrupt, match="this is the log of tenant 'acme'"):
+        shell.run("remember", "something", "--base", tmp_path / "alone")

@@ -230,10 +230,17 @@ class Verifier:
     """Reads a log line by line and names the first thing that is false.
 
     Memory grows with redactions only. Begin at the start of a log, or behind a commit that is trusted.
+    Where `tenant` is not said, all must be of the first one's.
     """
 
     def __init__(
-        self, *, prev: str | None = None, prev_record_hash: str = "", after_lamport: int = 0, timestamp: str = ""
+        self,
+        *,
+        prev: str | None = None,
+        prev_record_hash: str = "",
+        after_lamport: int = 0,
+        timestamp: str = "",
+        tenant: str | None = None,
     ) -> None:
         self.count = 0
         self.is_intact = True
@@ -243,7 +250,7 @@ class Verifier:
         self.lamport = after_lamport
         self.timestamp = timestamp
         self._start = after_lamport
-        self._tenant: str | None = None
+        self._tenant = tenant
         self._batch: tuple[int, int] | None = None
         self._masked: dict[int, str] = {}
         self._named: dict[int, str] = {}

@@ -141,8 +141,9 @@ def head_after(entries: Sequence[Entry], head: Head) -> Head:
     )
 
 
-def verifier_after(head: Head) -> chain.Verifier:
+def verifier_after(head: Head, *, tenant: str | None = None) -> chain.Verifier:
     return chain.Verifier(
+        tenant=tenant,
         prev=head.commit_id,
         prev_record_hash=head.record_hash,
         after_lamport=head.lamport,

@@ -51,24 +51,33 @@ def prove(
     system: Path,
     progress: Progress = lambda done, total: None,
     *,
+    tenant: str | None = None,
     each: Callable[[str], None] = lambda record_hash: None,
 ) -> Proof:
-    """Constant memory: it grows with redactions only. `each` is told the record_hash of every commit, in order."""
+    """Constant memory: it grows with redactions only. `each` is told the record_hash of every commit, in order.
+    Where `tenant` is said, it must be the log of that one."""
     segments, head_file = Segments(system / "log"), HeadFile(system / "head")
     try:
-        return _Reading(segments, head_file, system / "lock", each).prove(progress)
+        return _Reading(segments, head_file, system / "lock", tenant, each).prove(progress)
     finally:
         segments.close()
         head_file.close()
 
 
 class _Reading:
-    def __init__(self, segments: Segments, head_file: HeadFile, lock: Path, each: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        segments: Segments,
+        head_file: HeadFile,
+        lock: Path,
+        tenant: str | None,
+        each: Callable[[str], None],
+    ) -> None:
         self._each = each
         self._segments = segments
         self._head_file = head_file
         self._lock = lock
-        self._verifier = verifier_after(Head())
+        self._verifier = verifier_after(Head(), tenant=tenant)
         self._since = ""
         self._offset = 0
         self._end = 0

@@ -213,7 +213,7 @@ def _lines(settings: Settings) -> Iterator[Finding]:
         found = f"only the last one was read, of {_bytes(size)}"
         yield Finding("lines", found, advice="'tallystick verify' reads and proves all of them")
         return
-    proof = prove(settings.system)
+    proof = prove(settings.system, tenant=settings.tenant)
     if proof.problem is None:
         yield Finding("lines", f"all {counted(proof.commits, 'commit')} are what was committed")
     else:

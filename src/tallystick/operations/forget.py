@@ -335,7 +335,7 @@ def _report(
     files: dict[str, None] = {}
     held: list[Backup] = []
     for context, done, left in accounts:
-        proof = prove(context.settings.system)
+        proof = prove(context.settings.system, tenant=context.settings.tenant)
         logs.append(Searched(context.settings.tenant, proof.sound, proof.position, proof.record_hash))
         files |= dict.fromkeys(_files_left(context, subject, left))
         made = {id(row): _made(row, left.redactions) for row in done}

@@ -75,7 +75,12 @@ def verify(
     """
     home, system = context.settings.home, context.settings.system
     comparison = known_checkpoints(context, checkpoints)
-    proof = prove(system, lambda done, total: progress("verifying", done, total), each=comparison.feed)
+    proof = prove(
+        system,
+        lambda done, total: progress("verifying", done, total),
+        tenant=context.settings.tenant,
+        each=comparison.feed,
+    )
     audit = verify_audit(system / "audit")
     if not proof.sound:
         return Verification(proof, audit)

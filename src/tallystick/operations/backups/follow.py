@@ -217,7 +217,7 @@ def require_sound(settings: Settings, progress: Progress) -> None:
         )
     for name in names:
         system = msgspec.structs.replace(settings, tenant=name).system
-        proof = prove(system, lambda done, total: progress("verifying", done, total))
+        proof = prove(system, lambda done, total: progress("verifying", done, total), tenant=name)
         if not proof.sound:
             raise Corrupt(
                 f"{name}: {proof.problem}", hint="this copy is damaged: restore a backup into another base instead"
