@@ -16,6 +16,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from errno import EACCES
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -372,13 +373,13 @@ def test_the_search_for_traces_does_find_them(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
         assert name in found_in(tmp_path)
         (tmp_path / name).unlink()
-    assert [name for name in sorted(spellings) if not holds(tmp_path / name, [WORD])] == []
+    assert [name for name in sorted(spellings) if not holds(tmp_path / name, Subject([WORD]))] == []
     (tmp_path / "innocent").write_bytes(os.urandom(100_000))
-    assert not holds(tmp_path / "innocent", [WORD])
+    assert not holds(tmp_path / "innocent", Subject([WORD]))
     (tmp_path / "hashes").write_text(f"{'ada':0>64}")
-    assert not holds(tmp_path / "hashes", ["Ada"])
+    assert not holds(tmp_path / "hashes", Subject(["Ada"]))
     (tmp_path / "zs%C3%B3.md").write_bytes(b"")
-    assert holds(tmp_path / "zs%C3%B3.md", ["Zsó"])
+    assert holds(tmp_path / "zs%C3%B3.md", Subject(["Zsó"]))
 
 
 def test_every_vocabulary_goes_on_after_its_nodes_were_redacted(shell: CommandLine, settings: Settings) -> None:
@@ -585,6 +586,62 @@ def test_a_file_that_nobody_follows_is_named_as_what_is_left(
     (shell.base / "notes.txt").write_text(f"call {ADA}")
     told = shell.run("forget", "--subject", ADA, "--yes", "--json")
     assert (told.json["files_that_still_name_it"], told.json["complete"], told.code) == (["notes.txt"], False, 1)
+
+
+def test_a_longer_word_is_no_trace_of_who_is_sought_as_a_whole_word(
+    shell: CommandLine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tallystick.operations.leftover_scan._PATIENCE_SECONDS", 0.0)
+    shell.write(node("a", said="call Ann"), node("b", said="first\nAnnual report"))
+
+    async def kept_by_projections() -> None:
+        async with app.served(settings):
+            pass
+
+    asyncio.run(kept_by_projections())
+    assert b"Annual report" in (settings.base / "graph.db").read_bytes()
+    told = shell.run("forget", "--subject", "Ann", "--whole-words", "--yes", "--json").json
+    assert (told["files_that_still_name_it"], told["complete"]) == ([], True)
+    (settings.base / "notes.txt").write_text("an annual call, said\\nAnn")
+    (settings.base / "copy.db").write_bytes(b"\0noteAnnAnnual\0")
+    told = shell.run("forget", "--subject", "Ann", "--whole-words", "--yes", "--json").json
+    assert told["files_that_still_name_it"] == ["copy.db", "notes.txt"]
+
+
+def test_what_cannot_be_read_is_not_said_to_be_clean(shell: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.write(node("ada", mail=ADA))
+    hidden = shell.base / "notes.txt"
+    hidden.write_text(f"call {ADA}")
+
+    def refusing(path: Path, *args: Any, **more: Any) -> Any:
+        if path == hidden:
+            raise PermissionError(EACCES, "Permission denied", str(path))
+        return opened(path, *args, **more)
+
+    opened = Path.open
+    monkeypatch.setattr(Path, "open", refusing)
+    told = shell.run("forget", "--subject", ADA, "--yes", "--json")
+    assert (told.json["files_not_searched"], told.json["complete"], told.code) == (["notes.txt"], False, 1)
+    assert "could not be searched: notes.txt" in shell.run("forget", "--subject", ADA, "--yes").err
+
+
+def test_what_lies_behind_links_and_beside_the_tenants_is_looked_at_too(
+    shell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tallystick.operations.leftover_scan._PATIENCE_SECONDS", 0.0)
+    shell.write(node("ada", mail=ADA))
+    shell.write(node("x"), tenant="acme")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "notes.txt").write_text(f"call {ADA}")
+    (tmp_path / "disk" / "again").symlink_to(tmp_path / "disk")
+    (shell.base / "linked").symlink_to(tmp_path / "disk")
+    left = shell.base / "tenants" / ".deleting-beta-0a1b2c3d"
+    left.mkdir()
+    (left / "graph.db").write_text(ADA)
+    told = shell.run("forget", "--subject", ADA, "--yes", "--json").json
+    assert told["files_that_still_name_it"] == ["linked/notes.txt", "tenants/.deleting-beta-0a1b2c3d/graph.db"]
+    told = shell.run("forget", "--subject", ADA, "--tenant", "default", "--yes", "--json").json
+    assert told["files_that_still_name_it"] == ["linked/notes.txt"]
 
 
 def test_a_tenant_that_was_not_named_is_neither_looked_at_nor_touched(shell: CommandLine) -> None:

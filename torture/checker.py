@@ -39,6 +39,7 @@ from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.worker import ProjectionWorker
+from tallystick.state.mentions import Subject
 from tallystick.state.state import State
 from tallystick.store import Store
 from tests.state.state_dump import dump_state
@@ -230,8 +231,8 @@ def _order(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def _remains(settings: Settings, notes: Sequence[Note]) -> Iterator[str]:
-    secrets = [note.text for note in notes if note.kind == "redacted"]
-    if secrets:
+    secrets = Subject(note.text for note in notes if note.kind == "redacted")
+    if secrets.texts:
         for path in settings.home.rglob("*"):
             if path.is_file() and "audit" not in path.parts and holds(path, secrets):
                 yield f"{path.relative_to(settings.home)} still holds what was redacted"

@@ -90,7 +90,9 @@ def forget(
         return
     with progress() as tell:
         plans = list(zip(contexts, found, strict=True))
-        done = asyncio.run(erasure.forget(plans, sought, reason=reason, reference=reference, progress=tell))
+        done = asyncio.run(
+            erasure.forget(plans, sought, reason=reason, reference=reference, everywhere=tenant is None, progress=tell)
+        )
     if report is not None:
         _write_report(report, done)
     _draw_done(done, json=json)
@@ -273,6 +275,8 @@ def _draw_done(report: ErasureReport, *, json: bool) -> None:
     _draw_beyond(report.not_erased, len(report.contents_not_searched))
     for path in report.files_that_still_name_it:
         note(f"still in {path}")
+    for path in report.files_not_searched:
+        note(f"could not be searched: {path}; make it readable, or remove it, and run this again")
     for name in report.erasure["pending"]:
         note(f"still in the {name}: {_why_pending(name)}")
     for backup in report.backups_taken_before:

@@ -20,7 +20,7 @@ from tallystick.log.proof import prove
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext, Progress, no_progress
-from tallystick.operations.leftover_scan import remains
+from tallystick.operations.leftover_scan import Remains, remains
 from tallystick.projections.content import Contents
 from tallystick.projections.registry import PendingErasure
 from tallystick.projections.registry import pending_erasures as pending_in_projections
@@ -134,6 +134,8 @@ class ErasureReport(msgspec.Struct, frozen=True):
     contents_not_searched: list[NotSearched]
     files_that_still_name_it: list[str]
     """Below the base, or as the settings name them."""
+    files_not_searched: list[str]
+    """Files and directories that cannot be read."""
     erasure: dict[str, list[str]]
     """`pending`: tenants and projections that still hold a copy, which the next process that opens the tenant erases;
     `stream` for the servers and machines that share the log."""
@@ -255,9 +257,11 @@ async def forget(
     *,
     reason: str,
     reference: str | None = None,
+    everywhere: bool = False,
     progress: Progress = no_progress,
 ) -> ErasureReport:
-    """Redacts what was found, tenant by tenant, then reads everything again and reports what is left."""
+    """Redacts what was found, tenant by tenant, then reads everything again and reports what is left; `everywhere`:
+    also in directories of the base that are no tenant's."""
     accounts, pending = [], list[str]()
     for context, plans in found:
         async with context.open_store() as store:
@@ -269,7 +273,7 @@ async def forget(
             left = await _search(context, store, subject, progress)
         accounts.append((context, done, left))
     by = found[0][0].principal.actor
-    report = await asyncio.to_thread(_report, accounts, pending, subject, by, reason, reference)
+    report = await asyncio.to_thread(_report, accounts, pending, subject, by, reason, reference, everywhere)
     return msgspec.convert(_without_names(msgspec.to_builtins(report), subject), ErasureReport)
 
 
@@ -330,14 +334,20 @@ def _report(
     by: str,
     reason: str,
     reference: str | None,
+    everywhere: bool,
 ) -> ErasureReport:
     logs: list[Searched] = []
     files: dict[str, None] = {}
+    hidden: dict[str, None] = {}
+    homes = [context.settings.home for context, _, _ in accounts]
     held: list[Backup] = []
     for context, done, left in accounts:
         proof = prove(context.settings.system, tenant=context.settings.tenant)
         logs.append(Searched(context.settings.tenant, proof.sound, proof.position, proof.record_hash))
-        files |= dict.fromkeys(_files_left(context, subject, left))
+        others = homes if everywhere else [context.settings.base / "tenants"]
+        remaining = _files_left(context, subject, left, others)
+        files |= dict.fromkeys(_shown(context, remaining.named))
+        hidden |= dict.fromkeys(_shown(context, remaining.unread))
         made = {id(row): _made(row, left.redactions) for row in done}
         for row in done:
             row.masked_payloads = {at: hash for commit in made[id(row)] for at, hash in (commit.redacts or {}).items()}
@@ -356,19 +366,24 @@ def _report(
         not_erased=beyond,
         contents_not_searched=unread,
         files_that_still_name_it=list(files),
+        files_not_searched=list(hidden),
         erasure={"pending": pending},
         backups_taken_before=held,
         logs=logs,
         log_is_sound=sound,
-        complete=sound and not (beyond or unread or files or pending),
+        complete=sound and not (beyond or unread or files or hidden or pending),
     )
 
 
-def _files_left(context: OperationContext, subject: Subject, left: Search) -> list[str]:
-    home, base = context.settings.home, context.settings.base
+def _files_left(context: OperationContext, subject: Subject, left: Search, without: list[Path]) -> Remains:
     others = [] if context.database is None else sorted(context.database.parent.glob(f"{context.database.name}*"))
-    found = remains(home, subject.texts, others, log_too=not left.beyond and not left.plans)
-    return [str(path.relative_to(base) if path.is_relative_to(base) else path) for path in found]
+    log_too = not left.beyond and not left.plans
+    return remains(context.settings.home, subject, others, log_too=log_too, without=without)
+
+
+def _shown(context: OperationContext, paths: Iterable[Path]) -> list[str]:
+    base = context.settings.base
+    return [str(path.relative_to(base) if path.is_relative_to(base) else path) for path in paths]
 
 
 def _still_there(left: Search) -> list[NotErased]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
+
+from tallystick.state.mentions import Subject
 
 _CHUNK_BYTES = 4 << 20
 _OVERLAP_BYTES = 8 << 10
@@ -18,35 +22,85 @@ _BASE64_BYTES_MIN = 6
 """Shorter texts in base64 are found by chance."""
 _HASH = re.compile("[0-9a-f]{64}")
 """So are the names of Ada and Abe in hashes."""
+_ESCAPED_BLANK = re.compile(r"\\[bfnrt]")
+"""As JSON writes it: its letter belongs to no word."""
 
 
-def remains(home: Path, texts: Iterable[str], others: Iterable[Path], *, log_too: bool) -> list[Path]:
-    """Below `home`, or among `others`. Servers and projections that are still following get some seconds to finish."""
-    sought = list(texts)
+class Remains(NamedTuple):
+    named: list[Path]
+    """Files that hold one of the texts, in them or in their name."""
+    unread: list[Path]
+    """Files and directories that could not be read: nobody knows what is in them."""
+
+
+def remains(
+    home: Path, subject: Subject, others: Iterable[Path], *, log_too: bool, without: Collection[Path] = ()
+) -> Remains:
+    """Below `home` but not below `without`, or among `others`. Servers and projections that are still following get
+    some seconds to finish."""
+    log = home / "_system" / "log"
+    sought = _Sought(subject, sorted(log.glob("*.jsonl")) if log_too else ())
+    unread: list[Path] = []
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    found = [path for path in (*_files(home, log_too=log_too), *others) if holds(path, sought)]
+    files = [path for path in _files(home, without, unread) if log_too or path.parent != log or path.suffix != ".jsonl"]
+    found = [path for path in (*files, *others) if sought.is_in(path, unread)]
     while found and time.monotonic() < deadline:
         time.sleep(_PAUSE_SECONDS)
-        found = [path for path in found if holds(path, sought)]
-    return sorted(found)
+        found = [path for path in found if sought.is_in(path, unread)]
+    return Remains(sorted(found), sorted(set(unread)))
 
 
-def holds(path: Path, texts: Iterable[str]) -> bool:
+def holds(path: Path, subject: Subject) -> bool:
     """Whether a file has one of the texts in it or in its name: upper or lower case, escaped, or in base64."""
-    plain = [spelling.casefold() for text in texts for spelling in _spellings(text)]
-    encoded = [spelling for text in texts for spelling in _in_base64(text)]
-    if any(spelling in path.name.casefold() for spelling in plain):
-        return True
-    try:
-        return any(_is_in(piece, plain, encoded) for piece in _pieces(path))
-    except OSError:
-        # It went away while we looked, or is nothing that can be read.
-        return False
+    return _Sought(subject).is_in(path, [])
 
 
-def _is_in(piece: bytes, plain: list[str], encoded: list[bytes]) -> bool:
-    folded = _HASH.sub("", piece.decode("utf-8", "ignore").casefold())
-    return any(spelling in folded for spelling in plain) or any(spelling in piece for spelling in encoded)
+class _Sought:
+    def __init__(self, subject: Subject, logs: Iterable[Path] = ()) -> None:
+        """`logs` name the subject no more: a longer word in them that has a text in it is another word."""
+        spellings = [spelling for text in subject.texts for spelling in _spellings(text)]
+        self._plain = [spelling.casefold() for spelling in spellings]
+        self._words = Subject(spellings, whole_words=True) if subject.whole_words else None
+        self._encoded = [spelling for text in subject.texts for spelling in _in_base64(text)]
+        self._other_words: re.Pattern[str] | None = None
+        if self._words is not None and (longer := self._longer_words(logs)):
+            self._other_words = re.compile("|".join(map(re.escape, sorted(longer, key=len, reverse=True))))
+
+    def is_in(self, path: Path, unread: list[Path]) -> bool:
+        if self._is_said(path.name.casefold()):
+            return True
+        try:
+            return any(self._is_in_piece(piece) for piece in _pieces(path))
+        except FileNotFoundError:
+            # It went away while we looked.
+            return False
+        except OSError:
+            unread.append(path)
+            return False
+
+    def _is_in_piece(self, piece: bytes) -> bool:
+        text = _folded(piece)
+        if b"\0" in piece:
+            # In a database values follow each other without a gap: what looks like one word may be two.
+            rest = text if self._other_words is None else self._other_words.sub("", text)
+            said = any(spelling in rest for spelling in self._plain)
+        else:
+            said = self._is_said(text)
+        return said or any(spelling in piece for spelling in self._encoded)
+
+    def _is_said(self, text: str) -> bool:
+        if self._words is not None:
+            return self._words.is_named_in(_ESCAPED_BLANK.sub(" ", text))
+        return any(spelling in text for spelling in self._plain)
+
+    def _longer_words(self, logs: Iterable[Path]) -> set[str]:
+        around = re.compile(rf"\w*(?:{'|'.join(map(re.escape, self._plain))})\w*")
+        pieces = (_ESCAPED_BLANK.sub(" ", _folded(piece)) for path in logs for piece in _pieces(path))
+        return {word for piece in pieces for word in around.findall(piece) if not self._is_said(word)}
+
+
+def _folded(piece: bytes) -> str:
+    return _HASH.sub("", piece.decode("utf-8", "ignore").casefold())
 
 
 def _spellings(text: str) -> set[str]:
@@ -64,15 +118,27 @@ def _in_base64(text: str) -> Iterator[bytes]:
             yield encoded[(0, 2, 3)[before] : len(encoded) - partial]
 
 
-def _files(home: Path, *, log_too: bool) -> Iterator[Path]:
-    """Of this tenant alone."""
-    others = home / "tenants"
-    log = home / "_system" / "log"
-    for path in home.rglob("*"):
-        if path.is_symlink() or not path.is_file() or others in path.parents:
+def _files(home: Path, without: Collection[Path], unread: list[Path]) -> Iterator[Path]:
+    """Links are followed: contents and databases may lie on another disk."""
+    seen: set[tuple[int, int]] = set()
+    for place, names, files in os.walk(home, onerror=lambda error: _note(error, unread), followlinks=True):
+        here = os.stat(place)
+        if (here.st_dev, here.st_ino) in seen:
+            names.clear()
             continue
-        if log_too or path.parent != log or path.suffix != ".jsonl":
-            yield path
+        seen.add((here.st_dev, here.st_ino))
+        names[:] = [name for name in names if Path(place, name) not in without]
+        for path in (Path(place, name) for name in files):
+            try:
+                if path.is_file():
+                    yield path
+            except OSError as error:
+                _note(error, unread)
+
+
+def _note(error: OSError, unread: list[Path]) -> None:
+    if not isinstance(error, FileNotFoundError):
+        unread.append(Path(error.filename))
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

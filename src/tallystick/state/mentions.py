@@ -26,6 +26,7 @@ class Subject:
     """Somebody, by the texts that name them; upper and lower case are the same."""
 
     def __init__(self, texts: Iterable[str], *, whole_words: bool = False) -> None:
+        self.whole_words = whole_words
         self.texts = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
         self._folded = [text.casefold() for text in self.texts]
         words = "|".join(rf"(?<!\w){re.escape(text)}(?!\w)" for text in self._folded)
