@@ -123,3 +123,19 @@ def test_a_tenants_directory_that_was_made_a_base_is_refused_and_stays_sound(
     shutil.copytree(shell.base / "tenants" / "acme", tmp_path / "alone")
     with pytest.raises(Corrupt, match="this is the log of tenant 'acme'"):
         shell.run("remember", "something", "--base", tmp_path / "alone")
+
+
+@pytest.mark.parametrize("name", ["acme.bak", "ACME", "default", ".deleting-acme-0a1b2c3d"])
+def test_a_directory_that_can_be_no_tenants_holds_nothing_up_and_is_told(
+    shell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("tallystick.operations.leftover_scan._PATIENCE_SECONDS", 0.0)
+    shutil.copytree(shell.base / "tenants" / "acme", shell.base / "tenants" / name)
+    assert [each["tenant"] for each in shell.run("tenants", "list", "--json").json["tenants"]] == ["default", "acme"]
+    backed_up = shell.run("backup", "make", f"file://{tmp_path}/store", "--json").json["tenants"]
+    assert [each["tenant"] for each in backed_up] == ["acme", "default"]
+    assert f"no tenants: {name} in" in shell.run("doctor").out
+    forgotten = shell.run("forget", "--subject", WORD, "--yes", "--json").json
+    assert [row["tenant"] for row in forgotten["redacted"]] == ["acme"]
+    assert all(path.startswith(f"tenants/{name}/") for path in forgotten["files_that_still_name_it"])
+    assert not forgotten["complete"]

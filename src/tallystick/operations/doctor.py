@@ -24,6 +24,7 @@ from tallystick.log.unopened import Unopened, unopened
 from tallystick.operations import counted
 from tallystick.operations.at_rest import encryption_of
 from tallystick.operations.orphans import find_orphans
+from tallystick.operations.tenants import strays_of
 from tallystick.projections.tiles import CHECKPOINT, directory_of, read_place
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ def _base(settings: Settings) -> Iterator[Finding]:
     yield Finding("base", f"{settings.base} ({why_this_base(settings.base)})")
     if settings.home != settings.base:
         yield Finding("tenant", f"{settings.tenant} in {settings.home}")
+    if strays := strays_of(settings):
+        advice = "no tenant is called so, and nothing reads it: look at it, then move it out of the base or remove it"
+        yield Finding("tenants", f"no tenants: {', '.join(strays)} in {settings.base / 'tenants'}", "odd", advice)
     configuration = settings.base / FILE_NAME
     yield Finding("settings", str(configuration) if configuration.exists() else "defaults and environment")
     nearest = next(path for path in (settings.home, *settings.home.parents) if path.exists())

@@ -19,6 +19,7 @@ from tallystick.log.backups import Backup, known_backups
 from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext
 from tallystick.operations.cypher import drop_graph
+from tallystick.tenants import is_tenant
 
 _DELETING = ".deleting-"
 """No tenant can be called so."""
@@ -59,10 +60,24 @@ class Deletion(msgspec.Struct, frozen=True):
 
 def tenants_of(settings: Settings) -> list[str]:
     """Those that have a log, from the directories of the base."""
-    others = settings.base / "tenants"
-    names = sorted(entry.name for entry in others.iterdir()) if others.is_dir() else []
-    each = (msgspec.structs.replace(settings, tenant=name) for name in (DEFAULT_TENANT, *names) if name[0] != ".")
+    names = [name for name in _directories(settings) if _is_home(name)]
+    each = (msgspec.structs.replace(settings, tenant=name) for name in (DEFAULT_TENANT, *names))
     return [one.tenant for one in each if one.has_log]
+
+
+def strays_of(settings: Settings) -> list[str]:
+    """What lies where the homes of tenants do, and can be none: a copy under another name, or what a deletion left."""
+    return [name for name in _directories(settings) if not _is_home(name)]
+
+
+def _directories(settings: Settings) -> list[str]:
+    others = settings.base / "tenants"
+    return sorted(entry.name for entry in others.iterdir()) if others.is_dir() else []
+
+
+def _is_home(name: str) -> bool:
+    # The default tenant lives in the base itself.
+    return is_tenant(name) and name != DEFAULT_TENANT
 
 
 def contexts_of(context: OperationContext) -> list[OperationContext]:
