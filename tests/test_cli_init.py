@@ -143,6 +143,17 @@ def test_outside_of_a_repository_it_says_what_to_do(
     assert "--user" in outcome.err
 
 
+def test_a_repository_whose_path_is_not_unicode_gets_no_memory_and_nothing_is_written(
+    tally: Run, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = repository.with_name("shop-\udcff")
+    repository.rename(odd)
+    monkeypatch.chdir(odd)
+    outcome = tally("init", "--yes")
+    assert (outcome.code, "its name is not UTF-8" in outcome.err) == (2, True)
+    assert not (odd / ".git" / "tallystick").exists()
+
+
 def test_a_name_in_a_file_cannot_steer_the_terminal(tally: Run, repository: Path) -> None:
     entry = {"command": "\x1b[31mred\nerror: forged", "args": ["\u202e"]}
     (repository / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"tallystick": entry}}))

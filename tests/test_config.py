@@ -57,6 +57,7 @@ def test_lists_and_numbers_and_booleans_are_read_from_text() -> None:
         ({"TALLYSTICK_TENANT": "../other"}, ["tenant", "../other"]),
         ({"TALLYSTICK_TOOL_NAMES": "camel"}, ["tool_names", "auto, dotted, underscore"]),
         ({"TALLYSTICK_READ_ONLY": "perhaps"}, ["read_only", "perhaps"]),
+        ({"TALLYSTICK_CHECKPOINT_KEY": "~no-such-user/key"}, ["checkpoint_key", "~no-such-user/key"]),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_with_its_source(environ: dict[str, str], told: list[str]) -> None:
@@ -64,6 +65,13 @@ def test_a_value_that_cannot_be_is_refused_with_its_source(environ: dict[str, st
         load({}, environ=environ)
     assert refusal.value.code == "SETTING_INVALID"
     assert [word for word in told if word not in refusal.value.message] == []
+
+
+@pytest.mark.parametrize("base", ["/tmp/\udcff/memory", "~no-such-user/memory"])
+def test_a_base_that_has_no_place_or_no_name_in_unicode_is_refused(base: str) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        load({}, environ={"BASE_PATH": base})
+    assert (refusal.value.code, "cannot be the base" in refusal.value.message) == ("BASE_UNUSABLE", True)
 
 
 @pytest.mark.parametrize(

@@ -509,13 +509,36 @@ def load(
     for name, value, source in _spoken(rows, flags or {}, environ, ("base",)):
         found.setdefault(name, _converted(rows[name], value, source))
     working = working or Path.cwd()
-    base = working / Path(found.get("base") or default_base(working)).expanduser()
+    base = working / usable_base(found.get("base") or default_base(working))
     others = tuple(name for name in rows if name != "base")
     for name, value, source in (*_spoken(rows, flags or {}, environ, others), *_from_file(rows, base / FILE_NAME)):
         if source == str(base / FILE_NAME) and name in _RUN and "base" not in found and base == find_memory(working):
             raise _not_run(name, source)
         found.setdefault(name, _converted(rows[name], value, source))
     return Settings(**{**found, "base": Path(os.path.normpath(base))})
+
+
+def usable_base(said: Path) -> Path:
+    """Raises InvalidArgument for what cannot be one, wherever it would lie."""
+    try:
+        # SQLite and JSON take paths as Unicode: a memory there could be written, and neither searched nor told of.
+        str(said).encode()
+        return said.expanduser()
+    except UnicodeEncodeError as error:
+        raise _unusable_base(said, "its name is not UTF-8") from error
+    except RuntimeError as error:
+        raise _unusable_base(said, _NO_HOME) from error
+
+
+_NO_HOME = "nobody on this machine is called as it says behind '~'"
+
+
+def _unusable_base(base: Path, because: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{base} cannot be the base: {because}",
+        code="BASE_UNUSABLE",
+        hint="--base names a directory, which is made where there is none",
+    )
 
 
 _RUN = frozenset({"checkpoint_key_command", "backup_key_command"})
@@ -593,11 +616,7 @@ def _from_file(rows: Mapping[str, Setting], path: Path) -> Iterator[tuple[str, A
     except FileNotFoundError:
         return
     except OSError as error:
-        raise InvalidArgument(
-            f"{path.parent} cannot be the base: {error.strerror}",
-            code="BASE_UNUSABLE",
-            hint="--base names a directory, which is made where there is none",
-        ) from error
+        raise _unusable_base(path.parent, str(error.strerror)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path} is not TOML: {error}", code="SETTING_INVALID") from error
     for name, value in content.items():
@@ -623,13 +642,15 @@ def _converted(row: Setting, value: Any, source: str) -> Any:
     if row.name == "base":
         return Path(value)
     try:
-        return msgspec.convert(value, row.type, strict=False)
-    except msgspec.ValidationError as error:
+        converted = msgspec.convert(value, row.type, strict=False)
+        if "unless" in (get_args(row.type)[1].extra or {}) and isinstance(converted, str):
+            Path(converted).expanduser()
+    except (msgspec.ValidationError, RuntimeError) as error:
+        wanted = _wanted(row, error) if isinstance(error, msgspec.ValidationError) else _NO_HOME
         raise InvalidArgument(
-            f"{row.name} from {source} is {value!r}: {_wanted(row, error)}",
-            code="SETTING_INVALID",
-            hint=row.meaning,
+            f"{row.name} from {source} is {value!r}: {wanted}", code="SETTING_INVALID", hint=row.meaning
         ) from error
+    return converted
 
 
 def _wanted(row: Setting, error: msgspec.ValidationError) -> str:

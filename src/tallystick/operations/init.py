@@ -20,7 +20,7 @@ from tallystick.clients import entries, instructions, json_splice
 from tallystick.clients.entries import BLOCK, ConfigEntry, Format
 from tallystick.clients.splice import Splice, Unreadable
 from tallystick.clients.table import CLIENTS, NAMES, Client, directories
-from tallystick.config import data_directory
+from tallystick.config import data_directory, usable_base
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.operations import client_files
 from tallystick.operations.client_files import RecordedFile, RecordedSplice, own_directories
@@ -251,7 +251,7 @@ def _place(request: Request, machine: Machine) -> _Place:
             code="NO_REPOSITORY",
             hint="'git init' makes one; or --shared for the one memory for all, or --user for all your projects",
         )
-    return _Place(repository.root, repository.memory, repository)
+    return _Place(repository.root, usable_base(repository.memory), repository)
 
 
 def _system(place: _Place) -> Path:
