@@ -597,3 +597,11 @@ def test_a_restore_that_died_while_it_moved_things_is_finished_by_the_next(
     place.restore()
     assert same_log(place.shell.base, base)
     assert same_log(place.shell.base / "tenants/acme", base / "tenants/acme")
+
+
+def test_what_stands_where_a_snapshot_was_and_is_no_file_is_passed_over(place: Place) -> None:
+    snapshots = place.shell.base / "_system" / "snapshots"
+    snapshots.mkdir(exist_ok=True)
+    (snapshots / "00000000000000000001.snapshot").mkdir()
+    assert place.back_up()["number"] == 1
+    assert place.verify()["sound"]

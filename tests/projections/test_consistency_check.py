@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.commits import Operation, Verb
-from tallystick.errors import TallystickError
+from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.projections import Projection
@@ -110,6 +110,17 @@ def _told(name: str, statement: str) -> Callable[[Path], None]:
     return tell
 
 
+def _replaced(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Something else stands where files of that name were."""
+
+    def replace(home: Path) -> None:
+        for path in home.glob(name):
+            path.rename(f"{path}.away")
+            make(path)
+
+    return replace
+
+
 def _ahead(name: str, statement: str) -> Callable[[Path], None]:
     """It says of itself that it is further than the log."""
     return _told(name, statement.format("""'"lamport":', '"lamport":9'"""))
@@ -136,6 +147,12 @@ HARMS: dict[str, tuple[Callable[[Path], object], Name, str, str, str]] = {
     ),
     "no database at all": (
         lambda home: (home / "graph.db").write_bytes(b"Dear diary" * 500), "sql", "graph.db", "", "cannot be read",
+    ),
+    "an empty graph.db": (
+        lambda home: (home / "graph.db").write_bytes(b""), "sql", "graph.db", "", "does not say where it is",
+    ),
+    "a table of graph.db that is gone": (
+        _told("graph.db", "DROP TABLE migrations"), "sql", "graph.db", "table migrations", "is not defined as it",
     ),
     "a letter in views.db": (
         _changed("_system/views.db", b"Quixotic", b"Quixotik"), "views", "_system/views.db, table node", "roof",
@@ -180,6 +197,12 @@ HARMS: dict[str, tuple[Callable[[Path], object], Name, str, str, str]] = {
         lambda home: [path.rename(f"{path}.away") for path in (home / "_system" / "text").glob("*.folded")], "text",
         "_system/text/ordered-", "", "is missing",
     ),
+    "a directory where the folded texts were": (
+        _replaced("_system/text/*.folded", Path.mkdir), "text", "_system/text/ordered-", "", "it is no file",
+    ),
+    "a pipe where the folded texts were": (
+        _replaced("_system/text/*.folded", os.mkfifo), "text", "_system/text/ordered-", "", "it is no file",
+    ),
     "a letter in a word": (
         _told("_system/text/text.db", "UPDATE terms SET word = 'quixotid' WHERE word = 'quixotic'"), "text",
         "_system/text/text.db, table entities", "roof 0", "differs in words",
@@ -213,6 +236,17 @@ def test_a_difference_is_named_and_gone_when_it_is_built_again(home: Path, harm:
     assert {each.name for each in found.projections if each.differs} == {name}
     rebuild(home, lambda: FilesLog(home / "_system"), name)
     assert compared(home).findings == []
+
+
+@pytest.mark.parametrize(("database", "name"), [("graph.db", "sql"), ("_system/views.db", "views")])
+def test_a_directory_where_a_database_was_is_left_to_whoever_put_it_there(
+    home: Path, database: str, name: Name
+) -> None:
+    _replaced(database, Path.mkdir)(home)
+    assert not compared(home).sound
+    with pytest.raises(StorageRefused, match="cannot be removed") as refused:
+        rebuild(home, lambda: FilesLog(home / "_system"), name)
+    assert "move it away" in str(refused.value.hint)
 
 
 def _is(finding: Finding, name: Name, where: str, key: str, what: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import closing, suppress
@@ -381,6 +382,9 @@ def _stored(home: Path, name: str, put: Put) -> StoredFile | None:
         # No link is followed, and nothing that is no file is waited for.
         fd = os.open(home / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
         return None
     with open(fd, "rb") as file:
         return StoredFile(name, list(_pieces(file.read, None, put)))

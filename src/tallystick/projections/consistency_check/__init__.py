@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick.config import DEFAULT_TENANT
+from tallystick.errors import StorageRefused
 from tallystick.log import Log
 from tallystick.projections.consistency_check import cypher, sql, text, views
 from tallystick.projections.consistency_check.replay import (
@@ -119,12 +120,21 @@ def rebuild(
             worker.projection.reset()
         else:
             for ending in ("", "-wal", "-shm"):
-                path.with_name(path.name + ending).unlink(missing_ok=True)
+                _remove(path.with_name(path.name + ending))
     try:
         with naming_bugs(worker.projection):
             worker.catch_up()
     finally:
         worker.close()
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageRefused(
+            f"{path} cannot be removed: {error.strerror}", hint="move it away yourself; it is built again from the log"
+        ) from error
 
 
 def _advanced(progress: Callable[[int], None], before: int, done: int) -> None:

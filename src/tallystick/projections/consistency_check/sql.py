@@ -17,9 +17,9 @@ from tallystick.projections.consistency_check.replay import (
     standing,
     structure,
 )
-from tallystick.projections.database import Connection
+from tallystick.projections.database import Connection, Damaged
 from tallystick.projections.registry import COPIES
-from tallystick.projections.row_diff import shown
+from tallystick.projections.row_diff import doubted, shown
 from tallystick.projections.sql import SqlProjection, has_indexes
 
 
@@ -31,9 +31,9 @@ def findings(one: Subject) -> Iterator[Finding]:
         yield from structure("sql", one, db)
     expected = one.elsewhere / "graph.db"
     yield from replayed("sql", one, COPIES["sql"].position, lambda: SqlProjection(expected))
-    with opened(one) as db, closing(SqlProjection(expected)) as right:
-        # One that has never been at the head yet has no indexes.
-        if has_indexes(db):
+    # One that has never been at the head yet has no indexes.
+    if _is_indexed(one):
+        with closing(SqlProjection(expected)) as right:
             right.settle(final=True)
     if one.position and not one.not_compared:
         with opened(one, expected) as db:
@@ -41,6 +41,15 @@ def findings(one: Subject) -> Iterator[Finding]:
             for table, key in _tables(db).items():
                 yield from differing("sql", one, table, db, _whole(table), key)
     yield from standing("sql", one, lambda: SqlProjection(expected))
+
+
+def _is_indexed(one: Subject) -> bool:
+    try:
+        with doubted(), opened(one) as db:
+            return has_indexes(db)
+    except Damaged:
+        # It cannot say: what is missing in it is found when it is compared.
+        return False
 
 
 def _tables(db: Connection) -> dict[str, list[str]]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
 
 from pyroaring import BitMap
 
@@ -114,7 +117,7 @@ def _merged_words(one: Subject, db: Connection) -> Iterator[tuple[int, TermLevel
     rows = db.execute("SELECT slot, words, file, start, bytes FROM entities WHERE slot < ?", (merged,))
     with ExitStack() as files:
         texts = {
-            file: files.enter_context(path.open("rb"))
+            file: files.enter_context(_opened_texts(path))
             for file in (ORDERED, LATE)
             if (path := path_of(one.path.parent, generation, file)).exists()
         }
@@ -136,7 +139,7 @@ def _folded(one: Subject, db: Connection) -> Iterator[Finding]:
         if not rows:
             continue
         try:
-            with path.open("rb") as texts:
+            with _opened_texts(path) as texts:
                 for slot, node, kind, start, size, crc in rows:
                     if start + size + TRAILER_BYTES > ends[file] or (file == ORDERED and slot > newest):
                         yield Finding("text", f"{one.where}, table place", shown(node), "lies behind the last text")
@@ -144,6 +147,17 @@ def _folded(one: Subject, db: Connection) -> Iterator[Finding]:
                         yield Finding("text", where, shown(node), "its text is not what was written")
         except FileNotFoundError:
             yield Finding("text", where, "", "is missing")
+        except Damaged as error:
+            yield Finding("text", where, "", f"cannot be read: {error}")
+
+
+def _opened_texts(path: Path) -> BinaryIO:
+    # A pipe in its place would keep us waiting.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Damaged("it is no file")
+    return os.fdopen(fd, "rb")
 
 
 def _place(db: Connection) -> tuple[int, tuple[int, int], int]:

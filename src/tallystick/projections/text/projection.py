@@ -493,7 +493,7 @@ class TextProjection:
     def _drop_others(self, generation: int) -> None:
         keep = {path_of(self.directory, generation, file) for file in (ORDERED, LATE)}
         for path in self.directory.glob("*.folded"):
-            if path not in keep:
+            if path not in keep and not path.is_dir():
                 path.unlink(missing_ok=True)
 
     # -- opening
