@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,12 @@ def test_it_goes_to_a_file_that_only_its_owner_reads_and_nobody_is_asked(
 def test_after_forgetting_there_is_nothing_to_export(shell: CommandLine) -> None:
     shell.run("forget", "--subject", ADA, "--yes")
     assert shell.run("subject", "export", "--subject", ADA).json["entities"] == []
+
+
+def test_a_file_that_did_not_fit_is_not_left_half_written(shell: CommandLine, small_disk: Path) -> None:
+    with (small_disk / "fill").open("ab", buffering=0) as fill, suppress(OSError):
+        while True:
+            fill.write(bytes(4096))
+    with pytest.raises(InvalidArgument, match="No space left"):
+        shell.run("subject", "export", "--subject", ADA, small_disk / "ada.json")
+    assert not (small_disk / "ada.json").exists()

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tallystick.audit import TenantDeleted
+from tallystick.audit.files import AuditFiles
 from tallystick.audit.proof import events, verify_audit
-from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
+from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, StorageRefused
 from tests.command_line import CommandLine, node
 from tests.mcp_client import call, connect
 from tests.test_erasure import found_in
@@ -96,6 +97,35 @@ def test_what_a_deletion_that_was_killed_left_goes_with_the_next(shell: CommandL
     shell.run("tenants", "delete", "beta", "--yes")
     assert found_in(shell.base, WORD) == []
     assert json.loads(shell.run("tenants", "list", "--json").out)["tenants"][0]["tenant"] == "default"
+
+
+def test_a_deletion_that_cannot_be_written_down_is_not_done(
+    shell: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: AuditFiles, lines: object) -> None:
+        raise StorageRefused("the disk is full")
+
+    monkeypatch.setattr(AuditFiles, "append", full)
+    with pytest.raises(StorageRefused):
+        shell.run("tenants", "delete", "acme", "--yes")
+    monkeypatch.undo()
+    assert shell.run("tenants", "show", "acme", "--json").json["commits"] == 2
+    assert shell.run("verify", "--tenant", "acme").code == 0
+
+
+@pytest.mark.parametrize("below", ["", "_content"])
+def test_a_tenant_that_lies_elsewhere_by_a_link_is_not_said_to_be_deleted(
+    shell: CommandLine, tmp_path: Path, below: str
+) -> None:
+    home = shell.base / "tenants" / "acme" / below
+    home.mkdir(exist_ok=True)
+    home.rename(tmp_path / "disk")
+    home.symlink_to(tmp_path / "disk")
+    with pytest.raises(Conflict) as refused:
+        shell.run("tenants", "delete", "acme", "--yes")
+    assert refused.value.code == "TENANT_HAS_LINKS"
+    assert shell.run("tenants", "show", "acme", "--json").json["commits"] == 2
+    assert list(events(shell.base / "_system" / "audit", TenantDeleted)) == []
 
 
 @pytest.mark.parametrize("put", [os.rename, shutil.copytree, os.symlink])

@@ -15,6 +15,7 @@ from tallystick.cli.options import Base, EveryTenant, Json, Tenant, command_grou
 from tallystick.cli.output import emit, note, progress, table
 from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
 from tallystick.operations import counted
+from tallystick.private_files import write_all
 
 if TYPE_CHECKING:
     from tallystick.operations import OperationContext
@@ -160,7 +161,12 @@ def _write_json(path: Path, content: Any) -> None:
     """Into a file that is not there yet, for this user only."""
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
+            try:
+                write_all(file.fileno(), orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
+            except OSError:
+                # A part of it would look like all of it, and stand in the way of the next try.
+                path.unlink()
+                raise
     except FileExistsError:
         raise Conflict(f"{path} is already there", code="FILE_EXISTS", hint="choose another name") from None
     except OSError as error:

@@ -127,6 +127,7 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
             hint="'tallystick migrate --to file' takes it out of the stream; then it can be deleted here",
         )
     found = describe(context)
+    _require_no_links(settings)
     require_unused(settings)
     kept = known_backups(settings)
     graph_left = drop_graph(settings)
@@ -153,8 +154,14 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
         position=head.lamport,
         log_hash=head.record_hash,
     )
-    with closing(context.for_tenant(DEFAULT_TENANT).open_audit()) as audit:
-        audit.append([encode(event)])
+    try:
+        with closing(context.for_tenant(DEFAULT_TENANT).open_audit()) as audit:
+            audit.append([encode(event)])
+    except BaseException:
+        # What nobody could write down is not done, and not left for the next deletion to do unseen.
+        with suppress(OSError):
+            os.rename(aside, settings.home)
+        raise
     for left in settings.home.parent.glob(f"{_DELETING}*"):
         shutil.rmtree(left)
     return Deletion(
@@ -171,6 +178,17 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
         database_left=None if context.database is None or not context.database.exists() else str(context.database),
         graph_left=graph_left,
     )
+
+
+def _require_no_links(settings: Settings) -> None:
+    """To remove a link is not to erase what it leads to, and the audit log would say that it was."""
+    for path in (settings.home, *settings.home.rglob("*")):
+        if path.is_symlink():
+            raise Conflict(
+                f"{path} is a link, and what it leads to would not be erased",
+                code="TENANT_HAS_LINKS",
+                hint="put what it leads to in its place, then delete the tenant; nothing was erased",
+            )
 
 
 _STOP = "stop the servers that serve it, or wait until it is closed after a while without a use"
