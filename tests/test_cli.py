@@ -889,6 +889,28 @@ def test_a_reader_that_has_seen_enough_is_no_error(base: Path) -> None:
         assert exporting.stderr.read() == ""
 
 
+@pytest.mark.parametrize("words", [["search", "--type", "Task"], ["tenants", "list"], ["backup", "status"]])
+def test_a_reader_that_is_gone_before_the_first_line_is_no_error_either(
+    sample: Tally, base: Path, words: list[str]
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    left = subprocess.run(
+        [sys.executable, "-m", "tallystick", *words, "--base", str(base)], stdout=write, stderr=-1, check=False
+    )
+    os.close(write)
+    assert (left.returncode, b"rror" in left.stderr) == (0, False), left.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_no_bug_and_gets_no_file_of_the_memory(
+    tally: Tally, base: Path, closed: str
+) -> None:
+    program = f'"{sys.executable}" -m tallystick remember something --base "{base}" {closed}'
+    assert subprocess.run(["sh", "-c", program], check=False).returncode == 0
+    assert tally("verify").code == 0
+
+
 def test_serve_over_http_tells_where_and_how_to_connect(base: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -128,6 +128,17 @@ def _pipeable(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def _make_pipeable(group: typer.Typer) -> None:
+    for each in group.registered_commands:
+        each.callback = _pipeable(each.callback) if each.callback else None
+    if group.registered_callback and group.registered_callback.callback:
+        group.registered_callback.callback = _pipeable(group.registered_callback.callback)
+
+
+for _each in GROUPS.values():
+    _make_pipeable(_each)
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         say(f"tallystick {__version__}")
@@ -200,9 +211,22 @@ _REFUSED_BY_DISK = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.
 def _prepare() -> None:
     """Have what a command imports loaded quickly: it stays, so garbage is seldom looked for among it, and nobody looks
     for plugins of Pydantic in all that is installed."""
+    _open_streams()
     gc.freeze()
     gc.set_threshold(20_000)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+
+def _open_streams() -> None:
+    """Those that were closed for us lead nowhere. Left closed, their numbers would go to the next files that are
+    opened, and what a library prints into a segment of the log."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def exit_code(kind: type[TallystickError]) -> int:

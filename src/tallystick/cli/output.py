@@ -83,9 +83,14 @@ def drawn(value: object, style: str = "", **layout: Any) -> Text:
 def console() -> Console:
     from rich.console import Console
 
+    class PipedConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Rich would leave with 1."""
+            raise BrokenPipeError
+
     # Piped, a table is as wide as it needs to be: cutting it at 80 characters would lose what was asked for.
     width = None if sys.stdout.isatty() else _PIPED_WIDTH
-    return Console(highlight=False, width=width)
+    return PipedConsole(highlight=False, width=width)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
