@@ -67,7 +67,7 @@ def test_a_value_that_cannot_be_is_refused_with_its_source(environ: dict[str, st
     assert [word for word in told if word not in refusal.value.message] == []
 
 
-@pytest.mark.parametrize("base", ["/tmp/\udcff/memory", "~no-such-user/memory"])
+@pytest.mark.parametrize("base", ["/tmp/\udcff/memory", "~no-such-user/memory", "/dev/null", "/tmp/" + "x" * 300])
 def test_a_base_that_has_no_place_or_no_name_in_unicode_is_refused(base: str) -> None:
     with pytest.raises(InvalidArgument) as refusal:
         load({}, environ={"BASE_PATH": base})
@@ -80,6 +80,7 @@ def test_a_base_that_has_no_place_or_no_name_in_unicode_is_refused(base: str) ->
         ("max_hop = 2", "SETTING_UNKNOWN", "max_hops"),
         ('base = "elsewhere"', "SETTING_INVALID", "base"),
         ("max_hops = ", "SETTING_INVALID", "TOML"),
+        pytest.param("max_hops = " + "[" * 100_000, "SETTING_INVALID", "TOML", id="deep"),
         ('max_hops = "many"', "SETTING_INVALID", "tallystick.toml"),
     ],
 )
@@ -89,6 +90,14 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, content: str, code: str,
         load({"base": tmp_path}, environ={})
     assert refusal.value.code == code
     assert told in f"{refusal.value.message} {refusal.value.hint}"
+
+
+def test_a_file_of_settings_that_cannot_be_read_is_not_blamed_on_the_base(tmp_path: Path) -> None:
+    (tmp_path / "tallystick.toml").mkdir()
+    with pytest.raises(InvalidArgument) as refusal:
+        load({"base": tmp_path}, environ={})
+    assert refusal.value.code == "SETTINGS_UNREADABLE"
+    assert refusal.value.message == f"{tmp_path / 'tallystick.toml'} cannot be read: Is a directory"
 
 
 def test_every_setting_is_in_the_table_with_a_variable_and_a_meaning() -> None:

@@ -616,8 +616,15 @@ def _from_file(rows: Mapping[str, Setting], path: Path) -> Iterator[tuple[str, A
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _unusable_base(path.parent, str(error.strerror)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        # By the slash only a directory is meant.
+        if not os.access(f"{path.parent}/", os.X_OK):
+            raise _unusable_base(path.parent, str(error.strerror)) from error
+        raise InvalidArgument(
+            f"{path} cannot be read: {error.strerror}",
+            code="SETTINGS_UNREADABLE",
+            hint="let this user read it; without it settings that restrict callers would be missing",
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidArgument(f"{path} is not TOML: {error}", code="SETTING_INVALID") from error
     for name, value in content.items():
         if name not in rows:
