@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import time
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -70,7 +72,7 @@ class _Sought:
         if self._is_said(path.name.casefold()):
             return True
         try:
-            return any(self._is_in_piece(piece) for piece in _pieces(path))
+            return any(self._is_in_piece(piece, path) for piece in _pieces(path))
         except FileNotFoundError:
             # It went away while we looked.
             return False
@@ -78,12 +80,16 @@ class _Sought:
             unread.append(path)
             return False
 
-    def _is_in_piece(self, piece: bytes) -> bool:
+    def _is_in_piece(self, piece: bytes, path: Path) -> bool:
         text = _folded(piece)
         if b"\0" in piece:
             # In a database values follow each other without a gap: what looks like one word may be two.
             rest = text if self._other_words is None else self._other_words.sub("", text)
             said = any(spelling in rest for spelling in self._plain)
+            if said:
+                for part in _table_names(path):
+                    rest = rest.replace(part, "")
+                said = any(spelling in rest for spelling in self._plain)
         else:
             said = self._is_said(text)
         return said or any(spelling in piece for spelling in self._encoded)
@@ -97,6 +103,18 @@ class _Sought:
         around = re.compile(rf"\w*(?:{'|'.join(map(re.escape, self._plain))})\w*")
         pieces = (_ESCAPED_BLANK.sub(" ", _folded(piece)) for path in logs for piece in _pieces(path))
         return {word for piece in pieces for word in around.findall(piece) if not self._is_said(word)}
+
+
+def _table_names(path: Path) -> tuple[str, ...]:
+    """How a database describes its tables, in the words in which that stands in its file: none of it is about anybody,
+    though an index `head` of a table `atom` has an Ada in it. Nothing for what is no database of SQLite."""
+    name = re.sub(r"-(?:wal|journal)$", "", path.name)
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path.with_name(name)))}?mode=ro", uri=True)) as db:
+            rows = db.execute("SELECT type || name || tbl_name, coalesce(sql, '') FROM sqlite_master").fetchall()
+    except sqlite3.Error:
+        return ()
+    return tuple(sorted({part.casefold() for row in rows for part in row if part}, key=len, reverse=True))
 
 
 def _folded(piece: bytes) -> str:
