@@ -1,4 +1,4 @@
-"""The trail: the audit files of one tenant, appended to by any number of processes.
+"""The audit files of one tenant, appended to by any number of processes.
 
 Always true: the bytes before the mark (`head`, one sector, as in the log) are whole, chained
 and durable lines. Only the process that holds the lock writes behind it, and moves the mark

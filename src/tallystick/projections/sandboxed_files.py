@@ -1,4 +1,4 @@
-"""The confined files: everything that is done to files under one directory, and to none outside it.
+"""Sandboxed files: everything that is done to files under one directory, and to none outside it.
 
 Always true: a path is walked name by name from the root's own descriptor, and no name on the
 way, the last one included, is followed if it is a symbolic link. So it does not matter what

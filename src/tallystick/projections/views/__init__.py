@@ -371,10 +371,10 @@ class Views:
             self._put_away(kind, entity_id)
             return {}
         meant = _content(content)
-        path = self._shelve(kind, entity_id, meant, offset, origin)
+        path = self._set_file(kind, entity_id, meant, offset, origin)
         return {"content": {"path": path, "format": meant.format, "encoding": meant.encoding}}
 
-    def _shelve(self, kind: Kind, entity_id: str, meant: Content, offset: int, origin: str) -> str:
+    def _set_file(self, kind: Kind, entity_id: str, meant: Content, offset: int, origin: str) -> str:
         table = self._table
         old = table.file_of(kind, entity_id)
         same = old is not None and (old.digest, old.encoding) == (meant.digest, meant.encoding)

@@ -1,4 +1,4 @@
-"""The shelf: the content files under `_content`, brought to where the table says they should be.
+"""The content files under `_content`, brought to where the table says they should be.
 
 Always true: what a person wrote into a file is never overwritten or removed unless it was
 adopted first. Whatever is not known to be ours is kept beside, as `<name>.edited-<time>`.
