@@ -73,6 +73,8 @@ class Target(msgspec.Struct, frozen=True):
     this is one that shows nothing."""
     place: str | None = None
     """To be named in refusals."""
+    is_edge: bool = False
+    """Whether the resource is that of an edge: a node may be called like it."""
 
 
 class Store:
@@ -201,7 +203,7 @@ class Store:
             async def facts() -> ResourceFacts:
                 if foreigners[0] is not None:
                     return foreigners[0]
-                return await partition.look(lambda state: _facts(state, first.resource, principal, first.action))
+                return await partition.look(lambda state: _facts(state, first, principal))
 
             elsewhere = None if self._elsewhere is None else self._elsewhere(principal)
 
@@ -282,7 +284,7 @@ class Store:
 
         def decided(state: State) -> list[bool]:
             authorization.decide(NO_FACTS)
-            facts = (_facts(state, each.resource, principal, each.action) for each in targets)
+            facts = (_facts(state, each, principal) for each in targets)
             questions = list(map(_question, targets, facts))
             if all(each.allowed and not each.narrows for each in authorization.decisions(questions[:1])):
                 return [True for _ in targets]
@@ -475,7 +477,7 @@ def _decide_others(
     others = targets[1:]
     made = _made_by(targets, state, principal)
     facts = [
-        foreign or made.get(each.resource) or _facts(state, each.resource, principal, each.action)
+        foreign or made.get(each.resource) or _facts(state, each, principal)
         for each, foreign in zip(others, foreigners[1:], strict=True)
     ]
     questions = list(map(_question, others, facts))
@@ -508,7 +510,7 @@ def _made_by(targets: Sequence[Target], state: State, principal: Principal) -> d
     return {
         each.resource: ResourceFacts(each.written_type, principal.actor, principal.tenant)
         for each in made
-        if _facts(state, each.resource, principal, Action.DELETE).owner is None
+        if _facts(state, msgspec.structs.replace(each, action=Action.DELETE), principal).owner is None
     }
 
 
@@ -526,7 +528,7 @@ def _decide(
 ) -> _Permitted:
     """The decision on the call itself, or on the first thing that it does, and what its answer may read. Raises
     Denied, DecisionPending."""
-    facts = foreign or _facts(state, target.resource, principal, target.action)
+    facts = foreign or _facts(state, target, principal)
     try:
         decision = authorization.decide(facts)
         if not decision.narrows:
@@ -551,21 +553,23 @@ def _shows(state: State, read_filter: ReadFilter, target: Target, facts: Resourc
     if facts.owner is None or resource is None:
         return True
     itself = not target.blindly and target.action in (Action.WRITE, Action.DELETE)
-    is_node = state.last_owner(resource) is not None
+    is_node = not target.is_edge and state.last_owner(resource) is not None
     if is_node and not itself:
         return True
     itself_readable = not itself or read_filter.allows_resource(resource, (facts.type or "", facts.owner or ""))
     return (is_node or read_filter.allows_edge(resource)) and itself_readable
 
 
-def _facts(state: State, resource: str | None, principal: Principal, action: Action) -> ResourceFacts:
+def _facts(state: State, target: Target, principal: Principal) -> ResourceFacts:
     """What was deleted is still read and redacted, in the past and in its lineage, so it is judged by what it was."""
+    resource = target.resource
     if resource is None:
         return NO_FACTS
-    if action is Action.WRITE:
-        known = state.owner(resource) or state.edge_owner(resource)
+    if target.action is Action.WRITE:
+        of_node, of_edge = state.owner, state.edge_owner
     else:
-        known = state.last_owner(resource) or state.last_edge_owner(resource)
+        of_node, of_edge = state.last_owner, state.last_edge_owner
+    known = of_edge(resource) or of_node(resource) if target.is_edge else of_node(resource) or of_edge(resource)
     return ResourceFacts(*known, principal.tenant) if known else NO_FACTS
 
 
@@ -580,6 +584,7 @@ def _touched(state: State, draft: Draft, principal: Principal, targets: Sequence
     actions: dict[str, Action] = {}
     types: dict[str, str] = {}
     edges: list[tuple[Verb, str, str, str]] = []
+    redacted: set[str] = set()
     for operation in draft.operations:
         said = operation.payload
         if operation.verb is Verb.UPSERT_NODE:
@@ -594,12 +599,14 @@ def _touched(state: State, draft: Draft, principal: Principal, targets: Sequence
             continue
         if verb is Verb.REDACT_EDGE:
             actions[name] = Action.DELETE
+            redacted.add(name)
         else:
             actions.setdefault(source, Action.WRITE)
     questions: list[Question] = []
     made: dict[str, None] = {}
     for node_id, each in actions.items():
-        facts, gives = _facts(state, node_id, principal, each), types.get(node_id)
+        facts = _facts(state, Target(each, node_id, is_edge=node_id in redacted), principal)
+        gives = types.get(node_id)
         if gives is not None and (facts.owner is None or each is Action.DELETE):
             made[gives] = None
         if facts.owner is None:

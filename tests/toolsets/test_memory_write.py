@@ -233,6 +233,28 @@ def test_nobody_comes_by_an_edge_by_calling_a_node_of_theirs_like_it() -> None:
         assert agent.refusal("memory.write", **deletion)["error"] == "AUTHORIZATION_DENIED"
 
 
+@pytest.mark.parametrize("op", ["DELETE_EDGE", "REDACT_EDGE"])
+def test_nor_where_another_vocabulary_or_an_earlier_build_let_them_share_an_id(op: str) -> None:
+    class OwnersDelete:
+        def decide(self, request: Request) -> Decision:
+            allowed = request.action is not Action.DELETE or request.resource_owner == request.principal.actor
+            return Decision(allowed, "owners delete", "1")
+
+    with working(OwnersDelete()) as agent:
+        agent.node("a")
+        agent.node("b")
+        edge = Operation(Verb.UPSERT_EDGE, {"from": "a", "rel": "knows", "to": "b", "attrs": {"since": 1}})
+        node = Operation(Verb.UPSERT_NODE, {"id": "a|knows|b", "type": "note", "attrs": {}})
+        agent.run(agent.partition.commit(lambda state: Draft((edge,), actor="alice", tool="memory.write")))
+        agent.run(agent.partition.commit(lambda state: Draft((node,), actor="mallory", tool="memory.write")))
+        agent.principal = Principal(actor="mallory")
+        for named in ({"edge_id": "a|knows|b"}, {"edge": {"from": "a", "rel": "knows", "to": "b"}}):
+            assert agent.refusal("memory.write", op=op, reason="why", **named)["error"] == "AUTHORIZATION_DENIED"
+        agent.write(op="DELETE_NODE", node_id="a|knows|b")
+        agent.principal = Principal(actor="alice")
+        agent.write(op=op, reason="why", edge_id="a|knows|b")
+
+
 def test_deleting_a_node_deletes_its_edges_first_in_the_same_batch(agent: Agent) -> None:
     for name in ("a", "b"):
         agent.node(name)

@@ -129,6 +129,7 @@ def target_of(asked: WriteOperation, place: str | None) -> Target:
         _written_type_of(asked),
         asked.op not in PATCHES and asked.if_commit is None,
         place,
+        asked.op.endswith("_EDGE"),
     )
 
 
