@@ -347,9 +347,9 @@ def compared() -> Table:
     core = msgspec.structs.replace(bare, commit=COMMIT + SEALED)
     one = Fleet(machines=1, processes=1)
     cases: list[tuple[str, str, Load, Figures]] = [
-        ("files, 64 clients write over HTTP", "3,284", _closed(64), files),
-        ("files, one client writes over HTTP", "1,179", _closed(1), files),
-        ("files, 64 clients, seven reads to three writes", "4,131", _closed(64, reads=7 / 3), files),
+        ("files, 64 clients write over HTTP", "3,321", _closed(64), files),
+        ("files, one client writes over HTTP", "1,157", _closed(1), files),
+        ("files, 64 clients, seven reads to three writes", "4,217", _closed(64, reads=7 / 3), files),
         ("stream, one tenant, 64 writers in the process", "10,300 to 11,600", _closed(64), core),
         ("stream, 1 tenant with a writer", "541", _closed(1), bare),
         ("stream, 16 tenants with a writer each", "2,982", _closed(16, tenants=16), bare),
