@@ -216,12 +216,13 @@ def test_a_node_and_an_edge_never_share_an_id(agent: Agent) -> None:
         assert agent.refusal("memory.write", ops=ops)["error"] in ("ID_TAKEN", "EDGE_ID_TAKEN")
 
 
-def test_nobody_comes_by_an_edge_by_calling_a_node_of_theirs_like_it() -> None:
-    class OwnersDelete:
-        def decide(self, request: Request) -> Decision:
-            allowed = request.action is not Action.DELETE or request.resource_owner == request.principal.actor
-            return Decision(allowed, "owners delete", "1")
+class OwnersDelete:
+    def decide(self, request: Request) -> Decision:
+        allowed = request.action is not Action.DELETE or request.resource_owner == request.principal.actor
+        return Decision(allowed, "owners delete", "1")
 
+
+def test_nobody_comes_by_an_edge_by_calling_a_node_of_theirs_like_it() -> None:
     with working(OwnersDelete()) as agent:
         agent.node("a")
         agent.node("b")
@@ -235,11 +236,6 @@ def test_nobody_comes_by_an_edge_by_calling_a_node_of_theirs_like_it() -> None:
 
 @pytest.mark.parametrize("op", ["DELETE_EDGE", "REDACT_EDGE"])
 def test_nor_where_another_vocabulary_or_an_earlier_build_let_them_share_an_id(op: str) -> None:
-    class OwnersDelete:
-        def decide(self, request: Request) -> Decision:
-            allowed = request.action is not Action.DELETE or request.resource_owner == request.principal.actor
-            return Decision(allowed, "owners delete", "1")
-
     with working(OwnersDelete()) as agent:
         agent.node("a")
         agent.node("b")
