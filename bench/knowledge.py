@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import tempfile
 import time
@@ -12,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from bench import Row, percentile
+from bench.bases import freeze_loaded
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.log.files import FilesLog
 from tallystick.partition import Partition, Propose
@@ -90,9 +90,7 @@ async def _measure(system: Path, atoms: int, rounds: int) -> dict[str, list[floa
         await call(query, operation="search", entityType="atom", projectId=PROJECT, query="nowhere to be found")
 
     measured = {"build": await _timed(context, 1)}
-    # As the program does after it has loaded a log: what is there stays.
-    gc.collect()
-    gc.freeze()
+    freeze_loaded()
     for name, what, times in (
         ("context", context, rounds),
         ("unknown", unknown, rounds),
@@ -105,6 +103,7 @@ async def _measure(system: Path, atoms: int, rounds: int) -> dict[str, list[floa
     await store.close()
     store = Store(opened, Embedded("single-user"))
     await store.partition(WHO)
+    freeze_loaded()
     measured["start"] = await _timed(context, 1)
     await store.close()
     return measured

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import tempfile
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import Row, percentile
+from bench.bases import freeze_loaded
 from tallystick.log.files import FilesLog
 from tallystick.partition import Partition
 from tallystick.policy import Principal
@@ -65,8 +65,7 @@ async def _at_size(base: Path, size: int, rounds: int) -> dict[str, Taken]:
     try:
         office = Office(store)
         await office.fill(size)
-        gc.collect()
-        gc.freeze()
+        freeze_loaded()
         measured = await office.measure(rounds)
         await (await store.partition(WHO)).save_snapshot()
     finally:
@@ -74,10 +73,7 @@ async def _at_size(base: Path, size: int, rounds: int) -> dict[str, Taken]:
     store = Store(open_partition, Embedded("single-user"))
     try:
         await store.partition(WHO)
-        # As the program does after it has loaded a log: what is there stays, and is not looked through again and again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(20_000, 20, 50)
+        freeze_loaded()
         measured["first graph_next after a start"] = [await Office(store).first()], _START_TARGET
     finally:
         await store.close()

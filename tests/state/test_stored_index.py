@@ -156,8 +156,8 @@ def test_a_stored_index_says_what_it_said_when_its_format_was_named() -> None:
         state.derived(kind)
     contents = {name: unpack(data)[1] for name, data in state.dump_indexes()}
     assert {name: sha256(content).hexdigest()[:16] for name, content in contents.items()} == {
-        "work-2": "ca00a8fd171b077e",
-        "cards-1": "947e98df1910cea1",
+        "work-3": "e7f2fafa0936ca08",
+        "cards-2": "0b2cc2b5e3535ef8",
         "sections-1": "996cd8ab4433a016",
-        "knowledge-1": "103c5c640813fab4",
+        "knowledge-2": "b4654ceb3f3c3ce7",
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
+import weakref
 from typing import Any
 
 import pytest
@@ -60,6 +62,19 @@ TOLD: tuple[NodeVersion | EdgeVersion, ...] = (
     node("c", 5),
     waits("c", "b"),
 )
+
+
+def test_a_graph_that_nobody_uses_any_more_goes_without_a_collector() -> None:
+    gc.disable()
+    try:
+        graph = told(*TOLD)
+        board = graph.boards["project-1"]
+        assert board.below(graph.rows["root"])
+        seen = weakref.ref(board)
+        del graph, board
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_every_order_of_telling_ends_in_the_same_graph() -> None:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 from zlib import crc32
 
 import msgspec
-
-from tallystick.state import Breathing
 
 T = TypeVar("T")
 SLICE = 500
@@ -68,13 +66,9 @@ def loading() -> Iterator[None]:
         raise ValueError(f"it cannot be read: {error}") from error
 
 
-def decoded(pieces: Sequence[msgspec.Raw], decode: Callable[[msgspec.Raw], T]) -> Breathing[list[T]]:
+def encoded(entries: Iterable[Any]) -> list[bytes]:
     """A long list in slices: to decode it at once would hold up everybody for as long as that takes."""
-    found: list[T] = []
-    for start in range(0, len(pieces), SLICE):
-        found += map(decode, pieces[start : start + SLICE])
-        yield
-    return found
+    return [_pack(some) for some in sliced(entries)]
 
 
 def sliced(entries: Iterable[T]) -> Iterator[list[T]]:

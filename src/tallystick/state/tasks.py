@@ -18,7 +18,7 @@ from sortedcontainers import SortedList
 from tallystick.state import Breathing
 from tallystick.state.attributes import find_text, integer_of, list_of, object_of, text_of
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
-from tallystick.state.stored_index import decoded, loading, sliced
+from tallystick.state.stored_index import encoded, loading
 from tallystick.state.work import NODE, PROJECT, attributes
 
 SECTION = "tasks/section"
@@ -119,7 +119,8 @@ class Card(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _StoredCards(msgspec.Struct, frozen=True, array_like=True):
-    cards: list[msgspec.Raw]
+    cards: list[bytes]
+    """In slices."""
     pipelines: Pipelines | None
     templates: dict[str, str]
     roots: dict[str, str]
@@ -127,7 +128,7 @@ class _StoredCards(msgspec.Struct, frozen=True, array_like=True):
 
 class TaskCards:
     types: ClassVar[frozenset[str]] = frozenset({PROJECT, NODE, TEMPLATE, PIPELINES})
-    stored_as: ClassVar[str] = "cards-1"
+    stored_as: ClassVar[str] = "cards-2"
 
     def __init__(self) -> None:
         self.cards: dict[str, Card] = {}
@@ -150,17 +151,16 @@ class TaskCards:
     # -- what is stored
 
     def dump(self) -> bytes:
-        return msgspec.msgpack.encode((list(self.cards.values()), self.pipelines, self.templates, self._roots))
+        return msgspec.msgpack.encode((encoded(self.cards.values()), self.pipelines, self.templates, self._roots))
 
     def load(self, content: memoryview) -> Breathing[None]:
         with loading():
-            stored = _read_cards(content)
-            cards = yield from decoded(stored.cards, _card_in)
-            for some in sliced(cards):
-                for card in some:
+            stored = _read_stored(content)
+            for cards in map(_read_cards, stored.cards):
+                for card in cards:
                     self._file(card)
                 yield
-            self.fresh = SortedList([(card.order, card.id) for card in cards if card.is_fresh])
+            self.fresh = SortedList([(card.order, card.id) for card in self.cards.values() if card.is_fresh])
             self.pipelines, self.templates, self._roots = stored.pipelines, stored.templates, stored.roots
 
     # -- what changes
@@ -226,8 +226,8 @@ _CHANGES = {
     PIPELINES: (TaskCards._learn_pipelines, TaskCards._forget_pipelines),
 }
 """By type: how a version is learnt, and how it is forgotten."""
-_read_cards = msgspec.msgpack.Decoder(_StoredCards).decode
-_card_in = msgspec.msgpack.Decoder(Card).decode
+_read_stored = msgspec.msgpack.Decoder(_StoredCards).decode
+_read_cards = msgspec.msgpack.Decoder(list[Card]).decode
 _read_sections = msgspec.msgpack.Decoder(dict[str, list[tuple[int, str]]]).decode
 
 

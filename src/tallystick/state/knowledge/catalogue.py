@@ -20,7 +20,7 @@ from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
 from tallystick.state.knowledge.globs import Route, parse
 from tallystick.state.knowledge.index import GlobIndex, Place, read_place
-from tallystick.state.stored_index import decoded, loading, sliced
+from tallystick.state.stored_index import encoded, loading
 
 Parent = Literal["atom", "molecule"]
 
@@ -53,15 +53,16 @@ class ProjectKnowledge:
 
 
 class _StoredKnowledge(msgspec.Struct, frozen=True, array_like=True):
-    molecules: list[msgspec.Raw]
-    atoms: list[msgspec.Raw]
-    entries: list[msgspec.Raw]
+    molecules: list[bytes]
+    """In slices, as the others."""
+    atoms: list[bytes]
+    entries: list[bytes]
     globs: dict[str, msgspec.Raw]
 
 
 class Knowledge:
     types: ClassVar[frozenset[str]] = frozenset({MOLECULE, ATOM, CHANGELOG})
-    stored_as: ClassVar[str] = "knowledge-1"
+    stored_as: ClassVar[str] = "knowledge-2"
 
     def __init__(self) -> None:
         self.molecules: dict[str, Molecule] = {}
@@ -94,9 +95,10 @@ class Knowledge:
     # -- what is stored
 
     def dump(self) -> bytes:
-        entries = [(kind, parent, made) for (kind, parent), made in self._entries.items()]
+        entries = ((kind, parent, made) for (kind, parent), made in self._entries.items())
         globs = {project: known.globs.root for project, known in self._by_project.items()}
-        return msgspec.msgpack.encode((list(self.molecules.values()), list(self.atoms.values()), entries, globs))
+        slices = encoded(self.molecules.values()), encoded(self.atoms.values()), encoded(entries)
+        return msgspec.msgpack.encode((*slices, globs))
 
     def load(self, content: memoryview) -> Breathing[None]:
         with loading():
@@ -104,14 +106,17 @@ class Knowledge:
             yield
             for project, root in stored.globs.items():
                 self._by_project[project] = ProjectKnowledge((yield from read_place(root)))
-            for molecule in (yield from decoded(stored.molecules, _molecule_in)):
-                self._add_molecule(molecule)
-            for some in sliced((yield from decoded(stored.atoms, _atom_in))):
-                for atom in some:
+            for molecules in map(_read_molecules, stored.molecules):
+                for molecule in molecules:
+                    self._add_molecule(molecule)
+                yield
+            for atoms in map(_read_atoms, stored.atoms):
+                for atom in atoms:
                     self._add_atom(atom)
                 yield
-            for kind, parent, made in (yield from decoded(stored.entries, _entry_in)):
-                self._entries[kind, parent] = made
+            for entries in map(_read_entries, stored.entries):
+                self._entries.update(((kind, parent), made) for kind, parent, made in entries)
+                yield
 
     # -- what changes
 
@@ -196,9 +201,9 @@ _CHANGES = {
 """By type: how a version is learnt, and how it is forgotten."""
 
 _read_stored = msgspec.msgpack.Decoder(_StoredKnowledge).decode
-_molecule_in = msgspec.msgpack.Decoder(Molecule).decode
-_atom_in = msgspec.msgpack.Decoder(Atom).decode
-_entry_in = msgspec.msgpack.Decoder(tuple[str, str, list[tuple[int, str]]]).decode
+_read_molecules = msgspec.msgpack.Decoder(list[Molecule]).decode
+_read_atoms = msgspec.msgpack.Decoder(list[Atom]).decode
+_read_entries = msgspec.msgpack.Decoder(list[tuple[str, str, list[tuple[int, str]]]]).decode
 
 E = TypeVar("E", Atom, Molecule)
 

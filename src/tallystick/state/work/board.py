@@ -7,7 +7,7 @@ of creation.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from pyroaring import BitMap
@@ -22,7 +22,7 @@ Rank = tuple[float, int, int, int]
 _BELOW_KEPT = 8
 
 
-class Row(msgspec.Struct, eq=False, array_like=True):
+class Row(msgspec.Struct, eq=False, array_like=True, gc=False):
     """A work node; or only a name, where something points to a node that is not there."""
 
     id: str
@@ -41,21 +41,21 @@ class Row(msgspec.Struct, eq=False, array_like=True):
     session: str | None = None
     links: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
-    marks: tuple[PropertyKey, ...] = ()
     rank: Rank | None = None
     """Its place among the actionable ones; None when it is none of them."""
     level: int = 0
     """Above that of every node it depends on, as long as the graph's `leveled` says so."""
 
-    # -- from here on stored apart: whom it knows
+    # -- from here on stored apart: what many have alike, and whom it knows
 
+    marks: tuple[PropertyKey, ...] = ()
     board: Board | None = None
     """None while the node is not there."""
     parent: Row | None = None
-    children: list[Row] = []
-    depends_on: list[Row] = []
+    children: Sequence[Row] = ()
+    depends_on: Sequence[Row] = ()
     """Once for each edge."""
-    dependents: list[Row] = []
+    dependents: Sequence[Row] = ()
 
     @property
     def belongs(self) -> bool:
@@ -82,6 +82,20 @@ class Row(msgspec.Struct, eq=False, array_like=True):
                 continue
             yield row
             waiting.extend(row.children)
+
+
+def with_row(rows: Sequence[Row], row: Row) -> Sequence[Row]:
+    """A list is made for the first: most rows know nobody, and an empty one each would take more room than they do."""
+    if isinstance(rows, list):
+        rows.append(row)
+        return rows
+    return [row]
+
+
+def without_row(rows: Sequence[Row], row: Row) -> Sequence[Row]:
+    if isinstance(rows, list):
+        rows.remove(row)
+    return rows or ()
 
 
 def rank_of(row: Row) -> Rank:

@@ -9,7 +9,7 @@ that is cheap; when they cannot be trusted any more, the first long search puts 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tallystick.state.work.board import Row
@@ -21,7 +21,7 @@ _LIFTS_MAX = 1_024
 _PATIENCE = 2_000
 
 Way = list[Row]
-_Next = Callable[[Row], list[Row]]
+_Next = Callable[[Row], Sequence[Row]]
 
 
 def find_way(graph: WorkGraph, start: Row, goal: Row) -> Way | None:
@@ -101,11 +101,11 @@ def _joined(middle: Row, came_from: dict[Row, Row | None], goes_to: dict[Row, Ro
     return way
 
 
-def _dependencies(row: Row) -> list[Row]:
+def _dependencies(row: Row) -> Sequence[Row]:
     return row.depends_on
 
 
-def _dependents(row: Row) -> list[Row]:
+def _dependents(row: Row) -> Sequence[Row]:
     return row.dependents
 
 

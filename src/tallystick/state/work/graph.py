@@ -17,13 +17,13 @@ from tallystick.state.attributes import Postings
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.work import DEPENDS_ON, NODE, PROJECT, stored_board
 from tallystick.state.work.attributes import WorkAttributes, read
-from tallystick.state.work.board import Board, Rank, Row, put, rank_of
+from tallystick.state.work.board import Board, Rank, Row, put, rank_of, with_row, without_row
 from tallystick.state.work.cycles import lift
 
 
 class WorkGraph:
     types: ClassVar[frozenset[str]] = frozenset({PROJECT, NODE})
-    stored_as: ClassVar[str] = "work-2"
+    stored_as: ClassVar[str] = "work-3"
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -38,6 +38,12 @@ class WorkGraph:
         """While somebody tries something out: each row whose rank changed, and what it was before."""
         self._names: dict[str, list[Board]] = {}
         """By their names as people mean them: in any case, whatever spaces are around."""
+
+    def __del__(self) -> None:
+        # Rows know each other, and no garbage is looked for among what a server has loaded: let go of them here.
+        for row in self.rows.values():
+            row.board = row.parent = None
+            row.children = row.depends_on = row.dependents = ()
 
     # -- who is there
 
@@ -91,13 +97,13 @@ class WorkGraph:
             return
         source, target = self._row(edge.source), self._row(edge.target)
         if after is not None:
-            source.depends_on.append(target)
-            target.dependents.append(source)
+            source.depends_on = with_row(source.depends_on, target)
+            target.dependents = with_row(target.dependents, source)
             source.open_dependencies += target.open
             self.leveled = self.leveled and lift(source, target)
         elif target in source.depends_on:
-            source.depends_on.remove(target)
-            target.dependents.remove(source)
+            source.depends_on = without_row(source.depends_on, target)
+            target.dependents = without_row(target.dependents, source)
             source.open_dependencies -= target.open
         self._settle(source)
         self._forget(source)
@@ -237,12 +243,12 @@ class WorkGraph:
             return
         row.parent = parent
         if former is not None:
-            former.children.remove(row)
+            former.children = without_row(former.children, row)
             former.open_children -= row.open
             self._settle(former)
             self._forget(former)
         if parent is not None:
-            parent.children.append(row)
+            parent.children = with_row(parent.children, row)
             parent.open_children += row.open
             self._settle(parent)
         self._deepen(row)

@@ -7,7 +7,7 @@ only where a property is an object, a list or a long text.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
 from typing import Any, Literal
@@ -74,7 +74,7 @@ def readiness(
 
 
 def _not_held_up(
-    graph: WorkGraph, members: BitMap, read_filter: ReadFilter, others: Callable[[Row], list[Row]]
+    graph: WorkGraph, members: BitMap, read_filter: ReadFilter, others: Callable[[Row], Sequence[Row]]
 ) -> BitMap:
     rows = graph.by_number
     return BitMap(

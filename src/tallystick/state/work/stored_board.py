@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,14 +12,15 @@ from sortedcontainers import SortedList
 
 from tallystick.state import Breathing
 from tallystick.state.attributes import Postings, Scalar
-from tallystick.state.stored_index import bytes_of, decoded, loading, numbers_of, sliced
+from tallystick.state.stored_index import bytes_of, encoded, loading, numbers_of, sliced
+from tallystick.state.work.attributes import PropertyKey
 from tallystick.state.work.board import Board, Row
 
 if TYPE_CHECKING:
     from tallystick.state.work.graph import WorkGraph
 
 _SETS = "members", "resolved", "dropped", "leaves", "blocked", "actionable"
-_PLAIN = Row.__struct_fields__.index("board")
+_PLAIN = Row.__struct_fields__.index("marks")
 """How many fields of a row are stored as they are."""
 
 
@@ -44,22 +45,35 @@ class _StoredPostings(msgspec.Struct, frozen=True, array_like=True):
     long: bytes
 
 
+class _StoredLinks(msgspec.Struct, frozen=True, array_like=True):
+    knowing: bytes
+    """The places of the rows that know any."""
+    counts: bytes
+    """How many each of them knows."""
+    known: bytes
+    """The places of those, one row's after the other's."""
+
+
 class _StoredGraph(msgspec.Struct, frozen=True, array_like=True):
-    rows: list[msgspec.Raw]
+    rows: list[bytes]
+    """In slices."""
     boards: list[_StoredBoard]
     on_board: bytes
     """Of each row: the place of its board, counted from one; zero for those on none."""
-    children: bytes
-    """Places of rows, in pairs."""
-    depends_on: bytes
-    dependents: bytes
+    marks: list[tuple[PropertyKey, ...]]
+    """Each once, however many rows have the same."""
+    marked: bytes
+    """Of each row: the place of its marks."""
+    children: _StoredLinks
+    depends_on: _StoredLinks
+    dependents: _StoredLinks
     kinds: dict[str, bytes]
     properties: dict[str, msgspec.Raw]
     leveled: bool
 
 
 _read = msgspec.msgpack.Decoder(_StoredGraph).decode
-_read_row = msgspec.msgpack.Decoder(Row).decode
+_read_rows = msgspec.msgpack.Decoder(list[Row]).decode
 _read_postings = msgspec.msgpack.Decoder(_StoredPostings).decode
 
 
@@ -72,17 +86,26 @@ def dump(graph: WorkGraph) -> bytes:
     row_places = {row: place for place, row in enumerate(rows)}
     board_places = {board: place for place, board in enumerate(boards, 1)}
 
-    def pairs(known: Callable[[Row], list[Row]]) -> bytes:
-        return bytes_of(chain.from_iterable((row_places[row], row_places[each]) for row in rows for each in known(row)))
+    def links(known: Callable[[Row], Sequence[Row]]) -> _StoredLinks:
+        knowing = [row for row in rows if known(row)]
+        return _StoredLinks(
+            bytes_of(map(row_places.__getitem__, knowing)),
+            bytes_of(len(known(row)) for row in knowing),
+            bytes_of(row_places[each] for row in knowing for each in known(row)),
+        )
 
+    marks: dict[tuple[PropertyKey, ...], int] = {}
+    marked = bytes_of(marks.setdefault(row.marks, len(marks)) for row in rows)
     return msgspec.msgpack.encode(
         (
-            [msgspec.structs.astuple(row)[:_PLAIN] for row in rows],
+            encoded(msgspec.structs.astuple(row)[:_PLAIN] for row in rows),
             list(map(_board_out, boards)),
             bytes_of(board_places[row.board] if row.board is not None else 0 for row in rows),
-            pairs(lambda row: row.children),
-            pairs(lambda row: row.depends_on),
-            pairs(lambda row: row.dependents),
+            list(marks),
+            marked,
+            links(lambda row: row.children),
+            links(lambda row: row.depends_on),
+            links(lambda row: row.dependents),
             {kind: members.serialize() for kind, members in graph.kinds.items()},
             {key: _postings_out(postings) for key, postings in graph.properties.items()},
             graph.leveled,
@@ -117,18 +140,38 @@ def load(graph: WorkGraph, content: memoryview) -> Breathing[None]:
     with loading():
         stored = _read(content)
         yield
-        rows = yield from decoded(stored.rows, _read_row)
         boards = [None, *(Board(each.id) for each in stored.boards)]
-        for some in sliced(zip(rows, numbers_of(stored.on_board), strict=True)):
-            for row, place in some:
-                _row_in(graph, row, boards[place])
+        on_board, marked = iter(numbers_of(stored.on_board)), iter(numbers_of(stored.marked))
+        rows: list[Row] = []
+        for some in map(_read_rows, stored.rows):
+            rows += some
+            for row, board_place, marks_place in zip(some, on_board, marked, strict=False):
+                graph.rows[row.id] = row
+                row.marks = stored.marks[marks_place]
+                if board_place:
+                    row.board = boards[board_place]
+                    graph.by_number[row.created] = row
+                    graph.by_update[row.updated] = row
             yield
         for board, each in zip(boards[1:], stored.boards, strict=True):
             assert board is not None
             _board_in(board, each, graph.by_number)
             graph.add_board(board)
             yield
-        yield from _link(rows, stored)
+        for links in _links(rows, stored.children):
+            for parent, children in links:
+                parent.children = children
+                for child in children:
+                    child.parent = parent
+            yield
+        for links in _links(rows, stored.depends_on):
+            for row, known in links:
+                row.depends_on = known
+            yield
+        for links in _links(rows, stored.dependents):
+            for row, known in links:
+                row.dependents = known
+            yield
         graph.kinds = {kind: BitMap.deserialize(members) for kind, members in stored.kinds.items()}
         for key, postings in stored.properties.items():
             graph.properties[key] = _postings_in(_read_postings(postings))
@@ -136,33 +179,11 @@ def load(graph: WorkGraph, content: memoryview) -> Breathing[None]:
         graph.leveled = stored.leveled
 
 
-def _row_in(graph: WorkGraph, row: Row, board: Board | None) -> None:
-    graph.rows[row.id] = row
-    if board is not None:
-        row.board = board
-        graph.by_number[row.created] = row
-        graph.by_update[row.updated] = row
-
-
-def _link(rows: list[Row], stored: _StoredGraph) -> Breathing[None]:
-    for some in _pairs(rows, stored.children):
-        for parent, child in some:
-            parent.children.append(child)
-            child.parent = parent
-        yield
-    for some in _pairs(rows, stored.depends_on):
-        for source, target in some:
-            source.depends_on.append(target)
-        yield
-    for some in _pairs(rows, stored.dependents):
-        for target, source in some:
-            target.dependents.append(source)
-        yield
-
-
-def _pairs(rows: list[Row], places: bytes) -> Iterator[list[tuple[Row, Row]]]:
-    found = map(rows.__getitem__, numbers_of(places))
-    return sliced(zip(found, found, strict=True))
+def _links(rows: list[Row], stored: _StoredLinks) -> Iterator[list[tuple[Row, list[Row]]]]:
+    known = map(rows.__getitem__, numbers_of(stored.known))
+    knowing = map(rows.__getitem__, numbers_of(stored.knowing))
+    counts = numbers_of(stored.counts)
+    return sliced((row, list(islice(known, count))) for row, count in zip(knowing, counts, strict=True))
 
 
 def _board_in(board: Board, stored: _StoredBoard, by_number: dict[int, Row]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from tallystick.commits.payloads import edge_name
 from tallystick.policy import Action
@@ -78,7 +79,7 @@ def _leaf(view: View, row: Row) -> JsonObject:
     return view.warned(row.id, answer | ({"state": attrs["state"]} if attrs.get("state") is not None else {}))
 
 
-def _neighbours(view: View, key: str, rows: list[Row], satisfied: bool | None) -> JsonObject:
+def _neighbours(view: View, key: str, rows: Sequence[Row], satisfied: bool | None) -> JsonObject:
     """`satisfied` None: each by itself. Edges to what is no work node are not dependencies of work."""
     unique = [each for each in dict.fromkeys(rows) if each.board is not None]
     if view.narrows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tallystick.errors import TallystickError
 from tallystick.policy import Action
@@ -167,7 +167,7 @@ class _Work:
         if one.board is not other.board:
             raise cross_project(f"'{one.id}' and '{other.id}'")
 
-    def _warn_of_resolved(self, parent: Row, children: list[Row]) -> None:
+    def _warn_of_resolved(self, parent: Row, children: Sequence[Row]) -> None:
         if parent.resolved and any(child.open and self._view.allows(child.id) for child in children):
             self._warnings.append(f"'{parent.id}' is resolved and stays so, with open nodes under it")
 
