@@ -25,6 +25,7 @@ from tallystick.commits.chain import (
     head_of,
     is_chained,
     is_committed,
+    is_undamaged,
     mask,
     payload_of,
     record_hash_of,
@@ -294,6 +295,7 @@ def test_decode_and_verify_raise_nothing_but_corrupt(damage: bytes | tuple[int, 
     line = damage if isinstance(damage, bytes) else line[: damage[0]] + damage[2] + line[damage[1] :]
     try:
         is_chained(line, "")
+        is_undamaged(line, 0)
         is_committed(line, decode(line))
         verify_all([line])
     except Corrupt:
@@ -392,6 +394,23 @@ def test_a_reader_of_one_line_finds_every_flipped_bit_of_every_byte() -> None:
 def test_a_masked_payload_is_not_the_committed_one() -> None:
     masked = mask(sample(), LEFT)
     assert not is_committed(masked, decode(masked))
+    assert not is_undamaged(masked, prefix_of(masked))
+
+
+def prefix_of(line: bytes) -> int:
+    return int(decode(line).commit_id[:8], 16)
+
+
+def test_every_flipped_bit_of_a_payload_is_damage() -> None:
+    line = sample()
+    prefix = prefix_of(line)
+    assert is_undamaged(line, prefix)
+    assert not is_undamaged(line, prefix ^ 1)
+    for place in range(line.index(b'"payload":') + 1, len(line) - 1):
+        for bit in range(8):
+            damaged = bytearray(line)
+            damaged[place] ^= 1 << bit
+            assert not is_undamaged(bytes(damaged), prefix), bytes(damaged)
 
 
 def test_every_removed_or_doubled_byte_is_found() -> None:

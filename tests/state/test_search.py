@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from tallystick.errors import InvalidArgument
+from tallystick.errors import Corrupt, InvalidArgument
 from tallystick.state import Condition, Page, Query, conditions, sorted_values
+from tallystick.state.state import State
 from tests.state.logged_state import HOUR, START, LoggedState, drive
 
 LONG = "x" * 200
@@ -146,6 +148,49 @@ def test_few_candidates_are_judged_by_their_documents_rather_than_all_values_of_
         logged.node(f"n{number}", title=f"title {number}")
     page = drive(logged.state.search(Query(type="rare", conditions=(Condition("title", "regex", "7$"),))))
     assert (ids(page), page.indexed) == ("wanted", False)
+
+
+@pytest.mark.parametrize(
+    "said", ["of team 7.", 'a "quoted" word', "a back\\slash", "two\nlines", "\x1f", "Zürich", "🙂 smiles", "tab\there"]
+)
+def test_a_long_text_is_found_by_an_expression_however_json_spells_it(said: str) -> None:
+    logged = LoggedState()
+    logged.node("short", text=said)
+    logged.node("long", text=[said, LONG + said])
+    logged.node("other", text=LONG)
+    assert found(logged, conditions=(Condition("text", "regex", re.escape(said)),)) == "shortlong"
+
+
+def test_a_long_text_that_was_redacted_is_found_by_what_is_left() -> None:
+    logged = LoggedState()
+    logged.node("a", text=[LONG + "wanted"], note="quay")
+    logged.node("b", text=[LONG + "wanted"], note="quay")
+    masks = logged.redact("a", ["attrs.note"])
+    query = {"conditions": (Condition("text", "regex", "x+wanted"),)}
+    assert found(logged, **query) == "ab"
+    logged.scrub(masks)
+    assert found(logged, **query) == "ab"
+    logged.scrub(logged.redact("a", ["attrs.text"]))
+    assert found(logged, **query) == "b"
+
+
+def test_an_expression_does_not_pass_over_a_line_that_is_damaged() -> None:
+    logged = LoggedState()
+    logged.node("other", text=LONG + "other")
+    logged.node("a", text=LONG + "wanted")
+    other, offset = logged.lines[logged.offsets[-2]], logged.offsets[-1]
+    sound = logged.lines[offset]
+
+    def line(offset: int, *, checked: bool = True) -> bytes:
+        if checked:
+            raise Corrupt("no redaction explains it")
+        return logged.lines[offset]
+
+    state = logged.follow(State(line))
+    for damaged in (sound.replace(b"wanted", b"wantad"), sound[:-40], b"", sound[::-1], other):
+        logged.lines[offset] = damaged
+        with pytest.raises(Corrupt):
+            drive(state.search(Query(conditions=(Condition("text", "regex", "wanted"),))))
 
 
 def test_an_answer_is_of_the_moment_it_was_asked_for() -> None:

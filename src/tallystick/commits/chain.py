@@ -147,6 +147,17 @@ def is_committed(line: bytes, said: Said) -> bool:
     return hashed.hexdigest() == said.commit_id
 
 
+def is_undamaged(line: bytes, commit_prefix: int) -> bool:
+    """Whether its commit_id begins so, and the payload has the hash that the line itself says. Far less to ask than
+    `is_committed`, and enough to pass a line over; not to tell anybody what it says. False also of a redacted one."""
+    try:
+        _, start = _seams(line)
+    except Corrupt:
+        return False
+    content = sha256(line[start:-1]).hexdigest().encode()
+    return line.find(content, 0, start) >= 0 and line.find(b'"commit_id":"%08x' % commit_prefix, 0, start) >= 0
+
+
 def head_of(commit: Commit) -> bytes:
     """What record_hash covers besides the record_hash before it."""
     return _canonical(msgspec.structs.replace(commit, record_hash="", payload=b""))

@@ -57,11 +57,11 @@ def version(columns: Columns, handle: int, at: int) -> Version | None:
 def _past_version(columns: Columns, seq: int) -> Version | None:
     if seq == 0:
         return None
-    newest = columns.line(seq)
     place, line, redactions = _below_redactions(columns, seq)
     if line.operation is Verb.DELETE_NODE:
         return None
-    document = _redacted(columns, place, read_node, redactions)
+    newest = redactions[0] if redactions else line
+    document = _redacted(columns, place, read_node, redactions) if redactions else read_node(bytes(line.payload))
     return Version(seq, newest, line.lamport, document.type, document.attrs, document.content)
 
 

@@ -71,6 +71,12 @@ class Columns:
         self._check_chained(seq, line)
         return commit
 
+    def may_say(self, seq: int, texts: Iterable[bytes]) -> bool:
+        """False when a line lacks one of them and is not damaged: nothing else of it is read."""
+        line = self._unchecked(seq)
+        has_all = all(line.find(text) >= 0 for text in texts)
+        return has_all or not chain.is_undamaged(line, self.history.commit_ids.prefixes[seq])
+
     def stored(self, seq: int) -> bytes:
         """The line itself."""
         return self._proven(seq, read_line)[0]

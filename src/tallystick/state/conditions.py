@@ -177,10 +177,11 @@ class Range:
 class Matching:
     def __init__(self, key: str, pattern: Pattern) -> None:
         self.key = key
+        self.literal = pattern.literal
         self._pattern = pattern
 
     def holds(self, facts: NodeAttributes) -> bool:
-        return self._pattern.matches_any([each for each in facts.flat.get(self.key, ()) if isinstance(each, str)])
+        return self._pattern.matches_any(facts.flat.get(self.key, ()))
 
     def effort(self, attributes: Attributes) -> int:
         return 8 * len(attributes.find(self.key).values)

@@ -36,6 +36,8 @@ class Pattern:
         self._set.Add(text)
         self._set.Compile()
         self._literal = required_literal(text)
+        self.literal = b"" if _ESCAPED.search(self._literal) else self._literal.encode()
+        """What every match has, as it stands in JSON; empty where that is not plain to see."""
 
     def worth_trying(self, values: Iterable[object]) -> list[str]:
         """The texts among them that could match: those that have what every match has. Much quicker than a match."""
@@ -49,8 +51,9 @@ class Pattern:
     def matches(self, text: str) -> bool:
         return bool(self._set.Match(text))
 
-    def matches_any(self, texts: list[str]) -> bool:
+    def matches_any(self, values: Iterable[object]) -> bool:
         """Raises LimitExceeded rather than hold everybody up."""
+        texts = self.worth_trying(values)
         if sum(map(self.cost, texts)) > _COST_MAX:
             raise LimitExceeded(
                 f"the regular expression is too intricate for texts of {sum(map(len, texts))} characters",
@@ -61,6 +64,9 @@ class Pattern:
 
 
 # -- what every match has
+
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+"""What JSON writes in another way."""
 
 _TOKEN = re.compile(
     r"""

@@ -90,8 +90,10 @@ def _sift(question: _Question) -> Breathing[tuple[BitMap, bool]]:
     found = yield from moment.during(_ask_index(question))
     touched = moment.touched.copy()
     hits = found.sure - touched
-    hits |= yield from _judge(question, found.perhaps - touched)
-    hits |= yield from _judge(question, touched)
+    if perhaps := found.perhaps - touched:
+        hits |= yield from _judge(question, (yield from _having_literals(question, perhaps)))
+    if touched:
+        hits |= yield from _judge(question, touched)
     return hits, not in_the_past and not found.perhaps
 
 
@@ -143,6 +145,23 @@ def _in_window(question: _Question, handles: BitMap, window: range) -> Breathing
 
 def _parts(whole: range, size: int) -> Iterable[range]:
     return (range(start, min(start + size, whole.stop)) for start in range(whole.start, whole.stop, size))
+
+
+def _having_literals(question: _Question, handles: BitMap) -> Breathing[BitMap]:
+    """Those in whose lines everything stands that no expression matches without: to look is far less than to judge."""
+    columns, nodes = question.columns, question.columns.nodes
+    literals = [each.literal for each in question.criteria if isinstance(each, Matching) and each.literal]
+    if not literals:
+        return handles
+    found = BitMap()
+    for number, handle in enumerate(handles, 1):
+        # Of one that was taken back meanwhile, or redacted, the newest line does not tell.
+        is_told = handle < len(nodes.ids) and nodes.doc[handle] == nodes.last[handle]
+        if not is_told or columns.may_say(nodes.last[handle], literals):
+            found.add(handle)
+        if number % _DOCUMENTS == 0:
+            yield
+    return found
 
 
 def _judge(question: _Question, handles: Iterable[int]) -> Breathing[BitMap]:
