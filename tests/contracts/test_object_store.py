@@ -127,6 +127,11 @@ def test_a_bucket_that_is_not_there_is_told_as_the_store_tells_it(
         "file://host/x",
         "file:///",
         "file:relative",
+        "file:///srv/backups#2",
+        "file:///srv/backups?2",
+        "file:///srv/a%00b",
+        "file://[bad",
+        "s3://[bad",
         "",
     ],
 )
@@ -135,6 +140,27 @@ def test_what_is_no_address_of_a_store_is_refused_with_what_would_be(url: str) -
         open_object_store(url)
     assert refused.value.code == "STORE_INVALID"
     assert refused.value.hint
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink("nowhere", path)])
+def test_what_is_no_file_is_no_object_and_is_named_where_it_is_in_the_way(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    store = open_object_store(f"file://{tmp_path}")
+    make(tmp_path / "a")
+    assert list(store.list(".")) == []
+    with pytest.raises(NotFound):
+        store.get("a")
+    with pytest.raises(StorageRefused, match=re.escape(f"{tmp_path}/a is in the way")):
+        store.put("a", b"x")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_the_address_that_a_directory_gives_itself_leads_to_it(tmp_path: Path) -> None:
+    store = open_object_store(f"file://{tmp_path}/50%25 of %23 %3F%2541")
+    store.put("a", b"x")
+    assert (tmp_path / "50% of # ?%41" / "a").exists()
+    assert open_object_store(store.url).get("a") == b"x"
 
 
 def test_without_the_package_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

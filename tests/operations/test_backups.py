@@ -12,7 +12,7 @@ import pytest
 from tallystick.audit import BackupFailed
 from tallystick.audit.proof import events
 from tallystick.clock import wall_clock
-from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, TallystickError
+from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, StorageRefused, TallystickError
 from tallystick.log.files import FilesLog
 from tests.command_line import CommandLine, node
 from tests.commits_by_hand import append, draft
@@ -111,6 +111,14 @@ def test_nothing_new_makes_no_backup_and_a_little_new_puts_little(place: Place) 
     assert (second["is_new"], second["number"]) == (True, 2)
     assert second["new_bytes"] < 20_000
     assert place.verify()["sound"]
+
+
+def test_a_backup_is_listed_however_high_its_number(place: Place) -> None:
+    place.back_up()
+    (place.store / "manifests/9999999999").write_bytes(b"put there by somebody")
+    place.shell.write(node("c"))
+    assert place.back_up()["number"] == 10_000_000_000
+    assert place.verify()["number"] == 10_000_000_000
 
 
 def test_many_small_backups_leave_few_parts(place: Place) -> None:
@@ -421,6 +429,22 @@ def test_a_target_in_the_base_or_none_at_all_is_refused(place: Place) -> None:
         with pytest.raises(InvalidArgument) as refused:
             place.shell.run(*words)
         assert refused.value.code == code
+
+
+@pytest.mark.parametrize("url", ["file://host/x", "file://[bad", "file:///srv/a#b"])
+def test_a_setting_that_names_no_store_does_not_stop_who_looks(place: Place, url: str) -> None:
+    (place.shell.base / "tallystick.toml").write_text(f'backup_to = "{url}"')
+    assert [each["number"] for each in place.shell.run("backup", "status", "--json").json["targets"]] == [None]
+    with pytest.raises(InvalidArgument):
+        place.shell.run("backup")
+
+
+@pytest.mark.parametrize("words", [("backup", "list"), ("backup", "verify"), ("restore",)])
+def test_a_directory_that_is_not_there_is_no_store_without_backups(place: Place, words: tuple[str, ...]) -> None:
+    with pytest.raises(StorageRefused, match=r"typo.*there is no such directory"):
+        place.shell.run(*words, f"file://{place.root}/typo", "--base", place.root / "restored")
+    assert not (place.root / "typo").exists()
+    assert not (place.root / "restored").exists()
 
 
 def test_a_failure_is_an_incident_once_and_is_shown_until_one_succeeds(place: Place) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tallystick.errors import Conflict, StorageRefused
+from tallystick.errors import Conflict, Corrupt, NotFound, StorageRefused
+from tallystick.file_locks import locked
 from tests.command_line import CommandLine, node
 from tests.operations.test_backups import WORD, Place, put_content, same_log
 
@@ -103,3 +106,68 @@ def test_a_base_with_a_memory_does_not_follow_and_another_memory_is_not_followed
     with pytest.raises(Conflict) as refused:
         other.run("follow", f"file://{tmp_path}/elsewhere", "--base", tmp_path / "copy", "--once")
     assert refused.value.code == "OTHER_MEMORY"
+
+
+def test_a_store_that_is_mistyped_gets_no_fence(place: Place) -> None:
+    place.restore()
+    base = place.root / "restored"
+    with pytest.raises(StorageRefused, match="there is no such directory"):
+        place.shell.run("promote", f"file://{place.root}/typo", "--base", base)
+    assert not (place.root / "typo").exists()
+    (place.root / "empty").mkdir()
+    with pytest.raises(NotFound):
+        place.shell.run("promote", f"file://{place.root}/empty", "--base", base)
+    assert not list((place.root / "empty").iterdir())
+
+
+def test_a_store_that_is_not_mounted_is_away_and_not_empty(place: Place) -> None:
+    follow(place)
+    place.store.rename(place.root / "elsewhere")
+    with pytest.raises(StorageRefused, match="there is no such directory"):
+        follow(place)
+    done = place.shell.run("promote", "--base", place.root / "copy", "--without-store", "--json").json
+    assert (done["epoch"], done["caught_up"]) == (0, False)
+
+
+def test_a_store_whose_name_has_to_be_quoted_is_promoted_from(place: Place) -> None:
+    place.store.rename(place.root / "50% #2")
+    place.url = f"file://{place.root}/50%25%20%232"
+    follow(place)
+    assert place.shell.run("promote", "--base", place.root / "copy", "--json").json["caught_up"]
+
+
+@pytest.mark.parametrize("said", [b"", b"{}", b"\xff"])
+def test_a_fence_that_cannot_be_read_stops_backups_until_a_machine_is_promoted(place: Place, said: bytes) -> None:
+    (place.store / "fences").mkdir()
+    (place.store / "fences" / "0000000003").write_bytes(said)
+    with pytest.raises(Corrupt, match="fences/0000000003"):
+        place.back_up()
+    assert place.shell.run("promote", place.url, "--json").json["epoch"] == 4
+    assert place.back_up()["number"] == 2
+
+
+def test_a_tenant_that_was_deleted_is_removed_from_the_copy_and_one_that_vanished_is_not(place: Place) -> None:
+    place.shell.write(node("x"), tenant="gone")
+    place.back_up()
+    follow(place)
+    place.shell.run("tenants", "delete", "acme", "--yes", "--json")
+    shutil.rmtree(place.shell.base / "tenants/gone")
+    # Nothing to go on from: what vanished is not carried over into this backup.
+    (place.store / "manifests" / "0000000002").write_bytes(b"")
+    place.back_up()
+    home = place.root / "copy" / "tenants"
+    with (
+        open(home / "acme/_system/head") as held,
+        subprocess.Popen(["cat", "-"], stdin=subprocess.PIPE, pass_fds=[held.fileno()]) as reader,
+    ):
+        assert set(follow(place)["positions"]) == {"default", "acme", "gone"}
+        reader.communicate()
+    assert set(follow(place)["positions"]) == {"default", "gone"}
+    assert [path.name for path in home.iterdir()] == ["gone"]
+
+
+def test_a_base_is_promoted_by_one_process_at_a_time(place: Place) -> None:
+    with locked(place.shell.base / "_system/backup.lock"), pytest.raises(Conflict) as refused:
+        place.shell.run("promote", place.url)
+    assert refused.value.code == "BACKUP_RUNNING"
+    assert not (place.store / "fences").exists()

@@ -10,7 +10,7 @@ import pytest
 
 from tallystick import app
 from tallystick.config import Settings
-from tallystick.errors import Conflict, InvalidArgument, StorageRefused
+from tallystick.errors import Conflict, InvalidArgument, NotFound, StorageRefused
 from tallystick.log import Head, Log
 from tallystick.log.jetstream import messages, moving
 from tallystick.operations.doctor import examine
@@ -173,6 +173,12 @@ def test_all_tenants_of_a_base_are_moved(files: Settings, nats_server: Cluster, 
     found = migrate_all(app.operation_context(streamed), nats_server.url)
     assert [(each.tenant, each.commits) for each in found] == [("default", 5), ("acme", 5), ("zeta", 5)]
     assert migrate_all(app.operation_context(streamed), nats_server.url) == []
+
+
+def test_a_base_without_a_memory_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="typo"):
+        migrate_all(app.operation_context(Settings(base=tmp_path / "typo")), FILE)
+    assert not (tmp_path / "typo").exists()
 
 
 def test_doctor_tells_of_the_stream_and_a_tenant_in_it_is_not_deleted_here(

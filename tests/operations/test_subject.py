@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.errors import Conflict, InvalidArgument
+from tallystick.errors import Conflict, Corrupt, InvalidArgument
 from tests.command_line import CommandLine, edge, node
 
 ADA = "ada@example.org"
@@ -48,6 +48,17 @@ def test_it_goes_to_a_file_that_only_its_owner_reads_and_nobody_is_asked(
         shell.run("subject", "export", "--subject", ADA, file)
     with pytest.raises(InvalidArgument):
         shell.run("subject", "export", "--subject", " ")
+
+
+@pytest.mark.parametrize("words", [("subject", "export"), ("forget",), ("forget", "--yes")])
+def test_of_several_tenants_the_one_with_the_damaged_log_is_named(shell: CommandLine, words: tuple[str, ...]) -> None:
+    (segment,) = (shell.base / "tenants/acme/_system/log").iterdir()
+    segment.write_bytes(segment.read_bytes().replace(b"theirs", b"thEirs"))
+    with pytest.raises(Corrupt) as damaged:
+        shell.run(*words, "--subject", ADA)
+    assert damaged.value.message.startswith("tenant 'acme': ")
+    assert "'tallystick verify --tenant acme'" in str(damaged.value.hint)
+    assert shell.run("redactions", "--json").json["redactions"] == []
 
 
 def test_after_forgetting_there_is_nothing_to_export(shell: CommandLine) -> None:

@@ -441,7 +441,8 @@ def _repository(settings: Settings, store: str, key: Path | None) -> Repository:
     from tallystick.operations.backups.repository import Repository
     from tallystick.operations.backups.run import target_of
 
-    return Repository(open_object_store(target_of(settings, store)), load_backup_keys(settings, key))
+    opened = open_object_store(target_of(settings, store), must_exist=True)
+    return Repository(opened, load_backup_keys(settings, key))
 
 
 def _believed(settings: Settings, files: list[Path] | None) -> list[VerifierKey]:

@@ -96,6 +96,8 @@ class _Destroyed(msgspec.Struct, frozen=True):
 
 def note_backup(system: Path, target: str, *, position: int, commits: int) -> None:
     """Never raises: a backup that cannot be noted is still a backup."""
+    # The name of a file may be any bytes.
+    target = target.encode("utf-8", "backslashreplace").decode()
     backup = Backup(f"backup_{secrets.token_hex(4)}", to_text(wall_clock()), target, position, commits)
     try:
         _append(system / FILE_NAME, backup)

@@ -21,6 +21,7 @@ from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.leftover_scan import Remains, remains
+from tallystick.operations.tenants import naming_tenant
 from tallystick.projections.content import Contents
 from tallystick.projections.registry import PendingErasure
 from tallystick.projections.registry import pending_erasures as pending_in_projections
@@ -185,8 +186,9 @@ async def search(
     progress: Progress = no_progress,
 ) -> Search:
     """Reads the whole log. `fields` are planned for everything that names the subject; so is all, with `whole`."""
-    async with context.open_store() as store:
-        found = await _search(context, store, subject, progress)
+    with naming_tenant(context.settings):
+        async with context.open_store() as store:
+            found = await _search(context, store, subject, progress)
     for plan in found.plans.values():
         plan.fields |= dict.fromkeys([*fields, *(["attrs"] if whole else [])])
     return found

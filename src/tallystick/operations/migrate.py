@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from tallystick.config import Settings
-from tallystick.errors import InvalidArgument
+from tallystick.errors import InvalidArgument, NotFound
 from tallystick.log.jetstream.migration import Moved, between, from_files, to_files
 from tallystick.log.jetstream.places import place_of
 from tallystick.log.unopened import is_copy
@@ -60,9 +60,15 @@ def migrate(
 def migrate_all(
     context: OperationContext, to: str, *, stream: str | None = None, progress: Progress = no_progress
 ) -> list[Migrated]:
-    """Every tenant of the base, one after the other; one that is there already is passed over."""
+    """Every tenant of the base, one after the other; one that is there already is passed over. Raises NotFound where
+    there is none."""
     found: list[Migrated] = []
-    for tenant in tenants_of(context.settings):
+    tenants = tenants_of(context.settings)
+    if not tenants:
+        raise NotFound(
+            f"there is no memory in {context.settings.base}", code="NO_MEMORY", hint="name another place with --base"
+        )
+    for tenant in tenants:
         own = context.for_tenant(tenant)
         if is_copy(own.settings.system) is (to == FILE) or stream is not None:
             found.append(migrate(own, to, stream=stream, progress=progress))

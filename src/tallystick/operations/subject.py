@@ -11,6 +11,7 @@ from tallystick import __version__
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits import EDGE_VERBS, Commit
 from tallystick.operations import OperationContext, Progress, no_progress
+from tallystick.operations.tenants import naming_tenant
 from tallystick.projections.content import Contents
 from tallystick.state.derivation import entity_of
 from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
@@ -50,8 +51,9 @@ async def export_subject(
     """Reads each log twice: what is older than the first mention belongs to the history too. Nothing is withheld."""
     entities: list[Entity] = []
     for context in contexts:
-        async with context.open_store() as store:
-            entities += await _entities(context, store, subject, progress)
+        with naming_tenant(context.settings):
+            async with context.open_store() as store:
+                entities += await _entities(context, store, subject, progress)
     tenants = [context.settings.tenant for context in contexts]
     return SubjectExport(to_text(wall_clock()), __version__, list(subject.texts), tenants, entities)
 

@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -14,8 +14,10 @@ import msgspec
 from tallystick.audit import TenantDeleted, encode
 from tallystick.clock import to_text, wall_clock
 from tallystick.config import DEFAULT_TENANT, Settings
-from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
+from tallystick.log import Head, Log
 from tallystick.log.backups import Backup, known_backups
+from tallystick.log.replica import open_copy
 from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext
 from tallystick.operations.cypher import drop_graph
@@ -85,6 +87,16 @@ def contexts_of(context: OperationContext) -> list[OperationContext]:
     return [context.for_tenant(name) for name in tenants_of(context.settings)]
 
 
+@contextmanager
+def naming_tenant(settings: Settings) -> Iterator[None]:
+    """For who goes through all of them: the logs have the same file names, and `verify` looks at one tenant."""
+    try:
+        yield
+    except Corrupt as error:
+        error.hint = (error.hint or "").replace("tallystick verify", f"tallystick verify --tenant {settings.tenant}")
+        raise error.at(f"tenant '{settings.tenant}'") from None
+
+
 def describe(context: OperationContext) -> Tenant:
     """Raises NotFound where there is no such tenant."""
     settings = context.settings
@@ -131,19 +143,7 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
     require_unused(settings)
     kept = known_backups(settings)
     graph_left = drop_graph(settings)
-    with closing(context.open_log()) as log:
-        if not log.claim(timeout_seconds=30):
-            raise Conflict("another process holds the lock of this tenant", code="TENANT_IN_USE", hint=_STOP)
-        try:
-            head = log.head()
-            aside = settings.home.with_name(f"{_DELETING}{settings.tenant}-{secrets.token_hex(4)}")
-            os.rename(settings.home, aside)
-            # Whoever opened it between the first look and the rename is seen now; nobody can any more.
-            if users := _processes(aside):
-                os.rename(aside, settings.home)
-                _require_unused(settings.tenant, users)
-        finally:
-            log.release()
+    head, aside = _set_aside(settings, context.open_log())
     at = to_text(wall_clock())
     event = TenantDeleted(
         timestamp=at,
@@ -178,6 +178,35 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
         database_left=None if context.database is None or not context.database.exists() else str(context.database),
         graph_left=graph_left,
     )
+
+
+def remove_copy(settings: Settings) -> str | None:
+    """Of a tenant that was deleted in the memory which this base follows; that one's audit log says by whom. Raises
+    Conflict as `delete` does. Returns what could not be deleted in an engine."""
+    _require_no_links(settings)
+    require_unused(settings)
+    graph_left = drop_graph(settings)
+    _, aside = _set_aside(settings, open_copy(settings.system, segment_bytes_max=settings.segment_bytes_max))
+    shutil.rmtree(aside)
+    return graph_left
+
+
+def _set_aside(settings: Settings, log: Log) -> tuple[Head, Path]:
+    """Where it ended, and under which name its home is now, which nobody can open."""
+    with closing(log):
+        if not log.claim(timeout_seconds=30):
+            raise Conflict("another process holds the lock of this tenant", code="TENANT_IN_USE", hint=_STOP)
+        try:
+            head = log.head()
+            aside = settings.home.with_name(f"{_DELETING}{settings.tenant}-{secrets.token_hex(4)}")
+            os.rename(settings.home, aside)
+            # Whoever opened it between the first look and the rename is seen now; nobody can any more.
+            if users := _processes(aside):
+                os.rename(aside, settings.home)
+                _require_unused(settings.tenant, users)
+        finally:
+            log.release()
+    return head, aside
 
 
 def _require_no_links(settings: Settings) -> None:

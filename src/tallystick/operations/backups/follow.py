@@ -7,15 +7,17 @@ come back, before its next backup is made and with it its writes.
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 
 import msgspec
 
+from tallystick.audit import TenantDeleted, decode
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits.signed_note import VerifierKey
-from tallystick.config import Settings
+from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Conflict, Corrupt, NotFound, StorageRefused
 from tallystick.file_locks import locked
 from tallystick.log import Entry, Head, verifier_after
@@ -24,12 +26,15 @@ from tallystick.log.proof import prove
 from tallystick.log.replica import RESTORING, end_replica, open_copy, read_replica, write_replica
 from tallystick.log.unopened import unopened
 from tallystick.operations import Progress, no_progress
-from tallystick.operations.backups.manifest import StoredFile, TenantBackup
+from tallystick.operations.backups.manifest import Manifest, StoredFile, TenantBackup
 from tallystick.operations.backups.repository import Fence, Repository
 from tallystick.operations.backups.restore import choose_backup, replica_of, require_safe, restore
-from tallystick.operations.tenants import tenants_of
+from tallystick.operations.backups.run import LOCK
+from tallystick.operations.tenants import remove_copy, tenants_of
 from tallystick.private_files import make_directory, replacing
 from tallystick.tenants import is_tenant
+
+logger = logging.getLogger(__name__)
 
 _GROUP_BYTES = 8 << 20
 _LOCK = "follow.lock"
@@ -82,7 +87,31 @@ def follow_once(
         if manifest.number > replica.number:
             new = sum(_Copy(settings, repository, each).caught_up() for each in manifest.tenants)
             write_replica(base, replica_of(repository, manifest))
+        _remove_deleted(settings, repository, manifest)
     return Followed(repository.store.url, manifest.number, manifest.at, positions(settings), new)
+
+
+def _remove_deleted(settings: Settings, repository: Repository, manifest: Manifest) -> None:
+    """Tenants that were deleted there, as the audit log in the backup says: that one is missing is no proof. What
+    somebody has open here waits for the next look."""
+    gone = [name for name in tenants_of(settings) if manifest.find(name) is None]
+    audit = manifest.find(DEFAULT_TENANT)
+    if not gone or audit is None or audit.audit is None:
+        return
+    lines = (
+        line
+        for file in audit.audit.files
+        for line in b"".join(map(repository.get_piece, file.pieces)).splitlines()
+        if b'"TENANT_DELETED"' in line
+    )
+    deleted = {found.tenant for found in (decode(line).event for line in lines) if isinstance(found, TenantDeleted)}
+    for name in deleted.intersection(gone):
+        try:
+            left = remove_copy(msgspec.structs.replace(settings, tenant=name))
+        except Conflict as error:
+            left = f"{error.message}; it is tried again"
+        if left:
+            logger.warning("tenant '%s' was deleted in the memory that is followed, and is still here: %s", name, left)
 
 
 class _Copy:
@@ -181,11 +210,17 @@ def promote(
             if not without_store:
                 raise
     require_sound(settings, progress)
-    epoch = 0 if without_store and not caught_up else _fenced(repository)
-    known = read_targets(base).get(repository.store.url, Target())
-    write_target(base, repository.store.url, msgspec.structs.replace(known, epoch=max(epoch, known.epoch)))
-    now = read_replica(base)
-    end_replica(base)
+    with locked(base / "_system" / LOCK, timeout_seconds=0) as is_alone:
+        if not is_alone:
+            # Of two, the lower epoch could be noted last: the other's fence would then stop this very base.
+            raise Conflict(
+                "another process promotes this base or backs it up", code="BACKUP_RUNNING", hint="let it finish"
+            )
+        epoch = 0 if without_store and not caught_up else _fenced(repository)
+        known = read_targets(base).get(repository.store.url, Target())
+        write_target(base, repository.store.url, msgspec.structs.replace(known, epoch=max(epoch, known.epoch)))
+        now = read_replica(base)
+        end_replica(base)
     return Promoted(
         epoch=epoch,
         source=repository.store.url,
@@ -198,13 +233,13 @@ def promote(
 def _fenced(repository: Repository) -> int:
     """Of two who promote at the same time, one has the lower epoch, and is stopped by the other's fence."""
     newest = None
-    with suppress(NotFound, Corrupt):
-        newest = repository.newest()
+    # A store without a backup is another one than the memory is backed up to: nobody looks for a fence there.
+    with suppress(Corrupt):
+        newest = choose_backup(repository, None, ())
     memory = newest.manifest.memory if newest else ""
     stream = newest.manifest.stream if newest else ""
     while True:
-        last = repository.fence()
-        epoch = 1 + max(last.epoch if last else 0, newest.manifest.epoch if newest else 0)
+        epoch = 1 + max(repository.last_epoch(), newest.manifest.epoch if newest else 0)
         if repository.put_fence(Fence(epoch, to_text(wall_clock()), socket.gethostname(), memory, stream)):
             return epoch
 

@@ -19,7 +19,7 @@ from tallystick.log.head_file import HeadFile
 from tallystick.log.unopened import unopened
 from tallystick.operations import Progress, no_progress
 from tallystick.operations.backups.manifest import Manifest, StoredFile, TenantBackup
-from tallystick.operations.backups.object_store import shown
+from tallystick.operations.backups.object_store import address_of
 from tallystick.operations.backups.repository import Repository
 from tallystick.operations.backups.restore import choose_backup
 from tallystick.operations.tenants import tenants_of
@@ -199,7 +199,7 @@ def last_backup(settings: Settings) -> LastBackup | None:
 def backup_status(settings: Settings) -> list[TargetStatus]:
     """Of every store that this base was backed up to, or shall be. Looks at files here only."""
     known = read_targets(settings.base)
-    configured = shown(settings.backup_to).rstrip("/") if settings.backup_to else None
+    configured = address_of(settings.backup_to) if settings.backup_to else None
     found = {url: target for url, target in known.items() if target.kept or target.failed or url == configured}
     if configured is not None and configured not in found:
         found[configured] = Target()

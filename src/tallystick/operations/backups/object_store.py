@@ -6,15 +6,17 @@ directory needs nothing else installed: its objects are private to their owner a
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import msgspec
 
@@ -61,11 +63,12 @@ class ObjectStore(Protocol):
         ...
 
 
-def open_object_store(url: str) -> ObjectStore:
-    """Raises InvalidArgument for what is no address of a store, or needs a package that is not installed."""
-    parts = urlsplit(url)
+def open_object_store(url: str, *, must_exist: bool = False) -> ObjectStore:
+    """Raises InvalidArgument for what is no address of a store, or needs a package that is not installed. Whoever
+    comes to read says that it `must_exist`: a directory that is mistyped or not mounted is then no empty store."""
+    parts = _split(url)
     if parts.scheme == "file":
-        return DirectoryStore(_directory_of(url))
+        return DirectoryStore(_directory_of(url), must_exist=must_exist)
     if parts.scheme not in REMOTE_SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in ("file", *REMOTE_SCHEMES[:-1]))
         here = "" if parts.scheme else f"; a directory on this machine is {Path(url).absolute().as_uri()}"
@@ -75,19 +78,45 @@ def open_object_store(url: str) -> ObjectStore:
 
 def shown(url: str) -> str:
     """Without what may be secret in it."""
-    parts = urlsplit(url)
+    parts = _split(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
+def address_of(url: str) -> str:
+    """As the store that it opens is called. Never raises: what is no address is told by whoever opens it."""
+    try:
+        directory = local_directory(url)
+    except InvalidArgument:
+        return f"{url.partition('://')[0]}://…"
+    return shown(url).rstrip("/") if directory is None else _address(directory)
+
+
 def local_directory(url: str) -> Path | None:
-    return _directory_of(url) if urlsplit(url).scheme == "file" else None
+    return _directory_of(url) if _split(url).scheme == "file" else None
 
 
 def _directory_of(url: str) -> Path:
-    parts = urlsplit(url)
+    parts = _split(url)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.path.strip("/") == "":
         raise _invalid(f"'{shown(url)}' names no directory", "write three slashes and a path: file:///srv/backups")
-    return Path(os.path.normpath(unquote(parts.path)))
+    if parts.query or parts.fragment:
+        raise _invalid(f"'{shown(url)}' is not all that was given", "in the name of a directory ? is %3F and # is %23")
+    path = unquote(parts.path)
+    if "\0" in path:
+        raise _invalid(f"'{shown(url)}' names no directory", "no name on a disk has a NUL in it")
+    return Path(os.path.normpath(path))
+
+
+def _address(directory: Path) -> str:
+    """Read again, it is the same directory."""
+    return f"file://{directory}".replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise _invalid(f"the address of the store cannot be read: {error}", "such as file:///srv/backups") from None
 
 
 def _invalid(problem: str, hint: str) -> InvalidArgument:
@@ -104,20 +133,23 @@ def _missing(name: str, url: str) -> NotFound:
 
 
 class DirectoryStore:
-    def __init__(self, root: Path) -> None:
-        self.url = f"file://{root}"
+    def __init__(self, root: Path, *, must_exist: bool = False) -> None:
+        self.url = _address(root)
         self._root = root
+        self._must_exist = must_exist
 
     def put(self, name: str, data: bytes) -> bool:
         with self._refusals():
             path = self._path(name)
-            if path.exists():
+            if path.is_file():
                 return False
             fresh = self._written(path, data)
             try:
                 # A link, unlike a rename, does not take the place of what another process put there meanwhile.
                 os.link(fresh, path)
             except FileExistsError:
+                if not path.is_file():
+                    raise FileExistsError(errno.EEXIST, f"{path} is in the way, and is no file") from None
                 return False
             finally:
                 fresh.unlink(missing_ok=True)
@@ -132,20 +164,26 @@ class DirectoryStore:
 
     def get(self, name: str) -> bytes:
         with self._refusals():
+            path = self._path(name)
             try:
-                return self._path(name).read_bytes()
+                # A pipe would keep whoever reads it waiting for ever.
+                if path.is_file():
+                    return path.read_bytes()
             except (FileNotFoundError, NotADirectoryError):
-                raise _missing(name, self.url) from None
+                pass
+            raise _missing(name, self.url)
 
     def list(self, prefix: str) -> Iterator[Stored]:
         with self._refusals():
+            if self._must_exist and not self._root.exists():
+                raise FileNotFoundError(errno.ENOENT, "there is no such directory")
             for directory, _, names in os.walk(self._path(prefix), onerror=_raise_unless_missing):
                 for name in names:
                     path = Path(directory, name)
                     # It may go while it is listed.
                     with suppress(FileNotFoundError):
-                        if _UNFINISHED not in name:
-                            seen = path.stat()
+                        seen = path.stat()
+                        if _UNFINISHED not in name and stat.S_ISREG(seen.st_mode):
                             yield Stored(path.relative_to(self._root).as_posix(), seen.st_size, seen.st_mtime)
 
     def delete(self, name: str) -> None:

@@ -23,7 +23,7 @@ from tallystick.operations.backups.object_store import ObjectStore, Stored
 PIECE_BYTES_MAX = 32 << 20
 ORPHAN_SECONDS = 3600.0
 _MANIFESTS, _OBJECTS, _FENCES = "manifests", "objects", "fences"
-_NUMBER = re.compile(r"[a-z]+/([0-9]{10})")
+_NUMBER = re.compile(r"[a-z]+/([0-9]{10}|[1-9][0-9]{10,})")
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -184,9 +184,23 @@ class Repository:
     # -- fences
 
     def fence(self) -> Fence | None:
-        """The newest."""
-        epochs = sorted(self._numbered(_FENCES))
-        return msgspec.json.decode(self.store.get(_fence(epochs[-1])), type=Fence) if epochs else None
+        """The newest. Raises Corrupt where nobody can tell who took the memory over."""
+        epoch = self.last_epoch()
+        if not epoch:
+            return None
+        try:
+            return msgspec.json.decode(self.store.get(_fence(epoch)), type=Fence)
+        except msgspec.MsgspecError as error:
+            raise Corrupt(
+                f"{_fence(epoch)} in {self.store.url} cannot be read: {error}",
+                code="BACKUP_DAMAGED",
+                hint="somebody took this memory over, or damaged it: 'tallystick promote' with this address, on the "
+                "machine that is to have the memory, puts a new one",
+            ) from None
+
+    def last_epoch(self) -> int:
+        """Of the newest fence, whatever is in it; 0 where there is none."""
+        return max(self._numbered(_FENCES), default=0)
 
     def put_fence(self, fence: Fence) -> bool:
         return self.store.put(_fence(fence.epoch), msgspec.json.encode(fence))
