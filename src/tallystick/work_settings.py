@@ -59,7 +59,9 @@ def _from_file(path: Path) -> dict[str, Any]:
 
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be read: {error.strerror}", code="SETTINGS_UNREADABLE") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidArgument(f"{path} is not YAML: {error}", code="SETTING_INVALID") from error
     if content is None:
         return {}
@@ -83,6 +85,7 @@ def _understood(name: str, value: Any, source: str, directory: Path) -> Any:
 def _name(value: Any, directory: Path) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(value)
+    value.encode()  # an escape can say half a character, which no memory can hold
     return value
 
 

@@ -32,7 +32,7 @@ def test_a_file_of_a_newer_version_is_left_alone_even_by_one_who_distrusts_it(tm
             db.execute(f"PRAGMA user_version = {ours}")
 
     def opened(ours: int) -> Database:
-        return Database(tmp_path / "a.db", lambda db: prepare(db, ours), keeps_rejected=False)
+        return Database(tmp_path / "a.db", lambda db: prepare(db, ours))
 
     newer, older = opened(2), opened(1)
     newer.position(lambda db: "")

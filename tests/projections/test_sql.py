@@ -21,6 +21,7 @@ from tallystick.errors import StorageRefused
 from tallystick.log import Entry, Head, head_after
 from tallystick.log.files import FilesLog
 from tallystick.projections import sql
+from tallystick.projections.consistency_check import rebuild
 from tallystick.projections.database import Damaged
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
@@ -462,6 +463,41 @@ def test_a_file_that_is_not_ours_to_replace_is_left_alone(setup: SqlSetup, state
     with pytest.raises(StorageRefused, match=says):
         SqlSetup(setup.path.parent).follower.catch_up()
     assert setup.path.read_bytes() == data
+
+
+def test_a_file_that_is_no_database_is_left_alone_unless_it_is_called_as_ours(tmp_path: Path) -> None:
+    """A clone may bring a graph.config.yaml whose db_path names what somebody holds dear."""
+    setup = SqlSetup(tmp_path)
+    setup.write(memory("a"))
+    dear = tmp_path / "thesis.txt"
+    dear.write_text("years of work")
+    reader = LogReader(lambda: FilesLog(setup.system))
+    worker = ProjectionWorker(reader, SqlProjection(dear), lock=setup.system / "other.lock")
+    with pytest.raises(StorageRefused, match="no database"):
+        worker.catch_up()
+    worker.close()
+    with pytest.raises(StorageRefused, match="no database"):
+        rebuild(tmp_path, lambda: FilesLog(setup.system), "sql", database=dear)
+    assert (dear.read_text(), list(tmp_path.glob("thesis*"))) == ("years of work", [dear])
+    setup.path.write_text("damage")
+    assert setup.ask("SELECT id FROM nodes") == [("a",)]
+    setup.close()
+
+
+@pytest.mark.parametrize("name", ["graph.db", "other.db"])
+def test_a_database_of_another_program_is_not_changed_and_never_removed(tmp_path: Path, name: str) -> None:
+    setup = SqlSetup(tmp_path)
+    setup.write(memory("a"))
+    theirs = tmp_path / "theirs" / name
+    theirs.parent.mkdir()
+    _execute(theirs, "CREATE TABLE theirs (secret)")
+    data = theirs.read_bytes()
+    with pytest.raises(StorageRefused, match="another program"):
+        SqlProjection(theirs).position()
+    with pytest.raises(StorageRefused, match="another program"):
+        rebuild(tmp_path, lambda: FilesLog(setup.system), "sql", database=theirs)
+    assert [(each.name, each.read_bytes()) for each in theirs.parent.iterdir()] == [(name, data)]
+    setup.close()
 
 
 # -- the guide

@@ -27,6 +27,8 @@ Connection = sqlite3.Connection
 _BUSY_SECONDS = 10.0
 _REST_SHARE = 20
 """A scrub for which nobody waits is followed by a pause so many times as long, so that it costs 5 % at most."""
+_OUR_NAME = "graph.db"
+_MAGIC = b"SQLite format 3\0"
 _REJECTED = ".rejected-"
 _USELESS = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _REFUSALS = {
@@ -65,12 +67,22 @@ def newer_version(name: str) -> StorageRefused:
 
 
 class Database:
-    """The writer's side. `prepare` makes what a new file lacks and raises Damaged for one it cannot use."""
+    """The writer's side. `prepare` makes what a new file lacks and raises Damaged for one it cannot use.
 
-    def __init__(self, path: Path, prepare: Callable[[Connection], None], *, keeps_rejected: bool) -> None:
+    With `require_ours` a person chose the path, or a file of settings that came with a clone: it raises StorageRefused
+    for somebody else's database, before anything is changed in it, and a file that is given up is kept.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        prepare: Callable[[Connection], None],
+        *,
+        require_ours: Callable[[Connection], None] | None = None,
+    ) -> None:
         self.path = path
         self._prepare = prepare
-        self._keeps_rejected = keeps_rejected
+        self._require_ours = require_ours
         self._connection: Connection | None = None
         self._inode = 0
         self._doubt: str | None = None
@@ -128,20 +140,32 @@ class Database:
 
     def give_up(self, why: str) -> None:
         """Make room for a new file. Readers that have the old one open notice it by its inode."""
-        self.close()
-        # One of a newer version is refused, however strange it looks to this one.
-        with suppress(Damaged, sqlite3.Error):
-            self._opened().close()
+        self.require_replaceable()
         self._doubt = None
         logger.warning("%s cannot be used and is built again from the log: %s", self.path.name, why)
         rejected = self.path.with_name(f"{self.path.name}{_REJECTED}{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}")
         for ending in ("", "-wal", "-shm"):
             file = self.path.with_name(self.path.name + ending)
             with _refusing(), suppress(FileNotFoundError):
-                if self._keeps_rejected and not ending.endswith("-shm"):
+                if self._require_ours is not None and not ending.endswith("-shm"):
                     os.replace(file, rejected.with_name(rejected.name + ending))
                 else:
                     file.unlink()
+
+    def require_replaceable(self) -> None:
+        """Raises StorageRefused for a file that nobody but its owner may take away."""
+        self.close()
+        # One of a newer version is refused, however strange it looks to this one.
+        with suppress(Damaged, sqlite3.Error):
+            self._opened().close()
+        if self._require_ours is None or self.path.name == _OUR_NAME:
+            return
+        with _refusing(), suppress(FileNotFoundError), self.path.open("rb") as file:
+            if file.read(len(_MAGIC)) not in (_MAGIC, b""):
+                raise StorageRefused(
+                    "the file for the SQL mirror is no database",
+                    hint="let db_path name another file, or move that one away",
+                )
 
     @property
     def rest_seconds(self) -> float:
@@ -192,6 +216,8 @@ class Database:
                 self.path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, cached_statements=256
             )
             try:
+                if self._require_ours is not None:
+                    self._require_ours(db)
                 db.execute("PRAGMA journal_mode = WAL")
                 db.execute("PRAGMA synchronous = NORMAL")
                 db.execute("PRAGMA secure_delete = ON")

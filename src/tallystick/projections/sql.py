@@ -74,7 +74,7 @@ class SqlProjection:
 
     def __init__(self, path: Path, *, home: Path | None = None) -> None:
         """`home`: whose memory it mirrors. A file elsewhere that mirrors another memory is refused."""
-        self._database = Database(path, _prepare, keeps_rejected=True)
+        self._database = Database(path, _prepare, require_ours=_require_ours)
         self._home = home
 
     def position(self) -> Head:
@@ -126,6 +126,9 @@ class SqlProjection:
         with self._database.guarded() as db:
             row = db.execute("SELECT value FROM meta WHERE key = 'scrub'").fetchone()
         return None if row is None else str(row[0])
+
+    def require_replaceable(self) -> None:
+        self._database.require_replaceable()
 
     def reset(self) -> None:
         with self._database.transaction() as db:
@@ -388,19 +391,27 @@ def _redact(
 # -- the tables
 
 
+def _require_ours(db: Connection) -> None:
+    if _is_empty(db) or db.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID:
+        return
+    raise StorageRefused(
+        "the file for the SQL mirror is a database of another program", hint="let db_path name another file"
+    )
+
+
+def _is_empty(db: Connection) -> bool:
+    return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0)
+
+
 def _prepare(db: Connection) -> None:
     # Commits are all over the indexes: a page that is met again soon should neither be read nor written again for it.
     db.execute(f"PRAGMA cache_size = -{_BUILDING_CACHE_KILOBYTES}")
     db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-    if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+    if _is_empty(db):
         db.execute("BEGIN IMMEDIATE")
         _migrate(db)
         db.execute("COMMIT")
         return
-    if db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-        raise StorageRefused(
-            "the file for the SQL mirror is a database of another program", hint="let db_path name another file"
-        )
     made = _made(db)
     wanted = {name: digest for name, _, digest in _migrations()}
     if made.keys() - wanted.keys():

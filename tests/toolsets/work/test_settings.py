@@ -55,6 +55,8 @@ def test_the_environment_goes_before_the_working_directory_and_that_before_the_b
         ("claim_ttl:", "there is no setting 'claim_ttl'"),
         ("agent_identity: 5", "agent_identity from"),
         ("agent_identity: ' '", "must be a name"),
+        (r'agent_identity: "\ud800"', "must be a name"),
+        pytest.param("[" * 100_000, "is not YAML", id="deep"),
         ("claim_ttl_minutes: soon", "must be a number of minutes, from 0 to a year"),
         ("claim_ttl_minutes: -1", "must be a number of minutes"),
         ("claim_ttl_minutes: true", "must be a number of minutes"),
@@ -81,3 +83,10 @@ def test_a_key_that_nobody_knows_is_told_with_those_like_it(tmp_path: Path) -> N
 def test_a_mistake_in_the_environment_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="the environment variable GRAPH_CLAIM_TTL"):
         read(tmp_path, GRAPH_CLAIM_TTL="-1")
+
+
+def test_a_directory_in_the_place_of_the_file_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "working" / "graph.config.yaml").mkdir(parents=True)
+    with pytest.raises(InvalidArgument, match="cannot be read") as refusal:
+        read(tmp_path)
+    assert refusal.value.code == "SETTINGS_UNREADABLE"

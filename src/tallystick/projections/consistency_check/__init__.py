@@ -34,6 +34,7 @@ from tallystick.projections.cypher import EngineThread
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import COPIES, Place
+from tallystick.projections.sql import SqlProjection
 
 NAMES: tuple[Name, ...] = ("views", "sql", "text")
 """Those that every memory has; one that follows into an engine is compared where it was made."""
@@ -119,6 +120,8 @@ def rebuild(
         if name == "cypher":
             worker.projection.reset()
         else:
+            if isinstance(worker.projection, SqlProjection) and path.is_file():
+                worker.projection.require_replaceable()
             for ending in ("", "-wal", "-shm"):
                 _remove(path.with_name(path.name + ending))
     try:

@@ -61,7 +61,7 @@ class CypherProjection:
         """Without an engine there is nothing that it can do, and that is said whenever it is asked to."""
         self._engine = engine
         self._tenant = tenant
-        self._notes = Database(database_path(home), _prepare, keeps_rejected=False)
+        self._notes = Database(database_path(home), _prepare)
         self._is_prepared = False
 
     @property

@@ -204,7 +204,7 @@ class TextProjection:
         self.directory = home / "_system" / "text"
         self._line = line
         self._contents = contents or Contents(home)
-        self._database = Database(self.directory / DATABASE, _prepare, keeps_rejected=False)
+        self._database = Database(self.directory / DATABASE, _prepare)
         self._term_ids = TermIds()
         self._checked = False
         self._read_again = 0.0

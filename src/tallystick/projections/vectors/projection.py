@@ -81,7 +81,7 @@ class VectorProjection:
         self.path = database_path(home)
         self._line = line
         self._contents = Contents(home)
-        self._database = Database(self.path, _prepare, keeps_rejected=False)
+        self._database = Database(self.path, _prepare)
         self.has_waiting = threading.Event()
         """Set at the head while texts wait for a vector."""
 

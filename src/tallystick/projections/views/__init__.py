@@ -73,7 +73,7 @@ class Views:
     ) -> None:
         self._line = line
         self._seconds = seconds
-        self._database = Database(database_path(home), prepare, keeps_rejected=False)
+        self._database = Database(database_path(home), prepare)
         self._table = ViewsDb(self._database)
         contents = Contents(home)
         self._content_files = ContentFiles(self._table, contents, line, clock, repairs=repairs)
