@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -674,6 +675,43 @@ def test_an_export_imported_into_an_empty_base_is_the_same_log(sample: Tally, ba
     line = json.dumps({"op": "UPSERT_NODE", "node": {"id": "z", "type": "T", "attrs": {}}})
     assert sample("import", "-", "--base", "restored", stdin=line).code == 0
     assert sample("verify", "--base", "restored", "--json").json["commits"] == 13
+
+
+def test_an_import_reads_a_pipe_that_has_a_name(tally: Tally, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    line = json.dumps({"op": "UPSERT_NODE", "node": {"id": "ada", "type": "Person", "attrs": {}}})
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(line,))
+    writer.start()
+    assert tally("import", tmp_path / "pipe", "--json").json["commits"] == 1
+    writer.join()
+
+
+@pytest.mark.parametrize("name", ["loop", "file/below", "x" * 300, "gone", "."])
+def test_an_import_of_what_cannot_be_opened_names_it(tally: Tally, tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").touch()
+    refused = tally("import", tmp_path / name)
+    assert (refused.code, "FILE_UNREADABLE" in refused.err) == (2, True), refused.err
+
+
+def test_what_an_export_is_called_may_be_any_bytes(sample: Tally, tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    assert sample("export", tmp_path / name).code == 0
+    assert sample("import", tmp_path / name, "--base", "restored").code == 0
+    assert sample("redactions", "--json").code == 0
+    told = sample("export", "--as", "vault", tmp_path / f"vault-{name}", "--json")
+    assert (told.code, told.json["path"]) == (0, str(tmp_path / f"vault-{name}"))
+
+
+@pytest.mark.parametrize("option", ["--prefix", "--project"])
+def test_what_an_import_is_told_to_name_things_by_is_utf_8(tally: Tally, tmp_path: Path, option: str) -> None:
+    (tmp_path / "memory.jsonl").touch()
+    refused = tally("import", "--from", "server-memory", tmp_path, option, os.fsdecode(b"caf\xe9"))
+    assert (refused.code, "not UTF-8" in refused.err) == (2, True), refused.err
+
+
+def test_an_import_from_another_program_reads_no_standard_input(tally: Tally) -> None:
+    assert "not standard input" in tally("import", "--from", "beads", "-", stdin="{}").err
 
 
 def test_an_export_goes_through_pipes(sample: Tally, base: Path, tmp_path: Path) -> None:

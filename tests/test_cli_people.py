@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -161,6 +162,24 @@ def test_the_shell_is_offered_nothing_where_there_is_no_memory(memory: CommandLi
     assert offered(memory, "tallystick show bil") == []
 
 
+@pytest.mark.parametrize("name", ["new\nline", os.fsdecode(b"caf\xe9")])
+def test_a_repository_may_be_called_as_no_project_can_be(
+    memory: CommandLine, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    shop = Path.cwd()
+    monkeypatch.chdir(shop.rename(shop.with_name(name)))
+    done(memory.main("remember", "the cart is locked", "--paths", "src/*.py"))
+    assert repr(name)[1:-1] in done(memory.main("status")).out
+
+
+def test_words_that_are_not_utf_8_are_told_as_that(memory: CommandLine) -> None:
+    bytes_of_a_shell = os.fsdecode(b"caf\xe9")
+    done(memory.main("remember", "the cart is locked", "--paths", "src/*.py"))
+    for words in (["remember"], ["ask"], ["show"], ["search"], ["knowledge", "for"]):
+        refused = memory.main(*words, bytes_of_a_shell)
+        assert (refused.code, "not UTF-8" in refused.err) == (2, True), (words, refused.err)
+
+
 def test_a_base_that_is_a_file_is_told_as_that(memory: CommandLine) -> None:
     memory.base.write_text("no directory")
     for words in (["ask", "x"], ["remember", "x"], ["doctor"], ["status"]):
@@ -177,6 +196,8 @@ def test_words_that_cannot_be_looked_up_on_a_read_only_disk_are_told_as_that(sma
     assert (refused.code, "STORAGE_REFUSED" in refused.err) == (7, True), refused.err
     assert re.search("BAD +writable", memory.main("doctor").out)
     assert done(memory.main("show", "billing")).out.startswith("billing  Service")
+    missing = memory.main("show", "bilings")
+    assert (missing.code, "ENTITY_NOT_FOUND" in missing.err) == (3, True), missing.err
 
 
 def test_doctor_looks_at_a_read_only_disk_where_a_server_was(small_disk: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pwd
 from pathlib import Path
 
 import pytest
 
-from tallystick.config import Settings, load, table
+from tallystick.config import Settings, data_directory, home_directory, load, table, why_this_base
 from tallystick.errors import InvalidArgument
+from tallystick.operations.doctor import examine
 
 
 def test_a_flag_is_heard_before_the_environment_the_file_and_the_default(tmp_path: Path) -> None:
@@ -57,6 +59,7 @@ def test_lists_and_numbers_and_booleans_are_read_from_text() -> None:
         ({"TALLYSTICK_TENANT": "../other"}, ["tenant", "../other"]),
         ({"TALLYSTICK_TOOL_NAMES": "camel"}, ["tool_names", "auto, dotted, underscore"]),
         ({"TALLYSTICK_READ_ONLY": "perhaps"}, ["read_only", "perhaps"]),
+        ({"TALLYSTICK_AGENT": "caf\udce9"}, ["agent_identity", "UTF-8"]),
         ({"TALLYSTICK_CHECKPOINT_KEY": "~no-such-user/key"}, ["checkpoint_key", "~no-such-user/key"]),
     ],
 )
@@ -65,6 +68,22 @@ def test_a_value_that_cannot_be_is_refused_with_its_source(environ: dict[str, st
         load({}, environ=environ)
     assert refusal.value.code == "SETTING_INVALID"
     assert [word for word in told if word not in refusal.value.message] == []
+
+
+def test_a_user_whom_the_machine_does_not_know_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(user: int) -> None:
+        raise KeyError(user)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for ask in (data_directory, home_directory):
+        with pytest.raises(InvalidArgument) as refusal:
+            ask()
+        assert (refusal.value.code, "set HOME" in (refusal.value.hint or "")) == ("NO_HOME", True)
+    assert why_this_base(Path("/srv/memory"), Path("/")) == "as --base or BASE_PATH says"
+    found = [each for each in examine(Settings(base=Path("/srv/memory"))) if each.what == "clients"]
+    assert [each.status for each in found] == ["odd"]
 
 
 @pytest.mark.parametrize("base", ["/tmp/\udcff/memory", "~no-such-user/memory", "/dev/null", "/tmp/" + "x" * 300])

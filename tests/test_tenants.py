@@ -13,6 +13,7 @@ from tallystick.errors import InvalidArgument, StorageRefused
 from tallystick.partition import Partition
 from tallystick.policy import Principal
 from tallystick.policy.embedded import Embedded
+from tallystick.state.work.graph import WorkGraph
 from tallystick.tenants import Tenants
 from tests.multi_tenant import bytes_of, multi_tenant_store
 
@@ -195,12 +196,18 @@ async def test_a_closed_tenant_lets_go_of_what_it_held_even_if_the_collector_nev
             await base.node(ACME, "ours")
             for tool, arguments in BY_ID:
                 await base.call(ACME, tool, **arguments)
+            root = (await base.call(ACME, "graph_open", project="launch", goal="To sea"))["root"]["id"]
+            tasks = [{"ref": "a", "parent_ref": root, "summary": "Dredge"}]
+            tasks += [{"ref": "b", "parent_ref": root, "summary": "Sail", "depends_on": ["a"]}]
+            await base.call(ACME, "graph_plan", nodes=tasks)
+            assert (await base.call(ACME, "graph_next", project="launch", scope=root))["nodes"]
             partition = base.store.tenants.find("acme")
             assert partition is not None
+            board = await partition.look(lambda state: weakref.ref(state.derived(WorkGraph).projects()[0]))
             state, itself = await partition.look(weakref.ref), weakref.ref(partition)
             del partition
             base.seconds = 601
             await base.store.tenants.close_idle()
-            assert (state(), itself()) == (None, None)
+            assert (state(), itself(), board()) == (None, None, None)
         finally:
             gc.enable()

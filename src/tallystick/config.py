@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -579,17 +580,38 @@ def default_base(working: Path | None = None) -> Path:
 
 
 def data_directory() -> Path:
+    """Raises InvalidArgument where nobody says where the user is at home."""
     import platformdirs
 
-    return platformdirs.user_data_path("tallystick", appauthor=False)
+    try:
+        return platformdirs.user_data_path("tallystick", appauthor=False)
+    except RuntimeError as error:
+        raise _homeless() from error
+
+
+def home_directory() -> Path:
+    """Raises InvalidArgument where nobody says where that is: in a container a user may be nothing but a number."""
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise _homeless() from error
+
+
+def _homeless() -> InvalidArgument:
+    return InvalidArgument(
+        "there is no home directory: HOME is not set, and this machine does not know the user",
+        code="NO_HOME",
+        hint="set HOME; most commands need none where --base or BASE_PATH names the memory",
+    )
 
 
 def why_this_base(base: Path, working: Path | None = None) -> str:
     """In a few words, for people who wonder."""
     if base == find_memory(working or Path.cwd()):
         return "the memory of this repository"
-    if base == data_directory():
-        return "your data directory: the memory for everything without one of its own"
+    with suppress(InvalidArgument):
+        if base == data_directory():
+            return "your data directory: the memory for everything without one of its own"
     return "as --base or BASE_PATH says"
 
 
@@ -652,15 +674,19 @@ def _converted(row: Setting, value: Any, source: str) -> Any:
         converted = msgspec.convert(value, row.type, strict=False)
         if "unless" in (get_args(row.type)[1].extra or {}) and isinstance(converted, str):
             Path(converted).expanduser()
-    except (msgspec.ValidationError, RuntimeError) as error:
-        wanted = _wanted(row, error) if isinstance(error, msgspec.ValidationError) else _NO_HOME
+        elif isinstance(converted, str):
+            converted.encode()
+    except (msgspec.ValidationError, RuntimeError, UnicodeEncodeError) as error:
+        wanted = _wanted(row, error)
         raise InvalidArgument(
             f"{row.name} from {source} is {value!r}: {wanted}", code="SETTING_INVALID", hint=row.meaning
         ) from error
     return converted
 
 
-def _wanted(row: Setting, error: msgspec.ValidationError) -> str:
+def _wanted(row: Setting, error: Exception) -> str:
+    if not isinstance(error, msgspec.ValidationError):
+        return _NO_HOME if isinstance(error, RuntimeError) else "expected UTF-8"
     kind = get_args(row.type)[0]
     if get_origin(kind) is Literal:
         return f"expected one of {', '.join(get_args(kind))}"

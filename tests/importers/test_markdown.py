@@ -92,6 +92,8 @@ def test_a_name_that_two_notes_have_leads_to_neither(vault: Path) -> None:
         ("- a\n- b", "has no keys"),
         ("a: 0x" + "f" * 10_000 + "\nb: '\x00'", "not YAML"),
         ("a: " + "9" * 5_000, "not YAML"),
+        (r'"\ud800": 1', "a lone surrogate"),
+        (r'title: "x\udc00"', "a lone surrogate"),
     ],
 )
 def test_a_hostile_front_matter_is_told_and_the_note_kept(vault: Path, head: str, reason: str) -> None:
@@ -132,3 +134,24 @@ def test_what_leads_outside_or_round_is_not_followed(vault: Path, tmp_path: Path
         "loop": "a symbolic link is not followed",
         "pipe.md": "not a plain file",
     }
+
+
+def test_a_file_whose_name_is_not_utf_8_is_told_and_the_others_are_imported(vault: Path, shell: CommandLine) -> None:
+    (vault / "a.md").write_text("x")
+    (vault / os.fsdecode(b"\xff.md")).write_text("[[a]]")
+    (vault / os.fsdecode(b"\xfe.md")).write_bytes(b"\xff")
+    for options in (("--dry-run",), ()):
+        report = imported(shell, "markdown", vault, *options)
+        assert written(report) == {"node note": (1, 0, 0)}
+        assert reasons(report) == {
+            r"\udcfe.md": "not UTF-8 at byte 0",
+            r"vault/\udcff": "it, or the name of its file, is not UTF-8",
+            r"vault/\udcff → vault/a": "it, or the name of its file, is not UTF-8",
+        }
+
+
+def test_a_vault_whose_name_is_not_utf_8_is_told(tmp_path: Path, shell: CommandLine) -> None:
+    place = tmp_path / os.fsdecode(b"\xff")
+    place.mkdir()
+    (place / "a.md").write_text("x")
+    assert list(reasons(imported(shell, "markdown", place))) == [r"\udcff/a"]

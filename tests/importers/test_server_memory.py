@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,14 @@ def test_a_spoiled_line_is_told_and_the_others_are_imported(
     assert told["where"] == "memory.jsonl:2"
     assert told["what"].startswith(what)
     assert reason in told["reason"]
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_line(tmp_path: Path, shell: CommandLine) -> None:
+    path = tmp_path / "memory.jsonl"
+    path.write_bytes(BOM_UTF8 + json.dumps(entity("billing")).encode() + b"\r\n")
+    report = imported(shell, "auto", path)
+    assert (report["source"], written(report)) == ("server-memory", {"node service": (1, 0, 0)})
+    assert report["unmapped"] == []
 
 
 def test_a_field_that_nobody_knows_is_told(tmp_path: Path) -> None:

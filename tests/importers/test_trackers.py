@@ -158,6 +158,12 @@ def test_tasks_of_task_master_are_tasks_with_their_parts(shell: CommandLine) -> 
     assert imported(shell, "task-master", FIXTURES / "task-master")["commits"] == 0
 
 
+def test_a_file_of_task_master_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.json"
+    file.write_text(json.dumps({"tasks": [{"id": 1, "title": "One"}]}), encoding="utf-8-sig")
+    assert list(tasks("task-master", file)) == ["1"]
+
+
 def test_tags_old_files_and_cancelled_tasks_of_task_master(tmp_path: Path, shell: CommandLine) -> None:
     file = tmp_path / "shop" / "tasks.json"
     file.parent.mkdir()

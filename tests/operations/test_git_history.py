@@ -97,6 +97,20 @@ def test_names_that_look_like_options_patterns_or_revisions_are_files(checkout: 
     assert not (checkout.root / "x").exists()
 
 
+@pytest.mark.parametrize("name", ["a\nb", 'quo"te', "back\\slash", "\x01bell\a", "ünï", os.fsdecode(b"\xff"), "d/a\tb"])
+def test_a_name_that_git_quotes_is_the_same_name(checkout: Checkout, name: str) -> None:
+    (checkout.root / name).parent.mkdir(exist_ok=True)
+    commit(checkout, name, "".join(f"{name!r} {number}\n" for number in range(20)))
+    found = history(checkout.root).blame(name, 3).commit
+    assert found is not None
+    assert found.file is None
+    checkout.git("mv", "--", name, "new")
+    checkout.git("commit", "--quiet", "--message", "rename")
+    renamed = history(checkout.root).blame("new", 3).commit
+    assert renamed is not None
+    assert renamed.file == os.fsencode(name).decode(errors="replace")
+
+
 def test_a_directory_in_the_work_tree_may_be_the_root(checkout: Checkout) -> None:
     wrote = commit(checkout, PAGE, "a\n")
     found = history(checkout.root / "src").blame("checkout/page.ts", 1).commit

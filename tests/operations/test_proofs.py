@@ -46,8 +46,9 @@ def test_a_commit_is_proved_by_its_id_its_position_or_what_it_is_about(
 ) -> None:
     commit = memory.entries[PLAIN].commit
     for named in (commit.commit_id, commit.commit_id[:8], commit.lamport, f"n{PLAIN}"):
-        command.run("prove", named, "-o", tmp_path / "x.tlog-proof")
-        shown = checked(tmp_path, tmp_path / "x.tlog-proof")
+        proof = tmp_path / f"{named}.tlog-proof"
+        command.run("prove", named, "-o", proof)
+        shown = checked(tmp_path, proof)
         assert (shown.index, shown.record_hash, shown.size) == (PLAIN, commit.record_hash, memory.size)
         assert shown.commit is not None
         assert (shown.commit.actor, shown.commit.commit_id) == ("tester", commit.commit_id)
@@ -79,8 +80,16 @@ def test_what_was_redacted_stays_proved_and_cannot_be_shown(
     command.run("prove", named, "-o", tmp_path / "x")
     assert checked(tmp_path, tmp_path / "x").index == SECRET
     with pytest.raises(InvalidArgument, match="was redacted"):
-        command.run("prove", named, "-o", tmp_path / "x", "--payload", tmp_path / "y")
+        command.run("prove", named, "-o", tmp_path / "z", "--payload", tmp_path / "y")
     assert not (tmp_path / "y").exists()
+
+
+@pytest.mark.parametrize("option", ["-o", "--payload"])
+def test_a_file_that_is_there_is_not_written_over(tmp_path: Path, command: CommandLine, option: str) -> None:
+    (tmp_path / "x").write_text("a proof of last year")
+    with pytest.raises(Conflict, match="already there"):
+        command.run("prove", f"n{PLAIN}", option, tmp_path / "x")
+    assert (tmp_path / "x").read_text() == "a proof of last year"
 
 
 def test_the_newest_commit_on_an_entity_may_be_the_one_that_redacted_it(tmp_path: Path, command: CommandLine) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tallystick.errors import Conflict
+from tallystick.errors import Conflict, StorageRefused
 from tallystick.log import Head
 from tallystick.projections import file_edits as module
 from tallystick.projections.file_edits import FileEdits
@@ -128,6 +128,31 @@ async def test_files_are_looked_at_now_and_then(tmp_path: Path, monkeypatch: pyt
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+
+
+async def test_a_disk_that_refuses_is_told_once_and_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(module, "_LOOK_SHARE", 0)
+    tried, often = 0, asyncio.Event()
+
+    async def refused() -> int:
+        nonlocal tried
+        tried += 1
+        if tried == 3:
+            often.set()
+        raise StorageRefused("it is read-only")
+
+    async with adopting(tmp_path) as file_edits:
+        monkeypatch.setattr(file_edits, "adopt_all", refused)
+        running = asyncio.create_task(file_edits.run())
+        await often.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    told = [record for record in caplog.records if record.name == module.__name__]
+    assert [(record.levelname, record.exc_info) for record in told] == [("WARNING", None)]
 
 
 NOT_TEXT = {"no UTF-8": b"caf\xe9", "a NUL byte": b"a\0b"}

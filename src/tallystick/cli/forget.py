@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +11,9 @@ import orjson
 import typer
 
 from tallystick.cli.options import Base, EveryTenant, Json, Tenant, command_group, existing, settled
-from tallystick.cli.output import emit, note, progress, table
-from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
+from tallystick.cli.output import emit, note, progress, require_new, table, write_new
+from tallystick.errors import InvalidArgument, NotFound, TallystickError
 from tallystick.operations import counted
-from tallystick.private_files import write_all
 
 if TYPE_CHECKING:
     from tallystick.operations import OperationContext
@@ -79,8 +77,7 @@ def forget(
 
     sought, fields = Subject(subject, whole_words=whole_words), field or []
     erasure.check_request(sought, fields, reason)
-    if report is not None and report.exists():
-        raise Conflict(f"{report} is already there", code="FILE_EXISTS", hint="choose another name")
+    require_new(report)
     contexts = _contexts(base, tenant)
     with progress() as tell:
         found = [
@@ -158,19 +155,8 @@ def _write_report(path: Path, report: ErasureReport) -> None:
 
 
 def _write_json(path: Path, content: Any) -> None:
-    """Into a file that is not there yet, for this user only."""
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            try:
-                write_all(file.fileno(), orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
-            except OSError:
-                # A part of it would look like all of it, and stand in the way of the next try.
-                path.unlink()
-                raise
-    except FileExistsError:
-        raise Conflict(f"{path} is already there", code="FILE_EXISTS", hint="choose another name") from None
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from error
+    """For this user only."""
+    write_new(path, orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n", mode=0o600)
 
 
 def redactions(

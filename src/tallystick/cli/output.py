@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import orjson
 import typer
 
+from tallystick.errors import Conflict, InvalidArgument
 from tallystick.operations import Progress, no_progress
+from tallystick.private_files import write_all
 from tallystick.telemetry.logs import printable
 
 if TYPE_CHECKING:
@@ -42,7 +47,12 @@ def note(text: str) -> None:
 
 def emit(value: Any) -> None:
     """One JSON value on a line of its own; a Struct is an object of its fields."""
-    emit_json(orjson.dumps(msgspec.to_builtins(value, enc_hook=str)))
+    plain = msgspec.to_builtins(value, enc_hook=str)
+    try:
+        emit_json(orjson.dumps(plain))
+    except TypeError:
+        # The name of a file may be any bytes: those that are not UTF-8 are told as escapes.
+        emit_json(json.dumps(plain, separators=(",", ":")).encode())
 
 
 def emit_json(line: bytes) -> None:
@@ -61,6 +71,28 @@ def write(text: str) -> None:
 
 # JSON itself escapes only what is below the blank.
 _UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def require_new(path: Path | None) -> None:
+    """Before the work is done whose result could not be written."""
+    if path is not None and path.exists():
+        raise Conflict(f"{path} is already there", code="FILE_EXISTS", hint="choose another name")
+
+
+def write_new(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Into a file that is not there yet: all of it, or nothing."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+            try:
+                write_all(file.fileno(), data)
+            except OSError:
+                # A part of it would look like all of it, and stand in the way of the next try.
+                path.unlink()
+                raise
+    except FileExistsError:
+        raise Conflict(f"{path} is already there", code="FILE_EXISTS", hint="choose another name") from None
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from error
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -19,6 +19,7 @@ from tallystick.cli.tool_client import ask_each
 from tallystick.config import Settings, why_this_base
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.operations import counted
+from tallystick.telemetry.logs import printable
 
 NAME_CHARACTERS = 60
 SLUG_WORDS = 5
@@ -180,7 +181,8 @@ def _remember_of_files(settings: Settings, text: str, paths: list[str], project:
     [opened] = ask_each(settings, ("graph_open", {}))
     names = [each["project"] for each in opened["projects"]]
     root = _root(settings)
-    chosen = project or (names[0] if len(names) == 1 else root.name)
+    # A directory may be called as no project can be.
+    chosen = project or (names[0] if len(names) == 1 else printable(root.name))
     [ready] = ask_each(settings, ("graph_open", {"project": chosen, "goal": chosen}))
     asked = {
         "operation": "create",
@@ -209,7 +211,7 @@ def _root(settings: Settings) -> Path:
 def _name(text: str) -> str:
     """Readable, and the same for the same text."""
     slug = "-".join(re.findall(r"[a-z0-9]+", text.casefold())[:SLUG_WORDS])
-    return f"{slug or 'note'}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return f"{slug or 'note'}-{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()[:6]}"
 
 
 # -- asking

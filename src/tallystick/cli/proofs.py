@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, existing
-from tallystick.cli.output import Styled, emit, note, say, write
+from tallystick.cli.output import Styled, emit, note, require_new, say, write, write_new
 from tallystick.errors import InvalidArgument
 from tallystick.operations import counted
 
@@ -60,6 +60,8 @@ def prove(
         raise InvalidArgument(
             "a proof is of one commit, or since one checkpoint", hint="tallystick prove --help shows both"
         )
+    require_new(output)
+    require_new(payload)
     context = app.operation_context(existing(base=base, tenant=tenant))
     home = context.settings.home
     sign_if_configured(context)
@@ -76,7 +78,7 @@ def _hand_over(made: MadeInclusion | MadeConsistency, output: Path | None, paylo
     if payload is not None:
         _write_payload(made, payload)
     if output is not None:
-        _write(output, made.proof)
+        write_new(output, made.proof)
     if json:
         emit(_shown(made))
     elif output is None:
@@ -99,14 +101,7 @@ def _write_payload(made: Any, path: Path) -> None:
             code="REDACTED",
             hint="without --payload the proof says that the commit was made, by whom and when",
         )
-    _write(path, made.payload)
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from error
+    write_new(path, made.payload)
 
 
 def check(

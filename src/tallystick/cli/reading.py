@@ -14,7 +14,7 @@ from tallystick.cli.filters import parse_moment, parse_terms
 from tallystick.cli.options import Base, Json, Limit, Tenant, existing
 from tallystick.cli.output import Styled, emit, emit_json, note, say, table, visible, write
 from tallystick.cli.tool_client import ask
-from tallystick.errors import NotFound
+from tallystick.errors import NotFound, StorageRefused
 
 if TYPE_CHECKING:
     from tallystick.commits import Commit
@@ -110,10 +110,14 @@ def show(
 
 
 def similar_ids(settings: Settings, id: str) -> list[str]:
-    """Of what is found by the words of an id, or by words that look like them, what looks like it."""
-    found = ask(settings, "memory.search", {"query": id, "limit": LIKE_AMONG})
-    if not found["entities"] and found.get("nearest"):
-        found = ask(settings, "memory.search", {"query": " ".join(found["nearest"]), "limit": LIKE_AMONG})
+    """Of what is found by the words of an id, or by words that look like them, what looks like it. None where that
+    cannot be looked up, as on a read-only disk: whoever asks has something of their own to tell."""
+    try:
+        found = ask(settings, "memory.search", {"query": id, "limit": LIKE_AMONG})
+        if not found["entities"] and found.get("nearest"):
+            found = ask(settings, "memory.search", {"query": " ".join(found["nearest"]), "limit": LIKE_AMONG})
+    except StorageRefused:
+        return []
     ranked = sorted((-_likeness(id, each["id"]), each["id"]) for each in found["entities"])
     return [known for likeness, known in ranked if -likeness >= LIKE][:MEANT_MAX]
 

@@ -346,7 +346,8 @@ def _import_from(
     if path is None:
         raise InvalidArgument("PATH is missing: the file or directory to read")
     if not os.path.exists(path):
-        raise InvalidArgument(f"cannot read {path}: no such file or directory", code="FILE_UNREADABLE")
+        hint = "with --from a file or a directory is read, not standard input" if str(path) == "-" else None
+        raise InvalidArgument(f"cannot read {path}: no such file or directory", code="FILE_UNREADABLE", hint=hint)
     from tallystick import app
     from tallystick.operations.importing import Options, import_from
 
@@ -413,19 +414,20 @@ def draw_report(report: Report, home: str) -> None:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[tuple[BinaryIO, int]]:
-    """Something that can be read twice: standard input is set aside first."""
-    if str(file) != "-":
-        try:
-            with file.open("rb") as source:
-                yield source, file.stat().st_size
-        except (FileNotFoundError, IsADirectoryError) as error:
-            raise InvalidArgument(f"cannot read {file}: {error.strerror}", code="FILE_UNREADABLE") from None
-        return
-    with tempfile.TemporaryFile() as source:
-        shutil.copyfileobj(sys.stdin.buffer, source)
-        size = source.tell()
-        source.seek(0)
-        yield source, size
+    """Something that can be read twice: standard input and pipes are set aside first."""
+    try:
+        given = nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb")
+    except OSError as error:
+        raise InvalidArgument(f"cannot read {file}: {error.strerror}", code="FILE_UNREADABLE") from None
+    with given as stream:
+        if str(file) != "-" and stream.seekable():
+            yield stream, os.fstat(stream.fileno()).st_size
+            return
+        with tempfile.TemporaryFile() as source:
+            shutil.copyfileobj(stream, source)
+            size = source.tell()
+            source.seek(0)
+            yield source, size
 
 
 @contextmanager

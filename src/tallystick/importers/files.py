@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -44,7 +45,7 @@ def first_bytes(path: Path) -> bytes:
     """To guess by; empty for what cannot be read."""
     try:
         with open_regular(path) as file:
-            return file.read(_SAMPLE_BYTES)
+            return file.read(_SAMPLE_BYTES).removeprefix(BOM_UTF8)
     except (InvalidArgument, OSError):
         return b""
 
@@ -61,7 +62,7 @@ def read_bytes(path: Path, bytes_max: int) -> bytes:
 def read_json(path: Path) -> Any:
     """A whole file. Raises InvalidArgument."""
     try:
-        return strict_json.parse(read_bytes(path, JSON_BYTES_MAX))
+        return strict_json.parse(read_bytes(path, JSON_BYTES_MAX).removeprefix(BOM_UTF8))
     except strict_json.JsonFault as fault:
         raise InvalidArgument(f"{path} is not JSON: {fault}", code="FILE_UNREADABLE") from None
 
@@ -72,6 +73,9 @@ def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]] | Unmapped]:
         number = 0
         while line := file.readline(LINE_BYTES_MAX + 1):
             number += 1
+            if number == 1:
+                # Editors and shells of Windows put it there.
+                line = line.removeprefix(BOM_UTF8)
             where = f"{path.name}:{number}"
             if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
                 while (rest := file.readline(LINE_BYTES_MAX)) and not rest.endswith(b"\n"):

@@ -6,6 +6,8 @@ import datetime
 import math
 from typing import Any
 
+import msgspec
+
 from tallystick.errors import InvalidArgument
 
 BYTES_MAX = 64 << 10
@@ -66,7 +68,11 @@ def read_yaml(text: str) -> Any:
             return found
 
     try:
-        return _plain(yaml.load(text, Loader))  # SafeLoader's subclass: it makes nothing but plain values
+        said = _plain(yaml.load(text, Loader))  # SafeLoader's subclass: it makes nothing but plain values
+        msgspec.json.encode(said)  # "\ud800" is half a character, which no memory can hold
+        return said
+    except UnicodeEncodeError:
+        raise InvalidArgument("not YAML: a lone surrogate is not a character") from None
     except yaml.YAMLError as error:
         told = str(getattr(error, "problem", None) or error).splitlines() or ["broken"]
         raise InvalidArgument(f"not YAML: {told[0]}") from None

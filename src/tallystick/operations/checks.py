@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import msgspec
 
-from tallystick.config import CHECKPOINT_KEY_VARIABLE, FILE_NAME
+from tallystick.config import CHECKPOINT_KEY_VARIABLE, FILE_NAME, home_directory
 from tallystick.errors import Denied, InvalidArgument, NotFound
 from tallystick.private_files import make_directory, replacing
 from tallystick.projections.checkpoint_keys import check_outside
@@ -114,7 +114,7 @@ def _malformed(path: Path, problem: str) -> InvalidArgument:
 def allowed_file(environ: Mapping[str, str]) -> Path:
     """Not where the memory is by default: tools for files reach that."""
     said = environ.get("XDG_CONFIG_HOME", "")
-    return (Path(said) if said.startswith("/") else Path.home() / ".config") / "tallystick" / "allowed-checks.json"
+    return (Path(said) if said.startswith("/") else home_directory() / ".config") / "tallystick" / "allowed-checks.json"
 
 
 def require_allowed(found: ChecksFile, allowed: Path, base: Path, confirm: Callable[[ChecksFile], bool] | None) -> None:

@@ -48,7 +48,10 @@ def examine(settings: Settings) -> list[Finding]:
     from tallystick.operations.client_checks import examine_clients
 
     found = [Finding("version", f"tallystick {__version__}, Python {platform.python_version()}"), *_base(settings)]
-    found += examine_clients(settings.base)
+    try:
+        found += examine_clients(settings.base)
+    except InvalidArgument as error:
+        found.append(Finding("clients", f"not looked for: {error.message}", "odd", error.hint))
     if not settings.has_log:
         return [*found, _no_log(settings)]
     for part in _PARTS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import stat
 import subprocess
 import threading
@@ -234,16 +235,30 @@ def _read_blame(said: bytes, path: str) -> Blamed:
     about = dict(line.partition(" ")[::2] for line in lines[1:])
     if not commit.strip("0"):
         return Blamed(None)
-    file = about.get("filename", path)
+    name = next((line.partition(b" ")[2] for line in said.split(b"\n") if line.startswith(b"filename ")), b"")
+    file, now = _unquoted(name), os.fsencode(path)
     return Blamed(
         GitCommit(
             id=commit,
             author=_clip(about.get("author", "")),
             at=_time(about.get("author-time", "0")),
             summary=_clip(about.get("summary", "")),
-            file=None if file == path or file.endswith(f"/{path}") else file,
+            file=None if file in (b"", now) or file.endswith(b"/" + now) else file.decode(errors="replace"),
         ),
         "boundary" in about,
+    )
+
+
+_ESCAPED = re.compile(rb'\\([abtnvfr"\\]|[0-7]{3})')
+_MEANT = dict(zip(b'abtnvfr"\\', b'\a\b\t\n\v\f\r"\\', strict=True))
+
+
+def _unquoted(name: bytes) -> bytes:
+    """Git puts a name with control characters, quotes or backslashes in quotes, with escapes as in C."""
+    if not name.startswith(b'"'):
+        return name
+    return _ESCAPED.sub(
+        lambda found: bytes([int(found[1], 8) if len(found[1]) == 3 else _MEANT[found[1][0]]]), name[1:-1]
     )
 
 

@@ -20,7 +20,7 @@ from tallystick.clients import entries, instructions, json_splice
 from tallystick.clients.entries import BLOCK, ConfigEntry, Format
 from tallystick.clients.splice import Splice, Unreadable
 from tallystick.clients.table import CLIENTS, NAMES, Client, directories
-from tallystick.config import data_directory, usable_base
+from tallystick.config import data_directory, home_directory, usable_base
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.operations import client_files
 from tallystick.operations.client_files import RecordedFile, RecordedSplice, own_directories
@@ -53,7 +53,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 def this_machine() -> Machine:
-    return Machine(Path.home(), os.environ, Path.cwd())
+    return Machine(home_directory(), os.environ, Path.cwd())
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

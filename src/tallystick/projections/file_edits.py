@@ -39,10 +39,17 @@ class FileEdits:
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        told = ""
         while True:
             started = time.monotonic()
             try:
                 await self.adopt_all()
+                told = ""
+            except TallystickError as error:
+                # A disk that is read-only stays so: one line, not one every two seconds.
+                if error.message != told:
+                    logger.warning("edited files are not looked for: %s", error.message)
+                told = error.message
             except Exception:
                 logger.exception("edited files could not be looked for")
             await asyncio.sleep(max(LOOK_SECONDS, _LOOK_SHARE * (time.monotonic() - started)))

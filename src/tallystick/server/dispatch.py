@@ -228,6 +228,7 @@ def prepare(tool: Tool, arguments: Mapping[str, Any]) -> Any:
     try:
         encoded = orjson.dumps(arguments)
     except TypeError:
+        _require_text(arguments)
         # What no answer could repeat is refused, even should the tool's model let it pass.
         encoded, problems = json.dumps(arguments).encode(), oversized(arguments)
     try:
@@ -237,6 +238,16 @@ def prepare(tool: Tool, arguments: Mapping[str, Any]) -> Any:
     if problems:
         raise InvalidArgument("; ".join(problems), problems=problems)
     return prepared
+
+
+def _require_text(arguments: Mapping[str, Any]) -> None:
+    """Over the wire none of this comes in; a shell may hand on any bytes, as the name of a file for example."""
+    try:
+        json.dumps(arguments, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            "the arguments have text that is not UTF-8", hint="a memory holds nothing else"
+        ) from error
 
 
 def broken(what: str) -> Broken:

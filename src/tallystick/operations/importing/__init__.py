@@ -20,7 +20,7 @@ from tallystick.importers import Atom, Fact, Importer, Item, Link, Task, Unmappe
 from tallystick.importers.registry import AUTO, find, guess
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.importing import atoms, facts, tasks
-from tallystick.operations.importing.report import Judged, Report, Verdict, called, refusal
+from tallystick.operations.importing.report import Judged, Report, Verdict, called, refusal, shown
 from tallystick.policy import Action
 from tallystick.state.ontology import check
 from tallystick.state.read_filter import ReadFilter
@@ -75,9 +75,11 @@ async def import_from(
     """`report` is given the result before anything is done: it is filled as the import goes on, and tells how far it
     came when it is interrupted. `progress` counts items. Raises NotFound, InvalidArgument, and what the log raises."""
     options = options or Options()
+    if not _is_text(options):
+        raise InvalidArgument("the prefix or the name of the project is not UTF-8")
     source = guess(path) if name == AUTO else name
     importer = find(source)
-    result = Report(source, str(path), dry_run=options.dry_run)
+    result = Report(source, shown(str(path)), dry_run=options.dry_run)
     report(result)
     for count, found in enumerate(importer.read(path), 1):
         result.items += not isinstance(found, Unmapped)
@@ -130,6 +132,8 @@ class _Import:
         for item in found:
             if isinstance(item, Unmapped):
                 self._result.leave_out([item])
+            elif not _is_text(item):
+                self._result.add(item, Unmapped(item.where, called(item), "it, or the name of its file, is not UTF-8"))
             elif isinstance(item, Link):
                 ends = {"source": prefix + item.source, "target": prefix + item.target}
                 link = msgspec.structs.replace(item, **ends) if prefix else item
@@ -265,6 +269,15 @@ class _Import:
 def _no_line(offset: int, *, checked: bool = True) -> bytes:
     """Of a memory that is not there yet."""
     raise LookupError(offset)
+
+
+def _is_text(item: Item | Options) -> bool:
+    """A name of a file may be any bytes; Python reads them as halves of characters, which no memory can hold."""
+    try:
+        msgspec.json.encode(item)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _halves(batch: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:

@@ -78,7 +78,7 @@ class Report(msgspec.Struct):
     def leave_out(self, unmapped: Iterable[Unmapped]) -> None:
         for each in unmapped:
             if len(self.unmapped) < UNMAPPED_MAX:
-                self.unmapped.append(each)
+                self.unmapped.append(Unmapped(shown(each.where), shown(each.what), each.reason))
             else:
                 self.unmapped_omitted += 1
 
@@ -102,6 +102,11 @@ class Report(msgspec.Struct):
                 return row
         self.kinds.append(Kind(kind, type_))
         return self.kinds[-1]
+
+
+def shown(text: str) -> str:
+    """What is not UTF-8 can be neither printed nor JSON."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def refusal(item: Item, error: TallystickError) -> Unmapped:
