@@ -81,6 +81,10 @@ class Visit:
         answer = self.page.goto(path, wait_until="load")
         assert answer.status == status, f"{path}: {answer.status}"
 
+    def settle(self) -> None:
+        """Until what a link or a form changes in place is there, and scripts have drawn on it: some moments later."""
+        self.page.wait_for_function("() => !document.querySelector('[aria-busy=true], .htmx-request, .htmx-settling')")
+
     def axe(self) -> list[str]:
         """What keeps some people from using the page, by the rules of WCAG 2.2 A and AA."""
         self.page.evaluate(AXE.read_text())

@@ -35,6 +35,7 @@ def test_a_facet_narrows_the_search_in_place_and_going_back_undoes_it(browser: B
         visit.page.locator(".facets").first.get_by_role("link").first.click()
         visit.page.wait_for_url("**type=**")
         visit.page.get_by_text("take this filter off").first.wait_for(state="attached")
+        visit.settle()
         assert is_the_same(visit)
         assert visit.page.evaluate("document.activeElement.id") == "main"
         visit.page.go_back()
@@ -54,6 +55,7 @@ def test_the_slider_moves_an_entity_through_time_by_arrow_keys(browser: Browser,
         slider.focus()
         visit.page.keyboard.press("ArrowLeft")
         visit.page.locator(".bar.past").wait_for()
+        visit.settle()
         assert "as_of=" in visit.page.url
         assert is_the_same(visit)
         assert visit.page.evaluate("document.activeElement.id") == "moment"
@@ -83,7 +85,9 @@ def test_arrow_keys_that_are_pressed_in_haste_all_count(browser: Browser, site: 
         visit.page.wait_for_url(f"**as_of={first}")
         visit.page.locator(".bar.past").wait_for()
         assert is_the_same(visit)
-        assert f"position {first}" in visit.page.evaluate("document.querySelector('#moment').ariaValueText")
+        visit.settle()
+        said = visit.page.evaluate("document.querySelector('#moment').ariaValueText")
+        assert f"position {first}" in said
         assert visit.faults == []
 
 
@@ -105,6 +109,7 @@ def test_decisions_are_filtered_in_place(browser: Browser, site: str) -> None:
         visit.page.get_by_label("Actor").fill("codex")
         visit.page.get_by_role("button", name="Apply").click()
         visit.page.wait_for_url("**actor=codex**")
+        visit.settle()
         rows = visit.page.locator(DECISIONS)
         assert all("codex" in text for text in rows.all_inner_texts())
         assert is_the_same(visit)
@@ -157,6 +162,7 @@ def test_plots_are_drawn_from_their_tables(browser: Browser, site: str, look: Lo
         assert plots.first.locator("tbody tr").count() > 0
         visit.page.get_by_role("link", name="day", exact=True).click()
         visit.page.get_by_text("The last day").wait_for()
+        visit.settle()
         assert visit.page.locator("[data-plot] canvas").count() == plots.count()
         assert visit.overflow() == []
         assert visit.axe() == []
