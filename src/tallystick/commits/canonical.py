@@ -53,20 +53,16 @@ def restore_doubles(container: dict[str, Any] | list[Any]) -> None:
     Doubles from 2^53 to 10^21 are spelt like integers (1.5e20 as 150000000000000000000). Who takes them for
     such has a value that no encoder writes as it was, and many do not write at all.
     """
-    if _UNMISTAKABLE.issuperset(map(type, container.values() if isinstance(container, dict) else container)):
-        return
     places: Iterable[tuple[Any, Any]] = container.items() if isinstance(container, dict) else enumerate(container)
     for place, value in places:
         kind = type(value)
-        if kind in _UNMISTAKABLE:
-            continue
-        if kind is not int:
+        if kind is int:
+            if not -INTEGER_MAX <= value <= INTEGER_MAX:
+                container[place] = float(value)
+        elif kind is dict or kind is list:
             restore_doubles(value)
-        elif not -INTEGER_MAX <= value <= INTEGER_MAX:
-            container[place] = float(value)
 
 
-_UNMISTAKABLE = frozenset({str, float, bool, type(None)})
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _EASY = frozenset({str, int, bool, type(None)})
 _KNOWN = _EASY | {float, list, tuple, dict}
