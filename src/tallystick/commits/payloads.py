@@ -81,6 +81,9 @@ def read_edge(payload: bytes) -> EdgePayload:
 
 def edge_name(source: str, rel: str, target: str) -> str:
     """The id of an edge that was given none: `from|rel|to`, with `|` and `\\` escaped by `\\`."""
+    plain = f"{source}|{rel}|{target}"
+    if plain.count("|") == 2 and "\\" not in plain:
+        return plain
     return "|".join(part.replace("\\", "\\\\").replace("|", "\\|") for part in (source, rel, target))
 
 

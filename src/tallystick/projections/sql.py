@@ -216,8 +216,8 @@ class _UpsertedEdges:
         if commit.operation is not Verb.UPSERT_EDGE:
             return None
         said = read_edge(commit.payload)
-        key, ends, born = _edge_key(said), (said.source, said.rel, said.target), _newest(commit)[:3]
-        self._rows.append((*key, *ends, _json(said.attrs), *_content(said.content), *born, *_newest(commit), 0))
+        key, ends, newest = _edge_key(said), (said.source, said.rel, said.target), _newest(commit)
+        self._rows.append((*key, *ends, _json(said.attrs), *_content(said.content), *newest[:3], *newest, 0))
         return key[0]
 
     def write(self) -> None:
