@@ -33,6 +33,15 @@ def test_what_tables_are_called_names_nobody(databases: list[Path], whole_words:
         assert [path.name for path in databases if holds(path, Subject([name], whole_words=whole_words))] == []
 
 
+@pytest.mark.parametrize("made", ["088fd290-f3a5-4a0b-aca2-3dbadacb91f7", "ada" + 61 * "0"])
+def test_what_a_machine_made_up_names_nobody_unless_it_is_asked_for(tmp_path: Path, made: str) -> None:
+    for name, text in (("place", f"since {made}, of user-{made}"), (f"user-{made}.md", "")):
+        (tmp_path / name).write_text(text)
+        assert not holds(tmp_path / name, Subject(["Ada"]))
+        for asked in (made, made.upper(), f"user-{made}"):
+            assert holds(tmp_path / name, Subject(["Ada", asked]))
+
+
 def test_what_they_hold_does(databases: list[Path]) -> None:
     assert {"graph.db", "text.db"} <= {path.name for path in databases if holds(path, Subject(["Grace"]))}
 

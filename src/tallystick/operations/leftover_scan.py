@@ -22,8 +22,8 @@ _PATIENCE_SECONDS = 10.0
 _PAUSE_SECONDS = 0.25
 _BASE64_BYTES_MIN = 6
 """Shorter texts in base64 are found by chance."""
-_HASH = re.compile("[0-9a-f]{64}")
-"""So are the names of Ada and Abe in hashes."""
+_BY_CHANCE = re.compile("[0-9a-f]{64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""So are the names of Ada and Abe in hashes and UUIDs, such as the one that a system gives itself when it starts."""
 _ESCAPED_BLANK = re.compile(r"\\[bfnrt]")
 """As JSON writes it: its letter belongs to no word."""
 
@@ -69,7 +69,7 @@ class _Sought:
             self._other_words = re.compile("|".join(map(re.escape, sorted(longer, key=len, reverse=True))))
 
     def is_in(self, path: Path, unread: list[Path]) -> bool:
-        if self._is_said(path.name.casefold()):
+        if self._is_said(self._folded(os.fsencode(path.name))):
             return True
         try:
             return any(self._is_in_piece(piece, path) for piece in _pieces(path))
@@ -81,7 +81,7 @@ class _Sought:
             return False
 
     def _is_in_piece(self, piece: bytes, path: Path) -> bool:
-        text = _folded(piece)
+        text = self._folded(piece)
         if b"\0" in piece:
             # In a database values follow each other without a gap: what looks like one word may be two.
             rest = text if self._other_words is None else self._other_words.sub("", text)
@@ -101,8 +101,15 @@ class _Sought:
 
     def _longer_words(self, logs: Iterable[Path]) -> set[str]:
         around = re.compile(rf"\w*(?:{'|'.join(map(re.escape, self._plain))})\w*")
-        pieces = (_ESCAPED_BLANK.sub(" ", _folded(piece)) for path in logs for piece in _pieces(path))
+        pieces = (_ESCAPED_BLANK.sub(" ", self._folded(piece)) for path in logs for piece in _pieces(path))
         return {word for piece in pieces for word in around.findall(piece) if not self._is_said(word)}
+
+    def _folded(self, piece: bytes) -> str:
+        """Of hashes and UUIDs only those that are asked for."""
+        return _BY_CHANCE.sub(
+            lambda found: found[0] if any(found[0] in spelling for spelling in self._plain) else "",
+            piece.decode("utf-8", "ignore").casefold(),
+        )
 
 
 def _table_names(path: Path) -> tuple[str, ...]:
@@ -115,10 +122,6 @@ def _table_names(path: Path) -> tuple[str, ...]:
     except sqlite3.Error:
         return ()
     return tuple(sorted({part.casefold() for row in rows for part in row if part}, key=len, reverse=True))
-
-
-def _folded(piece: bytes) -> str:
-    return _HASH.sub("", piece.decode("utf-8", "ignore").casefold())
 
 
 def _spellings(text: str) -> set[str]:
