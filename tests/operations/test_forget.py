@@ -55,6 +55,21 @@ def test_a_name_and_a_content_that_name_the_subject_go_both(shell: CommandLine) 
     assert (told["complete"], found_in(shell.base, ADA)) == (True, [])
 
 
+@pytest.mark.parametrize("name", ["Tim", "Per", "Ash"])
+def test_a_name_that_is_a_part_of_our_own_words_is_forgotten(shell: CommandLine, name: str) -> None:
+    shell.write(node("x", said=f"{name} was here"))
+    asyncio.run(_served_once(shell.base))
+    told = shell.run("forget", "--subject", name, "--yes", "--json")
+    assert (told.json["files_that_still_name_it"], told.json["complete"], told.code) == ([], True, 0)
+    assert len(told.json["redacted"][0]["commit_id"]) == 64
+
+
+def test_where_other_words_are_in_the_way_it_is_said_what_tells_them_apart(shell: CommandLine) -> None:
+    shell.write(node("edges", said="Ed was here"))
+    told = shell.run("forget", "--subject", "Ed", "--yes")
+    assert (told.code, "--whole-words" in told.err) == (1, True), told.err
+
+
 def test_a_tag_finds_one_name_among_many_and_confirms_no_guess() -> None:
     names = [f"name {number}" for number in range(500)]
     (tag,) = mask.paths_of([mask.tag_name("name 7", names)]) or []

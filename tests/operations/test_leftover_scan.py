@@ -46,6 +46,19 @@ def test_what_they_hold_does(databases: list[Path]) -> None:
     assert {"graph.db", "text.db"} <= {path.name for path in databases if holds(path, Subject(["Grace"]))}
 
 
+def test_bytes_that_no_text_is_made_of_name_nobody(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "made.db")) as db:
+        db.execute("CREATE TABLE nodes (id, commit_hash BLOB)")
+        db.execute("INSERT INTO nodes VALUES ('x', ?)", (b"\x01\xffaDa\xfe" + bytes(26),))
+        db.commit()
+        assert not holds(tmp_path / "made.db", Subject(["Ada"]))
+        db.execute("INSERT INTO nodes VALUES ('Ada', ?)", (b"\x01\xffaDa\xfe" + bytes(26),))
+        db.commit()
+        assert holds(tmp_path / "made.db", Subject(["Ada"]))
+    (tmp_path / "split").write_bytes(b"\0A\xffd\xfea\0")
+    assert not holds(tmp_path / "split", Subject(["Ada"]))
+
+
 def test_nor_does_the_journal_of_a_database_name_anybody_by_its_tables(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "made.db")) as db:
         db.execute("PRAGMA journal_mode = WAL")

@@ -94,6 +94,8 @@ def forget(
     if report is not None:
         _write_report(report, done)
     _draw_done(done, json=json)
+    if done.files_that_still_name_it and not whole_words and not json:
+        note("where that is only a part of other words, --whole-words tells them apart")
     if not done.complete:
         raise typer.Exit(1)
 

@@ -20,7 +20,7 @@ from tallystick.log.proof import prove
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext, Progress, no_progress
-from tallystick.operations.leftover_scan import Remains, remains
+from tallystick.operations.leftover_scan import MADE_UP, Remains, remains
 from tallystick.operations.tenants import naming_tenant
 from tallystick.projections.content import Contents
 from tallystick.projections.registry import PendingErasure
@@ -411,12 +411,14 @@ def _holds(backup: Backup, redaction: Commit) -> bool:
 
 
 def _without_names(value: Any, subject: Subject) -> Any:
-    """An id or the name of a field may itself name the subject; the commit distinguishes them."""
+    """An id or the name of a field may itself name the subject; the commit distinguishes them. Keys are the report's
+    own."""
     if isinstance(value, dict):
-        return {_without_names(name, subject): _without_names(each, subject) for name, each in value.items()}
+        return {name: _without_names(each, subject) for name, each in value.items()}
     if isinstance(value, list):
         return [_without_names(each, subject) for each in value]
-    return NAMES_THE_SUBJECT if isinstance(value, str) and subject.is_named_in(value) else value
+    is_name = isinstance(value, str) and subject.is_named_in(value) and not MADE_UP.fullmatch(value)
+    return NAMES_THE_SUBJECT if is_name else value
 
 
 # -- what was redacted before

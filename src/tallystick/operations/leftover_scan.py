@@ -9,11 +9,18 @@ import sqlite3
 import time
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+import msgspec
+
+from tallystick.audit import EVENTS
+from tallystick.commits import Commit, Verb
+from tallystick.commits.mask import REDACTED
+from tallystick.log import Head
+from tallystick.projections.tiles import directory_of as tiles_of
 from tallystick.state.mentions import Subject
 
 _CHUNK_BYTES = 4 << 20
@@ -22,8 +29,14 @@ _PATIENCE_SECONDS = 10.0
 _PAUSE_SECONDS = 0.25
 _BASE64_BYTES_MIN = 6
 """Shorter texts in base64 are found by chance."""
-_BY_CHANCE = re.compile("[0-9a-f]{64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+MADE_UP = re.compile("[0-9a-f]{64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """So are the names of Ada and Abe in hashes and UUIDs, such as the one that a system gives itself when it starts."""
+_STRUCTS: tuple[type[msgspec.Struct], ...] = (Commit, Head, *EVENTS.values())
+_FIELDS = (name for kind in _STRUCTS for name in kind.__struct_fields__)
+_OUR_WORDS = frozenset(word.casefold() for word in (REDACTED, *Verb, *EVENTS, *_FIELDS))
+"""What every log is full of: no Tim is named by a timestamp, and no Per by an operation."""
+_OPAQUE = frozenset({"commit_hash", "digest", "codes"})
+"""Columns of the mirror, the text index and the vectors."""
 _ESCAPED_BLANK = re.compile(r"\\[bfnrt]")
 """As JSON writes it: its letter belongs to no word."""
 
@@ -44,7 +57,9 @@ def remains(
     sought = _Sought(subject, sorted(log.glob("*.jsonl")) if log_too else ())
     unread: list[Path] = []
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    files = [path for path in _files(home, without, unread) if log_too or path.parent != log or path.suffix != ".jsonl"]
+    nothing_but_hashes = tiles_of(home) / "tile"
+    below = _files(home, {*without, nothing_but_hashes}, unread)
+    files = [path for path in below if log_too or path.parent != log or path.suffix != ".jsonl"]
     found = [path for path in (*files, *others) if sought.is_in(path, unread)]
     while found and time.monotonic() < deadline:
         time.sleep(_PAUSE_SECONDS)
@@ -64,9 +79,11 @@ class _Sought:
         self._plain = [spelling.casefold() for spelling in spellings]
         self._words = Subject(spellings, whole_words=True) if subject.whole_words else None
         self._encoded = [spelling for text in subject.texts for spelling in _in_base64(text)]
-        self._other_words: re.Pattern[str] | None = None
-        if self._words is not None and (longer := self._longer_words(logs)):
-            self._other_words = re.compile("|".join(map(re.escape, sorted(longer, key=len, reverse=True))))
+        ours = {word for word in _OUR_WORDS if self._has_any(word) and word not in self._plain}
+        self._other_words = _any_of(ours)
+        if self._words is not None:
+            self._other_words = _any_of(ours | self._longer_words(logs))
+        self._by_chance: dict[Path, list[bytes]] = {}
 
     def is_in(self, path: Path, unread: list[Path]) -> bool:
         if self._is_said(self._folded(os.fsencode(path.name))):
@@ -82,21 +99,26 @@ class _Sought:
 
     def _is_in_piece(self, piece: bytes, path: Path) -> bool:
         text = self._folded(piece)
-        if b"\0" in piece:
-            # In a database values follow each other without a gap: what looks like one word may be two.
-            rest = text if self._other_words is None else self._other_words.sub("", text)
-            said = any(spelling in rest for spelling in self._plain)
-            if said:
-                for part in _table_names(path):
-                    rest = rest.replace(part, "")
-                said = any(spelling in rest for spelling in self._plain)
-        else:
+        if b"\0" not in piece:
             said = self._is_said(text)
+        elif said := self._has_any(text):
+            # In a database values follow each other without a gap: what looks like one word may be two.
+            if path not in self._by_chance:
+                self._by_chance[path] = [value for value in _opaque(path) if self._has_any(self._folded(value))]
+            for value in self._by_chance[path]:
+                piece = piece.replace(value, b"\0")
+            text = self._folded(piece)
+            for part in _table_names(path):
+                text = text.replace(part, "\0")
+            said = self._has_any(text)
         return said or any(spelling in piece for spelling in self._encoded)
 
     def _is_said(self, text: str) -> bool:
         if self._words is not None:
             return self._words.is_named_in(_ESCAPED_BLANK.sub(" ", text))
+        return self._has_any(text)
+
+    def _has_any(self, text: str) -> bool:
         return any(spelling in text for spelling in self._plain)
 
     def _longer_words(self, logs: Iterable[Path]) -> set[str]:
@@ -105,23 +127,51 @@ class _Sought:
         return {word for piece in pieces for word in around.findall(piece) if not self._is_said(word)}
 
     def _folded(self, piece: bytes) -> str:
-        """Of hashes and UUIDs only those that are asked for."""
-        return _BY_CHANCE.sub(
-            lambda found: found[0] if any(found[0] in spelling for spelling in self._plain) else "",
-            piece.decode("utf-8", "ignore").casefold(),
+        """Without hashes, UUIDs and other words, unless they are asked for."""
+        text = MADE_UP.sub(
+            lambda found: found[0] if any(found[0] in spelling for spelling in self._plain) else "\0",
+            piece.decode("utf-8", "replace").casefold(),
         )
+        return self._other_words.sub("\0", text)
+
+
+def _any_of(words: Iterable[str]) -> re.Pattern[str]:
+    """The longest that fits; of no words, what is nowhere."""
+    return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)")
 
 
 def _table_names(path: Path) -> tuple[str, ...]:
     """How a database describes its tables, in the words in which that stands in its file: none of it is about anybody,
     though an index `head` of a table `atom` has an Ada in it. Nothing for what is no database of SQLite."""
-    name = re.sub(r"-(?:wal|journal)$", "", path.name)
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path.with_name(name)))}?mode=ro", uri=True)) as db:
+        with _database_of(path) as db:
             rows = db.execute("SELECT type || name || tbl_name, coalesce(sql, '') FROM sqlite_master").fetchall()
     except sqlite3.Error:
         return ()
     return tuple(sorted({part.casefold() for row in rows for part in row if part}, key=len, reverse=True))
+
+
+def _opaque(path: Path) -> Iterator[bytes]:
+    """The hashes and codes in a database: of three letters some are in every few thousand."""
+    try:
+        with _database_of(path) as db:
+            columns = db.execute(
+                "SELECT made.name, has.name FROM sqlite_master AS made, pragma_table_info(made.name) AS has"
+                " WHERE made.type = 'table'"
+            ).fetchall()
+            for table, column in columns:
+                if column in _OPAQUE:
+                    yield from (value for (value,) in db.execute(f'SELECT "{column}" FROM "{table}"') if value)
+    except sqlite3.Error:
+        return
+
+
+@contextmanager
+def _database_of(path: Path) -> Iterator[sqlite3.Connection]:
+    """To which a file belongs."""
+    name = re.sub(r"-(?:wal|journal)$", "", path.name)
+    with closing(sqlite3.connect(f"file:{quote(str(path.with_name(name)))}?mode=ro", uri=True)) as db:
+        yield db
 
 
 def _spellings(text: str) -> set[str]:
