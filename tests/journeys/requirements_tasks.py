@@ -71,6 +71,10 @@ TASKS_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _CONTAINERS + "test_overview_shows_what_a_project_and_a_feature_hold"),
     ("query_container, graphContext", "a task comes with what is known of its context files",
      _CONTAINERS + "test_a_task_comes_with_what_is_known_of_its_files"),
+    ("query_container, graphContext as query_graph", "what is known comes with its history, as query_graph tells it",
+     _CONTAINERS + "test_what_is_known_comes_with_its_newest_history_as_in_query_graph"),
+    ("query_container, first section", "only the first section of context files is read",
+     _CONTAINERS + "test_only_the_first_section_of_context_files_is_read"),
     ("K30", "asked for and nothing known are three empty lists",
      _CONTAINERS + "test_asked_for_and_nothing_known_are_three_empty_lists"),
     # -- sections, templates, tags

@@ -413,6 +413,32 @@ def test_a_task_comes_with_what_is_known_of_its_files(agent: TasksAgent) -> None
     assert "sections" not in found
 
 
+def test_what_is_known_comes_with_its_newest_history_as_in_query_graph(agent: TasksAgent) -> None:
+    project = agent.project()
+    task = agent.task(projectId=project["id"])
+    about = {"operation": "create", "projectId": project["id"], "knowledge": "k", "createdByTaskId": task["id"]}
+    pages = agent.beside("manage_graph", **about, entityType="molecule", name="Pages")["data"]["molecule"]
+    form = {"entityType": "atom", "name": "Form", "paths": ["src/**"], "moleculeId": pages["id"]}
+    atom = agent.beside("manage_graph", **about, **form)["data"]["atom"]
+    for kind, parent in (("molecule", pages), ("atom", atom)):
+        said = {"parentType": kind, "parentId": parent["id"], "taskId": task["id"], "summary": f"of the {kind}"}
+        agent.beside("manage_changelog", operation="append", **said)
+    agent.section(task, "Context Files", "src/a.ts")
+    asked = {"operation": "get", "containerType": "task", "id": task["id"], "includeGraphContext": True}
+    known = agent.data("query_container", **asked)["graphContext"]
+    told = agent.beside("query_graph", operation="context", projectId=project["id"], paths=["src/a.ts"])["data"]
+    assert known == told
+    assert [entry["summary"] for entry in known["molecules"][0]["atoms"][0]["changelog"]] == ["of the atom"]
+
+
+def test_only_the_first_section_of_context_files_is_read(agent: TasksAgent) -> None:
+    task = agent.task()
+    agent.section(task, "Context Files", "src/a.ts")
+    agent.section(task, "Context files of the first try", "src/b.ts")
+    asked = {"operation": "get", "containerType": "task", "id": task["id"], "includeGraphContext": True}
+    assert agent.data("query_container", **asked)["graphContext"]["unmatchedPaths"] == ["src/a.ts"]
+
+
 def test_asked_for_and_nothing_known_are_three_empty_lists(agent: TasksAgent) -> None:
     asked = {"operation": "get", "containerType": "task", "includeGraphContext": True}
     nothing: dict[str, list[Any]] = {"molecules": [], "orphanAtoms": [], "unmatchedPaths": []}

@@ -34,10 +34,8 @@ def is_context_files(title: str) -> bool:
 
 
 def files_in(sections: Iterable[tuple[str, str]]) -> list[str]:
-    """What those of the sections, by title and content, list that are titled so; each once."""
-    return list(
-        dict.fromkeys(path for title, content in sections if is_context_files(title) for path in context_files(content))
-    )
+    """What the first of the sections, by title and content, lists that is titled so."""
+    return next((context_files(content) for title, content in sections if is_context_files(title)), [])
 
 
 def context_files(content: str) -> list[str]:

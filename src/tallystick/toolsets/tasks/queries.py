@@ -12,6 +12,7 @@ from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, clamped, page, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
+from tallystick.toolsets.knowledge.arguments import INLINE_DEFAULT
 from tallystick.toolsets.knowledge.path_context import Context, add_freshness, context
 from tallystick.toolsets.tasks.arguments import KNOWN, PAGE_DEFAULT, QueryContainer, missing, split_words
 from tallystick.toolsets.tasks.context import Call
@@ -71,7 +72,7 @@ def _known(view: View, card: Card) -> Breathing[Context]:
     files = files_of(view, card)
     if card.project is None:
         return Context({"molecules": [], "orphanAtoms": [], "unmatchedPaths": files})
-    found = yield from context(view.state, card.project, files, view.read_filter)
+    found = yield from context(view.state, card.project, files, view.read_filter, changelog=INLINE_DEFAULT)
     return found
 
 
