@@ -657,9 +657,9 @@ EXCEPT: dict[str, list[Call]] = {
 
 _MOVES = {
     "lamport", "first_lamport", "position", "commit_id", "content_hash", "record_hash", "prev", "timestamp",
-    "query_latency_ms", "next_cursor", "cache_hit", "bytes", "score",
+    "query_latency_ms", "next_cursor", "cache_hit", "bytes",
 }  # fmt: skip
-"""Of the log that both share, or of the clock; and how rare words are in all that is written."""
+"""Of the log that both share, or of the clock."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 

@@ -131,6 +131,9 @@ def listed_hits(
     def documents() -> Iterator[dict[str, Any]]:
         for hit, origin, parts, room in zip(found.hits, origins, said, rooms, strict=False):
             whole = _whole_hit(hit, origin, hit_text.snippet(parts, stems, room))
+            if not read_filter.narrows:
+                # Words weigh by how common they are in the whole memory, so a score depends on what may not be read.
+                whole["score"] = hit.shown_score
             flags = read_filter.warned(hit.entity.id, whole)
             shown = only(list(_HIT) if fields is None else fields, whole)
             yield slim(shown | {name: flags[name] for name in FLAGS if name in flags}, "attrs", bytes_max)
@@ -182,7 +185,6 @@ def _whole_hit(hit: Ranked, origin: Provenance, text: str) -> dict[str, Any]:
         "text": text,
         "date": origin.timestamp[:10],
         "timestamp": origin.timestamp,
-        "score": hit.shown_score,
         "commit_id": origin.commit_id[:COMMIT_ID_DIGITS],
         "provenance": provenance_of(origin),
     }
