@@ -83,7 +83,10 @@ def test_what_is_not_there_cannot_be_patched(agent: Agent, call: dict[str, Any])
         agent.node(name)
     agent.edge("a", "knows", "b")
     agent.write(op="DELETE_NODE", node_id="dead")
-    assert agent.refusal("memory.write", **call)["error"] == "ENTITY_NOT_FOUND"
+    said = agent.refusal("memory.write", **call)
+    assert said["error"] == "ENTITY_NOT_FOUND"
+    kind = call["op"].removeprefix("PATCH_")
+    assert said["hint"].startswith(f"PATCH_{kind} changes what is there, UPSERT_{kind} makes it")
 
 
 def test_a_patch_keeps_the_type(agent: Agent) -> None:

@@ -9,7 +9,10 @@ import pytest
 from tests.toolsets.agent import NOON, Agent
 
 HOUR = 3_600_000
-NO_MOMENT = "field 'as_of' must be a commit_id, a lamport (a number, not text) or an ISO 8601 time up to now"
+NO_MOMENT = (
+    "field 'as_of' must be a commit_id or its first 8 or more digits, a lamport (a number, not text)"
+    " or an ISO 8601 time up to now"
+)
 
 
 def test_what_is_not_there_is_null_and_not_an_error(agent: Agent) -> None:

@@ -458,6 +458,8 @@ MALFORMED: list[tuple[dict[str, Any], list[str]]] = [
     ({"op": "DELETE_NODE"}, ["field 'node_id' is required"]),
     ({"op": "DELETE_EDGE"}, ["field 'edge' or 'edge_id' is required"]),
     ({"op": "REDACT_NODE"}, ["field 'node_id' is required", "field 'reason' is required"]),
+    ({"op": "REDACT_NODE", "node_id": "n", "reason": " \n"}, ["field 'reason' must not be blank"]),
+    ({"op": "UPSERT_NODE", "node": NODE, "reason": ""}, ["field 'reason' must not be blank"]),
     ({}, ["field 'op' is required"]),
     ({"op": "UPSERT_NODE", "node": {"id": "n"}}, ["field 'node.type' is required", "field 'node.attrs' is required"]),
     (

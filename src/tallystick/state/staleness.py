@@ -333,7 +333,8 @@ def _is_same(before: Attrs, name: str, value: Any) -> bool:
 def _refusal(name: str, problem: str, value: Any) -> InvalidArgument:
     return InvalidArgument(
         f"the reserved attribute '{name}' {problem}",
-        hint="stale_after, verified, supersedes and cites say whether a fact still holds; use another name",
+        hint="stale_after, verified, supersedes and cites say whether a fact still holds:"
+        " for anything else use another name",
         details={"attribute": name, "given": str(value)[:100]},
     )
 

@@ -259,7 +259,7 @@ def test_the_text_index_finds_what_looking_through_everything_finds(tmp_path: Pa
                 asked = {"entityType": kind, "projectId": SHOP, "query": query}
                 state = agent.partition._state
                 plain = QueryArguments.model_validate({"operation": "search", **asked})
-                expected = drained(_found(View(state, ReadFilter(state)), plain, 50_000))
+                expected = drained(_found(View(state, ReadFilter(state)), plain, SHOP, 50_000))
                 assert names(agent.query("search", **asked)) == names(expected), query
         indexes[0].close()
         texts.close()
@@ -269,7 +269,7 @@ def test_what_is_written_while_a_search_goes_on_is_not_found_by_it(agent: Knowle
     atoms = [agent.atom(f"{number:03}", knowledge="sought") for number in range(60)]
     asked = {"operation": "search", "entityType": "atom", "projectId": SHOP, "query": "sought", "limit": 100}
     state = agent.partition._state
-    answer = _found(View(state, ReadFilter(state)), QueryArguments.model_validate(asked), 50_000)
+    answer = _found(View(state, ReadFilter(state)), QueryArguments.model_validate(asked), SHOP, 50_000)
     next(answer)
     agent.delete(atoms[-1])
     agent.update(atoms[-2], knowledge="something else")
@@ -288,8 +288,7 @@ def test_a_project_that_is_not_named_or_not_there_is_answered_with_where_to_find
         ("manage_graph", {"operation": "create", "entityType": "molecule", "name": "Till"}),
     ):
         assert agent.refusal(tool, **asked, **project)["details"]["hint"] == (
-            "projectId is a project's name or id: graph_open or query_container lists them,"
-            " graph_open or manage_container makes one"
+            "projectId is a project's name or id: graph_open lists them and makes one"
         )
 
 

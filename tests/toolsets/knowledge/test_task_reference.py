@@ -110,6 +110,30 @@ def test_only_a_tool_that_is_offered_is_said_to_make_tasks(tmp_path: Path, setti
     assert knowledge_context(Settings(base=tmp_path, **settings)).tasks_are_made_by == tool
 
 
+@pytest.mark.parametrize(
+    ("maker", "told"),
+    [
+        ("graph_plan", "graph_open lists them and makes one"),
+        ("manage_container", "query_container lists them, manage_container makes one"),
+        (None, "no tool of this server makes them: start it with work among its --toolsets, then graph_open does"),
+    ],
+)
+@pytest.mark.parametrize("project", [{}, {"projectId": "Shopp"}])
+def test_only_a_tool_that_is_offered_is_said_to_know_projects(
+    maker: TaskMaker | None, told: str, project: dict[str, str]
+) -> None:
+    with working() as agent:
+        worker = Worker(agent, maker)
+        for tool, asked in (
+            ("query_graph", {"operation": "context", "paths": "a"}),
+            ("query_graph", {"operation": "search", "entityType": "atom"}),
+            ("manage_graph", {"operation": "create", "entityType": "molecule", "name": "Till"}),
+        ):
+            with pytest.raises((InvalidArgument, NotFound)) as refused:
+                worker.call(tool, **asked, **project)
+            assert refused.value.hint == f"projectId is a project's name or id: {told}"
+
+
 def test_where_no_tool_makes_tasks_the_toolset_that_does_is_named() -> None:
     with working() as agent:
         worker = Worker(agent, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -37,11 +37,6 @@ PATH_CHARACTERS_MAX = 4_096
 PAGE_DEFAULT = 20
 INLINE_DEFAULT = 5
 """Changelog entries shown with the entity."""
-
-WHICH_PROJECT = (
-    "projectId is a project's name or id: graph_open or query_container lists them,"
-    " graph_open or manage_container makes one"
-)
 
 EntityType = Literal["atom", "molecule"]
 
@@ -138,8 +133,9 @@ class ChangelogArguments(OperationArguments, Arguments):
 # -- query_graph
 
 
-def check_query(asked: QueryArguments) -> None:
-    check(_query_problems(asked), hint=_project_hint(asked, _QUERY_NEEDS[asked.operation]))
+def check_query(asked: QueryArguments, project_hint: str) -> None:
+    """The hint is for whoever names no project."""
+    check(_query_problems(asked), hint=project_hint if _lacks_project(asked, _QUERY_NEEDS) else None)
 
 
 def _query_problems(asked: QueryArguments) -> Iterator[str]:
@@ -160,8 +156,9 @@ _QUERY_NEEDS = {
 # -- manage_graph
 
 
-def check_manage(asked: ManageArguments) -> None:
-    check(_manage_problems(asked), hint=_project_hint(asked, _MANAGE_NEEDS[asked.operation]))
+def check_manage(asked: ManageArguments, project_hint: str | None = None) -> None:
+    """The hint is for whoever names no project."""
+    check(_manage_problems(asked), hint=project_hint if _lacks_project(asked, _MANAGE_NEEDS) else None)
     if asked.paths is not None and not asked.paths:
         raise violated("paths must not be empty: an atom without paths has no boundary")
 
@@ -276,8 +273,8 @@ def _changelog_problems(asked: ChangelogArguments) -> Iterator[str]:
             yield f"summary has {size} bytes, more than {SUMMARY_BYTES_MAX}"
 
 
-def _project_hint(asked: QueryArguments | ManageArguments, needed: tuple[str, ...]) -> str | None:
-    return WHICH_PROJECT if "projectId" in needed and asked.projectId is None else None
+def _lacks_project(asked: QueryArguments | ManageArguments, needs: Mapping[str, tuple[str, ...]]) -> bool:
+    return asked.projectId is None and "projectId" in needs[asked.operation]
 
 
 def _missing(asked: Any, fields: tuple[str, ...]) -> Iterator[str]:

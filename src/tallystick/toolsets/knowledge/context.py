@@ -32,6 +32,11 @@ FRESHNESS_BYTES_MAX = 20_000
 
 T = TypeVar("T")
 TaskMaker = Literal["graph_plan", "manage_container"]
+_PROJECTS: dict[TaskMaker | None, str] = {
+    "graph_plan": "graph_open lists them and makes one",
+    "manage_container": "query_container lists them, manage_container makes one",
+    None: "no tool of this server makes them: start it with work among its --toolsets, then graph_open does",
+}
 Operations = list[Operation]
 Pins = dict[str, tuple[Sequence[str], Pin]]
 """Atom id → its patterns and its pin."""
@@ -51,6 +56,11 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """Whether finding an atom out of date makes a work node to verify it."""
     text: Callable[[str], TextIndex] | None = None
     """The text index of each tenant. Without it every text is looked through."""
+
+    @property
+    def which_project(self) -> str:
+        """For whoever names no project, or none that is there."""
+        return f"projectId is a project's name or id: {_PROJECTS[self.tasks_are_made_by]}"
 
     def now(self, state: State) -> str:
         """Never before the head, so that times follow the order of the log."""

@@ -7,20 +7,20 @@ from tallystick.state.knowledge import ATOM, MOLECULE
 from tallystick.state.work import NODE, PROJECT
 from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.envelope import find_uuid, not_found
-from tallystick.toolsets.knowledge.arguments import WHICH_PROJECT
+from tallystick.toolsets.knowledge.context import ToolContext
 from tallystick.toolsets.knowledge.view import View
 
 TYPES = {"atom": ATOM, "molecule": MOLECULE}
 
 
-def get_project(view: View, reference: str) -> str:
+def get_project(tool_context: ToolContext, view: View, reference: str) -> str:
     """By its id; or, as agents know it who opened it with graph_open, by its name or its root."""
     found = _find(view, reference, PROJECT)
     if found is None:
         board = view.state.derived(WorkGraph).project(reference)
         found = board.id if board is not None and view.allows(board.id) else None
     if found is None:
-        raise not_found("project", reference, WHICH_PROJECT)
+        raise not_found("project", reference, tool_context.which_project)
     return found
 
 

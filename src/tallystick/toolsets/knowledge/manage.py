@@ -30,7 +30,7 @@ from tallystick.toolsets.knowledge.view import View
 
 
 async def manage_graph(call: Call, asked: ManageArguments) -> Answer:
-    check_manage(asked)
+    check_manage(asked, call.context.which_project)
     return await _OPERATIONS[asked.operation](call, asked)
 
 
@@ -47,7 +47,7 @@ async def _create(call: Call, asked: ManageArguments) -> Answer:
         nonlocal task
         check_unused(view.state, [entity_id])
         now = call.context.now(view.state)
-        project = get_project(view, asked.projectId or "")
+        project = get_project(call.context, view, asked.projectId or "")
         task = task_of_creation(call.context, view, call.principal, project, asked.createdByTaskId)
         attrs: JsonObject = {
             "projectId": project,
@@ -130,7 +130,7 @@ async def _update(call: Call, asked: ManageArguments) -> Answer:
     def draw(view: View, operations: Operations) -> JsonObject:
         before = _checked(view, asked)
         project = str(before.get("projectId"))
-        _check_project(view, asked, project)
+        _check_project(call.context, view, asked, project)
         task = get_task(call.context, view, asked.lastTaskId) if asked.lastTaskId is not None else None
         now = call.context.now(view.state)
         attrs = before | _changes(view, asked, before, project, now, task) | _pinned(pin)
@@ -167,8 +167,8 @@ def _checked(view: View, asked: ManageArguments) -> JsonObject:
     return dict(attrs)
 
 
-def _check_project(view: View, asked: ManageArguments, project: str) -> None:
-    if asked.projectId is not None and get_project(view, asked.projectId) != project:
+def _check_project(tool_context: ToolContext, view: View, asked: ManageArguments, project: str) -> None:
+    if asked.projectId is not None and get_project(tool_context, view, asked.projectId) != project:
         raise violated(f"projectId cannot be changed: this {asked.entityType} belongs to project '{project}'")
 
 

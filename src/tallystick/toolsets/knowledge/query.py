@@ -27,7 +27,7 @@ _TYPES = (ATOM, MOLECULE)
 
 
 async def query_graph(call: Call, asked: QueryArguments) -> Answer:
-    check_query(asked)
+    check_query(asked, call.context.which_project)
     return await _OPERATIONS[asked.operation](call, asked)
 
 
@@ -118,21 +118,22 @@ async def _search(call: Call, asked: QueryArguments) -> Answer:
     among = await call.context.text(call.principal.tenant).holding(sought, _TYPES) if call.context.text else None
 
     def look(view: View) -> Breathing[JsonObject]:
-        return _found(view, asked, room_for(call.principal, ANSWER_BYTES_MAX), among)
+        project = get_project(call.context, view, asked.projectId or "")
+        return _found(view, asked, project, room_for(call.principal, ANSWER_BYTES_MAX), among)
 
     found: JsonObject = await call.read(Action.SEARCH, look)
     return succeeded(found)
 
 
 def _found(
-    view: View, asked: QueryArguments, bytes_max: int, among: Collection[str] | None = None
+    view: View, asked: QueryArguments, project: str, bytes_max: int, among: Collection[str] | None = None
 ) -> Breathing[JsonObject]:
     """`among`: the ids of those that may hold the text; None for any."""
     # While many are looked through others may write: all of it is as it was when it was asked for.
     at = view.state.count
     limit = clamped(asked.limit, PAGE_DEFAULT)
     offset = clamped(asked.offset, 0, least=0, most=OFFSET_MAX)
-    candidates = _candidates(view, asked)
+    candidates = _candidates(view, asked, project)
     if among is not None:
         candidates = [entry for entry in candidates if entry.id in among]
     hits = yield from _holding(view, at, candidates, (asked.query or "").strip())
@@ -143,8 +144,8 @@ def _found(
     return page("items", items, total=len(hits), limit=limit, offset=offset)
 
 
-def _candidates(view: View, asked: QueryArguments) -> Sequence[Atom | Molecule]:
-    of_project = view.knowledge.of_project(get_project(view, asked.projectId or ""))
+def _candidates(view: View, asked: QueryArguments, project: str) -> Sequence[Atom | Molecule]:
+    of_project = view.knowledge.of_project(project)
     if asked.entityType == "molecule":
         return in_order(of_project.molecules.values())
     if asked.moleculeId is not None:
@@ -196,7 +197,7 @@ def _listed(view: View, asked: QueryArguments, entry: Atom | Molecule, at: int, 
 
 async def _context(call: Call, asked: QueryArguments) -> Answer:
     def look(view: View) -> Breathing[Context]:
-        project = get_project(view, asked.projectId or "")
+        project = get_project(call.context, view, asked.projectId or "")
         return context(view.state, project, asked.paths or [], view.read_filter, changelog=_inline(asked))
 
     found: Context = await call.read(Action.READ, look)

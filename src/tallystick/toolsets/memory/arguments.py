@@ -66,6 +66,12 @@ def printable(text: str) -> str:
     return text
 
 
+def not_blank(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("blank", "must not be blank")
+    return text
+
+
 def _time(text: str) -> str:
     try:
         from_text(text)
@@ -82,7 +88,9 @@ def _moment(value: Any) -> str | int | None:
     if isinstance(value, str) and (is_commit_id(value) or _is_past(value)):
         return value
     raise PydanticCustomError(
-        "moment", "must be a commit_id, a lamport (a number, not text) or an ISO 8601 time up to now"
+        "moment",
+        "must be a commit_id or its first 8 or more digits, a lamport (a number, not text)"
+        " or an ISO 8601 time up to now",
     )
 
 
@@ -95,6 +103,7 @@ def _is_past(text: str) -> bool:
 
 
 PRINTABLE: dict[str, JsonValue] = {"pattern": r"^[^\x00-\x1f\x7f-\x9f]*$", **TOLD_ONCE}
+NOT_BLANK: dict[str, JsonValue] = {"pattern": r"\S"}
 
 Id = Annotated[
     str, Field(min_length=1, max_length=ID_CHARACTERS_MAX, json_schema_extra=PRINTABLE), AfterValidator(printable)
@@ -102,6 +111,7 @@ Id = Annotated[
 Name = Annotated[
     str, Field(min_length=1, max_length=NAME_CHARACTERS_MAX, json_schema_extra=PRINTABLE), AfterValidator(printable)
 ]
+Reason = Annotated[str, Field(max_length=REASON_CHARACTERS_MAX, json_schema_extra=NOT_BLANK), AfterValidator(not_blank)]
 CommitId = Annotated[str, Field(pattern=f"^{COMMIT_ID.pattern}$")]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time", **TOLD_ONCE}), AfterValidator(_time)]
 Moment = Annotated[
@@ -182,9 +192,7 @@ class WriteOperation(OperationArguments, Arguments):
     if_commit: Annotated[
         CommitId | None, UsedBy("UPSERT_NODE UPSERT_EDGE PATCH_NODE PATCH_EDGE DELETE_NODE DELETE_EDGE")
     ] = Field(default=None, description="commit_id last seen, else CONFLICT")
-    reason: Annotated[str, Field(min_length=1, max_length=REASON_CHARACTERS_MAX)] | None = Field(
-        default=None, description="why; required by REDACT"
-    )
+    reason: Reason | None = Field(default=None, description="why; required by REDACT")
     redacted_fields: Annotated[Fields | None, UsedBy("REDACT_NODE REDACT_EDGE")] = Field(
         default=None, description="e.g. attrs.email; default all, and its edges'"
     )

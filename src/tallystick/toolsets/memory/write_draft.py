@@ -255,10 +255,12 @@ def _delete_edge(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> 
 
 
 def _no_edge(asked: WriteOperation) -> NotFound:
+    hints = ["PATCH_EDGE changes what is there, UPSERT_EDGE makes it"] if asked.op == "PATCH_EDGE" else []
     if asked.edge is None or asked.edge.id is not None:
-        return NotFound(f"no edge with the id '{resource_of(asked)}'")
+        return NotFound(f"no edge with the id '{resource_of(asked)}'", hint=next(iter(hints), None))
     source, rel, target = triple_of(asked.edge)
-    return NotFound(f"no edge '{source}' -{rel}-> '{target}'", hint="an edge with an id of its own is called by its id")
+    hints.append("an edge with an id of its own is called by its id")
+    return NotFound(f"no edge '{source}' -{rel}-> '{target}'", hint="; ".join(hints))
 
 
 def _redact_edge(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafted:

@@ -9,7 +9,16 @@ from pydantic_core import PydanticCustomError
 
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import InvalidArgument
-from tallystick.toolsets.memory.arguments import ID_CHARACTERS_MAX, PRINTABLE, TOLD_ONCE, Arguments, Id, Name
+from tallystick.toolsets.memory.arguments import (
+    ID_CHARACTERS_MAX,
+    NOT_BLANK,
+    PRINTABLE,
+    TOLD_ONCE,
+    Arguments,
+    Id,
+    Name,
+    not_blank,
+)
 from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
 
 SUMMARY_CHARACTERS_MAX = 2_000
@@ -23,12 +32,6 @@ LIMIT_MAX = 100
 DEPTH_MAX = 50
 
 
-def _said(text: str) -> str:
-    if not text.strip():
-        raise PydanticCustomError("blank", "must not be blank")
-    return text
-
-
 def _storable(value: Any) -> Any:
     try:
         size = len(canonical_bytes(value))
@@ -40,15 +43,16 @@ def _storable(value: Any) -> Any:
 
 
 _ID: dict[str, JsonValue] = {"minLength": 1, "maxLength": ID_CHARACTERS_MAX, **PRINTABLE}
-_SAID: dict[str, JsonValue] = {"pattern": r"\S"}
-Summary = Annotated[str, Field(max_length=SUMMARY_CHARACTERS_MAX, json_schema_extra=_SAID), AfterValidator(_said)]
+Summary = Annotated[
+    str, Field(max_length=SUMMARY_CHARACTERS_MAX, json_schema_extra=NOT_BLANK), AfterValidator(not_blank)
+]
 Link = Annotated[str, Field(min_length=1, max_length=LINK_CHARACTERS_MAX, json_schema_extra=TOLD_ONCE)]
 Links = Annotated[list[Link], Field(max_length=BATCH_MAX, json_schema_extra=TOLD_ONCE)]
 Ref = Annotated[str, Field(min_length=1, max_length=64, json_schema_extra=TOLD_ONCE)]
-Reason = Annotated[str, Field(max_length=REF_CHARACTERS_MAX, json_schema_extra=_SAID), AfterValidator(_said)]
+Reason = Annotated[str, Field(max_length=REF_CHARACTERS_MAX, json_schema_extra=NOT_BLANK), AfterValidator(not_blank)]
 _CONTROLS = r"\x00-\x1f\x7f-\x9f"
 _KIND: dict[str, JsonValue] = {"pattern": rf"^[^{_CONTROLS}]*[^\s{_CONTROLS}][^{_CONTROLS}]*$"}
-Kind = Annotated[Name, Field(json_schema_extra=_KIND), AfterValidator(_said)]
+Kind = Annotated[Name, Field(json_schema_extra=_KIND), AfterValidator(not_blank)]
 Anything = Annotated[Any, AfterValidator(_storable)]
 Properties = Annotated[dict[str, Any], AfterValidator(_storable)]
 Sort = Literal["readiness", "depth", "recent", "created"]
